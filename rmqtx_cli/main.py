@@ -1,16 +1,19 @@
-"""The command `rmqtx`: its tree of commands, and the one place where an error becomes an exit status.
+"""The command `rmqtx`: its tree of commands, and the only place where an error becomes an exit status.
 
-Results go to stdout, everything else to stderr. A closed pipe is no error. What nobody foresaw is a bug: one line, how
-to get the traceback, status 70.
+Results go to stdout, everything else to stderr. A closed pipe is not an error. An unexpected exception is a bug: one
+line, how to get the traceback, status 70.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Annotated
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
 from readers.model.errors import (
     BadRequest,
@@ -81,32 +84,32 @@ def _version(asked: bool) -> None:
 @app.callback()
 def rmqtx(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit")
     ] = False,
 ) -> None:
-    """Inspect transactional messages of Apache RocketMQ, in stores and live brokers: what hangs, why, and its repair.
+    """Find, explain and settle the transactional messages of Apache RocketMQ, in a broker's files or on live brokers.
 
-    Nothing is written into a store but by a command with --in-place, and nothing decides a transaction but the commands
-    that say so. Results go to stdout, everything else to stderr.
-    `rmqtx explain` says what any word in the results means.
+    STORE is the directory that contains commitlog/; -n HOST:PORT reads live brokers instead. Only --in-place and undo
+    change a store; only the commands under "Settle" decide transactions (probe sends and decides its own). Examples:
+    `rmqtx COMMAND --help`; words of the output: `rmqtx explain WORD`.
     """
 
 
-#: The commands, for manual pages and tests; `cursor` and `decode` are groups, and `explain` reads no store.
+#: The commands, for manual pages and tests; `cursor` and `decode` are groups, `explain` reads no store.
 COMMANDS = (
     stores, pending, show, audit, verify, search, export, diff, reconcile, check, simulate,
     commit, rollback, discard, resume, close, plan, apply, undo, receipts, answer, probe,
     salvage, rebuild, bundle,
 )  # fmt: skip
 for module in COMMANDS:
-    given = module.command if module in (check, probe) else with_row_options(module.command)  # those two have no rows
+    given = module.command if module in (check, probe) else with_row_options(module.command)  # those two print no rows
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(given)
 app.add_typer(cursor.app, name=cursor.NAME, short_help=cursor.SHORT)
 app.add_typer(decode.app, name=decode.NAME)
 app.command(explain.NAME, short_help=explain.SHORT, epilog=epilog(explain.EXAMPLES))(explain.command)
 
 
-#: The exit status of an error: that of the first class it is of.
+#: The exit status of an error is that of the first class that it is an instance of.
 STATUSES: tuple[tuple[type[RmqtxError], int], ...] = (
     (BadRequest, exit_status.USAGE),
     (NoSuchTransaction, exit_status.NO_SUCH_TRANSACTION),
@@ -138,7 +141,7 @@ def run() -> None:
 
 
 def status_of(arguments: list[str]) -> int:
-    """Run a command line; gives its exit status."""
+    """Run a command line; return its exit status."""
     command = next((word for word in arguments if not word.startswith("-")), None)
     is_check = command in (check.NAME, probe.NAME)
     try:
@@ -158,25 +161,31 @@ def status_of(arguments: list[str]) -> int:
         if os.environ.get("RMQTX_DEBUG"):
             raise
         status = exit_status.BUG
-        message = f"a bug: {type(error).__name__}: {error} (RMQTX_DEBUG=1 shows the traceback; please report it)"
-    if is_check:  # Nagios knows one line on stdout and four numbers
+        message = f"a bug: {type(error).__name__}: {error} (report it with the traceback, which RMQTX_DEBUG=1 prints)"
+    if is_check:  # Nagios reads one line on stdout and four statuses
         return check.unknown(message)
     say.error(message)
     return status
 
 
 def _invoke(arguments: list[str]) -> int:
-    if "_RMQTX_COMPLETE" in os.environ:  # a shell asks what could come next
+    if "_RMQTX_COMPLETE" in os.environ:  # a shell asks for completions
         completion.offer(offers())
         app(prog_name="rmqtx")
     try:
-        status = app(arguments, prog_name="rmqtx", standalone_mode=False)
-    except SystemExit:  # Typer's answer to a closed pipe, the only way that it exits by itself
+        status = _commands()(arguments, prog_name="rmqtx", standalone_mode=False)
+    except SystemExit:  # Typer exits by itself only on a closed pipe
         _leave_stdout()
         return exit_status.DONE
     if status == exit_status.INTERRUPTED:
         raise KeyboardInterrupt
     return int(status or exit_status.DONE)
+
+
+@functools.cache
+def _commands() -> TyperGroup:
+    """The commands as Typer builds them; once, for a program that runs several command lines in one process."""
+    return typer.main.get_group(app)
 
 
 def _usage_line(error: typer.TyperException) -> str:
@@ -186,7 +195,7 @@ def _usage_line(error: typer.TyperException) -> str:
 
 
 def _leave_stdout() -> None:
-    """Nobody reads stdout any more: let the interpreter flush what is left into nothing."""
+    """Redirect stdout to the null device, so that the interpreter can flush the rest after a closed pipe."""
     descriptor = os.open(os.devnull, os.O_WRONLY)
     os.dup2(descriptor, sys.stdout.fileno())
     os.close(descriptor)

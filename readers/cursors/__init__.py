@@ -1,4 +1,4 @@
-"""How far each group has read: cursors in JSON files and in RocksDB.
+"""The cursors of consumer groups, in JSON files and in RocksDB.
 
 Other folders use `cursors.check_cursors`.
 """

@@ -1,7 +1,7 @@
-"""How far consumer groups have come, from a file in config/ or from RocksDB; above all the broker's own check.
+"""Read the cursors of consumer groups, and of the transaction check, from a file in config/ or from RocksDB.
 
-`offsetTable` holds the cursors. `pullOffsetTable` (5.5.0) has the same form, but says how far groups have pulled, which
-is another number and never used here.
+`offsetTable` holds the cursors. `pullOffsetTable` (5.5.0) has the same form, but holds the offsets up to which groups
+have pulled, which is another number and not used here.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ _Cursor = tuple[str, str, int, int]
 
 @dataclass(slots=True)
 class CheckCursors:
-    """Where the transaction check stands: queue number → queue offset of the next half, or op, it will read.
+    """The cursors of the transaction check: queue number → queue offset of the next half message, or op message.
 
-    Shape: None where it is not known; empty where the file knows no cursor, and then the check begins at the smallest
-           queue offset that is left (docs/formats/half_and_op.md#check-start). `name`: the file in config/ that a
-           broker with these settings keeps them in, None where it is a database. `is_supposed`: the caller wants them
-           so.
+    Shape: None if unknown; empty if the file has no cursor of the check, which then begins at the smallest queue offset
+           that exists (docs/formats/half_and_op.md#check-start). `name`: the file in config/ in which a broker with
+           these settings keeps its cursors, None for a database. `is_supposed`: the caller chose these cursors.
     """
 
     half: dict[int, int] | None
@@ -47,11 +46,11 @@ class CheckCursors:
 
 
 def read_cursors(store: Store) -> Reading:
-    """Every cursor of every consumer group.
+    """Return every cursor of every consumer group.
 
     Shape:  rows of CURSORS, at most 65,536 a batch.
     Order:  the file's.
-    Damage: config-missing, config-backup, config-damaged; an entry that is no cursor is left out and found.
+    Damage: config-missing, config-backup, config-damaged; an entry that is not a cursor is left out and is a finding.
     Source: broker/offset/ConsumerOffsetManager.java, LmqConsumerOffsetManager.java; docs/formats/cursors.md#json.
     """
     name = chosen_cursor_file(store).file.name
@@ -72,7 +71,7 @@ def read_cursors(store: Store) -> Reading:
 
 
 def check_cursors(store: Store) -> CheckCursors:
-    """The cursors of the transaction check (group CID_RMQ_SYS_TRANS).
+    """Return the cursors of the transaction check (group CID_RMQ_SYS_TRANS).
 
     Damage: config-missing, config-backup, config-damaged.
     Source: broker/transaction/queue/TransactionalMessageBridge.java fetchConsumeOffset;
@@ -82,7 +81,7 @@ def check_cursors(store: Store) -> CheckCursors:
 
 
 def cursors_of_file(store: Store, file: CursorFile) -> CheckCursors:
-    """The cursors of the transaction check by one of the files, whichever the broker goes by."""
+    """Return the cursors of the transaction check in a given file, even if the broker uses the other one."""
     return _check_cursors(store, read_config(store, file.name), file.name)
 
 
@@ -99,10 +98,10 @@ def _check_cursors(store: Store, config: Config, name: str | None) -> CheckCurso
 
 
 def transaction_metrics(store: Store) -> dict[str, int] | None:
-    """The broker's own count of open transactions by real topic (5.2.0+); None where there is no such file.
+    """Return the broker's count of open transactions by real topic (5.2.0+); None if the file does not exist.
 
-    It drifts: repeated decisions count twice, a restart loses up to 3 s. Source:
-    docs/formats/cursors.md#transaction-metrics.
+    The count drifts: repeated decisions count twice, a restart loses up to 3 s.
+    Source: docs/formats/cursors.md#transaction-metrics.
     """
     counts = _entry(read_config(store, "transactionMetrics").value, "transactionCount")
     if not isinstance(counts, dict):
@@ -112,13 +111,13 @@ def transaction_metrics(store: Store) -> dict[str, int] | None:
 
 
 def _read(store: Store) -> tuple[Config, str | None]:
-    """What holds the cursors, and the name of the file; None where it is a database."""
+    """Return the cursors' source, and the name of the file; None for a database."""
     chosen = chosen_cursor_file(store)
     config = chosen.config
     found = rocksdb_cursors(store)
     if found is not None and _is_newer(found, config):
         value = None if found.table is None else {"offsetTable": found.table}
-        twice = [] if config.file is None else [_twice(store, found.place, f"not of {config.file}")]
+        twice = [] if config.file is None else [_twice(store, found.place, config.file)]
         return Config(value, [*found.findings, *twice], found.place), None
     if config.file is None:
         return config, chosen.file.name
@@ -126,15 +125,15 @@ def _read(store: Store) -> tuple[Config, str | None]:
     if chosen.finding is not None:
         findings.append(chosen.finding)
     if found is not None:
-        findings.append(_twice(store, config.file, f"not of {found.place}"))
+        findings.append(_twice(store, config.file, found.place))
     if not _is_known(config):
-        wanted = "an object offsetTable"
-        findings.append(Finding(store.root, "config-damaged", config.file, expected=wanted, actual="something else"))
+        expected = "a JSON object with an object offsetTable"
+        findings.append(Finding(store.root, "config-damaged", config.file, expected=expected, actual="another value"))
     return config._replace(findings=findings), chosen.file.name
 
 
 def _is_newer(found: RocksdbCursors, config: Config) -> bool:
-    """Whether a broker that keeps cursors in RocksDB would go by them, and not take in the file at its start.
+    """Whether a broker with cursors in RocksDB would use them at its start, and not import the file.
 
     Source: broker/config/v1/RocksDBConsumerOffsetManager.java merge (5.5.0).
     """
@@ -144,8 +143,9 @@ def _is_newer(found: RocksdbCursors, config: Config) -> bool:
     return found.table is not None and (found.version or 0) >= (counter if _is_integer(counter) else 0)
 
 
-def _twice(store: Store, place: str, other: str) -> Finding:
-    return Finding(store.root, "cursors-twice", place, expected="cursors in a file or in RocksDB", actual=other)
+def _twice(store: Store, used: str, other: str) -> Finding:
+    actual = f"cursors in both; those in {other} are not used"
+    return Finding(store.root, "cursors-twice", used, expected="cursors in a file or in RocksDB", actual=actual)
 
 
 def _is_known(config: Config) -> bool:
@@ -157,7 +157,7 @@ def _cursors(store: Store, config: Config) -> tuple[list[_Cursor], list[Finding]
     strange: list[str] = []
     table = _entry(config.value, "offsetTable")
     for key, queues in table.items() if isinstance(table, dict) else ():
-        topic, separator, group = key.rpartition("@")  # %RETRY%group@group: neither name can hold an @
+        topic, separator, group = key.rpartition("@")  # %RETRY%group@group: neither name can contain an @
         if not separator or not isinstance(queues, dict):
             strange.append(key)
             continue
@@ -208,5 +208,5 @@ def _is_integer(value: Any) -> bool:
 
 
 def _plain(text: str) -> str:
-    """The text with what no UTF-8 can hold (half of a surrogate pair, by escape) as backslash escapes."""
+    """Return the text with lone surrogates, which UTF-8 cannot encode, as backslash escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

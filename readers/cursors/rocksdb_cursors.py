@@ -1,8 +1,8 @@
-"""Consumer groups' cursors that brokers keep in RocksDB instead of config/consumerOffset.json.
+"""Read consumer groups' cursors that brokers keep in RocksDB instead of config/consumerOffset.json.
 
-Three forms (docs/formats/cursors.md#rocksdb): a database of its own (storeType=defaultRocksDB), one database for all
-configurations (useSingleRocksDBForAllConfigs, 5.4.0+), both with JSON values as in the file; and the binary second
-version (configManagerVersion=v2, 5.3.2+). They are flushed every few seconds, like the file.
+Three forms (docs/formats/cursors.md#rocksdb): a separate database (storeType=defaultRocksDB) and one database for all
+configurations (useSingleRocksDBForAllConfigs, 5.4.0+), both with JSON values as in the file, and the binary second
+version (configManagerVersion=v2, 5.3.2+). All are flushed every few seconds, like the file.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ OFFSET_TABLE = "offsetTable"
 
 
 class CursorDatabase(NamedTuple):
-    """One way to keep cursors in RocksDB: the directory below config/, the column family, the setting that does it, and
-    the family of the table's version.
+    """One form of cursors in RocksDB.
+
+    The directory below config/, the column family, the setting, and the column family of the table's version.
     """
 
     directory: str
@@ -63,9 +64,10 @@ _OFFSETS_OF_GROUPS = struct.pack(">bhb", 1, 1, 2)
 
 @dataclass(slots=True)
 class RocksdbCursors:
-    """Cursors in the form of the file: topic@group → queue number as text → queue offset; None where unknown.
+    """Cursors in the form of the file: topic@group → queue number as text → queue offset; None if unknown.
 
-    Shape: `version` counts changes as the file's dataVersion does; 0 before the first, None in the second version.
+    Shape: `version` is the number of changes, like the file's dataVersion; 0 before the first change, None in the
+           second version.
     """
 
     place: str
@@ -75,12 +77,12 @@ class RocksdbCursors:
 
 
 def cursor_databases(store: Store) -> list[CursorDatabase]:
-    """The ways in which the store keeps cursors in RocksDB. Order: as in FORMS."""
+    """Return the forms of cursors in RocksDB that the store has. Order: as in FORMS."""
     return [form for form in FORMS if has_database(store, "config", form.directory)]
 
 
 def rocksdb_cursors(store: Store) -> RocksdbCursors | None:
-    """The cursors of the store's first configuration database that has any; None where there is no database.
+    """Return the cursors of the store's first configuration database that has any; None without a database.
 
     Damage: database-unread, database-entry.
     Source: broker/config/v1/RocksDBConsumerOffsetManager.java, broker/config/v2/ConsumerOffsetManagerV2.java.
@@ -145,7 +147,7 @@ def _queues(value: bytes) -> dict[str, Any] | None:
 
 
 def _second_version(key: bytes) -> tuple[str, int] | None:
-    """topic@group and the queue number."""
+    """Return topic@group and the queue number of a key of the second version."""
     parts = list(_words(key, CURSOR_KEY.size_bytes - 2))
     if len(parts) != 2 or len(key) != parts[1][1] + 4:
         return None
@@ -154,7 +156,7 @@ def _second_version(key: bytes) -> tuple[str, int] | None:
 
 
 def _words(key: bytes, position: int) -> Iterator[tuple[str, int]]:
-    """Two texts with their lengths in front and a mark behind, and where each ends."""
+    """Return two texts, each stored behind its length and before a mark byte, and the end of each."""
     for _ in range(2):
         begin = position + 2
         end = begin + int.from_bytes(key[position:begin], "big")

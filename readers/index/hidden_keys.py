@@ -1,4 +1,4 @@
-"""The keys of records that cannot be read, as the index still has them: a hash for each place in the log."""
+"""The keys of records that cannot be read, from the index: hashes for each place in the log."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HASHES_MAX = 1 << 12
 
 @dataclass(slots=True)
 class HiddenKeys:
-    """By commit-log offset, the hashes of `topic#key` that the index has."""
+    """The hashes of `topic#key` in the index, by commit-log offset."""
 
     by_offset: dict[int, set[int]] = field(default_factory=dict)
 
     def of_all(self, offsets: Iterable[int]) -> tuple[int, ...] | None:
-        """All hashes of some records; None where the index does not have each of them, or there are too many.
+        """Return all hashes of some records; None if the index lacks one of the records, or if there are too many.
 
-        A record without an entry may have any key: it may have been written while the index was off.
+        A record without an entry may have any key: it may have been written while the index was disabled.
         """
         found: set[int] = set()
         for offset in offsets:
@@ -40,7 +40,7 @@ class HiddenKeys:
 
 
 class IndexKeys:
-    """The index of a store, opened when it is first asked."""
+    """The index of a store, opened at the first call."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class IndexKeys:
         return open_index(self._store)
 
     def between(self, begin: int, end: int) -> HiddenKeys:
-        """What it has of a range of the log; nothing where a file of it that reaches there cannot be trusted.
+        """Return the index's hashes for a range of the log; none if a file for the range is damaged.
 
         Units: commit-log offsets in bytes.
         """
@@ -70,11 +70,11 @@ class IndexKeys:
 
 
 def _add(result: HiddenKeys, index: IndexFile, file: OpenFile, begin: int, end: int) -> bool:
-    """Add the entries of a file that point into a range; whether they are as they must be."""
+    """Add the entries of a file that point into a range; return whether the entries are consistent."""
     first, last = _number_of(index, file, begin), _number_of(index, file, end)
     if last - first > _ENTRIES_MAX:
         return False
-    # One more on each side shows that the entries are in the order of the log here, which the search relies on.
+    # One more entry on each side shows that entries are in log order here, which the search requires.
     before = -1
     number = max(first - 1, 1)
     while number < min(last + 1, index.entries_count + 1):
@@ -93,7 +93,7 @@ def _add(result: HiddenKeys, index: IndexFile, file: OpenFile, begin: int, end: 
 
 
 def _number_of(index: IndexFile, file: OpenFile, offset: int) -> int:
-    """Number of the first entry that points at or behind a place: entries are added in the order of the log."""
+    """Return the number of the first entry that points at or behind a place; entries are in log order."""
     low, high = 1, index.entries_count + 1
     while low < high:
         middle = (low + high) // 2

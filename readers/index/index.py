@@ -1,11 +1,11 @@
-"""Index files: hash table from `topic#key` to places in the commit log, the broker's own way to find a key.
+"""Index files: hash tables from `topic#key` to places in the commit log, with which the broker finds a key.
 
-Each file is a header, a table of slots, and entries in the order they were added; a slot holds the number of its
-newest entry, each entry the number of the one before it in its slot. Nothing in a file says how long its slot table is
-(`maxHashSlotNum` is configuration), so that is found out from the data.
+A file has a header, a table of slots, and entries in the order in which they were added. A slot has the number of its
+newest entry, an entry the number of the entry before it in the same slot. The length of the slot table is not in the
+file (`maxHashSlotNum` is configuration), so it is derived from the data.
 
-An entry holds only the hash of its key: what is found is a candidate until its record has been looked at. The index
-is derived and disposable. Here stand the files; `index_search` finds keys in them, `index_scan` reads them whole.
+An entry has only the hash of its key: a hit is a candidate until its record has been read. The index is derived from
+the log and can be deleted. This module reads the files; `index_search` finds keys, `index_scan` reads files whole.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ ENTRIES_PER_SLOT_DEFAULT = 4
 
 BLOCK_ENTRIES = 65_536
 _BLOCK_BYTES = 4 << 20
-#: Positions closer than this are read together: one read of it costs less than two.
+#: Positions closer than this are read together: one longer read costs less than two.
 _NEAR_BYTES = 16 << 10
 _PREPARED_POSITIONS = 256
 _SAMPLES = 32
-BAD_HEADER = "a header that cannot be"
+BAD_HEADER = "an impossible header"
 _GUESSES_MAX = 4096
 
 
@@ -75,7 +75,7 @@ _GUESSES_MAX = 4096
 class IndexFile:
     """One index file whose slot table's length is known, or None.
 
-    Shape: entries are numbered from 1 to `entries_count`; 0 for an empty file.
+    Shape: entries have the numbers 1 to `entries_count`, which is 0 for an empty file.
     """
 
     segment: Segment
@@ -85,7 +85,7 @@ class IndexFile:
 
     @property
     def entries_count(self) -> int:
-        """Entries that the header vouches for, as far as the file is long enough."""
+        """Number of entries by the header, or by the file's length if that is less."""
         counted = max(0, self.header["next_entry_number"] - 1)
         if self.slots_count is None:
             return counted
@@ -103,12 +103,12 @@ class IndexFile:
         return self.header["end_offset"]
 
     def entry_position(self, number: int) -> int:
-        """Where an entry stands. Units: bytes."""
+        """Return the position of an entry. Units: bytes."""
         assert self.slots_count is not None
         return HEADER.size_bytes + INDEX_SLOT.size_bytes * self.slots_count + ENTRY.size_bytes * number
 
     def entries_of(self, data: bytes) -> Entries:
-        """The bytes of some entries as an array of them; hashes are absolute, as all versions after 3.1 write them."""
+        """Return bytes as an array of entries; hashes are absolute, as all versions after 3.1 write them."""
         found = np.frombuffer(data, ENTRY.dtype, len(data) // ENTRY.size_bytes)
         if self.has_signed_hashes:
             found = found.copy()
@@ -116,24 +116,24 @@ class IndexFile:
         return found
 
     def refreshed(self, file: OpenFile) -> IndexFile:
-        """The same with the header as it is now, if it went on."""
+        """Return the file with its current header, if entries were added."""
         header = HEADER.unpack(file.read(0, HEADER.size_bytes))
         went_on = all(header[name] >= self.header[name] for name in ("next_entry_number", "end_offset"))
         return replace(self, header=header) if went_on else self
 
     def wrong(self) -> str | None:
-        """Why it cannot be searched completely, if so."""
+        """The reason why the file cannot be searched completely, or None."""
         counted = self.header["next_entry_number"] - 1
         if counted < 0 or not 0 <= self.begin_offset <= self.end_offset:
             return BAD_HEADER
         if counted and self.slots_count is None:
-            return "a slot table whose length cannot be told"
+            return "a slot table of unknown length"
         if counted > self.entries_count:
             return f"room for {self.entries_count} entries of {counted}"
         return None
 
     def is_plausible(self, entries: Entries, first_number: int | Int64s) -> Bools:
-        """Which entries can be; `first_number` is the first one's number, or the numbers of all."""
+        """Return which entries are possible; `first_number` is the number of the first entry, or the numbers of all."""
         numbers = first_number + np.arange(len(entries)) if isinstance(first_number, int) else first_number
         offsets, previous = entries["commit_log_offset"], entries["previous_entry_number"]
         good: Bools = (entries["key_hash"] >= 0) & (entries["seconds_since_begin"] >= 0)
@@ -142,21 +142,21 @@ class IndexFile:
         return good
 
     def is_chained(self, entries: Entries, first_number: int) -> bool:
-        """Whether each entry is of the same slot as the one before it, where both are among these."""
+        """Whether each entry has the same slot as the entry before it in its chain, if both are given."""
         hashes = entries["key_hash"].astype(np.int64)
         previous = entries["previous_entry_number"].astype(np.int64) - first_number
         inside = np.flatnonzero((previous >= 0) & (previous < len(entries)))
         return bool(self.are_of_one_slot(hashes[inside], hashes[previous[inside]]).all())
 
     def are_of_one_slot(self, hashes: Int64s, others: Int64s) -> Bools:
-        """Which hashes have the same slot; all entries of a chain must."""
+        """Return which hashes have the same slot, as all entries of a chain must."""
         assert self.slots_count is not None
         same: Bools = (hashes - others) % self.slots_count == 0
         return same
 
 
 def open_index_file(segment: Segment, slots_counts: Iterable[int] = ()) -> IndexFile:
-    """The header of an index file, and the length of its slot table: one of `slots_counts`, or what the data says.
+    """Return an index file with its header and the length of its slot table: one of `slots_counts`, or from the data.
 
     Raises: UnreadableFile, FileChanged.
     """
@@ -164,13 +164,13 @@ def open_index_file(segment: Segment, slots_counts: Iterable[int] = ()) -> Index
         return IndexFile(segment, dict.fromkeys(HEADER.offsets, -1), None)
     with segment.open() as file:
         header = HEADER.unpack(file.read(0, HEADER.size_bytes))
-        if header["next_entry_number"] == 0:  # a new file, before its header was written
+        if header["next_entry_number"] == 0:  # a new file without a header yet
             header["next_entry_number"] = 1
         return _Inference(segment, file, header).index_file(slots_counts)
 
 
 def infer_slots_count(segment: Segment) -> int | None:
-    """How many slots an index file has; None where it is empty or its data agrees with no number.
+    """Return the number of slots of an index file; None if the file is empty or its data fits no number.
 
     Raises: UnreadableFile, FileChanged.
     """
@@ -195,17 +195,20 @@ class _Inference:
         return IndexFile(self.segment, self.header, None)
 
     def _agreeing(self, slots_count: int) -> list[tuple[int, IndexFile]]:
-        """The file with so many slots, hashes absolute or signed, with the number of entries that fit, if most do."""
+        """Return the file with a number of slots, for absolute and for signed hashes, if most entries fit.
+
+        Shape: (entries that fit, the file).
+        """
         found = []
         for has_signed_hashes in (False, True):
             candidate = IndexFile(self.segment, self.header, slots_count, has_signed_hashes)
-            good, looked_at = self._fitting(candidate)
-            if looked_at and good * 4 >= looked_at * 3:
+            good, examined = self._fitting(candidate)
+            if examined and good * 4 >= examined * 3:
                 found.append((good, candidate))
         return found
 
     def _fitting(self, candidate: IndexFile) -> tuple[int, int]:
-        """How many of the first and last entries are what they should be, and their slots know of them; of how many."""
+        """Return how many of the first and last entries are possible and in their slots' chains, and of how many."""
         count = candidate.entries_count
         if not count:
             return 0, 0
@@ -218,9 +221,9 @@ class _Inference:
         return int(good.sum()), len(numbers)
 
     def _guesses(self) -> Iterator[int]:
-        """Lengths that follow from where the last entry may stand: it names the header's last record.
+        """Yield numbers of slots for each possible place of the last entry, which names the header's last record.
 
-        That record is at 0 only in a file with a single record; then any word that is not zero may begin the entry.
+        The record is at offset 0 only in a file with one record; then any word that is not zero may begin the entry.
         """
         end = self.header["end_offset"]
         before_last = HEADER.size_bytes + ENTRY.size_bytes * (self.header["next_entry_number"] - 1)
@@ -248,12 +251,12 @@ class _Inference:
 
 
 def data_blocks(file: OpenFile, position: int, end: int, overlap: int) -> Iterator[tuple[int, bytes]]:
-    """The range's bytes with their position, holes left out; each block also has the next one's first bytes.
+    """Yield the bytes of a range with their position, without holes; each block overlaps the next one.
 
     Raises: UnreadableFile, FileChanged.
     """
     while position < end:
-        # back to a word's begin, where blocks begin; never before where this one would have begun
+        # back to the begin of a word, as all blocks; not before the begin of this block
         data_position = max(position, file.next_data(position) // 8 * 8)
         if data_position >= end:
             return
@@ -262,7 +265,7 @@ def data_blocks(file: OpenFile, position: int, end: int, overlap: int) -> Iterat
 
 
 def _gather(file: OpenFile, positions: Int64s, width: int) -> npt.NDArray[np.uint8]:
-    """The `width` bytes at each position, one row each, reading near positions together."""
+    """Return the `width` bytes at each position, one row each; close positions are read together."""
     unique, places = np.unique(positions, return_inverse=True)
     rows = np.empty((len(unique), width), np.uint8)
     begin = 0
@@ -288,7 +291,7 @@ def _gather(file: OpenFile, positions: Int64s, width: int) -> npt.NDArray[np.uin
 
 
 def entries_at(file: OpenFile, index: IndexFile, numbers: Int64s) -> Entries:
-    """The entries of some numbers.
+    """Return the entries with given numbers.
 
     Raises: UnreadableFile, FileChanged.
     """
@@ -297,7 +300,7 @@ def entries_at(file: OpenFile, index: IndexFile, numbers: Int64s) -> Entries:
 
 
 def heads_of(file: OpenFile, index: IndexFile, hashes: Int64s) -> Int64s:
-    """The numbers in the slots of hashes.
+    """Return the entry numbers in the slots of hashes.
 
     Raises: UnreadableFile, FileChanged.
     """

@@ -1,4 +1,4 @@
-"""Every entry of index files, as rows, and what contradicts the header."""
+"""Every entry of index files, as rows, and contradictions with the header."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _TIME_MS_MAX = 7_258_118_400_000
 def scan_entries(
     store: Store, slots_count: int | None = None, files: tuple[Segment, ...] | None = None
 ) -> Reading:
-    """Every entry of the index files, or of some of them.
+    """Return every entry of the index files, or of some of them.
 
     Shape:  rows of INDEX_ENTRIES, at most 65,536 a batch.
     Order:  file, entry number.
-    Damage: index-damaged for what contradicts the header; entries that cannot be are no rows; unreadable-file.
+    Damage: index-damaged for contradictions with the header; impossible entries are left out; unreadable-file.
     Source: store/index/IndexFile.java; docs/formats/index.md#file.
     """
     reading = Reading(INDEX_ENTRIES, ())
@@ -109,7 +109,8 @@ class _FileScan:
                 places = np.flatnonzero(wrong) * 4 + position
                 damaged += len(places)
                 self._tell(
-                    int(places[0]), int(places[-1] - places[0]) + 4, f"{len(places)} slots name no entry up to {count}"
+                    int(places[0]), int(places[-1] - places[0]) + 4,
+                    f"{len(places)} slots with numbers not in 0 to {count}",
                 )
             decoded += int(((numbers > 0) & ~wrong).sum())
         self.coverage.decoded_bytes += decoded * 4
@@ -119,11 +120,11 @@ class _FileScan:
     def _entries(self, file: OpenFile) -> Iterator[pa.RecordBatch]:
         index = self.index
         position = index.entry_position(0)
-        # number 0 means none, and its place is never written
+        # number 0 stands for no entry, and its place is never written
         unused = file.read(position, ENTRY.size_bytes)
         if unused.strip(b"\0"):
             self.coverage.damaged_bytes += len(unused)
-            self._tell(position, len(unused), "bytes in the place of entry 0")
+            self._tell(position, len(unused), "bytes that are not zero in the unused place of entry 0")
         else:
             self.coverage.filler_bytes += len(unused)
         for first in range(1, index.entries_count + 1, BLOCK_ENTRIES):
@@ -137,7 +138,7 @@ class _FileScan:
                 wrong = np.flatnonzero(~good) * ENTRY.size_bytes
                 self.coverage.damaged_bytes += len(wrong) * ENTRY.size_bytes
                 length = int(wrong[-1] - wrong[0]) + ENTRY.size_bytes
-                self._tell(position + int(wrong[0]), length, f"{len(wrong)} entries that cannot be")
+                self._tell(position + int(wrong[0]), length, f"{len(wrong)} impossible entries")
             if len(rows):
                 yield self._rows(entries[rows], rows + first)
 
@@ -161,7 +162,7 @@ class _FileScan:
         return pa.record_batch(columns, schema=INDEX_ENTRIES)
 
     def _tail(self, file: OpenFile, begin: int) -> None:
-        """What lies behind the last entry: zeros, or in a store in use entries that came since."""
+        """Account for bytes behind the last entry: zeros, or new entries if the store is in use."""
         size = self.index.segment.size_bytes
         used = begin
         for position, data in data_blocks(file, begin, size, 0):

@@ -1,7 +1,7 @@
-"""Finding many keys at once in the index files of a store.
+"""Find many keys at once in the index files of a store.
 
-A broker that crashed throws its last file away and rebuilds only the end of it, so what the files do not cover has to
-be asked for (`Index.uncovered`) and scanned.
+After a crash the broker deletes its last index file and rebuilds only the end of it. Callers must scan the ranges that
+the files do not cover (`Index.uncovered`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from readers.model.java_hashes import key_hashes
 from readers.storage.open_file import OpenFile
 from readers.store.store import Store
 
-#: A chain longer than this belongs to a key of many records; reading the entries in a row is cheaper then.
+#: A longer chain belongs to a key of many records; then it is cheaper to read all entries in order.
 _CHAIN_MAX = 64
 
 
 class Index:
-    """All index files of a store, to find many keys at once.
+    """All index files of a store, for a search of many keys at once.
 
     Shape:  `files` oldest first.
-    Damage: `findings` grows with what was met. A file that cannot be searched completely does not count as covering
-            anything, but what is found in it is given.
+    Damage: `findings` grows during a search. A file that cannot be searched completely covers no range, but hits in it
+            are returned.
     """
 
     def __init__(self, store: Store, slots_count: int | None = None) -> None:
@@ -45,7 +45,7 @@ class Index:
             if file.wrong() is not None:
                 self._doubt(file, file.wrong())
             elif file.slots_count is not None:
-                given.append(file.slots_count)  # the next one is most likely alike
+                given.append(file.slots_count)  # the next file most likely has the same number
             if file.slots_count is not None and file.entries_count:
                 self.files.append(file)
 
@@ -71,18 +71,19 @@ class Index:
 
     @property
     def begin_offset(self) -> int | None:
-        """Commit-log offset of the first record it knows; None if it knows none."""
+        """Commit-log offset of the first record in the index; None if there is none."""
         return min((begin for begin, _ in self.ranges), default=None)
 
     @property
     def covered_until_offset(self) -> int | None:
-        """Commit-log offset of the last record it knows; records from there on may be missing from it."""
+        """Commit-log offset of the last record in the index; records from there on may be missing from the index."""
         return max((end for _, end in self.ranges), default=None)
 
     def uncovered(self, from_offset: int, to_offset: int) -> list[tuple[int, int]]:
-        """Ranges of the commit log whose records may be missing from it: scan them, if they matter.
+        """Return ranges of the commit log whose records may be missing from the index; a complete search scans them.
 
-        Between two sound files there is always the last record of the first one; a larger range is what a crash left.
+        Between two sound files the range is always the last record of the first file; a larger range is left by a
+        crash.
         Order: ascending. Units: bytes.
         """
         left: list[tuple[int, int]] = []
@@ -95,13 +96,13 @@ class Index:
         return left
 
     def find(self, keys: Sequence[bytes], from_offsets: Int64s | None = None) -> tuple[Int64s, Int64s]:
-        """Where records with the given keys may be: key numbers (places in `keys`) and commit-log offsets.
+        """Return where records with the given keys may be: key numbers (places in `keys`) and commit-log offsets.
 
-        `keys`: `topic#key`. `from_offsets`: for each key the commit-log offset before which nothing is wanted; files
-        and chains are left as soon as they are older, so that the cost does not grow with the log.
-        Shape:  two arrays of the same length without repetitions; candidates, for only hashes were compared.
+        `keys`: `topic#key`. `from_offsets`: for each key the smallest commit-log offset of interest; the search skips
+        older files and stops at older entries, so that the cost does not grow with the log.
+        Shape:  two arrays of the same length without repetitions; candidates, since only hashes were compared.
         Order:  key number, commit-log offset.
-        Damage: index-damaged, unreadable-file; look at `uncovered` afterwards.
+        Damage: index-damaged, unreadable-file; `uncovered` is valid afterwards.
         """
         hashes = key_hashes(keys).astype(np.int64)
         lows = np.zeros(len(keys), np.int64) if from_offsets is None else from_offsets
@@ -111,7 +112,7 @@ class Index:
         return _by_key(*self._hits(unique, earliest).arrays(), hashes, lows)
 
     def offsets_of_hashes(self, hashes: Int64s) -> dict[int, set[int]]:
-        """Where records with keys of some hashes may be: commit-log offsets by hash, as far as chains lead to them.
+        """Return where records with keys of given hashes may be: commit-log offsets by hash, as far as chains reach.
 
         `hashes`: ascending, each once.
         Damage: as `find`.
@@ -139,17 +140,17 @@ class Index:
     def _find_in(self, index: IndexFile, file: OpenFile, hashes: Int64s, lows: Int64s, hits: _Hits) -> None:
         count = index.entries_count
         numbers = heads_of(file, index, hashes)
-        index = index.refreshed(file)  # a broker may have added entries, but no slot can be newer now
+        index = index.refreshed(file)  # a broker may have added entries, but no slot can be newer than this header
         is_swept, count = len(hashes) * 8 > count, index.entries_count
         numbers = self._past_newest(index, file, numbers)
         broken = (numbers < 0) | (numbers > count)
         if broken.any():
-            self._doubt(index, f"slots that name entries beyond {count}")
+            self._doubt(index, f"slots with entry numbers not in 0 to {count}")
         if is_swept:
             led = (numbers > 0) & ~broken
             first = entries_at(file, index, numbers[led])["key_hash"].astype(np.int64)
             if not index.are_of_one_slot(first, hashes[led]).all():
-                self._doubt(index, "slots that name entries of other keys")
+                self._doubt(index, "slots with entries of other slots")
             self._sweep(index, file, hashes, lows, count, hits)
             return
         swept = [(hashes[broken], lows[broken], count)]
@@ -179,9 +180,9 @@ class Index:
 
     @staticmethod
     def _past_newest(index: IndexFile, file: OpenFile, numbers: Int64s) -> Int64s:
-        """Slots may name an entry that the broker is adding, which the header does not count yet: the one before it.
+        """Return entry numbers; in place of an entry that the header does not count yet, the entry before it.
 
-        The record of that entry is not covered, so nothing is lost with it.
+        The broker is adding that entry. The range of its record counts as uncovered, so the record is not lost.
         """
         newest = index.entries_count + 1
         ahead = numbers == newest
@@ -193,7 +194,7 @@ class Index:
     def _sweep(
         self, index: IndexFile, file: OpenFile, hashes: Int64s, lows: Int64s, upto: int, hits: _Hits
     ) -> None:
-        """All entries up to a number, newest first, without following chains; `hashes` ascending."""
+        """Search all entries up to a number, newest first, without following chains; `hashes` ascending."""
         lowest = int(lows.min())
         end = upto + 1
         while end > 1:
@@ -236,7 +237,7 @@ class _Hits:
 
 
 def _by_key(found: Int64s, offsets: Int64s, hashes: Int64s, lows: Int64s) -> tuple[Int64s, Int64s]:
-    """The hits of hashes as hits of keys; several keys may have one hash."""
+    """Return the hits of hashes as hits of keys; several keys may have the same hash."""
     order = np.argsort(hashes, kind="stable")
     first, last = np.searchsorted(hashes[order], found), np.searchsorted(hashes[order], found, "right")
     counts = last - first
@@ -249,7 +250,7 @@ def _by_key(found: Int64s, offsets: Int64s, hashes: Int64s, lows: Int64s) -> tup
 
 
 def open_index(store: Store, slots_count: int | None = None) -> Index:
-    """The index of a store. `slots_count`: the broker's maxHashSlotNum where it is known.
+    """Return the index of a store. `slots_count`: the broker's maxHashSlotNum if it is known.
 
     Damage: index-damaged, unreadable-file.
     """

@@ -1,4 +1,4 @@
-"""The keys by which the index knows records, as their hashes: those of thousands of records at once."""
+"""The hashes of the keys under which the index has records, for thousands of records at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from readers.model.java_hashes import java_hash, key_hashes
 
 
 def key_pairs(block: Block) -> tuple[Int64s, Int64s]:
-    """What the broker puts into the index for the records of a block: (commit-log offset, hash) of each key.
+    """Return the index entries that the broker writes for a block's records: (commit-log offset, hash) of each key.
 
     Source: store/index/IndexService.java buildIndex; docs/formats/index.md#keys.
     """
@@ -24,13 +24,13 @@ def key_pairs(block: Block) -> tuple[Int64s, Int64s]:
 
 
 def unique_key_pairs(block: Block) -> tuple[Int64s, Int64s]:
-    """The same of the unique keys alone."""
+    """Return the index entries of `key_pairs` for unique keys only."""
     rows = _indexed(block)
     return _pairs(rows, *_unique_keys(rows))
 
 
 def _indexed(block: Block) -> Block:
-    """The records that the broker enters: all but ROLLBACK records."""
+    """Return the records that the broker indexes: all except ROLLBACK records."""
     rows = (block.sys_flag & TRANSACTION_MASK) != ROLLBACK
     return block if rows.all() else block.take(rows)
 
@@ -43,8 +43,8 @@ def _pairs(rows: Block, keys: pa.Array, owners: Int64s) -> tuple[Int64s, Int64s]
 
 
 def may_lack_entries(block: Block) -> Bools:
-    """The records whose keys a broker may have left out: COMMIT records of 3.1.4 and 3.2.6, whose clients gave no
-    unique key. 4.2.0 and later enter them.
+    """Return the records whose keys a broker may have left out: COMMIT records of 3.1.4 and 3.2.6, whose clients set no
+    unique key. 4.2.0 and later index them.
     """
     commits: Bools = (block.sys_flag & TRANSACTION_MASK) == COMMIT
     return commits & ~block.properties.locate(UNIQ_KEY)[2] if commits.any() else commits
@@ -96,7 +96,7 @@ def _hashes(keys: pa.Array, prefix_numbers: Int64s, prefixes: list[bytes]) -> In
 
 
 def tag_pairs(block: Block) -> tuple[Int64s, Int64s]:
-    """What 5.5.0 puts into the index beside the keys: each record's tag, as `topic#T#tag`; earlier brokers do not."""
+    """Return the index entries of tags, which 5.5.0 writes as `topic#T#tag` and earlier brokers do not write."""
     rows = np.flatnonzero(block.properties.locate(TAGS)[2] & ((block.sys_flag & TRANSACTION_MASK) != ROLLBACK))
     tagged = block.take(rows)
     if not len(tagged):

@@ -1,8 +1,8 @@
-"""How far a reading of growing stores has come, and how far it may go: commit-log offsets by store.
+"""Progress of a stream that reads growing stores: commit-log offsets by store, and how far the next batch may go.
 
-A stream never goes behind the last sound record: not into a record that its broker has not written to its end, not into
-what a recovery once cut off. In all files but the last one that holds data, every byte is final, so a batch may end
-anywhere in them; in the last one the records are walked to find the end.
+A stream stops at the last sound record: it reads neither a record that its broker has not completely written, nor
+records that a recovery cut off. In all files except the last one with data every byte is final, so a batch may end
+anywhere; in the last one, records are followed one by one to find the end.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from readers.store.store import Store
 
 #: Root of a store → commit-log offset of the next byte to read. JSON as it is.
 Offsets = dict[str, int]
-#: Bytes before a place in which its last record is looked for; more where that one is longer.
+#: Length before a place in which the last record is searched; more if that record is longer.
 _BACK_BYTES = 64 << 10
 _PAGE_BYTES = 4096
 
 
 def initial_offsets(stores: list[Store], from_offset: int = 0) -> Offsets:
-    """The begin of each log that is here, or of its first record at or behind `from_offset`.
+    """Return the begin of each log, or of its first record at or behind `from_offset`.
 
-    Raises: BadRequest if a log ends before that; FileChanged, UnreadableFile.
+    Raises: BadRequest if a log ends before `from_offset`; FileChanged, UnreadableFile.
     """
     return {store.root: _first_record(store, max(from_offset, store.log_begin_offset)) for store in stores}
 
@@ -37,19 +37,19 @@ def initial_offsets(stores: list[Store], from_offset: int = 0) -> Offsets:
 def latest_offsets(
     stores: list[Store], start: Mapping[str, int], max_bytes: int | None = None, *, skips_lost: bool = False
 ) -> Offsets:
-    """How far a batch from `start` may go: to the last sound record of each log, or about `max_bytes` in all.
+    """Return how far a batch from `start` may go: to the last sound record of each log, or about `max_bytes` in all.
 
-    Shape:  every store of `start` and of `stores`; one that is new begins at its log's begin. Each store gets an equal
+    Shape:  every store of `start` and of `stores`; a new store begins at the begin of its log. Each store gets an equal
             part of `max_bytes`, and at least one record.
     Units:  bytes of the commit log.
-    Damage: is passed over; the batch's scan steps over it as any scan does.
-    Raises: FileChanged if records between `start` and the end are gone from the files, unless `skips_lost`, or the log
-            was cut back behind `start`; UnreadableFile.
+    Damage: is skipped, as in any scan.
+    Raises: FileChanged if files between `start` and the end no longer exist, unless `skips_lost`, or if the log was
+            truncated before `start`; UnreadableFile.
     """
     roots = {store.root for store in stores}
     for root in start:
         if root not in roots:
-            raise FileChanged(f"{root} is part of the stream and is not there any more", file=root)
+            raise FileChanged(f"{root} is part of the stream and no longer exists", file=root)
     part_bytes = None if max_bytes is None else max(1, max_bytes // max(1, len(stores)))
     return {
         store.root: _latest(store, start.get(store.root, store.log_begin_offset), part_bytes, skips_lost)
@@ -65,10 +65,10 @@ def splits_between(
     *,
     skips_lost: bool = False,
 ) -> list[Split]:
-    """The splits of a batch, numbered; their records are those that begin in [start, end), whenever it is asked.
+    """Return the splits of a batch, numbered; their records begin in [start, end), and repeated calls return the same.
 
-    Order:  stores as given, commit-log offset ascending. The store of a split has that one segment only.
-    Raises: FileChanged if files of the range are gone, unless `skips_lost`.
+    Order:  stores as given, commit-log offset ascending. The store of a split has only the segment of the split.
+    Raises: FileChanged if files of the range no longer exist, unless `skips_lost`.
     """
     splits: list[Split] = []
     for store in stores:
@@ -85,16 +85,16 @@ def splits_between(
 
 
 def blocks_between(split: Split) -> Iterator[Block]:
-    """The blocks of sound records of a split that `splits_between` gave.
+    """Yield the blocks of sound records of a split from `splits_between`.
 
-    In the last segment nothing that a recovery cut off can be in its range, for the walk ended before that.
+    In the last segment the range contains no records that a recovery cut off, because it ends before them.
     Raises: UnreadableFile, FileChanged.
     """
     return iter(split.scan()) if split.is_last else live_blocks(split)
 
 
 def _first_record(store: Store, offset: int) -> int:
-    """Where the first record at or behind an offset begins; in files that are final, any offset will do."""
+    """Return where the first record at or behind an offset begins; in files that are final, the offset itself."""
     last = last_with_data(store.commit_log)
     segment = next((segment for segment in store.commit_log if segment.base_offset == last), None)
     if segment is None or offset <= segment.base_offset:
@@ -106,16 +106,18 @@ def _first_record(store: Store, offset: int) -> int:
             return segment.base_offset + int(behind[0])
         end = int(block.positions[-1] + block.lengths[-1])
     if end < position:
-        raise BadRequest(f"{store.root}: the commit log ends before {offset}", advice="look at rmqtx stores")
+        raise BadRequest(
+            f"{store.root}: the commit log ends before {offset}", advice="see rmqtx stores for the range of the log"
+        )
     return offset
 
 
 def _latest(store: Store, start: int, part_bytes: int | None, skips_lost: bool) -> int:
     if start > max((segment.end_offset for segment in store.commit_log), default=0):
         raise FileChanged(
-            f"{store.root}: the commit log is shorter than what the stream has read", file=store.root,
-            field="end of the log", expected=f"offset {start} or more", actual="an earlier one",
-            advice="begin a new stream; what this one gave behind the cut is no more",
+            f"{store.root}: the commit log ends before the place that the stream has read to", file=store.root,
+            field="end of the log", expected=f"offset {start} or more", actual="an earlier offset",
+            advice="start a new stream; rows that this stream returned behind the cut no longer exist in the store",
         )
     last = last_with_data(store.commit_log)
     place = start
@@ -138,9 +140,9 @@ def _latest(store: Store, start: int, part_bytes: int | None, skips_lost: bool) 
 
 
 def _last_end(store: Store, segment: Segment, start: int, limit: int) -> int:
-    """The offset behind the last sound record from `start` on, in the last segment that holds data.
+    """Return the offset behind the last sound record from `start` on, in the last segment that holds data.
 
-    One that begins in [start, limit); where damage leaves none there, the first ones behind it.
+    The record begins in [start, limit), or, if damage leaves none there, in a larger range.
     """
     if store.in_use and _is_unwritten(segment, start - segment.base_offset):
         return start
@@ -152,17 +154,17 @@ def _last_end(store: Store, segment: Segment, start: int, limit: int) -> int:
 
 
 def _is_unwritten(segment: Segment, position: int) -> bool:
-    """Whether nothing stands from a record's end on, told without looking through the rest of the file each time."""
+    """Whether no data follows a record's end, found out without reading the rest of the file each time."""
     end = -(-position // _PAGE_BYTES) * _PAGE_BYTES + _PAGE_BYTES
     with segment.open() as file:
         return written_bytes(segment) <= end and not file.read(position, end - position).strip(b"\0")
 
 
 def _walked_end(segment: Segment, start: int, limit: int) -> int:
-    """The offset behind the last sound record that begins in [start, limit).
+    """Return the offset behind the last sound record that begins in [start, limit).
 
-    A broker writes while this reads: a record may be seen before the one in front of it. What was written before is
-    there when it is read again, so only what is missing twice is damage.
+    While a broker writes, a record may be visible before the record in front of it. A second read sees the record in
+    front, so only a record that is missing twice is damaged.
     """
     position, to_position = start - segment.base_offset, limit - segment.base_offset
     end, is_whole = _walk(segment, position, to_position)
@@ -172,7 +174,7 @@ def _walked_end(segment: Segment, start: int, limit: int) -> int:
 
 
 def _walk(segment: Segment, position: int, to_position: int) -> tuple[int, bool]:
-    """Where the last sound record from `position` on ends, and whether records follow one another up to there."""
+    """Return where the last sound record from `position` on ends, and whether there is no damage before."""
     back_bytes = _BACK_BYTES
     while True:
         begin = max(0, position - back_bytes)
@@ -180,7 +182,7 @@ def _walk(segment: Segment, position: int, to_position: int) -> tuple[int, bool]
         end: int | None = None
         for block in scan:
             if end is None and begin and int(block.positions[0]) >= position:
-                break  # the record before is longer: without its store time, older records behind the end look new
+                break  # the record before is longer: without its store time, old records behind the end look new
             _require_not_cut_back(segment, block, position)
             end = int(block.positions[-1] + block.lengths[-1])
         else:
@@ -202,9 +204,9 @@ def _require_not_cut_back(segment: Segment, block: Block, position: int) -> None
 
 def _cut_back(segment: Segment, position: int) -> FileChanged:
     return FileChanged(
-        f"{segment.file} was cut back and written again: no record ends where the stream had read to",
+        f"{segment.file} was truncated and written again: no record ends at the place that the stream has read to",
         file=segment.file, position_bytes=position,
-        advice="begin a new stream; what this one gave behind the cut is no more",
+        advice="start a new stream; rows that this stream returned behind the cut no longer exist in the store",
     )
 
 
@@ -223,7 +225,8 @@ def _require_files(store: Store, first: int, stop: int) -> None:
 
 def _lost(store: Store, begin: int, end: int) -> FileChanged:
     return FileChanged(
-        f"{store.root}: the files of commit-log offsets {begin} to {end} are gone, and the stream has not read them",
+        f"{store.root}: the files of commit-log offsets {begin} to {end} no longer exist, and the stream has not read "
+        f"them",
         file=store.root, expected=f"offset {begin}", actual=f"offset {end}", field="begin of the log",
-        advice="begin a new stream, or set fail_on_data_loss to false to go on behind them",
+        advice="start a new stream, or set fail_on_data_loss to false to continue behind them",
     )

@@ -1,4 +1,4 @@
-"""Runs a job over its splits on this machine: in this process for small stores, in one per core for large ones."""
+"""Run a job over its splits on this machine: in this process for small stores, in one per core for large stores."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from readers.model.reading import Coverage, Reading
 def run_job(
     job: ScanJob, plan: SplitPlan, *, processes: int | None = None, progress: Progress | None = None
 ) -> Reading:
-    """The rows of a job over every split of a plan, then over every store.
+    """Return the rows of a job over every split of a plan, then over every store.
 
-    Order: as the plan's splits; what only a whole store shows comes last.
+    Order: as the plan's splits; rows that need a whole store come last.
     """
     reading = Reading(job.schema, [], [finding for store in plan.stores for finding in store.findings])
     reading.batches = _run(job, plan, reading, processes, progress)
@@ -50,7 +50,7 @@ def _of_store(job: ScanJob, task: tuple[Any, list[Any]]) -> SplitResult:
 
 
 class Tally:
-    """What splits said beside their rows, put where a reading has it: findings and coverage."""
+    """Collects the findings and coverage of splits into a reading."""
 
     def __init__(self, plan: SplitPlan, reading: Reading) -> None:
         self.carried: dict[str, list[Any]] = defaultdict(list)
@@ -64,9 +64,9 @@ class Tally:
         reading.coverage.extend(self._coverage.values())
 
     def add(self, split: Split, result: SplitResult) -> bool:
-        """Count one more split; false if it lies behind the end of its segment's data, and so counts for nothing.
+        """Add a split; return false if it lies behind the end of its segment's data and is ignored.
 
-        What stands there are records that a recovery once cut off. Splits of a segment come in their order.
+        Records there were cut off by a recovery. Splits of a segment come in their order.
         """
         if split.segment.file in self._ended:
             return False

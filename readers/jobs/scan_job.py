@@ -1,6 +1,6 @@
-"""A question to every split of some stores, as both engines run it: first the splits, in any order, then each store.
+"""A job over every split of some stores, for both engines: first the splits, in any order, then each store.
 
-A job travels to where the bytes are read, so it is small and survives pickling, and so do its results.
+A job is sent to the process that reads the bytes, so the job and its results are small and can be pickled.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from readers.store.store import Store
 
 @dataclass(slots=True)
 class SplitResult:
-    """What one split gave: rows of the job's table, and what had to be said about its bytes.
+    """The result of one split: rows of the job's table, spans, findings.
 
-    Shape: `spans` are what `SegmentScan.spans` says, as they are; the engines make coverage of them and of
-           `decoded_bytes`. `findings` are all that the job wants reported, those of spans included. `carried` is
-           whatever the job's own `of_store` wants to know of the split.
+    Shape: `spans` are those of `SegmentScan.spans`, unchanged; the engines compute coverage from them and from
+           `decoded_bytes`. `findings` are all findings to report, including those of spans. `carried` is data that
+           the job's `of_store` needs from the split.
     """
 
     rows: list[pa.RecordBatch] = field(default_factory=list)
@@ -33,14 +33,14 @@ class SplitResult:
 
 
 class ScanJob(Protocol):
-    """The question."""
+    """A job: a schema, a result for each split, and a result for each store."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of its rows."""
+        """The schema of the rows."""
 
     def of_split(self, split: Split) -> SplitResult:
-        """The answer for one split; a file that cannot be read is a finding, not an error."""
+        """Return the result for one split; a file that cannot be read is a finding, not an error."""
 
     def of_store(self, store: Store, carried: list[Any]) -> SplitResult:
-        """What is known when all splits of a store are done; `carried` is in log order. Has no decoded bytes."""
+        """Return the result for a store when all its splits are done; `carried` is in log order. No decoded bytes."""

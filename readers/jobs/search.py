@@ -1,4 +1,4 @@
-"""The records that fulfil some conditions, out of the whole log: one split like another, nothing to join."""
+"""A search for records in the whole log: each split is searched alone, without a join."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ _BATCH_RECORDS_MAX = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The job.
+    """The search as a job.
 
-    Shape: rows of RECORDS; only `columns` are decoded, the others are null. `inflates`: a body that is given is
-           as the producer made it, not as it is stored.
+    Shape: rows of RECORDS; only `columns` are decoded, the others are null. `inflates`: bodies are decompressed.
     """
 
     conditions: SearchConditions
@@ -41,10 +40,10 @@ class Search:
         return RECORDS
 
     def of_split(self, split: Split) -> SplitResult:
-        """The records of a split that fulfil the conditions.
+        """Return the records of a split that match the conditions.
 
         Order:  commit-log offset ascending.
-        Damage: findings for what is no record, and where a compressed body that had to be looked at is no stream.
+        Damage: findings for bytes that are not records, and for compressed bodies that cannot be decompressed.
         """
         scan = split.scan()
         result = SplitResult()
@@ -59,7 +58,7 @@ class Search:
         return result
 
     def of_store(self, store: Store, carried: list[Any]) -> SplitResult:  # noqa: ARG002 -- every job has it
-        """Nothing: what splits say is all."""
+        """Return an empty result: the splits are complete."""
         return SplitResult()
 
     def _rows(self, store: Store, block: Block, findings: list[Finding]) -> Iterator[pa.RecordBatch]:
@@ -80,5 +79,5 @@ class Search:
 def _unreadable(store: Store, block: Block, row: int) -> Finding:
     return Finding(
         store.root, "body-stream", block.file, int(block.positions[row]), int(block.lengths[row]),
-        commit_log_offset=int(block.commit_log_offsets[row]), expected="a compressed stream, for its flag says so",
+        commit_log_offset=int(block.commit_log_offsets[row]), expected="a compressed body, by the record's flag",
     )

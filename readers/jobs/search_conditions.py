@@ -1,7 +1,7 @@
-"""Which records of a block a search asks for: cheap tests first, and no loop over records that cannot be meant.
+"""Select the records of a block that match a search: cheap tests first, and no loop over records that cannot match.
 
-A literal is looked for in the whole window at once, whatever part of a record it may be in; only the records that hold
-it somewhere are decoded and tested exactly. Bodies that a producer compressed are inflated one by one.
+A literal is searched in the whole window at once; only the records that contain it in any part are decoded and tested
+exactly. Compressed bodies are decompressed one by one.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, WAITING_TOPICS
 
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?")
 _GLOB = re.compile(r"[*?\[]")
-#: Where messages wait that will go to another topic.
+#: Topics in which messages wait before they go to another topic.
 _ON_THEIR_WAY = (HALF_TOPIC, DISCARD_TOPIC, *WAITING_TOPICS)
 
 
 @dataclass(frozen=True)
 class SearchConditions:
-    """What a record must be; all that are given must hold.
+    """The conditions of a search; a record must match all that are given.
 
-    Shape: `key`: a word of KEYS. `identity`: UNIQ_KEY, __transactionId__ or offset message id. `topic`: that the record
-           is in, or that it is meant for while it waits in the half, discard, delay or timer topic. `properties`:
-           (name, value), the value with `*`, `?` and `[…]` as in file names. `body`: bytes that its body holds;
-           `body_regex`: an expression of Python's `re` for bytes, which a careless author can make take for ever.
+    Shape: `key`: a word of KEYS. `identity`: UNIQ_KEY, __transactionId__ or offset message id. `topic`: the record's
+           topic, or its real topic while it waits in the half, discard, delay or timer topic. `properties`:
+           (name, value), the value with `*`, `?` and `[…]` as in file names. `body`: bytes that the body contains;
+           `body_regex`: an expression of Python's `re` for bytes, which may run without limit if written carelessly.
     Units: times in milliseconds of the store time, the upper one excluded.
-    Raises: BadRequest for an expression that cannot be.
+    Raises: BadRequest for an invalid expression.
     """
 
     key: str | None = None
@@ -57,19 +57,19 @@ class SearchConditions:
             _ = self._expression
         except re.error as error:
             text = (self.body_regex or b"").decode("utf-8", "backslashreplace")
-            raise BadRequest(f"{text!r} is no regular expression: {error}") from error
+            raise BadRequest(f"{text!r} is not a regular expression: {error}") from error
 
     @cached_property
     def _expression(self) -> re.Pattern[bytes] | None:
         return None if self.body_regex is None else re.compile(self.body_regex)
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the compiled expression: it is made again where the question arrives."""
+        """Return the state without the compiled expression, which is compiled again in the other process."""
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     @property
     def is_empty(self) -> bool:
-        """Whether every record fulfils them."""
+        """Whether every record matches."""
         return self == SearchConditions()
 
     @property
@@ -78,7 +78,7 @@ class SearchConditions:
         return self.body is not None or self.body_regex is not None
 
     def narrowed(self, block: Block) -> Block:
-        """The records that fulfil everything but what is asked of bodies."""
+        """Return the records that match all conditions except those on bodies."""
         if self.from_time_ms is not None or self.to_time_ms is not None:
             block = block.within(self.from_time_ms, self.to_time_ms)
         for test in self._tests():
@@ -135,7 +135,7 @@ class SearchConditions:
     # -- bodies --------------------------------------------------------------------------------------------------------
 
     def with_body(self, block: Block) -> tuple[Bools, Int64s]:
-        """Which records have such a body, and the rows of those whose body cannot be inflated to be looked at."""
+        """Return which bodies match, and the rows whose body cannot be decompressed."""
         found = np.ones(len(block), np.bool_)
         compressed = (block.sys_flag & COMPRESSED) != 0
         plain = np.flatnonzero(~compressed)
@@ -144,7 +144,7 @@ class SearchConditions:
         if self._expression is not None:
             for row in plain[found[plain]].tolist():
                 start = int(block.body_starts[row])
-                # A slice, not a range of the window: only so do ^, $ and \b mean the body's ends.
+                # A slice, not a range of the window: then ^, $ and \b match at the body's ends.
                 body = block.raw[start : start + int(block.body_lengths[row])]
                 found[row] = self._expression.search(body) is not None
         unreadable = []
@@ -169,7 +169,7 @@ def _is(values: pa.Array, text: str) -> Bools:
 
 
 def _has_property(block: Block, name: str, value: str) -> Bools:
-    """Which records have a property of this value, or of one that the pattern describes."""
+    """Return which records have a property with this value, or a value that matches the pattern."""
     found = np.zeros(len(block), np.bool_)
     glob = _GLOB.search(value)
     literal = value if glob is None else value[: glob.start()]
@@ -187,7 +187,7 @@ def _has_property(block: Block, name: str, value: str) -> Bools:
 
 
 def rows_with(block: Block, literal: bytes) -> Int64s:
-    """Rows of the records that hold some bytes anywhere, found in the window as a whole."""
+    """Return the rows of records that contain some bytes anywhere, with one search over the window."""
     rows: list[int] = []
     if not len(block) or not literal:
         return np.arange(len(block))
@@ -199,12 +199,12 @@ def rows_with(block: Block, literal: bytes) -> Int64s:
             rows.append(row)
         if row + 1 == len(starts):
             break
-        place = block.raw.find(literal, int(starts[row + 1]))  # in one record once is enough
+        place = block.raw.find(literal, int(starts[row + 1]))  # one hit in a record is enough
     return np.array(rows, np.int64)
 
 
 def _bodies_hold(block: Block, literal: bytes) -> Bools:
-    """Which bodies, as stored, hold some bytes."""
+    """Return which bodies, as stored, contain some bytes."""
     found = np.zeros(len(block), np.bool_)
     if not literal:
         return ~found
@@ -220,6 +220,6 @@ def _bodies_hold(block: Block, literal: bytes) -> Bools:
         if place + size <= ends[row]:
             found[row] = True
             row += 1
-        else:  # behind this body: go to the one it may be in
+        else:  # behind this body: continue at the body that may contain it
             row = max(row + 1, int(np.searchsorted(starts, place, "right")) - 1)
     return found

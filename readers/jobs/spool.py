@@ -1,6 +1,6 @@
-"""Rows set aside by partition: in memory for small stores, in files of a temporary directory for large ones.
+"""Rows stored by partition: in memory for small stores, in files of a temporary directory for large ones.
 
-A partition holds whole transactions, because it is chosen by the transaction's identity alone.
+A partition holds whole transactions, because it is chosen by the transaction's identity only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from readers.model.columns import Int64s
 class Spool:
     """Tables by name and partition.
 
-    Shape: `add` rows with a partition number each; `part(name, number)` gives those of one partition.
+    Shape: `add` takes rows with a partition number each; `part(name, number)` returns the rows of one partition.
     """
 
     def __init__(self, partitions_count: int, directory: Path | None) -> None:
@@ -29,7 +29,7 @@ class Spool:
         self._files: dict[str, list[Path]] = defaultdict(list)
 
     def add(self, name: str, batches: Iterable[pa.RecordBatch], numbers: Int64s, file_stem: str) -> None:
-        """Set rows aside. `numbers`: the partition of each row. `file_stem` is unique per name and call."""
+        """Store rows. `numbers`: the partition of each row. `file_stem` is unique per name and call."""
         table = pa.Table.from_batches(list(batches))
         if self.directory is None:
             self._tables[name].append(table)
@@ -45,14 +45,14 @@ class Spool:
         self._files[name].append(path)
 
     def merge(self, other: Spool) -> None:
-        """Take over what another spool with the same partitions holds."""
+        """Take over the rows of another spool with the same partitions."""
         for name, tables in other._tables.items():
             self._tables[name].extend(tables)
         for name, files in other._files.items():
             self._files[name].extend(files)
 
     def part(self, name: str, number: int) -> list[pa.RecordBatch]:
-        """The rows of one partition, in the order in which they were added."""
+        """Return the rows of one partition, in the order in which they were added."""
         if self.directory is None:
             return [batch for table in self._tables[name] for batch in table.to_batches()]
         batches = []

@@ -1,4 +1,4 @@
-"""Processes of this machine that run tasks, or this one."""
+"""Run tasks in other processes of this machine, or in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from readers.model.pandas_left_out import leave_pandas_out
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
-#: How much is done, and of how much.
+#: Called with the amount done and the total.
 Progress = Callable[[int, int], None]
 
 #: Below this a second process costs more than it saves.
@@ -22,12 +22,12 @@ ONE_PROCESS_BYTES_MAX = 192 << 20
 
 
 def workers_count(total_bytes: int, processes: int | None) -> int:
-    """How many processes a scan of so many bytes is worth; `processes`: at most so many, None is one per core."""
+    """Return the number of processes for a scan of `total_bytes`; `processes` is the limit, None for one per core."""
     return 1 if total_bytes <= ONE_PROCESS_BYTES_MAX else processes or os.cpu_count() or 1
 
 
 def _begin() -> None:
-    """Have this process end when the one that started it was killed: it would wait for tasks for ever."""
+    """End this process when its parent is killed: otherwise it would wait for tasks without end."""
     leave_pandas_out()
     threading.Thread(target=_wait_for_parents_end, daemon=True).start()
 
@@ -40,7 +40,7 @@ def _wait_for_parents_end() -> None:
 
 
 class Workers:
-    """Processes that run tasks in order, or this one."""
+    """Processes that run tasks in order, or this process."""
 
     def __init__(self, processes: int) -> None:
         # Spawned, not forked: Arrow's threads do not survive a fork.
@@ -57,5 +57,5 @@ class Workers:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def run(self, function: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
-        """The results, in the tasks' order."""
+        """Return the results, in the tasks' order."""
         return self._pool.map(function, tasks) if self._pool is not None else map(function, tasks)

@@ -19,8 +19,9 @@ from readers.model.layout import Field, Layout
 from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import REDO_LOG
 from readers.old_tables.beside_log import END_ENTRY
-from readers.old_tables.unit_files import AllUnits, UnitFiles, Units, place_columns, said_of_halves
-from readers.queues.consume_queue import Slots, are_left_out
+from readers.old_tables.table_files import AllUnits, TableFiles, Units, place_columns, said_of_halves
+from readers.queues.consume_queue import are_left_out
+from readers.queues.unit_files import Slots
 from readers.store.store import Store
 
 REDO_ENTRY = Layout(
@@ -50,7 +51,7 @@ def are_sound(slots: Slots) -> Bools:
     return sound
 
 
-FILES = UnitFiles(DIRECTORY, REDO_ENTRY, are_sound, are_left_out, "an offset, a length, and -1 or an earlier offset")
+FILES = TableFiles(DIRECTORY, REDO_ENTRY, are_sound, are_left_out, "an offset, a length, and -1 or an earlier offset")
 
 
 class RedoEntries(AllUnits):

@@ -20,8 +20,9 @@ from readers.model.findings import Finding
 from readers.model.layout import Field, Layout
 from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import STATE_TABLE
-from readers.old_tables.unit_files import AllUnits, UnitFiles, Units, place_columns, said_of_halves
-from readers.queues.consume_queue import PRE_BLANK_LENGTH, Slots
+from readers.old_tables.table_files import AllUnits, TableFiles, Units, place_columns, said_of_halves
+from readers.queues.consume_queue import PRE_BLANK_LENGTH
+from readers.queues.unit_files import Slots
 from readers.store.store import Store
 
 STATE_SLOT = Layout(
@@ -57,7 +58,7 @@ def are_left_out(slots: Slots) -> Bools:
     return left_out
 
 
-FILES = UnitFiles(DIRECTORY, STATE_SLOT, are_sound, are_left_out, "an offset, a length, and a state of 4, 8 or 12")
+FILES = TableFiles(DIRECTORY, STATE_SLOT, are_sound, are_left_out, "an offset, a length, and a state of 4, 8 or 12")
 
 
 class StateSlots(AllUnits):

@@ -9,7 +9,7 @@ Queues are derived: the commit log is believed wherever the two differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -19,12 +19,8 @@ import numpy.typing as npt
 from readers.model.columns import Bools, Int32s, Int64s
 from readers.model.layout import Field, Layout
 from readers.queues.consume_queue_extension import EXTENSION_ADDRESS_MAX, Extension
-from readers.queues.queue_files import SlotRuns, is_well_named, misnamed, queue_findings
-from readers.storage.open_file import OpenFile
-from readers.storage.segments import Segment, SegmentedLog
+from readers.queues.unit_files import BLOCK_SLOTS, Slots, UnitLog, UnitRuns, gaps_as, misnamed, used_end
 from readers.store.store import Store
-
-Slots = npt.NDArray[np.void]
 
 SLOT = Layout(
     "slot",
@@ -55,15 +51,13 @@ BATCH_SLOT = Layout(
     since="5.0.0",
 )
 
+INVALID, EXPECTED = "slot-invalid", "an offset and a length"
 PRE_BLANK_LENGTH = 0x7FFFFFFF
 #: Tags code of a slot whose record a bundle left out; its length is that of a pre-blank slot, its place the nearest
 #: one in the log that the bundle has. No broker writes one.
 LEFT_OUT_TAGS = int.from_bytes(b"RMQTXOUT", "big")
 
-BLOCK_SLOTS = 65_536
 _PROBE_SLOTS = 64
-#: What is fetched at once when the end of a queue's last file turns out to be unused: the usual file is no longer.
-_PREPARED_BYTES = 6 << 20
 
 
 def are_pre_blank(slots: Slots) -> Bools:
@@ -97,56 +91,9 @@ def _is_usable(slots: Slots) -> Bools:
     return are_sound(slots) | are_filler(slots)
 
 
-def is_not_zero(slots: Slots) -> Bools:
-    """Which slots have any byte that is not zero."""
-    raw = np.frombuffer(slots, np.uint8).reshape(len(slots), slots.dtype.itemsize)
-    return np.asarray(raw.any(axis=1))
-
-
 def native(slots: Slots, name: str, kind: type[np.signedinteger[Any]] = np.int64) -> npt.NDArray[Any]:
     """A field of all slots in this machine's byte order."""
     return slots[name].astype(kind)
-
-
-def slots_in(data: bytes, layout: Layout) -> Slots:
-    """The bytes of some slots as an array of them."""
-    return np.frombuffer(data, layout.dtype, len(data) // layout.size_bytes)
-
-
-def _end_of(file: OpenFile, layout: Layout, is_wanted: Callable[[Slots], Bools]) -> int:
-    """Position just past the last wanted slot; 0 if there is none. Reads backwards, and no holes."""
-    size = layout.size_bytes
-    end = file.size_bytes // size * size
-    while end > 0:
-        begin = (end - 1) // (BLOCK_SLOTS * size) * BLOCK_SLOTS * size
-        if file.next_data(begin) < end:
-            wanted = is_wanted(slots_in(file.read(begin, end - begin), layout))
-            if wanted.any():
-                return begin + (len(wanted) - int(wanted[::-1].argmax())) * size
-            file.prepare([(max(0, begin - _PREPARED_BYTES), min(begin, _PREPARED_BYTES))])
-        end = begin
-    return 0
-
-
-def last_used(
-    segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Slots], Bools]
-) -> tuple[int, int] | None:
-    """Number of the last segment with a wanted slot, and the position past that slot."""
-    for number in range(len(segments) - 1, -1, -1):
-        with segments[number].open() as file:
-            end = _end_of(file, layout, is_wanted)
-        if end:
-            return number, end
-    return None
-
-
-def used_end(segments: tuple[Segment, ...], layout: Layout) -> int:
-    """Number past the last slot that is not zeros, of the files of a queue; 0 if there is none.
-
-    Raises: UnreadableFile, FileChanged.
-    """
-    last = last_used(segments, layout, is_not_zero)
-    return 0 if last is None else (segments[last[0]].base_offset + last[1]) // layout.size_bytes
 
 
 class Queue:
@@ -167,20 +114,18 @@ class Queue:
         self.store = store.root
         self.topic = topic
         self.queue_id = queue_id
-        self.findings = queue_findings(found)
-        self._segments = tuple(segment for segment in segments if is_well_named(segment, SLOT))
-        self.findings.extend(misnamed(store, segment, SLOT) for segment in segments if segment not in self._segments)
-        self._log = SegmentedLog(self._segments)
+        self.findings = gaps_as("queue-gap", found)
+        self._files = UnitLog(segments, SLOT)
+        self.findings.extend(
+            misnamed(store, segment, SLOT, INVALID) for segment in segments if segment not in self._files.segments
+        )
         self._extension: Extension | None = None
         self._store = store
         self.first_offset = self.max_offset = self.min_offset = 0
         self.has_rubbish_behind = False
-        if self._segments:
-            self.first_offset = self.max_offset = self._segments[0].base_offset // SLOT.size_bytes
-            last = last_used(self._segments, SLOT, self._are_usable_at_end)
-            if last is not None:
-                number, end = last
-                self.max_offset = (self._segments[number].base_offset + end) // SLOT.size_bytes
+        if self.exists:
+            self.first_offset = self._files.first
+            self.max_offset = used_end(self._files.segments, SLOT, self._are_usable_at_end) or self.first_offset
             self.min_offset = self.offset_of(store.log_begin_offset)
             # A slot that cannot be, right before the first that is left, did not expire: it may be the first one.
             for first, slots in self._blocks(max(self.first_offset, self.min_offset - 1), self.min_offset):
@@ -203,12 +148,12 @@ class Queue:
 
     def close(self) -> None:
         """Give all descriptors back."""
-        self._log.close()
+        self._files.close()
 
     @property
     def exists(self) -> bool:
         """Whether the queue has a file."""
-        return bool(self._segments)
+        return self._files.exists
 
     def read(self, from_queue_offset: int, to_queue_offset: int) -> tuple[Int64s, Int64s, Int32s, Int64s]:
         """The sound slots of [from, to): queue offsets, commit-log offsets, record lengths, tags codes.
@@ -273,21 +218,14 @@ class Queue:
 
     def _blocks(self, from_offset: int, to_offset: int) -> Iterator[tuple[int, Slots]]:
         """Slots of [from, to) as far as files hold them, with the queue offset of each block's first."""
-        to_offset = min(to_offset, self.max_offset)
-        for segment in self._segments:
-            first = max(from_offset, segment.base_offset // SLOT.size_bytes)
-            end = min(to_offset, segment.base_offset // SLOT.size_bytes + segment.size_bytes // SLOT.size_bytes)
-            while first < end:
-                count = min(end - first, BLOCK_SLOTS)
-                yield first, slots_in(self._log.read(first * SLOT.size_bytes, count * SLOT.size_bytes), SLOT)
-                first += count
+        return self._files.parts(from_offset, min(to_offset, self.max_offset), BLOCK_SLOTS)
 
     def _tell(self, first: int, wrong: Bools) -> None:
         if not wrong.any():
             return
-        segment = self._log.segment_at(first * SLOT.size_bytes)
+        segment = self._files.segment_at(first)
         assert segment is not None
-        runs = SlotRuns(self.store, segment.file, "slot-invalid", "an offset and a length", self.findings)
+        runs = UnitRuns(self.store, segment.file, INVALID, EXPECTED, self.findings)
         runs.add(wrong, first * SLOT.size_bytes - segment.base_offset, SLOT.size_bytes)
         runs.close()
 

@@ -7,7 +7,7 @@ import numpy as np
 from readers.model.columns import Bools, Int64s
 from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.layout import Field, Layout, VariablePart
-from readers.queues.queue_files import addressable, queue_findings, unreadable
+from readers.queues.unit_files import addressable, gaps_as, unreadable
 from readers.storage.open_file import OpenFile
 from readers.storage.segments import Segment
 from readers.store.store import Store
@@ -40,7 +40,7 @@ class Extension:
         segments, found = store.queue_segments(topic, queue_id, "consumequeue_ext")
         self._store = store.root
         self._segments = addressable(segments)
-        self.findings = queue_findings(found)
+        self.findings = gaps_as("queue-gap", found)
         self._bases = np.array([segment.base_offset for segment in self._segments], np.int64)
 
     def resolve(self, tags_codes: Int64s) -> tuple[Int64s, Bools]:

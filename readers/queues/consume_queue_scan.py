@@ -10,27 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from readers.model.columns import Bools, Int64s
-from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.finding_limits import FINDINGS_MAX
 from readers.model.findings import as_text
 from readers.model.layout import Layout
-from readers.model.reading import Coverage, Reading
+from readers.model.reading import Reading
 from readers.model.tables import QUEUE_SLOTS
-from readers.queues.consume_queue import (
-    BATCH_SLOT,
-    BLOCK_SLOTS,
-    Slots,
-    are_filler,
-    are_pre_blank,
-    are_sound,
-    is_not_zero,
-    last_used,
-    native,
-    slots_in,
-)
+from readers.queues.consume_queue import BATCH_SLOT, EXPECTED, INVALID, are_filler, are_pre_blank, are_sound, native
 from readers.queues.consume_queue_extension import ADDRESS_BITS, EXTENSION_ADDRESS_MAX, Extension
-from readers.queues.queue_files import SlotRuns, addressable, is_well_named, misnamed, queue_findings, unreadable
 from readers.queues.slot_files import LAYOUTS
+from readers.queues.unit_files import Slots, UnitBlock, UnitRuns, UnitScan, addressable, gaps_as
 from readers.storage.segments import Segment
 from readers.store.store import Store
 
@@ -88,84 +76,32 @@ class _QueueScan:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         segments, found = self.store.queue_segments(self.topic, self.queue_id, self.directory)
-        self.reading.findings.extend(queue_findings(found))
-        try:
-            last = last_used(segments, self.layout, is_not_zero)
-        except (UnreadableFile, FileChanged):  # told below, where the file is read
-            last = len(segments) - 1, segments[-1].size_bytes
-        for number, segment in enumerate(segments):
-            used = 0
-            if last is not None and number <= last[0]:
-                used = last[1] if number == last[0] else segment.size_bytes
-            yield from self._segment(segment, used)
+        self.reading.findings.extend(gaps_as("queue-gap", found))
+        bounds = (0, 2**63 - 1) if self._is_batch else self.bounds  # a batch has its queue offset in a field
+        reading = self.reading
+        scan = UnitScan(
+            self.store, self.layout, INVALID, EXPECTED, self._kinds, reading.findings, reading.coverage, bounds
+        )
+        for block in scan.blocks(segments):
+            yield from self._block(block)
 
-    def _segment(self, segment: Segment, used_bytes: int) -> Iterator[pa.RecordBatch]:
-        coverage = Coverage(self.store.root, segment.file, segment.size_bytes)
-        self.reading.coverage.append(coverage)
-        size = self.layout.size_bytes
-        if not is_well_named(segment, self.layout):
-            coverage.damaged_bytes = segment.size_bytes
-            self.reading.findings.append(misnamed(self.store, segment, self.layout))
-            return
-        begin, end = self._wanted(segment)
-        whole = segment.size_bytes // size * size
-        invalid = self._runs(segment, "slot-invalid", "an offset and a length")
-        try:
-            with segment.open() as file:
-                stop = min(end, used_bytes, whole)
-                for position in range(begin, stop, BLOCK_SLOTS * size):
-                    data = file.read(position, min(BLOCK_SLOTS * size, stop - position))
-                    yield from self._block(segment, coverage, slots_in(data, self.layout), position, invalid)
-                coverage.filler_bytes += max(0, min(end, whole) - max(begin, stop))
-                if end == segment.size_bytes and whole < end:
-                    self._rest(coverage, file.read(whole, end - whole), whole, invalid)
-        except (UnreadableFile, FileChanged) as error:
-            self.reading.findings.append(unreadable(segment.file, self.store.root, error))
-        finally:
-            invalid.close()
+    def _kinds(self, slots: Slots) -> tuple[Bools, Bools]:
+        return are_sound(slots), np.zeros(len(slots), np.bool_) if self._is_batch else are_filler(slots)
 
-    def _runs(self, segment: Segment, code: str, expected: str, meaning: str | None = None) -> SlotRuns:
-        return SlotRuns(self.store.root, segment.file, code, expected, self.reading.findings, meaning)
+    def _runs(self, segment: Segment, code: str, expected: str, meaning: str | None = None) -> UnitRuns:
+        return UnitRuns(self.store.root, segment.file, code, expected, self.reading.findings, meaning)
 
-    def _wanted(self, segment: Segment) -> tuple[int, int]:
-        """The range of the file that the bounds leave; its end where they reach the last whole slot."""
-        if self._is_batch:  # which slots are wanted stands in the slots
-            return 0, segment.size_bytes
-        size = self.layout.size_bytes
-        begin = min(max(self.bounds[0] * size - segment.base_offset, 0), segment.size_bytes)
-        end = max(self.bounds[1] * size - segment.base_offset, begin)
-        return begin, segment.size_bytes if end >= segment.size_bytes else end
-
-    @staticmethod
-    def _rest(coverage: Coverage, rest: bytes, position: int, invalid: SlotRuns) -> None:
-        """What a length that is no multiple of the slot's leaves over."""
-        if rest.strip(b"\0"):
-            coverage.damaged_bytes += len(rest)
-            invalid.add_range(position, position + len(rest))
-        else:
-            coverage.filler_bytes += len(rest)
-
-    def _block(
-        self, segment: Segment, coverage: Coverage, slots: Slots, position: int, invalid: SlotRuns
-    ) -> Iterator[pa.RecordBatch]:
-        size = self.layout.size_bytes
-        sound = are_sound(slots)
-        pre_blank = np.zeros(len(slots), np.bool_) if self._is_batch else are_pre_blank(slots)
-        filler = pre_blank if self._is_batch else are_filler(slots)
-        wrong = ~(sound | filler)
-        if wrong.any():
-            invalid.add(wrong, position, size)
-        coverage.damaged_bytes += int(wrong.sum()) * size
-        coverage.filler_bytes += int(filler.sum()) * size
+    def _block(self, block: UnitBlock) -> Iterator[pa.RecordBatch]:
+        segment, slots, sound, size = block.segment, block.slots, block.sound, self.layout.size_bytes
         if self._is_batch:
             first, count = native(slots, "first_queue_offset"), native(slots, "batch_size")
-            sound &= (first < self.bounds[1]) & (first > self.bounds[0] - count)
-        coverage.decoded_bytes += int(sound.sum()) * size
-        rows = np.flatnonzero(sound | pre_blank)
+            sound = sound & (first < self.bounds[1]) & (first > self.bounds[0] - count)
+        block.coverage.decoded_bytes += int(sound.sum()) * size
+        rows = np.flatnonzero(sound if self._is_batch else sound | are_pre_blank(slots))
         if not len(rows):
             return
-        self._tell_dangling(segment, slots, sound, position)
-        yield self._rows(segment, slots[rows], rows * size + position)
+        self._tell_dangling(segment, slots, sound, block.position)
+        yield self._rows(segment, slots[rows], rows * size + block.position)
 
     def _tell_dangling(self, segment: Segment, slots: Slots, sound: Bools, position: int) -> None:
         begins = native(slots, "commit_log_offset")
@@ -226,7 +162,7 @@ class _QueueScan:
         self._extension.findings = []
         if lost.any():
             runs = self._runs(
-                segment, "slot-invalid", "an address that consumequeue_ext/ holds", "only the tag's hash is unknown"
+                segment, INVALID, "an address that consumequeue_ext/ holds", "only the tag's hash is unknown"
             )
             spread = positions[lost]
             for begin in spread[:FINDINGS_MAX].tolist():

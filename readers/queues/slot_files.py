@@ -9,10 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from readers.model.columns import Int64s, strings
-from readers.model.layout import Layout
-from readers.queues.consume_queue import BATCH_SLOT, SLOT, Slots
-from readers.queues.queue_files import is_well_named
-from readers.storage.segments import SegmentedLog
+from readers.queues.consume_queue import BATCH_SLOT, SLOT
+from readers.queues.unit_files import Slots, UnitLog
 from readers.store.fastjson import read_config
 from readers.store.store import Store
 
@@ -38,51 +36,14 @@ def topic_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-class SlotFiles:
-    """The files of one queue, simple or batch, read by slot number; numbers that no file holds give zeros.
-
-    Raises: UnreadableFile, FileChanged when slots are read.
-    """
+class SlotFiles(UnitLog):
+    """The files of one queue, simple or batch, read by slot number."""
 
     def __init__(self, store: Store, name: QueueName) -> None:
         kind, topic, queue_id = name
-        self.layout: Layout = LAYOUTS[kind]
         found = store.queue_segments(topic_text(topic), queue_id, kind)[0] if queue_id >= 0 and _is_name(topic) else ()
-        size = self.layout.size_bytes
-        self.segments = tuple(s for s in found if is_well_named(s, self.layout))
-        self.bases = np.array([segment.base_offset // size for segment in self.segments], np.int64)
-        self._log = SegmentedLog(self.segments)
-
-    @property
-    def exists(self) -> bool:
-        """Whether the queue has a file."""
-        return bool(self.segments)
-
-    @property
-    def first(self) -> int:
-        """Number of the first slot that a file holds."""
-        return self.segments[0].base_offset // self.layout.size_bytes if self.segments else 0
-
-    @property
-    def end(self) -> int:
-        """Number past the last slot that a file has room for."""
-        return self.segments[-1].end_offset // self.layout.size_bytes if self.segments else 0
-
-    def read(self, first: int, end: int) -> Slots:
-        """Slots [first, end)."""
-        size = self.layout.size_bytes
-        slots = np.zeros(end - first, self.layout.dtype)
-        for segment in self.segments:
-            low = max(first, segment.base_offset // size)
-            high = min(end, segment.end_offset // size)
-            if low < high:
-                data = self._log.read(low * size, (high - low) * size)
-                slots[low - first : low - first + len(data) // size] = np.frombuffer(data, slots.dtype)
-        return slots
-
-    def close(self) -> None:
-        """Give all descriptors back."""
-        self._log.close()
+        super().__init__(found, LAYOUTS[kind])
+        self.bases = np.array([part.base_offset // self.layout.size_bytes for part in self.segments], np.int64)
 
 
 def _is_name(topic: bytes) -> bool:

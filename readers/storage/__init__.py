@@ -1,4 +1,4 @@
-"""Where bytes come from: local files, URIs of object stores, ranges of both. Knows nothing of RocketMQ.
+"""Access to bytes: local files, URIs of object stores, ranges of both. Nothing here depends on RocketMQ.
 
 Other folders open files by `segments.OpenFile` and list them by `places`.
 """

@@ -1,4 +1,4 @@
-"""The file system of each place, local or remote, and what patterns name there."""
+"""The file system of each place, local or remote, and the expansion of patterns in paths."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class LocalFiles:
     """The files of this machine."""
 
     def entries(self, directory: str) -> list[DirectoryEntry]:
-        """What a directory holds."""
-        if "\0" in directory:  # a topic of damaged bytes: no file has such a name
+        """Return the entries of a directory."""
+        if "\0" in directory:  # a topic of damaged bytes: no file can have this name
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
         with os.scandir(directory) as found:
             entries = [_local_entry(entry) for entry in found]
         return sorted(entries, key=lambda entry: entry.name)
 
     def list_whole(self, directory: str) -> None:
-        """Nothing: listing costs nothing here."""
+        """Do nothing: a local listing is cheap."""
 
     def entry(self, place: str) -> DirectoryEntry | None:
-        """What stands at a place."""
+        """Return the entry at a place."""
         if "\0" in place:
             return None
         try:
@@ -50,23 +50,23 @@ class LocalFiles:
         return DirectoryEntry(name_of(place), place, is_directory, is_file, status.st_size)
 
     def content(self, place: str, bytes_max: int) -> bytes | None:
-        """A small file's bytes."""
+        """Return the bytes of a small file."""
         try:
-            descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for its writer
+            descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for a writer
         except FileNotFoundError:
             return None
         with open(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise UnreadableFile(f"{as_text(place)} is not a file", file=as_text(place))
-            return file.read(min(bytes_max, status.st_size) + 1)  # a read takes the memory that it asks for
+            return file.read(min(bytes_max, status.st_size) + 1)  # a read allocates the requested length
 
 
 def _local_entry(entry: os.DirEntry[str]) -> DirectoryEntry:
     try:
         is_directory, is_file = entry.is_dir(), entry.is_file()
         size_bytes = entry.stat().st_size if is_file else 0
-    except OSError:  # a broker expires files while it runs; a link may lead in a circle
+    except OSError:  # a running broker deletes expired files; a link may be circular
         return DirectoryEntry(entry.name, entry.path, is_directory=False, is_file=False)
     return DirectoryEntry(entry.name, entry.path, is_directory, is_file, size_bytes, is_link=entry.is_symlink())
 
@@ -78,7 +78,7 @@ _snapshots: OrderedDict[tuple[str, int], FileSystem] = OrderedDict()
 
 
 def files_of(root: str, taken_time_ms: int) -> FileSystem:
-    """The file system of a root; a remote one's listings are kept for as long as this snapshot of it is asked for."""
+    """Return the file system of a root; for a remote root, one with the listings cached for this snapshot."""
     if not is_uri(root):
         return _LOCAL
     key = root, taken_time_ms
@@ -95,11 +95,11 @@ def files_of(root: str, taken_time_ms: int) -> FileSystem:
 
 
 def expand(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """The places that paths and patterns name; `*`, `?` and `[…]` stand for parts of one directory's name.
+    """Return the places that paths and patterns name; `*`, `?` and `[…]` match parts of one directory's name.
 
-    Shape:  local paths and URIs, `file://` as local paths. What has no pattern in it is given whether it exists or not,
-            and so is a local path that exists although it looks like a pattern.
-    Order:  as given, and each pattern's in the order of their names.
+    Shape:  local paths and URIs, `file://` as local paths. A path without a pattern is returned whether it exists or
+            not, and so is an existing local path that looks like a pattern.
+    Order:  as given; the matches of a pattern by name.
     Raises: NotAStore for a pattern that nothing matches; BadRequest for credentials in a URI; UnreadableFile.
     """
     places: list[str] = []
@@ -117,13 +117,13 @@ def expand(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
 
 
 def _matches(pattern: str) -> list[str]:
-    """The directories that match a pattern, part by part; what stands before the first pattern is not looked at."""
+    """Return the directories that match a pattern, part by part; parts before the first pattern are not listed."""
     is_remote = is_uri(pattern)
     parts = [part for part in (uri_of(pattern).path if is_remote else pattern).split("/") if part]
     fixed = next(number for number, part in enumerate(parts) if _MAGIC.search(part))
     top = uri_of(pattern).at("") if is_remote else "/" if pattern.startswith("/") else "."
     root = joined(top, *parts[:fixed])
-    files = files_of(root, time.time_ns())  # a snapshot of its own: what is listed is what is there now
+    files = files_of(root, time.time_ns())  # a new snapshot, so that the listing is current
     found = [root]
     for part in parts[fixed:]:
         found = [place for directory in found for place in _step(files, directory, part)]
@@ -131,18 +131,18 @@ def _matches(pattern: str) -> list[str]:
 
 
 def _step(files: FileSystem, directory: str, part: str) -> list[str]:
-    """What one part of a pattern names in a directory."""
+    """Return the entries of a directory that match one part of a pattern."""
     try:
         entries = files.entries(directory)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise UnreadableFile(f"cannot read {as_text(directory)}: {error.strerror}", file=directory) from error
-    is_hidden_meant = part.startswith(".")
+    matches_hidden = part.startswith(".")
     return [
         joined(directory, entry.name)
         for entry in entries
         if entry.is_directory
-        and (is_hidden_meant or not entry.name.startswith("."))
+        and (matches_hidden or not entry.name.startswith("."))
         and fnmatch.fnmatchcase(entry.name, part)
     ]

@@ -1,4 +1,4 @@
-"""One local file, open for reading: a snapshot of the length that it had."""
+"""One local file, open for reading, with the length that it had in the snapshot."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from readers.model.errors import FileChanged, UnreadableFile
 
 
 class OpenFile:
-    """A file open for positioned reads within the length that the snapshot saw."""
+    """A file open for positioned reads within its length in the snapshot."""
 
-    #: Whether a read is a request: ranges that are known to come are then worth preparing.
+    #: Whether a read is a network request: then it pays to prepare ranges that will be read.
     is_remote = False
 
     def __init__(self, file: str, size_bytes: int) -> None:
@@ -32,11 +32,11 @@ class OpenFile:
         self.close()
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the file descriptor."""
         os.close(self._descriptor)
 
     def read(self, position_bytes: int, length_bytes: int) -> bytes:
-        """Exactly the bytes asked for, cut at the snapshot's length.
+        """Return exactly the requested bytes, up to the snapshot's length.
 
         Raises: FileChanged if the file has become shorter; UnreadableFile if the system cannot read it.
         """
@@ -52,7 +52,8 @@ class OpenFile:
             if not part:
                 raise FileChanged(
                     f"{self.file} became shorter while it was read",
-                    file=self.file, position_bytes=position_bytes, advice="read a copy, or try again",
+                    file=self.file, position_bytes=position_bytes,
+                    advice="copy the store and read the copy, or run the command again",
                 )
             parts.append(part)
             wanted -= len(part)
@@ -60,16 +61,16 @@ class OpenFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """These ranges (position, length) will be read next; nothing has to be done for that here."""
+        """Announce ranges (position, length) that will be read next; no effect for a local file."""
 
     def next_data(self, position_bytes: int) -> int:
-        """Where the next bytes that are not a hole begin; the snapshot's length if there are none.
+        """Return where the next bytes that are not a hole begin; the snapshot's length if there are none.
 
-        Segments are preallocated and often sparse: a hole is zeros that need not be read to be known.
+        Segments are preallocated and often sparse: a hole is zeros that need not be read.
         """
         try:
             return min(os.lseek(self._descriptor, position_bytes, os.SEEK_DATA), self.size_bytes)
-        except OSError:  # no data after the position (ENXIO), or a file system that knows no holes
+        except OSError:  # no data after the position (ENXIO), or a file system without holes
             return self.size_bytes if _is_hole(self._descriptor, position_bytes) else position_bytes
 
 

@@ -1,4 +1,4 @@
-"""A file opened by its name: local, or named by a URI."""
+"""Open a file by its local path or its URI."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from readers.storage.open_file import OpenFile
 from readers.storage.places import is_uri
 
-#: How much of the end of a remote file is fetched with its opening.
+#: Length of the end of a remote file that is fetched when the file is opened.
 _END_BYTES = 1 << 20
 
 
 def open_file(file: str, size_bytes: int, modified_ns: int | None = None) -> OpenFile:
-    """A local file, or one that a URI names, open for reading.
+    """Return a local file, or the file of a URI, open for reading.
 
     Raises: UnreadableFile.
     """
@@ -24,9 +24,9 @@ def open_file(file: str, size_bytes: int, modified_ns: int | None = None) -> Ope
 
 
 def open_together(files: Iterable[tuple[str, int, int | None]]) -> None:
-    """Remote files that will be read next from their ends, opened side by side; errors are left to the reading.
+    """Open remote files in parallel that will be read next from their ends; errors appear when they are read.
 
-    Shape: of each file its URI, its size, and when it was changed.
+    Shape: for each file its URI, its size, and the time of its last change.
     """
     from readers.storage.remote_reads import open_together as open_remotely
 

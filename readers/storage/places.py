@@ -1,8 +1,8 @@
-"""Where a path points: a local path, or a URI of a file system that pyarrow opens (`s3://bucket/store`).
+"""Places: local paths, or URIs of file systems that pyarrow opens (`s3://bucket/store`).
 
-A place is text, as rows carry it, so that it can be joined, compared and pickled. In a URI the path is taken as it
-stands, as `aws s3` and Spark do: `%25` are three characters of a key's name. What opens a URI is in `remote_files.py`,
-which is loaded when the first one is met.
+A place is text, as in rows, so that it can be joined, compared and pickled. The path in a URI is not decoded, as in
+`aws s3` and Spark: `%25` is three characters of a key's name. The code that opens a URI is in `remote_files.py`,
+which is loaded at the first URI.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from readers.model.findings import as_text
 _URI = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<authority>[^/?]*)(?P<path>/.*?)?(?P<query>\?\w+=.*)?", re.DOTALL
 )
-#: A user's name may stand before the host (abfs://container@account…, hdfs://user@host), a number behind it: no more.
+#: A user's name may precede the host (abfs://container@account…, hdfs://user@host), and a port follow it; no password.
 _AUTHORITY = re.compile(r"([\w.~-]+@)?[\w.-]*(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?")
 _SECRET = re.compile(r"key|secret|token|passw|credential|sas|sig", re.IGNORECASE)
 
 
 class Uri(NamedTuple):
-    """The parts of a URI: `base` names the file system and the bucket or container, `path` what lies in it."""
+    """The parts of a URI: `base` names the file system and the bucket or container, `path` the place in it."""
 
     scheme: str
     authority: str
@@ -44,9 +44,9 @@ class Uri(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:
-    """Something in a directory, or what a link in it leads to.
+    """An entry of a directory; for a link, the target of the link.
 
-    Shape: `modified_ns` tells versions of a remote file apart; None where not known.
+    Shape: `modified_ns` distinguishes versions of a remote file; None if unknown.
     """
 
     name: str
@@ -59,21 +59,21 @@ class DirectoryEntry:
 
 
 class FileSystem(Protocol):
-    """A file system as a store is read from it; errors are OSErrors with `strerror`."""
+    """A file system that a store is read from; errors are OSErrors with `strerror`."""
 
     def entries(self, directory: str) -> list[DirectoryEntry]:
-        """What a directory holds. Order: name. Raises: OSError."""
+        """Return the entries of a directory. Order: name. Raises: OSError."""
 
     def list_whole(self, directory: str) -> None:
-        """All that lies below the directory will be asked for: where a listing is a request, make one for it all."""
+        """Announce that all below the directory will be listed; a remote file system makes one request for it."""
 
     def entry(self, place: str) -> DirectoryEntry | None:
-        """What stands at a place, links followed; None if nothing does. Raises: OSError."""
+        """Return the entry at a place, with links followed; None if there is none. Raises: OSError."""
 
     def content(self, place: str, bytes_max: int) -> bytes | None:
-        """A small file's bytes, at most one more than asked for; None if there is none.
+        """Return the bytes of a small file, at most `bytes_max` + 1; None if the file does not exist.
 
-        Raises: OSError; UnreadableFile if it is no file.
+        Raises: OSError; UnreadableFile if the place is not a file.
         """
 
 
@@ -90,20 +90,23 @@ def uri_of(place: str) -> Uri:
 
 
 def normalised(path: str | os.PathLike[str]) -> str:
-    """A path as an operator gives it, as the text of a place; `file://` URIs become local paths.
+    """Return the place of a path that an operator gives; `file://` URIs become local paths.
 
-    Raises: BadRequest for a URI that is none or carries credentials; its text does not repeat them.
+    Raises: BadRequest for a malformed URI or one with credentials; the error does not repeat them.
     """
     text = os.fspath(path)
     if not is_uri(text):
         return as_text(Path(text))
     if _URI.fullmatch(text) is None:
         scheme = text.partition("://")[0]
-        raise BadRequest(f"a {scheme}:// argument is no URI", advice=f"{scheme}://BUCKET/PATH, or {scheme}://HOST/PATH")
+        raise BadRequest(
+            f"a {scheme}:// argument is not a valid URI",
+            advice=f"write {scheme}://BUCKET/PATH or {scheme}://HOST/PATH",
+        )
     uri = uri_of(text)
     if uri.scheme.lower() == "file":
         if uri.authority not in ("", "localhost") or not uri.path:
-            raise BadRequest("a file:// URI names no local file", advice="file:///PATH, or the path itself")
+            raise BadRequest("a file:// URI is not a local path", advice="write file:///PATH, or give the path")
         return as_text(Path(_decoded(uri.path + uri.query)))
     _refuse_credentials(uri)
     path_text = re.sub(r"/{2,}", "/", uri.path).rstrip("/")
@@ -116,18 +119,23 @@ def _decoded(path: str) -> str:
 
 
 def _refuse_credentials(uri: Uri) -> None:
-    advice = "give credentials by the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or the cloud's own default"
+    advice = (
+        "remove it, and set credentials in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) "
+        "or use the cloud's default"
+    )
     is_named = not _AUTHORITY.fullmatch(uri.authority)
     is_named |= uri.scheme.lower().startswith("s3") and bool(re.search(r"[@:]", uri.authority))
     if is_named:
-        raise BadRequest(f"a path of {uri.scheme}:// names a user or a password before its host", advice=advice)
+        raise BadRequest(f"a {uri.scheme}:// argument contains a user or a password before its host", advice=advice)
     for option in uri.query[1:].split("&"):
         if _SECRET.search(option.partition("=")[0]) or "@" in option:
-            raise BadRequest(f"a path of {uri.scheme}:// carries {option.partition('=')[0]}", advice=advice)
+            raise BadRequest(
+                f"a {uri.scheme}:// argument contains the option {option.partition('=')[0]}", advice=advice
+            )
 
 
 def joined(place: str, *names: str) -> str:
-    """The place of something below another one."""
+    """Return the place with names appended to its path."""
     if not is_uri(place):
         return str(Path(place, *names))
     uri = uri_of(place)
@@ -135,7 +143,7 @@ def joined(place: str, *names: str) -> str:
 
 
 def parent_of(place: str) -> str:
-    """The directory that something lies in."""
+    """Return the directory of a place."""
     if not is_uri(place):
         return str(Path(place).parent)
     uri = uri_of(place)
@@ -143,12 +151,12 @@ def parent_of(place: str) -> str:
 
 
 def name_of(place: str) -> str:
-    """The last part of a place's path."""
+    """Return the last part of a place's path."""
     return Path(uri_of(place).path if is_uri(place) else place).name
 
 
 def identity_of(place: str) -> str:
-    """The same text for the same place, however a local one is reached."""
+    """Return a text that is equal for equal places; links in a local path are resolved."""
     return place if is_uri(place) else os.path.realpath(place)
 
 

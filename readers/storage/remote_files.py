@@ -1,8 +1,8 @@
 """Files of any file system that `pyarrow.fs` opens, read in place: listings, small files whole, ranges of large ones.
 
-Every question is a request over a network, so answers are kept: listings for as long as a snapshot of a store lasts,
-and what was read of files as `remote_reads.py` says. Nothing is ever written, and nothing is stored on disk.
-Credentials come from the environment or the cloud's own default; they are in no place, row, error or pickle.
+Every call is a network request, so results are cached: listings for as long as a snapshot of a store is used, contents
+of files as in `remote_reads.py`. Nothing is written, and nothing is stored on disk. Credentials come from the
+environment or the cloud's default; no place, row, error or pickle contains them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class RemoteFiles:
         self._contents: dict[str, bytes] = {}
 
     def entries(self, directory: str) -> list[DirectoryEntry]:
-        """What a directory holds. Order: name. Raises: OSError."""
+        """Return the entries of a directory. Order: name. Raises: OSError."""
         return list(self._children(directory).values())
 
     def list_whole(self, directory: str) -> None:
-        """One listing for all that lies below a directory."""
+        """List everything below a directory with one request."""
         if directory in self._whole or not self._may_exist(directory):
             return
         self._whole.add(directory)
@@ -46,7 +46,7 @@ class RemoteFiles:
         for info in sorted(found, key=lambda info: str(info.path)):
             names = info.path[len(path) :].strip("/").split("/")
             if not names[-1]:
-                continue  # an empty object that stands for the directory itself
+                continue  # an empty object that represents the directory
             place = joined(directory, *names)
             parent = directory if len(names) == 1 else joined(directory, *names[:-1])
             self._listed.setdefault(parent, {})[names[-1]] = _entry(info, names[-1], place)
@@ -54,7 +54,7 @@ class RemoteFiles:
                 self._listed.setdefault(place, {})
 
     def entry(self, place: str) -> DirectoryEntry | None:
-        """What stands at a place; None if nothing does. Raises: OSError."""
+        """Return the entry at a place; None if there is none. Raises: OSError."""
         uri = uri_of(place)
         path = PurePosixPath(uri.path)
         try:
@@ -63,7 +63,7 @@ class RemoteFiles:
             return None
 
     def content(self, place: str, bytes_max: int) -> bytes | None:
-        """A small file's bytes, at most one more than asked for; None if there is none."""
+        """Return the bytes of a small file, at most `bytes_max` + 1; None if the file does not exist."""
         entry = self.entry(place)
         if entry is None:
             return None
@@ -91,7 +91,7 @@ class RemoteFiles:
         return found
 
     def _may_exist(self, directory: str) -> bool:
-        """Whether what is listed already leaves the directory possible."""
+        """Whether the directory may exist, as far as the cached listings show."""
         root, path = uri_of(self._root).path, uri_of(directory).path
         names = path[len(root) :].strip("/").split("/") if path.startswith(f"{root}/") else []
         place = self._root
@@ -114,7 +114,7 @@ def _listing(system: fs.FileSystem, path: str, *, recursive: bool) -> list[fs.Fi
 
 
 def _require_directory(system: fs.FileSystem, path: str) -> None:
-    """Nothing was listed: whether the directory is empty, or none at all."""
+    """Raise if a path without entries is not an empty directory."""
     try:
         kind = system.get_file_info(path or "/").type
     except (pa.ArrowException, OSError) as error:

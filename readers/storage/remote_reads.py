@@ -1,10 +1,10 @@
-"""Ranges of files on remote file systems: few requests, several at once, and never a byte that was not read.
+"""Read ranges of files on remote file systems: few requests, several in parallel, and no bytes from a short read.
 
-Small reads fetch and keep whole blocks; those that are known to come are fetched together (`prepare`). Large ones are
-fetched in parts side by side, and a scan's next window while this one is decoded. Where nothing but zeros was read is
-remembered, for an object store knows no holes.
+Small reads fetch and cache whole blocks; announced ranges are fetched together (`prepare`). Large reads are fetched in
+parallel parts, and a scan's next window is fetched while the current one is decoded. Ranges of zeros are remembered,
+since an object store has no holes.
 
-What is kept is kept by the file's length and time of change in the snapshot, so a later snapshot never sees old bytes.
+The cache key contains the file's length and time of change in the snapshot, so a later snapshot never gets old bytes.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from readers.storage.remote_systems import as_os_error, opened
 
 #: The first byte of a request costs more than the rest of a block.
 BLOCK_BYTES = 64 << 10
-#: Reads larger than this are not kept: a scan would drive out what the index and the queues need again.
+#: Reads larger than this are not cached: a scan would evict blocks that the index and the queues need again.
 KEPT_READ_BYTES_MAX = 2 << 20
-#: A large read is fetched in parts of about this size: one connection alone does not fill the line.
+#: A large read is fetched in parts of about this size: one connection does not use the whole bandwidth.
 _PART_BYTES = 2 << 20
 _CONNECTIONS = 16
-#: How far a scan goes back between two windows: the record that its first one cut off.
+#: How far a window of a scan may begin before the end of the last one, which cut off a record.
 _STEP_BACK_BYTES_MAX = 4 << 20
 _BLOCKS_MAX = 1024
 _HANDLES_MAX = 256
-#: Ends of buffers that are still there after a read that came back short; a file's own bytes can be like one at most.
+#: Marks at the end of a buffer that remain after a short read; the file's bytes can be equal to only one of them.
 _MARK = os.urandom(16)
 _OTHER_MARK = bytes(byte ^ 0xFF for byte in _MARK)
 
 
 class _Version(NamedTuple):
-    """A file as a snapshot saw it; what is kept of it is kept under this name."""
+    """A file in a snapshot: the key of its cached blocks."""
 
     place: str
     size_bytes: int
@@ -49,14 +49,14 @@ class _Version(NamedTuple):
 
 
 class _Zeros:
-    """Ranges of a file that are known to hold nothing but zeros; neighbours are one."""
+    """Ranges of a file that are known to be zeros; adjacent ranges are merged."""
 
     def __init__(self) -> None:
         self._begins: list[int] = []
         self._ends: list[int] = []
 
     def add(self, begin: int, end: int) -> None:
-        """One more range."""
+        """Add a range."""
         first = bisect.bisect_left(self._ends, begin)
         last = bisect.bisect_right(self._begins, end)
         if first < last:
@@ -64,13 +64,13 @@ class _Zeros:
         self._begins[first:last], self._ends[first:last] = [begin], [end]
 
     def end_of(self, position: int) -> int:
-        """Where the zeros that begin at or before a position end; the position where none are known."""
+        """Return the end of the zeros that begin at or before a position; the position if none are known."""
         number = bisect.bisect_right(self._begins, position) - 1
         return max(position, self._ends[number]) if number >= 0 else position
 
 
 class _Handle:
-    """A file that was opened once, and by several threads at once as often."""
+    """A remote file with one opened stream for each thread that reads it."""
 
     def __init__(self, version: _Version) -> None:
         self.version = version
@@ -79,16 +79,16 @@ class _Handle:
         self._free = [self._system.open_input_file(self._path)]
 
     def fill(self, position_bytes: int, length_bytes: int, end: bytes) -> bytes:
-        """What a read puts into a buffer that ends in `end`.
+        """Return a buffer that ended in `end` after a read into it.
 
-        pyarrow's S3 client does not notice that an object has become shorter: it says that it read everything, and
-        leaves in the rest of the buffer what was there before. So the buffer tells.
+        pyarrow's S3 client does not notice that an object has become shorter: it reports a complete read and leaves
+        the rest of the buffer unchanged. The mark `end` then remains in the buffer.
         """
         buffer = bytearray(length_bytes)
         buffer[length_bytes - len(end) :] = end
         try:
             file = self._free.pop()
-        except IndexError:  # other threads have them
+        except IndexError:  # other threads use them
             file = self._system.open_input_file(self._path)
         file.seek(position_bytes)
         count = file.readinto(buffer)
@@ -96,7 +96,7 @@ class _Handle:
         return bytes(buffer) if count == length_bytes else bytes(buffer[:count])
 
     def info(self) -> fs.FileInfo:
-        """What the file system says of the file now."""
+        """Return the file system's current information on the file."""
         return self._system.get_file_info(self._path)
 
 
@@ -105,13 +105,13 @@ _blocks: OrderedDict[tuple[_Version, int], bytes] = OrderedDict()
 
 
 def _handle(version: _Version) -> _Handle:
-    if version.modified_ns is None:  # nothing tells its versions apart
+    if version.modified_ns is None:  # versions cannot be distinguished
         return _Handle(version)
     handle = _handles.get(version)
     if handle is None:
         handle = _handles[version] = _Handle(version)
         if len(_handles) > _HANDLES_MAX:
-            _handles.popitem(last=False)  # closed when its last reader lets it go
+            _handles.popitem(last=False)  # closed when its last reader releases it
     else:
         _handles.move_to_end(version)
     return handle
@@ -123,7 +123,7 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def open_together(files: Iterable[tuple[str, int, int | None]], end_bytes: int) -> None:
-    """Open files that will be read next side by side, and fetch their last bytes; what fails is left to the reading.
+    """Open files in parallel and fetch their last bytes; errors appear when the files are read.
 
     `files`: place, size and time of change.
     """
@@ -147,7 +147,7 @@ def _with_end(version: _Version, end_bytes: int) -> tuple[_Version, _Handle | No
 
 
 def _keep(handle: _Handle, first: int, data: bytes) -> None:
-    """Keep the blocks of a file from a number on; of zeros only where they are."""
+    """Cache the blocks of a file from a number on; for blocks of zeros only their range."""
     for place in range(0, len(data), BLOCK_BYTES):
         block = data[place : place + BLOCK_BYTES]
         begin = first * BLOCK_BYTES + place
@@ -160,7 +160,7 @@ def _keep(handle: _Handle, first: int, data: bytes) -> None:
 
 
 class RemoteFile(OpenFile):
-    """A remote file open for positioned reads within the length that the snapshot saw."""
+    """A remote file open for positioned reads within its length in the snapshot."""
 
     is_remote = True
 
@@ -176,15 +176,15 @@ class RemoteFile(OpenFile):
             raise UnreadableFile(f"cannot open {file}: {as_os_error(error).strerror}", file=file) from error
 
     def close(self) -> None:
-        """Give up what was fetched ahead; the next one who reads the file uses the same handle."""
+        """Drop data that was fetched ahead; the handle stays open for the next reader of the file."""
         for part in self._ahead:
             part.cancel()
         self._last, self._ahead = (0, b""), []
 
     def read(self, position_bytes: int, length_bytes: int) -> bytes:
-        """Exactly the bytes asked for, cut at the snapshot's length.
+        """Return exactly the requested bytes, up to the snapshot's length.
 
-        Raises: FileChanged if the file has become shorter; UnreadableFile if it cannot be read any more.
+        Raises: FileChanged if the file has become shorter; UnreadableFile if it can no longer be read.
         """
         wanted = max(0, min(length_bytes, self.size_bytes - position_bytes))
         if self.handle.zeros.end_of(position_bytes) >= position_bytes + wanted:
@@ -198,15 +198,15 @@ class RemoteFile(OpenFile):
         return data[begin : begin + wanted]
 
     def next_data(self, position_bytes: int) -> int:
-        """Where bytes begin that may be other than zeros, as far as they were read before."""
+        """Return where bytes begin that are not known to be zeros."""
         return min(self.handle.zeros.end_of(position_bytes), self.size_bytes)
 
     # -- small reads ----------------------------------------------------------------------------------------------
 
     def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Fetch what is missing of the ranges that will be read next: neighbours in one request, others side by side.
+        """Fetch the blocks of ranges that are not cached: adjacent blocks in one request, others in parallel.
 
-        Units: position and length in bytes. Ranges for more blocks than are kept should come in portions.
+        Units: position and length in bytes. Pass no more blocks at once than the cache holds.
         """
         numbers: set[int] = set()
         for position, length in ranges:
@@ -225,7 +225,7 @@ class RemoteFile(OpenFile):
                 _keep(self.handle, run[0], data)
 
     def fetch_blocks(self, run: tuple[int, int]) -> bytes:
-        """The blocks from one number to before another, by one request."""
+        """Return the blocks from one number to before another, with one request."""
         return self._fetch(run[0] * BLOCK_BYTES, (run[1] - run[0]) * BLOCK_BYTES)
 
     def _kept(self, number: int) -> bytes:
@@ -246,7 +246,7 @@ class RemoteFile(OpenFile):
     # -- windows of a scan ----------------------------------------------------------------------------------------
 
     def _window(self, position_bytes: int, length_bytes: int) -> bytes:
-        """A large range; where it goes on from the last one, it was fetched ahead, and so is the next."""
+        """Return a large range; if it continues the last one, it was fetched ahead, and the next one is fetched now."""
         last_position, last = self._last
         end = last_position + len(last)
         goes_on = end - min(len(last), _STEP_BACK_BYTES_MAX) < position_bytes <= end if last else False
@@ -268,7 +268,7 @@ class RemoteFile(OpenFile):
         return data
 
     def _parts(self, position_bytes: int, length_bytes: int) -> list[Future[bytes]]:
-        """A range in parts that are fetched side by side."""
+        """Start to fetch a range in parallel parts."""
         length = min(length_bytes, self.size_bytes - position_bytes)
         if length <= 0:
             return []
@@ -280,7 +280,7 @@ class RemoteFile(OpenFile):
         ]
 
     def _remember_zeros(self, position_bytes: int, data: bytes) -> None:
-        """The zeros at the end of a window: behind a log's last record there is nothing else."""
+        """Remember the zeros at the end of a window: behind a log's last record are only zeros."""
         if not data.endswith(bytes(BLOCK_BYTES)):
             return
         self.handle.zeros.add(position_bytes + len(data.rstrip(b"\0")), position_bytes + len(data))
@@ -288,7 +288,7 @@ class RemoteFile(OpenFile):
     # -- requests -------------------------------------------------------------------------------------------------
 
     def _fetch(self, position_bytes: int, length_bytes: int) -> bytes:
-        """The bytes by one request, cut at the snapshot's length."""
+        """Return bytes from one request, up to the snapshot's length."""
         wanted = min(length_bytes, self.size_bytes - position_bytes)
         for mark in (_MARK, _OTHER_MARK):
             end = mark[: min(wanted, len(mark))]
@@ -303,18 +303,19 @@ class RemoteFile(OpenFile):
     def _became_shorter(self, position_bytes: int) -> FileChanged:
         return FileChanged(
             f"{self.file} became shorter while it was read",
-            file=self.file, position_bytes=position_bytes, advice="read a copy, or try again",
+            file=self.file, position_bytes=position_bytes,
+            advice="copy the store and read the copy, or run the command again",
         )  # fmt: skip
 
     def _unreadable(self, position_bytes: int, error: BaseException) -> UnreadableFile | FileChanged:
-        """What became of a file that cannot be read on: clients say it in many ways, or not at all."""
+        """Return the error for a failed read: clients report it in different ways, so the file is examined again."""
         reason = as_os_error(error).strerror
         try:
             info = self.handle.info()
             if info.type == fs.FileType.NotFound:
-                reason = "it vanished while it was read"
+                reason = "the file was deleted while it was read"
             elif info.size is not None and info.size < self.size_bytes:
                 return self._became_shorter(position_bytes)
         except (pa.ArrowException, OSError):
-            pass  # the first error says why
+            pass  # the first error is reported
         return UnreadableFile(f"cannot read {self.file}: {reason}", file=self.file, position_bytes=position_bytes)

@@ -1,4 +1,4 @@
-"""The file systems of URIs, as pyarrow opens them, and their errors as those of the operating system."""
+"""Open the file systems of URIs with pyarrow, and convert their errors to OSErrors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from readers.storage.places import Uri, uri_of
 _REASON_CHARACTERS_MAX = 300
 
 
-#: Names under which other tools know a file system of pyarrow's.
+#: Schemes of other tools, with the scheme that pyarrow uses.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 
 
-#: Google's client tries for a quarter of an hour unless told otherwise, also where a name is only misspelt.
+#: Google's client retries for 15 minutes by default, even if a name is only misspelt.
 _GS_RETRY = "retry_limit_seconds"
 
 
@@ -28,9 +28,9 @@ _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "
 
 @functools.lru_cache(maxsize=64)
 def _file_system(base: Uri) -> tuple[fs.FileSystem, str]:
-    """The file system of a URI without its path, and what it calls the root there.
+    """Return the file system of a URI without its path, and the root's path in it.
 
-    From a URI, because only so does pyarrow look at AWS_ENDPOINT_URL.
+    It is opened from a URI, because pyarrow reads AWS_ENDPOINT_URL only then.
     """
     scheme, query = _SCHEMES.get(base.scheme, base.scheme), base.query
     if scheme == "gs" and _GS_RETRY not in query:
@@ -40,13 +40,13 @@ def _file_system(base: Uri) -> tuple[fs.FileSystem, str]:
         system, root = fs.FileSystem.from_uri(known)
     except pa.ArrowInvalid as error:
         if "Unrecognized filesystem" in str(error):
-            raise OSError(errno.EPROTONOSUPPORT, f"{base.scheme}:// is no file system that pyarrow opens") from error
+            raise OSError(errno.EPROTONOSUPPORT, f"pyarrow cannot open {base.scheme}:// file systems") from error
         raise OSError(errno.EINVAL, _reason(error)) from error
     return system, root.rstrip("/")
 
 
 def opened(place: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a place, and what it is called there.
+    """Return the file system of a place, and the path in it.
 
     Raises: OSError.
     """
@@ -59,7 +59,7 @@ def opened(place: str) -> tuple[fs.FileSystem, str]:
 
 
 def _reason(error: BaseException) -> str:
-    """What the file system's client said, as one line without request numbers and secrets."""
+    """Return the error message of the file system's client as one line, without request numbers and secrets."""
     text = " ".join(str(error).split())
     text = re.sub(r" \(Request ID: [^)]*\)|^\[Errno \d+\] ", "", text)
     for name in _SECRETS:
@@ -70,7 +70,7 @@ def _reason(error: BaseException) -> str:
 
 
 def as_os_error(error: BaseException) -> OSError:
-    """The error with the reason where callers look for it."""
+    """Return the error as an OSError with the reason in `strerror`."""
     if isinstance(error, OSError) and error.strerror is not None and error.errno not in (None, errno.ENOENT):
         return error
     if isinstance(error, FileNotFoundError):

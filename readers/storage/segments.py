@@ -1,7 +1,7 @@
-"""Opens bytes, read-only: segment files of a log, read by position, on this machine or by a URI.
+"""List and read the segment files of a log, read-only, on this machine or by a URI.
 
-Files are read with positioned reads into fresh memory, not mapped: a mapped file that another program truncates would
-kill this process, and a store of unknown history is exactly where that happens. A read that comes back short says so.
+Files are read with positioned reads, not mapped: if another program truncates a mapped file, the operating system kills
+this process, and in a store of unknown history that is likely. A short read is an error.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _OFFSET_MAX = (1 << 62) - 1
 #: Magic, length, place and body length at the head of a DLedger entry (`dledger.ENTRY_HEADER`).
 _ENTRY_HEAD = struct.Struct(">ii16xq12xi")
 _ENTRY_MAGIC = 1
-#: The begins of so many files are looked at for a log's kind: the first may be damaged.
-_LOOKED_AT_FILES = 3
+#: Number of files whose first bytes are read to find out the kind of a log: the first file may be damaged.
+_PROBED_FILES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Segment:
     """One file of a log; its name is the offset of its first byte in that log.
 
     Units: bytes. `size_bytes` is the length when the snapshot was taken, cut where the next segment begins.
-    `modified_ns`: for a remote file, when it had been written; it tells versions apart in what is kept of them.
-    `frame_bytes`: what stands in front of each record, in a log of DLedger entries.
+    `modified_ns`: the time of the last change of a remote file, a part of the cache key.
+    `frame_bytes`: length of the header in front of each record, in a log of DLedger entries.
     """
 
     file: str
@@ -62,7 +62,7 @@ class Segment:
 
 
 class SegmentedLog:
-    """Several segments as one address space, for reading single records; descriptors are kept and bounded."""
+    """Several segments as one address space, to read single records; a bounded number of files stays open."""
 
     def __init__(self, segments: tuple[Segment, ...]) -> None:
         self.segments = segments
@@ -76,18 +76,18 @@ class SegmentedLog:
 
     @property
     def end_offset(self) -> int:
-        """Offset past the last file's last byte; 0 for an empty log."""
+        """Offset past the last byte of the last file; 0 for an empty log."""
         return self.segments[-1].end_offset if self.segments else 0
 
     def segment_at(self, offset: int) -> Segment | None:
-        """The segment that holds an offset, if a file does."""
+        """Return the segment with the byte at an offset; None if no file has it."""
         number = bisect.bisect_right(self._bases, offset) - 1
         if number < 0 or offset >= self.segments[number].end_offset:
             return None
         return self.segments[number]
 
     def read(self, offset: int, length_bytes: int) -> bytes:
-        """The bytes from an offset on, fewer where its segment ends, none where no file holds it.
+        """Return the bytes from an offset on; fewer if the segment ends before, none if no file has the offset.
 
         Raises: FileChanged, UnreadableFile.
         """
@@ -98,11 +98,11 @@ class SegmentedLog:
 
     @property
     def is_remote(self) -> bool:
-        """Whether a read is a request."""
+        """Whether a read is a network request."""
         return bool(self.segments) and is_uri(self.segments[0].file)
 
     def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """These ranges (offset, length), ascending, will be read next: where a read is a request, fetch them together.
+        """Announce ranges (offset, length), ascending, that will be read next; remote ranges are fetched together.
 
         Raises: FileChanged, UnreadableFile.
         """
@@ -123,7 +123,7 @@ class SegmentedLog:
         return opened
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all files."""
         for opened in self._open.values():
             opened.close()
         self._open.clear()
@@ -138,14 +138,14 @@ def is_dledger(directory: str) -> bool:
 
 
 def with_frames(segments: tuple[Segment, ...], directory: str) -> tuple[Segment, ...]:
-    """The same segments, those of a directory as DLedger's if their first bytes are an entry's.
+    """Return the segments, with those of a directory marked as DLedger's if they begin with a DLedger entry.
 
-    storePathDLedgerCommitLog (4.9.4+) gives the log any name, and evidence is copied under any. A record of an ordinary
-    log begins with its length, which is never 1.
+    The directory's name is not enough: storePathDLedgerCommitLog (4.9.4+) and copies may use any name. A record of an
+    ordinary log begins with its length, which is never 1.
     """
     prefix = joined(directory, "")
     mine = [one for one in segments if one.file.startswith(prefix) and one.size_bytes and not one.frame_bytes]
-    if not any(map(_begins_with_entry, mine[:_LOOKED_AT_FILES])):
+    if not any(map(_begins_with_entry, mine[:_PROBED_FILES])):
         return segments
     found = {one.file for one in mine}
     return tuple(replace(one, frame_bytes=DLEDGER_FRAME_BYTES) if one.file in found else one for one in segments)
@@ -156,7 +156,7 @@ def _begins_with_entry(segment: Segment) -> bool:
         with segment.open() as file:
             head = file.read(0, DLEDGER_FRAME_BYTES)
     except (UnreadableFile, FileChanged):
-        return False  # what reads the log reports it
+        return False  # the code that reads the log reports it
     if len(head) < DLEDGER_FRAME_BYTES:
         return False
     magic, length, place, body_length = _ENTRY_HEAD.unpack_from(head)
@@ -166,11 +166,11 @@ def _begins_with_entry(segment: Segment) -> bool:
 def list_segments(
     directories: list[str], store: str, files_of: Callable[[str], FileSystem]
 ) -> tuple[tuple[Segment, ...], list[Finding]]:
-    """The segment files of one log, from one directory or (multi-path commit logs, 4.9.2+) several.
+    """Return the segment files of one log, from one directory or (multi-path commit logs, 4.9.2+) several.
 
     `files_of`: the file system of each directory.
     Order:  base offset ascending.
-    Damage: stray files, gaps, overlaps, unlike lengths become findings; a file is never refused for them.
+    Damage: files that do not belong there, gaps, overlaps and different lengths are findings; no file is refused.
     Source: store/MappedFileQueue.java load; docs/formats/store.md#segments, docs/formats/store.md#several-paths.
     """
     findings: list[Finding] = []
@@ -220,7 +220,8 @@ def _without_overlaps(found: list[Segment], store: str, findings: list[Finding])
             findings.append(
                 Finding(
                     store, "segment-overlap", segment.file, length, segment.size_bytes - length,
-                    expected=f"{length} bytes, for {following.file} begins there", actual=f"{segment.size_bytes} bytes",
+                    expected=f"{length} bytes, because {following.file} begins there",
+                    actual=f"{segment.size_bytes} bytes",
                 )
             )
             segment = replace(segment, size_bytes=length)
@@ -231,7 +232,7 @@ def _without_overlaps(found: list[Segment], store: str, findings: list[Finding])
                     store, "segment-gap", kept[-1].file, kept[-1].size_bytes, gap,
                     commit_log_offset=kept[-1].end_offset,
                     expected=f"a file that begins at {kept[-1].end_offset}",
-                    actual=f"next begins at {segment.base_offset}",
+                    actual=f"the next file begins at {segment.base_offset}",
                 )
             )
         kept.append(segment)

@@ -20,16 +20,9 @@ import numpy as np
 from readers.log.commit_log import written_bytes
 from readers.log.record_layout import BLANK, MAGIC_V1, RECORD, RECORD_BYTES_MIN, signed
 from readers.model.columns import Bools, Int64s
-from readers.queues.consume_queue import (
-    BLOCK_SLOTS,
-    LEFT_OUT_TAGS,
-    PRE_BLANK_LENGTH,
-    SLOT,
-    Slots,
-    are_pre_blank,
-    are_sound,
-)
+from readers.queues.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH, SLOT, are_pre_blank, are_sound
 from readers.queues.slot_files import SIMPLE, slot_files, topic_bytes
+from readers.queues.unit_files import BLOCK_SLOTS, Slots
 from readers.storage.segments import Segment
 from readers.store.store import LEFT_OUT_TOPIC, Store
 from repairs.bundles.dledger_entries import blank_entry, entry_of, left_out_entry

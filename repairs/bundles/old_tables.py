@@ -14,8 +14,9 @@ import numpy as np
 from readers.model.columns import Int64s
 from readers.model.java_hashes import java_hash
 from readers.old_tables import redo_log, state_table
-from readers.old_tables.unit_files import UnitFiles
-from readers.queues.consume_queue import BLOCK_SLOTS, LEFT_OUT_TAGS, PRE_BLANK_LENGTH, Slots, is_not_zero, slots_in
+from readers.old_tables.table_files import TableFiles
+from readers.queues.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH
+from readers.queues.unit_files import BLOCK_SLOTS, Slots, is_not_zero, slots_in
 from readers.storage.segments import Segment
 from readers.store.store import ROCKSDB_HALF_TOPIC
 from repairs.bundles.files import Extent, PlannedFile
@@ -60,7 +61,7 @@ def _left_out_entries(slots: Slots) -> None:
 class _Cut:
     """One table on its way into a bundle."""
 
-    def __init__(self, selection: Selection, files: UnitFiles, mark: Any) -> None:
+    def __init__(self, selection: Selection, files: TableFiles, mark: Any) -> None:
         self._files, self._mark = files, mark
         self._segments = files.segments(selection.store, [])
 

@@ -1,24 +1,43 @@
-"""One module per command: its options, one call into `readers`, one hand-over to the output."""
+"""One module per command: its options, its examples, one call into the packages below, and what it prints."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+#: Columns of an example in a help page, which has 80; two are the page's indent.
+_COLUMNS = 76
+_UNIT = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A command line and what it is good for; help texts and manual pages show it, a test parses it."""
+    """A command line and its purpose; help pages and manual pages print it, a test parses it."""
 
     line: str
     says: str
 
 
 def epilog(examples: tuple[Example, ...]) -> str:
-    """The examples as the end of a help text, unwrapped."""
-    wide = max(len(example.line) for example in examples)
-    lines = [
-        f"  {example.line:{wide}}   {example.says}" if wide + len(example.says) < 74
-        else f"  {example.line}\n      {example.says}"
-        for example in examples
-    ]
+    """Return the examples as a block of a help page that Typer does not wrap."""
+    lines = [line for example in examples for line in (f"  # {example.says}", *wrapped_command(example.line))]
     return "\n".join(["\b", "Examples:", *lines])
+
+
+def wrapped_command(line: str, columns: int = _COLUMNS) -> list[str]:
+    """Return a command line in lines of at most so many columns, continued by backslashes before an option."""
+    words = _UNIT.findall(line)
+    units: list[str] = []
+    for word in words:
+        is_value = not word.startswith(("-", "|")) and units and units[-1].startswith("-") and " " not in units[-1]
+        if is_value:
+            units[-1] += f" {word}"
+        else:
+            units.append(word)
+    lines, room = ["  "], columns - 2
+    for unit in units:
+        if lines[-1].strip() and len(lines[-1]) + 1 + len(unit) > room:
+            lines[-1] += " \\"
+            lines.append("     ")
+        lines[-1] += f" {unit}" if lines[-1].strip() or len(lines) > 1 else unit
+    return lines

@@ -8,7 +8,6 @@ They are committed, and a test holds them current, so that a machine without Pyt
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -23,8 +22,9 @@ from rmqtx_cli.commands.reading import check, explain
 from rmqtx_cli.commands.repairing import cursor
 from rmqtx_cli.main import COMMANDS, app
 from rmqtx_cli.manual.manual_store import store_page
-from rmqtx_cli.manual.roff import bold, heading, item, page, paragraph, verbatim
+from rmqtx_cli.manual.roff import bold, heading, item, page, paragraph, subheading, verbatim
 from rmqtx_cli.options.configuration import KEYS as CONFIGURATION_KEYS
+from rmqtx_cli.options.help_page import argument, sections
 from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
 
 NAME = "rmqtx"
@@ -138,7 +138,7 @@ def _command_page(command: Any, module: Any, words: tuple[str, ...], title: str 
         yield from heading("NAME")
         yield from paragraph(f"{title} - {module.SHORT}")
         yield from heading("SYNOPSIS")
-        arguments = " ".join(_argument(p) for p in command.params if p.param_type_name == "argument")
+        arguments = " ".join(argument(p) for p in command.params if p.param_type_name == "argument")
         yield from paragraph(f"{bold(' '.join((NAME, *words)))} [OPTION]... {arguments}", is_roff=True)
         yield from heading("DESCRIPTION")
         for text in _description(command):
@@ -165,20 +165,18 @@ def _description(command: Any) -> list[str]:
     return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
 
 
-def _argument(parameter: Any) -> str:
-    name = f"{parameter.metavar}..." if parameter.nargs != 1 else str(parameter.metavar)
-    return name if parameter.required else f"[{name}]"
-
-
 def _options(command: Any, words: tuple[str, ...], *, wanted: str) -> Iterator[str]:
+    """The arguments of a command, or its options by section."""
     context = command.make_context(
         " ".join((NAME, *words)), [], resilient_parsing=True, help_option_names=["-h", "--help"]
     )
-    for parameter in command.get_params(context):
-        record = parameter.get_help_record(context)
-        if record is not None and parameter.param_type_name == wanted:
-            names = _argument(parameter) if wanted == "argument" else record[0]
-            yield from item(names, " ".join(re.sub(r"\[(required|x>=\d+)\]", "", record[1]).split()))
+    for title, rows in sections(command, context).items():
+        if (title == "Arguments") != (wanted == "argument"):
+            continue
+        if wanted == "option" and words:
+            yield from subheading(title)
+        for names, text in rows:
+            yield from item(names, " ".join(text.split()))
 
 
 def write(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What all commands share in how they take their words: nothing empty or beyond counting; help for bare groups."""
+"""What all commands share: how arguments are checked, where a store or format comes from, and the help page."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typer.core import TyperCommand, TyperGroup
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.options.configuration import OWN_FORMAT, configuration, environment_store, own_store
+from rmqtx_cli.options.help_page import argument, write_help
 from rmqtx_cli.words import exit_status, say
 
 _JSON = ["--format", "json"]
 _COUNT_MAX = (1 << 63) - 1
-#: What parameters that name stores are called.
+#: Names of the parameters that hold stores.
 _STORES = ("store", "paths", "more", "sides", "files")
 
 
 class HelpfulGroup(TyperGroup):
-    """A group of commands; typed alone it prints its help."""
+    """A group of commands; without arguments it prints its help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """What is left of the words after the group's own options; the help text where there are no words at all."""
-        # Typer would raise an error that holds the help text, and an error is one line. Neither the class of that error
-        # nor where it lives is the same with and without click installed, so that it is best never raised.
+        """Return the arguments behind the group's own options; print the help where there is none."""
+        # Typer would raise an error that holds the help text, but an error of rmqtx is one line. The class of Typer's
+        # error and its module differ with and without click installed, so it is not raised at all.
         if not args and not ctx.resilient_parsing:
             say.lines(ctx.get_help())
             raise typer.Exit(exit_status.USAGE)
@@ -33,14 +34,23 @@ class HelpfulGroup(TyperGroup):
 
 
 class CheckedCommand(TyperCommand):
-    """A command that refuses words of which nothing sensible can be made."""
+    """A command that refuses empty values and numbers that are too large."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page."""
+        write_help(self, ctx, formatter)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the parts of the usage line behind the command's name."""
+        given = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
+        return ["[OPTIONS]", *(argument(one) for one in given)]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """What is left of the words.
+        """Return the arguments that are left.
 
-        Raises: BadRequest for an argument or the value of an option that is empty, and for a number that no table or
-                file can count to. A script whose variable is unset passes an empty one; taken for "not given" it would
-                widen what a command acts on.
+        Raises: BadRequest for an empty argument or option value, and for a number above 2^63 - 1. A script whose
+                variable is unset passes an empty value; if that counted as "not given", the command would act on more
+                than the script means.
         """
         args = self._with_store(self._with_format(args))
         given, _, _ = self.make_parser(ctx).parse_args(list(args))
@@ -63,7 +73,7 @@ class CheckedCommand(TyperCommand):
         return left
 
     def _with_format(self, args: list[str]) -> list[str]:
-        """The words with `--json` as `--format json`, which is what people type first."""
+        """Return the arguments with `--json` replaced by `--format json`: people type `--json` first."""
         if not any("--format" in parameter.opts for parameter in self.params):
             return args
         end = args.index("--") if "--" in args else len(args)
@@ -71,7 +81,7 @@ class CheckedCommand(TyperCommand):
         return [*written, *args[end:]]
 
     def _with_store(self, args: list[str]) -> list[str]:
-        """The words with `--store X` as X where a store is an argument: people need not know which it is where."""
+        """Return the arguments with `--store X` replaced by X, for a command that takes the store as an argument."""
         is_option = any("--store" in parameter.opts for parameter in self.params)
         if is_option or not self._has_argument("store", "paths", "sides", "files"):
             return args
@@ -91,8 +101,8 @@ class CheckedCommand(TyperCommand):
         return any(one.param_type_name == "argument" and one.name in names for one in self.params)
 
     def _with_own_store(self, args: list[str], given: dict[str, Any]) -> list[str]:
-        """The words with the store that RMQTX_STORE or the configuration file names, for a command that only reads and
-        that none is named to; `stores` lists all that the file names instead.
+        """Return the arguments with the store of RMQTX_STORE or of the configuration file added, where a command that
+        only reads is given none. `stores` lists all stores of the file instead.
         """
         is_named = any(given.get(name) for name in ("store", "paths", "more", "namesrv", "broker"))
         takes_store = self._has_argument("store", "paths")
@@ -104,8 +114,9 @@ class CheckedCommand(TyperCommand):
         return [*args, store] if takes_store else ["--store", store, *args]
 
     def _configure(self, ctx: Any) -> None:
-        """Put the place of each store that is given by its name in the configuration file, and the format that the file
-        gives; say which file that is.
+        """Replace names of stores by their paths in the configuration file, and set the file's output format.
+
+        With --verbose, print which file that is.
         """
         OWN_FORMAT.set(None)
         if not any(name in ctx.params for name in (*_STORES, "output_format")):
@@ -123,10 +134,10 @@ class CheckedCommand(TyperCommand):
 
 
 class CommandTree(typer.Typer):
-    """A group of commands whose every command and group is of the classes above."""
+    """A group of commands whose commands and groups are of the classes above."""
 
     def __init__(self, **named: Any) -> None:
-        # rich costs a quarter of the start-up budget and changes nothing that matters
+        # Help by rich would take a quarter of the start-up time.
         super().__init__(**{"cls": HelpfulGroup, "rich_markup_mode": None, **named})
 
     def command(self, name: str | None = None, **named: Any) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""The options that choose what reads whole stores, and set it up."""
+"""The options of the engine that reads whole stores: local processes or Spark."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from readers.model.errors import BadRequest
 from rmqtx_cli.words.sizes import parse_size_bytes
 from rmqtx_cli.words.text import size
 
-#: The least that a task of a scan reads.
+#: Smallest part of a log that one task reads.
 SPLIT_BYTES_MIN = 64 << 10
 
 
 class EngineName(StrEnum):
-    """What reads a whole store."""
+    """Engine that reads a whole store."""
 
     AUTO = "auto"
     LOCAL = "local"
@@ -26,55 +26,58 @@ class EngineName(StrEnum):
 
 
 def parse_split_bytes(text: str) -> int:
-    """The bytes of a log that one task reads.
+    """Return the bytes of a log that one task reads.
 
-    Raises: BadRequest for what is no size, or so small that tasks would cost more than what they read.
+    Raises: BadRequest for text that is not a size, and for a size below the minimum.
     """
     split_bytes = parse_size_bytes(text)
     if split_bytes < SPLIT_BYTES_MIN:
-        raise BadRequest(f"--split-size {text} is too small: a task each costs more than it reads",
+        raise BadRequest(f"--split-size {text} is too small",
                          advice=f"at least {size(SPLIT_BYTES_MIN)}")  # fmt: skip
     return split_bytes
 
 
 EngineOption = Annotated[
     EngineName,
-    typer.Option("--engine", help="Processes of this machine, or Spark; auto decides by size and says so."),
+    typer.Option(
+        "--engine",
+        help="Read with processes of this machine (local) or with Spark; auto chooses by the size of the logs",
+    ),
 ]
 MasterOption = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="Spark's master: local[4], spark://HOST:7077, yarn, k8s://..."),
+    typer.Option("--master", metavar="URL", help="Spark master: local[4], spark://HOST:7077, yarn, k8s://..."),
 ]
 RemoteOption = Annotated[
     str | None,
-    typer.Option("--remote", metavar="URL", help="A Spark Connect server: sc://HOST:15002; SPARK_REMOTE says it too."),
+    typer.Option("--remote", metavar="URL", help="Spark Connect server, like sc://HOST:15002; default: $SPARK_REMOTE"),
 ]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeat it for several."),
+    typer.Option("--conf", metavar="KEY=VALUE", help="Spark setting; repeatable"),
 ]
 SplitSizeOption = Annotated[
     int | None,
     typer.Option(
         "--split-size", parser=parse_split_bytes, metavar="SIZE",
-        help="How much of a log one task reads: 64KiB, 128MiB. The rows are the same whatever it is.",
+        help="Part of a log that one task reads, like 64KiB or 128MiB; does not change the rows",
     ),
 ]
 ProcessesOption = Annotated[
     int | None,
-    typer.Option("--processes", min=1, metavar="N", help="At most so many on this machine; one per core by default."),
+    typer.Option("--processes", min=1, metavar="N", help="At most N local processes; default: one per core"),
 ]
 TemporaryOption = Annotated[
-    Path | None, typer.Option("--temp-dir", metavar="DIR", help="Where intermediate rows of large stores go.")
+    Path | None, typer.Option("--temp-dir", metavar="DIR", help="Directory for temporary files of large stores")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """The options that choose an engine and set it up, as they were given.
+    """The engine options as given.
 
     Units: `split_bytes` of a commit log. Shape: `conf` are KEY=VALUE.
-    Raises: BadRequest, for a setting without a value, and for options that contradict each other.
+    Raises: BadRequest for a setting without a value, and for options that exclude each other.
     """
 
     engine: EngineOption = EngineName.AUTO
@@ -87,11 +90,11 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         if self.master and self.remote:
-            raise BadRequest("--master starts a driver here and --remote asks another one: give one of them")
+            raise BadRequest("--master starts a Spark driver here and --remote uses another one: give one of them")
         if self.remote and not self.remote.startswith("sc://"):
-            raise BadRequest(f"--remote {self.remote!r} is no Spark Connect server: write it like sc://HOST:15002")
+            raise BadRequest(f"--remote {self.remote!r} is not the URL of a Spark Connect server: expected sc://HOST:15002")
         if self.engine is EngineName.LOCAL and (self.master or self.remote or self.conf):
-            raise BadRequest("--master, --remote and --conf are for Spark, and --engine local was asked for")
+            raise BadRequest("--master, --remote and --conf are for Spark and do not go with --engine local")
         for text in self.conf or ():
             if not text.partition("=")[0].strip() or "=" not in text:
                 raise BadRequest(f"--conf {text!r} is not KEY=VALUE")
@@ -100,11 +103,11 @@ class EngineOptions:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings of Spark, by name; the last of a name counts."""
+        """Spark settings by name; the last one of a name counts."""
         parts = (text.partition("=") for text in self.conf or ())
         return {name.strip(): value for name, _, value in parts}
 
     @property
     def temporary_directory(self) -> str | None:
-        """Where intermediate files go, as the engines take it."""
+        """Directory for temporary files, as the engines take it."""
         return None if self.temporary is None else str(self.temporary)

@@ -193,7 +193,7 @@ def _regular_expression(path: Path, text: str, option: str) -> Mask:
     try:  # RE2: a hostile pattern costs linear time at most
         pc.match_substring_regex(pa.array(["x"]), text)
     except pa.ArrowInvalid as error:
-        raise BadRequest(f"{option}: {text!r} is no regular expression: {error}") from error
+        raise BadRequest(f"{option}: {text!r} is not a regular expression: {error}") from error
     check_pattern(path.name, path.values, text, option)
     return lambda batch: _any_of(path, batch, lambda values: pc.match_substring_regex(values, text))
 

@@ -1,4 +1,4 @@
-"""The options that say which live brokers are meant and how they are spoken to, declared once for all commands."""
+"""The options for live brokers: which brokers, and how to connect to them."""
 
 from __future__ import annotations
 
@@ -28,62 +28,74 @@ NameServersOption = Annotated[
     str | None,
     typer.Option(
         "--namesrv", "-n", metavar="HOST:PORT",
-        help="Ask live brokers, found by this name server (several: with ;); NAMESRV_ADDR, or the configuration file, "
-        "says it too.",
+        help="Read live brokers found through this name server (several: separated by ;); default: $NAMESRV_ADDR, or "
+        "the configuration file",
     ),
 ]
 BrokerOption = Annotated[
     list[str] | None,
     typer.Option(
         "--broker", parser=stored_text, metavar="NAME|HOST:PORT",
-        help="Only this broker, by its name or address; repeat it for several. An address needs no name server.",
+        help="Only this broker, by name or address; repeatable. An address needs no name server",
     ),
 ]
 ClusterOption = Annotated[
-    str | None, typer.Option("--cluster", parser=stored_text, metavar="NAME", help="Only brokers of this cluster.")
+    str | None, typer.Option("--cluster", parser=stored_text, metavar="NAME", help="Only brokers of this cluster")
 ]
 NamespaceOption = Annotated[
     str | None,
     typer.Option(
         "--namespace", parser=stored_text, metavar="NAME",
-        help="Topics and groups that are named are those of this namespace: NAME%...",
+        help="Namespace of the topics and groups given: NAME%...",
     ),
 ]
 TimeoutOption = Annotated[
     int | None,
     typer.Option(
-        "--timeout", parser=parse_duration_ms, metavar="DURATION", help="How long a response is waited for; 10s."
+        "--timeout", parser=parse_duration_ms, metavar="DURATION", help="How long to wait for a response; default: 10s"
     ),
 ]
 CredentialsOption = Annotated[
     Path | None,
     typer.Option(
         "--credentials", metavar="FILE",
-        help="File with accessKey and secretKey (mqadmin's tools.yml); else RMQTX_ACCESS_KEY and RMQTX_SECRET_KEY.",
+        help="File with accessKey and secretKey (mqadmin's tools.yml); default: $RMQTX_ACCESS_KEY and "
+        "$RMQTX_SECRET_KEY",
     ),
 ]
-TlsOption = Annotated[bool, typer.Option("--tls", help="Speak TLS; any other --tls option says so too.")]
+TlsOption = Annotated[bool, typer.Option("--tls", help="Use TLS; implied by the other --tls options")]
 TlsCaOption = Annotated[
-    Path | None, typer.Option("--tls-ca", metavar="FILE", help="Who signed the brokers' certificates (PEM).")
+    Path | None, typer.Option("--tls-ca", metavar="FILE", help="CA certificates to trust (PEM)")
 ]
 TlsCertificateOption = Annotated[
-    Path | None, typer.Option("--tls-cert", metavar="FILE", help="Our certificate, for brokers that want one (PEM).")
+    Path | None,
+    typer.Option(
+        "--tls-cert", metavar="FILE",
+        help="Client certificate, for brokers that require one (PEM)",
+    ),
 ]
 TlsKeyOption = Annotated[
-    Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, if it is not in the same file (PEM).")
+    Path | None,
+    typer.Option(
+        "--tls-key", metavar="FILE",
+        help="Key of the client certificate, if in another file (PEM)",
+    ),
 ]
 TlsServerNameOption = Annotated[
     str | None,
-    typer.Option("--tls-server-name", metavar="NAME", help="The name in the brokers' certificates, if not the host's."),
+    typer.Option(
+        "--tls-server-name", metavar="NAME",
+        help="Name in the brokers' certificates, if it is not the host name",
+    ),
 ]
 TlsInsecureOption = Annotated[
-    bool, typer.Option("--tls-insecure", help="Speak TLS with whoever answers: no certificate is verified.")
+    bool, typer.Option("--tls-insecure", help="Use TLS without verifying certificates")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """What a command line says of live brokers.
+    """The options for live brokers.
 
     Units: milliseconds. Order of the fields: that of the help text.
     """
@@ -108,14 +120,14 @@ class LiveOptions:
 
     @property
     def is_asked(self) -> bool:
-        """Whether live brokers are named, by the command line, by NAMESRV_ADDR or by the configuration file."""
+        """Whether the command line, NAMESRV_ADDR or the configuration file names live brokers."""
         return self.is_explicit or bool(own_name_servers())
 
     @property
     def name_server_addresses(self) -> list[str]:
-        """The name servers' addresses.
+        """Addresses of the name servers.
 
-        NAMESRV_ADDR and the configuration file are not asked where the command line gives all brokers by address.
+        NAMESRV_ADDR and the configuration file are ignored if the command line gives all brokers by address.
         Raises: BadRequest.
         """
         from remoting.protocol.addresses import is_address, several
@@ -126,35 +138,35 @@ class LiveOptions:
         return several(text or "")
 
     def full_name(self, name: str) -> str:
-        """A topic or group as brokers have it: in the namespace that --namespace gives, whether it says so or not."""
+        """Name of a topic or group with the namespace of --namespace, added where the given name has none."""
         from remoting.protocol.namespaces import with_namespace
 
         return with_namespace(name, self.namespace)
 
     def instead_of(self, stores: Sequence[object], advice: str) -> bool:
-        """Whether live brokers are asked and not the stores, of which exactly one must be given.
+        """Whether to read live brokers instead of stores.
 
         A STORE wins over NAMESRV_ADDR: an exported variable never makes a command that reads files use the network.
-        Raises: BadRequest, with the advice, where both or neither is given.
+        Raises: BadRequest, with the advice, if both or neither are given.
         """
         if stores and self._given():
-            raise BadRequest(f"STORE reads files and {self._given()[0]} asks live brokers", advice="leave one out")
+            raise BadRequest(f"STORE reads files and {self._given()[0]} reads live brokers", advice="leave one out")
         if not stores and not self.is_asked:
-            raise BadRequest("neither a store nor a live broker is given", advice=advice)
+            raise BadRequest("no store and no live broker given", advice=advice)
         return not stores
 
     def _given(self) -> list[str]:
-        """The live options that the command line has, as they are written there."""
+        """Names of the live options on the command line."""
         names = (one.name for one in fields(self))
         return [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) not in (None, [], False)]
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The brokers that a command line means, and what they are spoken to through.
+    """The brokers that a command line selects, and the client connected to them.
 
-    Shape: `brokers` are the masters that are meant (or a slave whose address is named); `members` the same with all
-           addresses, slaves too, as the name server or the broker itself gives them.
+    Shape: `brokers` are the selected masters (or a slave given by its address); `members` the same brokers with all
+           addresses, slaves included, as the name server or the broker itself reports them.
     """
 
     client: Client
@@ -164,13 +176,13 @@ class Live:
 
     @property
     def names(self) -> str:
-        """The brokers, for a line that says where something comes from."""
+        """Names of the brokers, for messages."""
         return ", ".join(broker.root for broker in self.brokers)
 
 
 @contextmanager
 def open_live(live: LiveOptions) -> Iterator[Live]:
-    """The live brokers that are asked for; connections end with the context.
+    """Open the live brokers that the options select; the connections are closed with the context.
 
     Raises: BadRequest, Unreachable, NoAnswer, Refused.
     """
@@ -180,7 +192,7 @@ def open_live(live: LiveOptions) -> Iterator[Live]:
 
     addresses = live.name_server_addresses
     if not addresses and not live.broker:
-        raise BadRequest("no live broker is given", advice="-n HOST:PORT names a name server, --broker a broker")
+        raise BadRequest("no live broker given", advice="-n HOST:PORT names a name server, --broker a broker")
     with Client(_settings(live)) as client:
         name_servers = NameServers(client, addresses) if addresses else None
         brokers, members = chosen_brokers(client, name_servers, names=live.broker or (), cluster=live.cluster)
@@ -200,7 +212,7 @@ def _settings(live: LiveOptions) -> RemotingSettings:
     standard = RemotingSettings()
     timeout_ms = standard.timeout_ms if live.timeout is None else live.timeout
     if timeout_ms <= 0:
-        raise BadRequest("--timeout 0 waits for nothing", advice="write it like 10s")
+        raise BadRequest("--timeout must be more than 0", advice="for example --timeout 10s")
     return RemotingSettings(
         connect_timeout_ms=min(standard.connect_timeout_ms, timeout_ms), timeout_ms=timeout_ms,
         credentials=_credentials(live.credentials), tls=context, tls_server_name=live.tls_server_name,
@@ -214,5 +226,5 @@ def _credentials(path: Path | None) -> Credentials | None:
     if path is None:
         return from_environment(os.environ)
     if is_readable_by_others(path):
-        say.error(f"warning: other users can read {path}; chmod 600 keeps the secret key to you")
+        say.error(f"warning: other users can read {path}; to protect the secret key: chmod 600 {path}")
     return from_file(path)

@@ -1,4 +1,4 @@
-"""The options that commands share, each declared once, so that they mean the same everywhere."""
+"""The options that commands share, each declared once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OutputFormat(StrEnum):
 
 
 class BodyForm(StrEnum):
-    """What is shown of message bodies."""
+    """How message bodies are printed."""
 
     NONE = "none"
     RAW = "raw"
@@ -37,40 +37,47 @@ StoreArguments = Annotated[
     list[str],
     typer.Argument(
         metavar="STORE", autocompletion=completion.stores,
-        help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, a pattern, or "
-        "a name of the configuration file; RMQTX_STORE names it too.",
+        help="Root of a broker's store, the directory that contains commitlog/: a path, s3://BUCKET/PATH, a pattern "
+        "(quoted), or a name from the configuration file; default: $RMQTX_STORE",
     ),
 ]
 OptionalStoreArguments = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[STORE]", autocompletion=completion.stores,
-        help="Root of a broker's store, the directory that holds commitlog/: a path, s3://BUCKET/PATH, a pattern, or "
-        "a name of the configuration file; RMQTX_STORE names it too. Or live brokers, by -n or --broker.",
+        metavar="STORE", autocompletion=completion.stores,
+        help="Root of a broker's store, the directory that contains commitlog/: a path, s3://BUCKET/PATH, a pattern "
+        "(quoted), or a name from the configuration file; default: $RMQTX_STORE. For live brokers, -n or --broker "
+        "instead",
     ),
 ]
 RateOption = Annotated[
     float | None,
     typer.Option(
         "--max-requests-per-second", min=0.1, metavar="N",
-        help="With live brokers: at most so many requests for records, to spare a busy broker.",
+        help="Send at most N requests for records per second to a live broker",
     ),
 ]
 CommitLogOption = Annotated[
     list[str] | None,
     typer.Option(
         "--commitlog", metavar="DIR",
-        help="Where the commit log is, if not below STORE; repeat it for a multi-path commit log.",
+        help="Directory of the commit log, if not STORE/commitlog; repeatable, for a commit log in several directories",
     ),
 ]
 BrokerConfOption = Annotated[
     Path | None,
-    typer.Option("--broker-conf", metavar="FILE", help="The broker's configuration; without it defaults are assumed."),
+    typer.Option(
+        "--broker-conf", metavar="FILE",
+        help="The broker's configuration file; default: the defaults of its version",
+    ),
 ]
 
 
 def _say_treated_as(context: typer.Context, text: str | None) -> str | None:
-    """Say of a release that is not known what it is treated as. What is no version is refused where it is used."""
+    """Print a note if a release is not known: which known release it is treated as.
+
+    Text that is not a version is left for the command to refuse.
+    """
     if text is None or context.resilient_parsing:
         return text
     from readers.model.errors import BadRequest
@@ -83,7 +90,7 @@ def _say_treated_as(context: typer.Context, text: str | None) -> str | None:
     known = release_before(given)
     if known is not None and known != given:
         voice = Voice(quiet=bool(context.params.get("quiet")))
-        voice.note(f"{dotted(given)} is not known: treated as {release_text(known)}")
+        voice.note(f"{dotted(given)} is not a known release: treated as {release_text(known)}")
     return text
 
 
@@ -91,80 +98,88 @@ BrokerVersionOption = Annotated[
     str | None,
     typer.Option(
         "--broker-version", metavar="X.Y.Z", callback=_say_treated_as,
-        help="The broker's version; without it the store's own signs decide.",
+        help="The broker's version; default: detected from the store's files",
     ),
 ]
 AtOption = Annotated[
     str | None,
     typer.Option(
         "--at", metavar="TIME",
-        help="Judge as of this time: ISO 8601, a date, yesterday, -1h, or epoch seconds or milliseconds.",
+        help="Report the state as of this time: ISO 8601, a date, yesterday, -1h, epoch seconds or milliseconds",
     ),
 ]
 NewStoreOption = Annotated[
-    Path, typer.Option("--to", metavar="DIR", help="Where the new store goes: a directory that is not there yet.")
+    Path, typer.Option("--to", metavar="DIR", help="Directory of the new store; it must not exist yet")
 ]
 FormatOption = Annotated[
     OutputFormat | None,
     typer.Option(
         "--format", show_default=False,
-        help="How rows are written; by the suffix of --output, else table. --json is --format json.",
+        help="Format of the rows; default: by the suffix of --output, else table. --json is short for --format json",
     ),
 ]
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write the rows to a file, complete or not at all."),
+    typer.Option("--output", "-o", metavar="FILE", help="Write the rows to FILE; FILE appears when it is complete"),
 ]
 FieldsOption = Annotated[
     str | None,
     typer.Option(
         "--fields", metavar="NAME,NAME", autocompletion=completion.fields,
-        help="The columns to give, in this order; 'all' for every one.",
+        help="Columns to print, in this order; 'all' for all of them",
     ),
 ]
 WhereOption = Annotated[
     str | None,
     typer.Option(
         "--where", parser=stored_text, metavar="EXPR", autocompletion=completion.condition_fields,
-        help="Only rows that fulfil this: \"topic = orders and queue_id > 2\"; operators = != < <= > >= ~ !~.",
+        help="Only rows that meet this condition, like \"topic = orders and queue_id > 2\"; operators: = != < <= > >= "
+        "~ !~",
     ),
 ]
 FailOnOption = Annotated[
     str | None,
     typer.Option(
-        "--fail-on", parser=stored_text, metavar="EXPR", help="Exit with status 1 if a listed row fulfils this."
+        "--fail-on", parser=stored_text, metavar="EXPR", help="Exit with status 1 if a listed row meets this condition"
     ),
 ]
 LimitOption = Annotated[
-    int | None, typer.Option("--limit", min=0, metavar="N", help="Stop after so many rows.")
+    int | None, typer.Option("--limit", min=0, metavar="N", help="Stop after N rows")
 ]
 TopicOption = Annotated[
-    str | None, typer.Option("--topic", parser=stored_text, metavar="TOPIC", help="Only this topic.")
+    str | None, typer.Option("--topic", parser=stored_text, metavar="TOPIC", help="Only this topic")
 ]
 GroupOption = Annotated[
-    str | None, typer.Option("--group", parser=stored_text, metavar="GROUP", help="Only this producer group.")
+    str | None, typer.Option("--group", parser=stored_text, metavar="GROUP", help="Only this producer group")
 ]
 FindingsOption = Annotated[
-    bool, typer.Option("--findings", help="List what is wrong with the files instead of their rows.")
+    bool,
+    typer.Option(
+        "--findings",
+        help="List findings, which is damage and contradictions in the files, instead of rows",
+    ),
 ]
 HashOption = Annotated[
     bool,
-    typer.Option("--hash", help="Digest all bytes of the logs for the custody, not only heads, tails and lengths."),
+    typer.Option(
+        "--hash",
+        help="Compute digests of whole logs for the provenance record, not only of first and last bytes",
+    ),
 ]
 WithMetaOption = Annotated[
     bool,
     typer.Option(
-        "--with-meta", help="Begin JSON lines with what they were made from; Parquet and Arrow always say it."
+        "--with-meta", help="Begin JSON lines with the provenance record; Parquet and Arrow always contain it"
     ),
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say every finding and every assumption.")]
-#: Eager: what another option has to say is said once this is known.
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", is_eager=True, help="Say nothing but errors.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print every finding and every assumed setting")]
+#: Eager, so that notes of other options are not printed with --quiet.
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", is_eager=True, help="Print errors only")]
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceOptions(Voice):
-    """What a command says beside its results."""
+    """What a command prints beside its results."""
 
     verbose: VerboseOption = False
     quiet: QuietOption = False
@@ -172,7 +187,7 @@ class VoiceOptions(Voice):
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """How rows are written, and where to."""
+    """Which columns are written, in which format, and where."""
 
     fields: FieldsOption = None
     output_format: FormatOption = None
@@ -181,7 +196,7 @@ class OutputOptions:
 
 @dataclass(frozen=True, slots=True)
 class ProvenanceOptions:
-    """What a result says of what it was made from."""
+    """The provenance record of a result: what it was made from."""
 
     hash_all: HashOption = False
     with_meta: WithMetaOption = False
@@ -189,7 +204,7 @@ class ProvenanceOptions:
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """What a command line says of stores in files, beside where they are."""
+    """Options about stores in files, beside their places."""
 
     commit_log: CommitLogOption = None
     broker_conf: BrokerConfOption = None

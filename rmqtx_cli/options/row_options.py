@@ -1,7 +1,7 @@
-"""The options of every command that prints rows: `--csv-safe`, `--timestamps`, `--wide`, and of a listing `--sort`.
+"""The options of every command that prints rows: `--csv-safe`, `--timestamps`, `--wide`, and `--sort` for listings.
 
-CSV carries values as they are, for programs. A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@`; a topic
-or a business key is whatever a producer wrote.
+CSV contains values unchanged, for programs. A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@`, and a
+producer can write anything into a topic or a business key.
 """
 
 from __future__ import annotations
@@ -16,49 +16,50 @@ import typer
 
 from rmqtx_cli.options import completion
 
-#: Whether cells that a spreadsheet would run are made text in this run.
+#: Whether cells that a spreadsheet would run as a formula are quoted in this run.
 IS_SAFE: ContextVar[bool] = ContextVar("csv_safe", default=False)
-#: Whether a table on a terminal has all its columns, each in full.
+#: Whether a table on a terminal has all its columns in full width.
 IS_WIDE: ContextVar[bool] = ContextVar("wide", default=False)
-#: Whether points in time are written as timestamps alone, without epoch milliseconds.
+#: Whether points in time are written as timestamps instead of epoch milliseconds.
 HAS_TIMESTAMPS: ContextVar[bool] = ContextVar("timestamps", default=False)
-#: What the rows of a listing are sorted by, as it was typed; None where their own order stays.
+#: Value of --sort as typed; None: the rows keep their order.
 SORT: ContextVar[str | None] = ContextVar("sort", default=None)
 
 _AFTER = "output_format"
-#: What only commands have whose rows are a listing: the others print what they did, in the order in which they did it.
+#: Parameter of commands that list rows; commands that act print their receipts in order and have no --sort.
 _OF_A_LISTING = "where"
 _OPTIONS: tuple[tuple[str, ContextVar[Any], Any], ...] = (
     ("sort", SORT, Annotated[
         str | None,
         typer.Option(
             "--sort", metavar="NAME,NAME", autocompletion=completion.sort_fields,
-            help="Sort by these columns, as --fields or the table's head names them: ages, counts and sizes the "
-            "largest first, all else the smallest; -NAME the other way round.",
+            help="Sort by these columns, named as in --fields or in the table's head: ages, counts and sizes in "
+            "descending order, others in ascending order; -NAME reverses the order",
         ),
     ]),
     ("wide", IS_WIDE, Annotated[
         bool,
         typer.Option(
-            "--wide", help="On a terminal too all columns, uncut; piped or in a file a table always has them.",
+            "--wide", help="Print all columns in full width on a terminal, as in a pipe or a file",
         ),
     ]),
     ("csv_safe", IS_SAFE, Annotated[
         bool,
-        typer.Option("--csv-safe", help="In CSV put ' before text that a spreadsheet would run as a formula."),
+        typer.Option("--csv-safe", help="In CSV, put ' before text that a spreadsheet would run as a formula"),
     ]),
     ("timestamps", HAS_TIMESTAMPS, Annotated[
         bool,
         typer.Option(
-            "--timestamps", help="Points in time as TIMESTAMP columns, in CSV and JSON as ISO 8601, instead of epoch "
-            "milliseconds; their names lose _ms."
+            "--timestamps",
+            help="Write times as TIMESTAMP columns (ISO 8601 in CSV and JSON) instead of epoch milliseconds; the "
+            "column names lose _ms",
         ),
     ]),
 )  # fmt: skip
 
 
 def with_row_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with these options, if it is one that prints rows; else the command."""
+    """Return the command with these options added, if it prints rows; else the command unchanged."""
     signature = inspect.signature(command, eval_str=True)
     if _AFTER not in signature.parameters:
         return command

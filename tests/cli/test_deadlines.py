@@ -55,7 +55,7 @@ def test_a_deadline_is_no_question_about_the_past(rmqtx: Run, corpus_store: Stor
     for words in (["--sort", "deadline"], ["--deadline-within", "10m"]):
         result = rmqtx("pending", store, "--at", "-1h", *words)
         assert result.status == 2
-        assert "foretold from now on" in result.err
+        assert "predicted from now on" in result.err
 
 
 def test_show_says_when_and_why_not(rmqtx: Run, corpus_store: Stores, conf: Path) -> None:

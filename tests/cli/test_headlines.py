@@ -104,4 +104,4 @@ def test_quiet_leaves_the_answer_out(rmqtx: Run, corpus_store: Stores) -> None:
 
 def test_diff_says_what_its_statuses_are(rmqtx: Run) -> None:
     text = " ".join(rmqtx("diff", "--help").out.split())
-    assert "--exit-code Exit with 1 if a difference is listed, with 0 if none is; 3 " in text
+    assert "--exit-code Exit with status 1 if a difference is listed, 0 if none. Status 3 " in text

@@ -90,14 +90,14 @@ def test_a_store_wins_over_the_variable(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )  # fmt: skip
 def test_a_store_and_a_live_option_are_one_too_many(live: LiveOptions, option: str) -> None:
-    with pytest.raises(BadRequest, match=f"STORE reads files and {option} asks live brokers - leave one out"):
+    with pytest.raises(BadRequest, match=f"STORE reads files and {option} reads live brokers - leave one out"):
         live.instead_of(["store"], ADVICE)
 
 
 def test_neither_is_one_too_few() -> None:
-    with pytest.raises(BadRequest, match="neither a store nor a live broker is given - give one"):
+    with pytest.raises(BadRequest, match="no store and no live broker given - give one"):
         LiveOptions().instead_of([], ADVICE)
-    with pytest.raises(BadRequest, match="no live broker is given"), open_live(LiveOptions()):
+    with pytest.raises(BadRequest, match="no live broker given"), open_live(LiveOptions()):
         pass
 
 
@@ -126,7 +126,7 @@ def test_who_cannot_be_reached_is_14_and_one_line(words: list[str], capsys: pyte
         (["-n", "nowhere"], "'nowhere' is no address - write it like 10.0.0.1:9876"),
         (["-n", "h:99999"], "is no address"),
         (["--broker", "name"], "a name needs a name server: -n HOST:PORT"),
-        (["-n", "h:1", "--timeout", "0s"], "--timeout 0 waits for nothing"),
+        (["-n", "h:1", "--timeout", "0s"], "--timeout must be more than 0"),
         (["-n", "h:1", "--timeout", "5"], "is not a duration"),
         (["-n", "h:1", "--tls-key", "x"], "--tls-key is given without its certificate"),
     ],

@@ -54,7 +54,7 @@ def test_several_matches_are_listed(rmqtx: Run, common: Path, monkeypatch: pytes
     result = rmqtx("show", "KEY", "--store", common)
     assert result.status == 0
     assert len(result.out.splitlines()) > 50
-    assert "transactions have this name" in result.err
+    assert "transactions match: " in result.err
     assert len(rmqtx("show", "KEY", "--store", common, "--format", "jsonl").out.splitlines()) > 50
 
 

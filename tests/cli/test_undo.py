@@ -43,15 +43,15 @@ def test_it_takes_back_and_makes_again(rmqtx: Run, common: Path, store: Path, un
     assert [(row["path"], row["change"], row["position_bytes"]) for row in json.loads(looked.out)] == [
         (SEGMENT, "write", 260000), ("config/consumerOffset.json", "replace", None), ("abort", "create", None)
     ]  # fmt: skip
-    assert "3 changes would be taken back" in looked.err
+    assert "3 changes would be undone" in looked.err
     assert "commit 7F \\x1b[31m" in looked.err
     assert fingerprint(store) == untouched
     done = rmqtx("undo", undo_file, "--yes")
     assert done.status == exit_status.DONE
-    assert "is as it was before" in done.err
+    assert "restored; to redo the changes" in done.err
     assert snapshot(store) == snapshot(common)
     again = rmqtx("undo", undo_file, "--yes")
-    assert (again.status, "nothing was left to do" in again.err) == (exit_status.DONE, True)
+    assert (again.status, "nothing left to do" in again.err) == (exit_status.DONE, True)
     assert rmqtx("undo", undo_file, "--resume", "-y").status == exit_status.DONE
     assert snapshot(store) == changed
 
@@ -79,7 +79,7 @@ def test_it_asks(
     monkeypatch.setattr("sys.stdin", Terminal())
     result = rmqtx("undo", undo_file)
     assert result.status == status
-    assert f"take back 3 changes in {store}? [y/N]" in result.err
+    assert f"undo 3 changes in {store}? [y/N]" in result.err
     assert (snapshot(store) == snapshot(common)) == (status == exit_status.DONE)
 
 

@@ -19,9 +19,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
-
-import typer.main
 
 from rmqtx_cli import main
 from rmqtx_cli.words import exit_status
@@ -92,18 +89,12 @@ def ask(arguments: Sequence[str], seconds: int | None = SECONDS_MAX) -> Answer:
     try:
         with (
             contextlib.nullcontext() if seconds is None else alarm(seconds),
-            contextlib.redirect_stdout(out), contextlib.redirect_stderr(said), patch.object(main, "app", _commands()),
+            contextlib.redirect_stdout(out), contextlib.redirect_stderr(said),
         ):
             status = main.status_of(list(arguments))
     except TookTooLong as error:
         return Answer(exit_status.BUG, "", str(error))
     return Answer(status, *(written.getvalue().decode("utf-8", "surrogateescape") for written in (rows, words)))
-
-
-@cache
-def _commands() -> Any:
-    """The commands, built once; a process that answers one question builds them for it."""
-    return typer.main.get_command(main.app)
 
 
 @cache

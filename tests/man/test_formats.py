@@ -13,7 +13,10 @@ from readers.log.record_layout import RECORD
 from readers.model.findings import KINDS
 from readers.model.releases import DEFAULTS
 from readers.queues.consume_queue import SLOT
+from rmqtx_cli.commands.all_views import all_views
 from rmqtx_cli.manual.formats_page import BLOCK, drawing, filled, layouts
+from rmqtx_cli.pages.doc_pages import FINDING_PAGES, page_of
+from rmqtx_cli.pages.glossary import entries
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -101,6 +104,20 @@ def test_each_finding_is_on_the_page_of_its_structure() -> None:
     }  # fmt: skip
     wanted = set(KINDS) - _OF_NO_FILE
     assert named == wanted, "name it on the line `Findings:` of its structure's page, or in _OF_NO_FILE"
+
+
+def test_explain_names_the_page_that_lists_a_finding() -> None:
+    lines = {page.stem: "".join(_FINDINGS.findall(page.read_text("utf-8"))) for page in PAGES}
+    listed = {name: set(re.findall(r"`([a-z-]+)`", text)) for name, text in lines.items()}
+    for page, codes in FINDING_PAGES.items():
+        assert set(codes) <= listed[page], page
+    assert {code for codes in FINDING_PAGES.values() for code in codes} == set(KINDS) - _OF_NO_FILE
+
+
+def test_each_page_that_explain_names_is_there() -> None:
+    named = {page_of(entry.word, entry.kind) for entry in entries(all_views())} - {None}
+    assert len(named) > 15
+    assert [page for page in named if page is not None and not (ROOT / page).is_file()] == []
 
 
 def test_settings_have_the_defaults_of_the_table() -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from readers.log.commit_log import scan_records
 from readers.model.reading import Reading
-from readers.queues.consume_queue import BATCH_SLOT, BLOCK_SLOTS, PRE_BLANK_LENGTH, SLOT, open_queue
+from readers.queues.consume_queue import BATCH_SLOT, PRE_BLANK_LENGTH, SLOT, open_queue
 from readers.queues.consume_queue_extension import EXTENSION_UNIT
 from readers.queues.consume_queue_scan import scan_slots
+from readers.queues.unit_files import BLOCK_SLOTS
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened

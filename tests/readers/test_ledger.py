@@ -156,7 +156,7 @@ def test_the_first_group_is_what_is_compared(pattern: str, named: str) -> None:
 
 
 def test_what_is_no_expression_is_refused() -> None:
-    with pytest.raises(BadRequest, match="is no regular expression"):
+    with pytest.raises(BadRequest, match="is not a regular expression"):
         named_pattern("order-([0-9")
 
 

@@ -38,7 +38,7 @@ def test_what_is_not_there_is_10_and_one_line(s3: S3Server, copied: Copied, rmqt
         f"{uri}/config": "is not a store",
         f"{uri}/commitlog": f"give the store's root, {uri}",
         uri.removesuffix("/store"): f"did you mean {uri}?",
-        "ftp://host/store": "ftp:// is no file system that pyarrow opens",
+        "ftp://host/store": "pyarrow cannot open ftp:// file systems",
     }.items():
         if verb == ["stores"] and place == uri.removesuffix("/store"):
             continue  # which looks below
@@ -134,7 +134,7 @@ def test_what_vanishes_or_shrinks_under_an_open_file_is_an_error(s3: S3Server, c
         with pytest.raises(FileChanged) as caught:
             file.read(0, segment.size_bytes * 2)
         s3.delete(path)
-        with pytest.raises(UnreadableFile, match="it vanished while it was read") as gone:
+        with pytest.raises(UnreadableFile, match="the file was deleted while it was read") as gone:
             file.read(0, segment.size_bytes * 2)
     assert (caught.value.file, gone.value.file) == (segment.file, segment.file)
 

@@ -171,13 +171,13 @@ def test_a_log_that_was_cut_back_and_written_again_is_an_error(tmp_path: Path) -
     again.append(Message(body=bytes(300)))
     file = damage.log_files(again.write())[0]
     damage.log_files(root)[0].write_bytes(file.read_bytes())
-    with pytest.raises(FileChanged, match="was cut back and written again"):
+    with pytest.raises(FileChanged, match="was truncated and written again"):
         latest_offsets([open_store(root)], start, None)
     shorter = Forge(tmp_path / "shorter")
     for number in range(4):
         shorter.append(Message(body=bytes(100 - number)))
     damage.log_files(root)[0].write_bytes(damage.log_files(shorter.write())[0].read_bytes())
-    with pytest.raises(FileChanged, match="was cut back and written again"):
+    with pytest.raises(FileChanged, match="was truncated and written again"):
         latest_offsets([open_store(root)], start, None)
     with pytest.raises(FileChanged, match="is shorter than what the stream has read"):
         latest_offsets([open_store(root)], {str(root): 1 << 20}, None)

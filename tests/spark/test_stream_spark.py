@@ -57,5 +57,5 @@ def test_a_store_that_lost_its_unread_begin_stops_the_query(spark: SparkSession,
     growing.write_to(growing.end)
     for segment in open_store(growing.root).commit_log[:2]:
         Path(segment.file).unlink()
-    with pytest.raises(FileChanged, match="are gone, and the stream has not read them"), translated():
+    with pytest.raises(FileChanged, match="no longer exist, and the stream has not read them"), translated():
         follow(spark, growing.root, tmp_path, "1MiB")

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from readers.model.columns import Bools
 from readers.model.errors import SourceError
 from readers.model.findings import as_text
-from readers.queues.consume_queue import Slots, are_filler, are_sound, last_used, slots_in
-from readers.queues.queue_files import is_well_named
+from readers.queues.consume_queue import are_filler, are_sound
 from readers.queues.slot_files import BATCH, LAYOUTS, SIMPLE
+from readers.queues.unit_files import Slots, is_well_named, last_unit
 from readers.rocksdb.rocksdb import open_database
 from readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
@@ -57,13 +57,10 @@ def _queues(store: Store, kind: str) -> Iterator[tuple[str, int]]:
 def _newest(store: Store, kind: str, topic: str, queue_id: int) -> LogClaim | None:
     layout = LAYOUTS[kind]
     segments = tuple(one for one in store.queue_segments(topic, queue_id, kind)[0] if is_well_named(one, layout))
-    last = last_used(segments, layout, _are_records)
+    last = last_unit(segments, layout, _are_records)
     if last is None:
         return None
-    number, end = last
-    with segments[number].open() as file:
-        slot = slots_in(file.read(end - layout.size_bytes, layout.size_bytes), layout)[0]
-    position = (segments[number].base_offset + end) // layout.size_bytes - 1
+    position, (slot,) = last
     return of_record(
         QUEUE if kind == SIMPLE else BATCH_QUEUE, as_text(store.queue_directory(topic, queue_id, kind)),
         int(slot["commit_log_offset"]), int(slot["record_length_bytes"]), slot=(topic, queue_id, position),

@@ -93,7 +93,7 @@ def plain_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 def named_pattern(pattern: str) -> str:
     """The expression with its first group, or all of it, under the one name that is asked for.
 
-    Raises: BadRequest for what is no regular expression.
+    Raises: BadRequest for what is not a regular expression.
     """
     text, place, has_group, in_class = "", 0, False, False
     while place < len(pattern):
@@ -113,5 +113,5 @@ def named_pattern(pattern: str) -> str:
     try:
         pc.extract_regex(pa.array(["x"]), named)
     except pa.ArrowInvalid as error:
-        raise BadRequest(f"--match: {pattern!r} is no regular expression: {error}") from error
+        raise BadRequest(f"--match: {pattern!r} is not a regular expression: {error}") from error
     return named

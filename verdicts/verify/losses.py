@@ -14,8 +14,9 @@ import numpy as np
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
-from readers.queues.consume_queue import BLOCK_SLOTS, are_sound
+from readers.queues.consume_queue import are_sound
 from readers.queues.slot_files import BATCH, SIMPLE, pointed_boundary, slot_files
+from readers.queues.unit_files import BLOCK_SLOTS
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 from verdicts.startup.losses import amount
 

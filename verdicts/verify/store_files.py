@@ -13,8 +13,8 @@ from readers.index.index_search import open_index
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
-from readers.queues.consume_queue import used_end
 from readers.queues.slot_files import BATCH, SIMPLE, slot_files, topic_bytes
+from readers.queues.unit_files import used_end
 from readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values, read_checkpoint
 from readers.store.fastjson import read_config
 from readers.store.store import CHECK_GROUP, HALF_TOPIC, Store

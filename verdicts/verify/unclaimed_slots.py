@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from readers.model.errors import SourceError
 from readers.model.finding_limits import FINDINGS_MAX
 from readers.model.findings import Finding, as_text
 from readers.model.ranges import LogRanges, between, inside, merged
-from readers.queues.consume_queue import BLOCK_SLOTS, Slots, are_filler, are_sound, used_end
+from readers.queues.consume_queue import are_filler, are_sound
 from readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
 from readers.queues.slot_files import (
     BATCH,
@@ -31,6 +31,7 @@ from readers.queues.slot_files import (
     topic_bytes,
     topic_text,
 )
+from readers.queues.unit_files import BLOCK_SLOTS, Slots, gaps_as, used_end
 from readers.store.store import Store
 from verdicts.startup.queues import QueueFacts
 from verdicts.verify.losses import meaning_of_mismatch
@@ -159,9 +160,7 @@ class Leftovers:
         kind, topic, queue_id = queue.name
         if queue.files.exists:
             text = topic_text(topic)
-            for finding in self._store.queue_segments(text, queue_id, kind)[1]:
-                is_gap = finding.code == "segment-gap"
-                yield replace(finding, code="queue-gap", commit_log_offset=None) if is_gap else finding
+            yield from gaps_as("queue-gap", self._store.queue_segments(text, queue_id, kind)[1])
         try:
             queue.used_end = used_end(queue.files.segments, queue.files.layout)
             if self._only_ends:

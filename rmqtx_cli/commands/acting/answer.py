@@ -1,4 +1,4 @@
-"""`rmqtx answer`: a stand-in for a producer group whose own processes are gone."""
+"""`rmqtx answer`: stand in for a producer group whose processes no longer run."""
 
 from __future__ import annotations
 
@@ -34,43 +34,46 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
 
 NAME = "answer"
-SHORT = "stand in for a producer group whose processes are gone"
+SHORT = "answer the broker's checks for a dead producer group"
 _LEDGER = "--ledger orders.parquet --match 'keys = order_id' --done 'status = PAID' --not-done 'status = CANCELLED'"
 EXAMPLES = (
-    Example("rmqtx answer -n 10.0.0.1:9876 --group shop --plan plan.json --dry-run", "what would be answered"),
+    Example(
+        "rmqtx answer -n 10.0.0.1:9876 --group shop --plan plan.json --dry-run",
+        "list the answers without sending them",
+    ),
     Example(
         "rmqtx answer -n 10.0.0.1:9876 --group shop --plan plan.json --until-done --reason 'shop-3 is dead, INC-4711'",
-        "answer what the plan names, prove it, and end",
+        "answer as the plan says, prove it, and exit",
     ),
     Example(
         f"rmqtx answer -n 10.0.0.1:9876 --group shop {_LEDGER} --for 2h --yes",
-        "by the business ledger, for two hours, in a script",
+        "answer by the business ledger, for 2 hours, in a script",
     ),
 )
 
 GroupOption = Annotated[
-    str, typer.Option("--group", parser=stored_text, metavar="GROUP", help="The producer group to stand in for.")
+    str, typer.Option("--group", parser=stored_text, metavar="GROUP", help="The producer group to answer for")
 ]
 ForOption = Annotated[
-    str | None, typer.Option("--for", metavar="DURATION", help="End after this long; else with Ctrl-C.")
+    str | None, typer.Option("--for", metavar="DURATION", help="Exit after this time; default: run until Ctrl-C")
 ]
 UntilDoneOption = Annotated[
-    bool, typer.Option("--until-done", help="End when all that has an answer is settled.")
+    bool, typer.Option("--until-done", help="Exit when all transactions that have an answer are settled")
 ]
 OverrideOption = Annotated[
     list[str] | None,
     typer.Option(
         "--override", metavar="GUARD",
-        help="Answer although this guard says no: producer-connected or another-rmqtx. Needs --reason.",
+        help="Answer although this guard refuses: producer-connected or another-rmqtx. Needs --reason",
     ),
 ]
 ReasonOption = Annotated[
-    str | None, typer.Option("--reason", parser=stored_text, metavar="TEXT", help="Why; the receipts keep it.")
+    str | None, typer.Option("--reason", parser=stored_text, metavar="TEXT", help="Reason, kept in the receipts")
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be answered, and end.")]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask; for scripts.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="List the answers without sending them")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation; for scripts")]
 RateOption = Annotated[
-    float | None, typer.Option("--max-per-second", min=0.01, metavar="N", help="At most so many answers a second.")
+    float | None, typer.Option("--max-per-second", min=0.01, metavar="N", help="Send at most N answers per second")
 ]
 
 
@@ -90,12 +93,12 @@ def command(
     voice: VoiceOptions,
     live: LiveOptions,
 ) -> int:
-    """Stand in for a producer group whose processes are gone: hear the broker's checks, answer commit or rollback.
+    """Join a producer group whose processes no longer run, and answer the broker's checks with commit or rollback.
 
-    The gentlest repair, by the broker's own protocol. What the plan or the ledger does not settle gets no answer: the
-    broker asks again. Each answer is looked up before and after, and has a receipt. Refuses while members of the group
-    are connected. Discarded transactions, and those that the check has passed, are not asked about: commit and rollback
-    reach them.
+    The answers come from a plan or a ledger; other transactions get no answer, and the broker asks again. This is the
+    repair with the least risk: the broker's own protocol, for the transactions that it checks. Each transaction is read
+    before and after its answer, and each answer has a receipt. Refused while members of the group are connected.
+    Discarded transactions, and those that the check has passed, are not checked: use commit or rollback.
     """
     from repairs.stand_in.stand_in import StandInConduct
     from rmqtx_cli.options.live import open_live
@@ -127,7 +130,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Desk:
-    """A stand-in at some brokers, and what it looks at and writes into."""
+    """A stand-in at some brokers, with what it reads and its journal."""
 
     live: Live
     stand_in: StandIn
@@ -138,7 +141,7 @@ class _Desk:
 
     @classmethod
     def of(cls, live: Live, conduct: StandInConduct, words: AnswerSource, voice: Voice) -> _Desk:
-        """One that has not begun."""
+        """Return a stand-in that has not started."""
         from readers.store.store import CHECK_GROUP, HALF_TOPIC
         from repairs.acts.group_watch import GroupWatch
         from repairs.acts.live_medium import LiveMedium
@@ -160,11 +163,11 @@ class _Desk:
 
     @property
     def group(self) -> str:
-        """The group that it stands in for."""
+        """The producer group."""
         return self.stand_in.conduct.group
 
     def proposed(self) -> list[Task]:
-        """What would be answered about what is pending now."""
+        """Return the answers for the transactions that are pending now."""
         from remoting.live.lookups import pending
 
         rows = [
@@ -174,13 +177,13 @@ class _Desk:
         return self.stand_in.propose(rows)
 
     def answer(self, for_ms: int | None, *, until_done: bool) -> None:
-        """Answer until the time is over, all is settled where that is asked, or it is interrupted."""
+        """Answer until the time is over, all is settled (with --until-done), or the user interrupts."""
         from rmqtx_cli.sources.interrupting import interruptible
 
         self.journal.prepare()
         with interruptible() as interrupted:
             is_over = _end(for_ms, self.stand_in if until_done else None, interrupted.is_set)
-            # What the dead processes decided at last must be in queues and index by then.
+            # The last decisions of the dead processes must be in queues and index before an answer.
             self.medium.remember_log_ends()
             _listen(self.stand_in, self.watch, self.live, self.group, is_over, self.voice)
 
@@ -194,14 +197,14 @@ def _overrides(override: list[str] | None, reason: str | None) -> tuple[str, ...
     for name in override or ():
         if name not in OVERRIDABLE:
             advice = " or ".join(OVERRIDABLE)
-            raise BadRequest(f"--override {name}: no guard that can be overridden here", advice=advice)
+            raise BadRequest(f"--override {name}: not a guard that can be overridden here", advice=advice)
     if override and not reason:
-        raise BadRequest("--override needs --reason", advice="say why the guard does not apply")
+        raise BadRequest("--override needs --reason", advice="why does the guard not apply?")
     return tuple(override or ())
 
 
 def _bearing(live: Live, key: str) -> list[dict[str, Any]]:
-    """Every transaction of the brokers that bears a business key, decided ones too."""
+    """Return all transactions of the brokers that have a business key, decided ones included."""
     from readers.model.errors import NoSuchTransaction
     from remoting.live.lookups import show
 
@@ -213,10 +216,10 @@ def _bearing(live: Live, key: str) -> list[dict[str, Any]]:
 
 
 def _refused(others: Others, conduct: StandInConduct) -> int:
-    """Say that others are connected; gives the exit status."""
+    """Print that other members are connected; return the exit status."""
     if others.unknown is not None:
-        whether = f"whether group {conduct.group} has members of its own is not known"
-        say.error(f"evidence-incomplete: {whether}: {others.unknown}")
+        what = f"cannot list the members of group {conduct.group}"
+        say.error(f"evidence-incomplete: {what}: {others.unknown}")
         return exit_status.UNREACHABLE
     refusal = conduct.refusal_of(others)
     if refusal is None:
@@ -226,7 +229,7 @@ def _refused(others: Others, conduct: StandInConduct) -> int:
 
 
 def _show(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> None:
-    """The proposal, on stderr: stdout is for what came of it."""
+    """Print the proposal on stderr: stdout is for the outcome."""
     from repairs.stand_in.answer_table import ANSWERS, answers_table
     from rmqtx_cli.output.table import TablePort
     from rmqtx_cli.output.views import answers_view
@@ -241,24 +244,24 @@ def _show(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> N
 
 def _say_proposal(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> None:
     numbers = Counter(task.given.action or "no answer" for task in tasks)
-    told = ", ".join(f"{numbers[word]} {word}" for word in ("commit", "rollback", "no answer") if numbers[word])
-    pending = f"{count(len(tasks), 'transaction')} pending{': ' + told if told else ''}"
-    voice.note(f"group {group}: {pending} (by {words.name})")
+    counts = ", ".join(f"{numbers[word]} {word}" for word in ("commit", "rollback", "no answer") if numbers[word])
+    pending = f"{count(len(tasks), 'pending transaction')}{': ' + counts if counts else ''}"
+    voice.note(f"group {group}: {pending} (answers from {words.name})")
     elsewhere = len(set(words.named) - {task.transaction_id for task in tasks})
     if elsewhere:
-        voice.note(f"{elsewhere} of the plan's are not pending in this group: nobody asks about them here")
+        voice.note(f"{count(elsewhere, 'transaction')} of the plan not pending in this group: not checked here")
 
 
 def _agreed(group: str, live: Live, tasks: list[Task]) -> bool:
-    """Whether the person at the terminal agrees.
+    """Ask for confirmation on the terminal; return whether the answer is yes.
 
-    Raises: BadRequest if there is none.
+    Raises: BadRequest if there is no terminal.
     """
-    advice = "--dry-run shows what would be done, --yes does it"
+    advice = "--dry-run lists the answers, --yes sends them"
     return answered(
         f"Join group {group} at {live.names} and answer {sum(task.given.action is not None for task in tasks)} of "
-        f"{len(tasks)}, and what comes? There is no undo. [y/N] ",
-        BadRequest("nobody is at the terminal to agree", advice=advice),
+        f"{len(tasks)} pending transactions, and later ones? There is no undo. [y/N] ",
+        BadRequest("cannot ask for confirmation: standard input is not a terminal", advice=advice),
     )
 
 
@@ -266,7 +269,7 @@ def _agreed(group: str, live: Live, tasks: list[Task]) -> bool:
 
 
 def _end(for_ms: int | None, stand_in: StandIn | None, is_interrupted: Callable[[], bool]) -> Callable[[], bool]:
-    """When it ends."""
+    """Return a function that tells when to stop."""
     until = None if for_ms is None else time.monotonic() + for_ms / 1000
 
     def is_over() -> bool:
@@ -283,13 +286,13 @@ def _listen(
     from repairs.acts.group_watch import claim_on
 
     def changed(address: str, why: str | None) -> None:
-        voice.note(f"{address} is there again" if why is None else f"{address} is away, and is tried again: {why}")
+        voice.note(f"{address}: connected again" if why is None else f"{address}: connection lost, retrying: {why}")
 
     addresses = [broker.address for broker in live.brokers]
     groups = (group, claim_on(group))
     with Membership(live.client.settings, addresses, groups, stand_in.hear, changed) as membership:
         watch.client_id = membership.client_id
-        voice.note(f"joined group {group} at {live.names} as {membership.client_id}; Ctrl-C ends it")
+        voice.note(f"joined group {group} at {live.names} as {membership.client_id}; stop with Ctrl-C")
         begun = time.monotonic()
         stand_in.run(is_over)
         voice.detail(f"listened for {duration_text(round((time.monotonic() - begun) * 1000))}")
@@ -316,13 +319,13 @@ def _conclude(stand_in: StandIn, voice: Voice, *, is_bounded: bool) -> int:
     """The summary, and the exit status."""
     tasks = list(stand_in.tasks.values())
     outcomes = Counter(task.outcome for task in tasks if task.outcome is not None)
-    told = ", ".join(f"{number} {outcome.replace('_', ' ')}" for outcome, number in sorted(outcomes.items()))
-    voice.note(f"answers: {told or 'none'}")
+    counts = ", ".join(f"{number} {outcome.replace('_', ' ')}" for outcome, number in sorted(outcomes.items()))
+    voice.note(f"answers: {counts or 'none'}")
     unasked = [task for task in tasks if task.given.action is not None and task.outcome is None]
     if unasked:
-        voice.note(f"{count(len(unasked), 'transaction')} with an answer still wait for the broker's check")
+        voice.note(f"not checked by the broker yet: {count(len(unasked), 'transaction')} with an answer")
     if stand_in.strangers_count:
-        voice.note(f"{count(stand_in.strangers_count, 'check')} of others got no answer: the broker goes on asking")
+        voice.note(f"{count(stand_in.strangers_count, 'check')} of others got no answer: the broker asks again")
     if stand_in.stopped_by is not None:
         return _refused(stand_in.stopped_by, stand_in.conduct)
     if outcomes["unknown"]:

@@ -1,4 +1,4 @@
-"""`rmqtx apply`: carries out a plan that somebody has read."""
+"""`rmqtx apply`: carry out a plan."""
 
 from __future__ import annotations
 
@@ -34,26 +34,33 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
 
 NAME = "apply"
-SHORT = "carry out a plan: every step guarded, proved, with a receipt"
+SHORT = "carry out a plan, with a receipt for each transaction"
 EXAMPLES = (
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876 --dry-run", "is it stale, and what would the guards say?"),
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "look, ask, act, prove; again after an interruption: goes on"),
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876 --yes --max-per-second 20", "for a script, gently"),
+    Example(
+        "rmqtx apply plan.json -n 10.0.0.1:9876 --dry-run",
+        "show what would be done, and what is stale or refused",
+    ),
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "verify, ask, act, prove; repeat it after an interruption"),
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876 --yes --max-per-second 20", "for a script, at most 20 per second"),
     Example(
         "rmqtx apply plan.json --store /data/store --in-place --undo before.undo --broker-version 5.3.3",
-        "on the files of a stopped broker",
+        "in the files of a stopped broker",
     ),
 )
-#: Steps that are shown one by one, unless --verbose; those that are refused or stale have their own bound.
+#: Steps printed one by one without --verbose; refused and stale steps are counted separately.
 _SHOWN_MAX = 20
 
-PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file: rmqtx plan or reconcile wrote it.")]
+PlanArgument = Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file, from rmqtx plan or rmqtx reconcile")]
 ExactOption = Annotated[
     bool,
-    typer.Option("--exact", help="Stale too where the check merely put a half copy back since, as it always does."),
+    typer.Option("--exact", help="Treat a step as stale even if the check has only put back a half copy since"),
 ]
 SkipStaleOption = Annotated[
-    bool, typer.Option("--skip-stale", help="Leave stale steps out and carry out the others; else nothing is done.")
+    bool,
+    typer.Option(
+        "--skip-stale",
+        help="Skip stale steps and carry out the others; default: do nothing if a step is stale",
+    ),
 ]
 
 
@@ -71,11 +78,12 @@ def command(
     offline: OfflineOptions,
     live: LiveOptions,
 ) -> int:
-    """Carry out a plan: show it, ask, act on each transaction, prove each effect, write the receipts.
+    """Carry out a plan: print it, ask, act on each transaction, prove each effect, write receipts.
 
-    A plan is stale, and nothing is done, if state, op marks, final records or discard copies of any of its transactions
-    differ from what it relied on, or a record that it names is not there unchanged. The guards are asked again too. Run
-    it again after an interruption: what was done is left out, what is not known is looked at first.
+    A step is stale if state, op marks, COMMIT or ROLLBACK records or discard copies of its transaction differ from
+    those in the plan, or if a record that it names has changed. If a step is stale, nothing is done. The guards are
+    evaluated again too. After an interruption run the same command again: completed steps are skipped, and steps with
+    an unknown outcome are examined first.
     """
     from repairs.plans.apply_plan import application, missing_stores
     from repairs.plans.draft_plan import digest_of
@@ -90,7 +98,8 @@ def command(
     with acted_on(live, offline, act.live_only, voice) as place:
         missing = missing_stores(wanted, place.roots)
         if missing:
-            say.error(f"the plan is stale: {', '.join(missing)} is not among what is asked ({', '.join(place.roots)})")
+            given = ", ".join(place.roots)
+            say.error(f"the plan is stale: it is for {', '.join(missing)}, and the command is for {given}")
             return exit_status.STALE_PLAN
         found = application(
             wanted, {"file": str(plan), "digest": digest_of(text)}, place.earlier(journal.read().receipts),
@@ -114,7 +123,7 @@ def _say_stale(plan: Plan, found: Application) -> None:
 def _carried_out(
     found: Application, place: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
 ) -> int:
-    """Do what is left to do, and write down what became of what was done before; gives the status."""
+    """Carry out the remaining steps, record outcomes of earlier runs in the journal; return the exit status."""
     from repairs.receipts.recheck import write_down
 
     if not act.dry_run:
@@ -137,17 +146,17 @@ def _text(file: Path) -> bytes:
 
 
 def _show(plan: Plan, found: Application, voice: Voice) -> None:
-    """What will be done, and what not; many steps in one line."""
+    """Print what will be done and what will not; a long list as a count."""
     voice.note(f"{count(len(plan.steps), 'step')}, planned by {plan.made_by}")
     for note in found.notes if voice.verbose else found.notes[:_SHOWN_MAX]:
         voice.note(note)
     if len(found.notes) > _SHOWN_MAX and not voice.verbose:
-        voice.note(f"{len(found.notes) - _SHOWN_MAX} more such lines (--verbose)")
+        voice.note(f"{len(found.notes) - _SHOWN_MAX} more notes (--verbose)")
     if found.done:
         latest = max(receipt.receipt_id for receipt in found.done)
-        voice.note(f"{count(len(found.done), 'step')} done by an earlier run, left out (latest receipt {latest})")
+        voice.note(f"{count(len(found.done), 'step')} done by an earlier run, skipped (latest receipt {latest})")
     if found.settled:
-        voice.note(f"{len(found.settled)} of them had an outcome that was not known: their effect is there")
+        voice.note(f"{len(found.settled)} of them had an unknown outcome: the effect is in the store")
     for receipt, standing in found.settled:
         voice.detail(f"{receipt.transaction_id}: {standing.reason} (receipt {receipt.receipt_id})")
     for receipt, standing in found.disputed:
@@ -162,11 +171,11 @@ def _show(plan: Plan, found: Application, voice: Voice) -> None:
         for deed in deeds if voice.verbose else deeds[:_SHOWN_MAX]:
             say_deed(deed, voice)
         if len(deeds) > _SHOWN_MAX and not voice.verbose:
-            say.line(f"rmqtx: ... and {len(deeds) - _SHOWN_MAX} more {word} (--verbose shows all)")
+            say.line(f"rmqtx: ... and {len(deeds) - _SHOWN_MAX} more {word} (all with --verbose)")
 
 
 def _status(status: int, found: Application) -> int:
-    """The status of what was carried out, and of what was not."""
+    """Exit status of what was carried out, and of what was not."""
     if found.disputed or status == exit_status.UNKNOWN_OUTCOME:
         return exit_status.UNKNOWN_OUTCOME
     if not found.stale:

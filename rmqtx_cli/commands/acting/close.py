@@ -1,4 +1,4 @@
-"""`rmqtx close`: stop the broker from asking again for what is decided."""
+"""`rmqtx close`: end the checks of a decided transaction."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from rmqtx_cli.acting.acting import acting_command
 from rmqtx_cli.commands import Example
 
 NAME = "close"
-SHORT = "stop the broker from asking again for what is decided"
+SHORT = "end the checks of decided transactions"
 EXAMPLES = (
-    Example("rmqtx pending -n 10.0.0.1:9876 --all-open", "what is decided and will be asked again (advice close)"),
-    Example("rmqtx close 7F000001000118B4AAC216E2B3E40000 -n 10.0.0.1:9876 --reason OPS-4711", "only the missing op"),
+    Example("rmqtx pending -n 10.0.0.1:9876 --all-open", "list decided ones that will be checked again"),
+    Example(
+        "rmqtx close 7F000001000118B4AAC216E2B3E40000 -n NAMESRV --reason OPS-4711",
+        "write the missing op message",
+    ),
 )
 
 command = acting_command(
     NAME,
-    """Write the missing op for transactions that are decided but still before the check.
+    """Write the missing op message of decided transactions, so that the broker does not check them again.
 
-    Without it the broker asks again, and a producer that answers commit again has the message delivered twice. What is
-    written is a rollback on the newest half copy: it delivers nothing, and takes nothing back.
+    Without it the broker asks the producer again, and if the answer is commit again, the message is delivered twice.
+    The op message is written by a rollback of the newest half copy: it delivers nothing and takes nothing back.
     """,
 )

@@ -1,4 +1,4 @@
-"""`rmqtx commit`: deliver a transaction whose producer cannot say so any more."""
+"""`rmqtx commit`: deliver a transaction whose producer can no longer decide it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from rmqtx_cli.acting.acting import acting_command
 from rmqtx_cli.commands import Example
 
 NAME = "commit"
-SHORT = "deliver a transaction: guarded, proved, with a receipt"
+SHORT = "deliver the messages of transactions"
 EXAMPLES = (
-    Example("rmqtx commit 7F000001000118B4AAC216E2B3E40000 -n NAMESRV --reason OPS-4711", "look, ask, act, prove"),
-    Example("rmqtx commit ORDER-4711 -n 10.0.0.1:9876 --dry-run", "what would be done, and which guard says no"),
-    Example("rmqtx commit ID -n 10.0.0.1:9876 --yes --format jsonl", "for a script; the receipt as JSON"),
+    Example("rmqtx commit 7F000001000118B4AAC216E2B3E40000 -n NAMESRV --reason OPS-4711", "verify, ask, commit, prove"),
+    Example("rmqtx commit ORDER-4711 -n 10.0.0.1:9876 --dry-run", "show what would be done, and which guard refuses"),
+    Example("rmqtx commit ID -n 10.0.0.1:9876 --yes --format jsonl", "for a script, with the receipt as JSON"),
     Example(
         "rmqtx commit ID --store /data/store --to /data/settled --broker-version 5.3.3",
-        "the broker is down: a changed copy, on which it delivers when it comes back",
+        "the broker is down: commit in a copy of its store, delivered at its start",
     ),
 )
 
 command = acting_command(
     NAME,
-    """Commit transactions: their messages are delivered, each once.
+    """Commit transactions: each message is delivered once.
 
-    For what is pending, and for what the broker discarded: its last half copy is committed while the log has it. Every
-    witness is looked at again before anything is sent; what is decided already, or may be decided by somebody else at
-    the same time, is refused (`rmqtx explain GUARD` says why). Brokers do not look: a second commit delivers twice.
-    With --store the same is done to the files of a stopped broker, which delivers when it comes back.
+    For pending transactions, and for discarded ones whose last half copy is still in the log. All records of the
+    transaction are read again before anything is sent. A transaction that is decided already, or that may be decided
+    elsewhere at the same time, is refused (see `rmqtx explain GUARD`): a broker does not test this, and a second commit
+    delivers twice. With --store the commit is written into the files of a stopped broker, which delivers at its next
+    start.
     """,
 )

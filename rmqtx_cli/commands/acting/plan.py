@@ -1,4 +1,4 @@
-"""`rmqtx plan`: what shall be done to which transactions, as a file that somebody can review."""
+"""`rmqtx plan`: write a plan of actions on many transactions, as a file for review."""
 
 from __future__ import annotations
 
@@ -44,55 +44,63 @@ if TYPE_CHECKING:
 
 NAME = "plan"
 SHOW = "show"
-SHORT = "what shall be done to which transactions, as a file to be reviewed"
+SHORT = "write a plan for many transactions, for review"
 EXAMPLES = (
-    Example("rmqtx plan commit ID ID -n 10.0.0.1:9876 --reason OPS-4711 -o plan.json", "these, from live brokers"),
+    Example(
+        "rmqtx plan commit ID ID -n 10.0.0.1:9876 --reason OPS-4711 -o plan.json",
+        "two transactions of live brokers",
+    ),
     Example(
         "rmqtx plan rollback -n 10.0.0.1:9876 --group shop --older-than 2h --reason OPS-4711 -o plan.json",
-        "what hangs and fulfils this",
+        "all pending ones of a group that are older than 2 hours",
     ),
     Example("rmqtx plan close --all --store STORE --reason OPS-4712 -o plan.json", "from files, without a network"),
-    Example("rmqtx plan show plan.json", "what is in it"),
-    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "then, when somebody has read it"),
+    Example("rmqtx plan show plan.json", "print the plan"),
+    Example("rmqtx apply plan.json -n 10.0.0.1:9876", "after the review: carry it out"),
 )
-#: Refused transactions that are told of one by one, unless --verbose.
+#: Refused transactions printed one by one without --verbose.
 _REFUSED_SHOWN_MAX = 10
 
 ActionArgument = Annotated[
     str,
     typer.Argument(
         metavar="ACTION", autocompletion=completion.actions,
-        help="commit, rollback, discard, resume or close; or show, and a plan's file.",
+        help="commit, rollback, discard, resume or close; or show, with a plan file",
     ),
 ]
 IdArguments = Annotated[
     list[str] | None,
     typer.Argument(
-        parser=stored_text, metavar="ID...", autocompletion=completion.transaction_ids,
-        help="Transaction ids, message ids of their records, or business keys that only one has. None: by conditions.",
+        parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
+        help="Transaction ids, message ids of their records, or unambiguous business keys; without any, select by "
+        "options",
     ),
 ]
 FileOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="The plan's file; needed but for show.")
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Plan file to write; required except for show")
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file")]
 ReasonOption = Annotated[
     str | None,
-    typer.Option("--reason", metavar="TEXT", help="Why; it goes into plan and receipts. Needed but for show."),
+    typer.Option("--reason", metavar="TEXT", help="Reason, kept in plan and receipts; required except for show"),
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="Everything that the action fits, without a condition.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All transactions that the action applies to")]
 OlderThanOption = Annotated[
-    str | None, typer.Option("--older-than", metavar="DURATION", help="Only those whose first copy is older: 10m, 2h.")
+    str | None,
+    typer.Option(
+        "--older-than", metavar="DURATION",
+        help="Only transactions whose first half copy is older, like 10m or 2h",
+    ),
 ]
 StoreOption = Annotated[
     list[str] | None,
-    typer.Option("--store", metavar="STORE", help="Root of a store, read instead of a live broker; repeatable."),
+    typer.Option("--store", metavar="STORE", help="Root of a store, read instead of live brokers; repeatable"),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class AskedOptions:
-    """Which transactions a plan is to be about."""
+    """Which transactions to plan for."""
 
     ids: IdArguments = None
     group: GroupOption = None
@@ -119,11 +127,11 @@ def command(
     voice: VoiceOptions,
     live: LiveOptions,
 ) -> int:
-    """Write a plan: for each transaction the record to name, the proof relied on, and while what it holds.
+    """Write a plan file: the action, its transactions, the record to name for each, the evidence, the preconditions.
 
-    Nothing is changed. Only what the guards would let pass by its state is planned; the rest is told with the reason.
-    Without IDs the conditions choose: of what hangs for commit, rollback and discard, of what is decided and still
-    asked for with close, of what the broker gave up with resume.
+    Nothing is changed in stores or brokers. Transactions that a guard refuses are not planned, and are listed with the
+    reason. Without IDs the options select among: pending transactions (commit, rollback, discard), decided ones that
+    will be checked again (close), discarded ones (resume).
     """
     from repairs.receipts.plan_file import PLAN_STEPS
     from rmqtx_cli.acting.plan_inputs import plan_inputs
@@ -141,7 +149,7 @@ def command(
         reading, situations = wanted.found(source, voice)
         draft = _draft(wanted, situations, reason, voice)
         if not draft.steps:
-            say.error(f"no plan is written: {_why_empty(situations, draft)}")
+            say.error(f"no plan written: {_why_empty(situations, draft)}")
             return exit_status.REFUSED_BY_GUARD if draft.refused else exit_status.NO_SUCH_TRANSACTION
         plan = _plan(context, draft, source)
     _write(plan, output, listing, situations)
@@ -150,9 +158,9 @@ def command(
 
 
 def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path, str]:
-    """File and reason of a plan.
+    """Return file and reason of a plan.
 
-    Raises: BadRequest where one is not given, or where there is no such action.
+    Raises: BadRequest if one of them is not given, or for an unknown action.
     """
     from repairs.receipts.plan_file import ACTIONS
     from rmqtx_cli.words.near import did_you_mean
@@ -161,7 +169,7 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
         raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*ACTIONS, SHOW]))
     for option, value in (("--output", output), ("--reason", reason)):
         if value is None:
-            raise BadRequest(f"{option} is needed", advice="rmqtx plan --help")
+            raise BadRequest(f"{option} is required", advice="rmqtx plan --help")
     assert output is not None
     assert reason is not None
     return output, reason
@@ -179,7 +187,7 @@ def _draft(wanted: _Asked, situations: list[Situation], reason: str, voice: Voic
 
 
 def _plan(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
-    """The plan of a draft, with what is known of the stores that it names."""
+    """Return the plan of a draft, with the facts about its stores."""
     from repairs.plans.draft_plan import plan_of
 
     stores, made_from = source.facts(context, {root for step in draft.steps for root in step["stores"]})
@@ -187,14 +195,14 @@ def _plan(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
 
 
 def _shown(files: list[str], shown: OutputOptions, voice: Voice, *, is_written: bool) -> int:
-    """Print a plan for people to read, or its steps as rows."""
+    """Print a plan as a page, or its steps as rows."""
     from repairs.receipts.plan_file import PLAN_STEPS, read_plan
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.streams import open_stream
     from rmqtx_cli.pages.plan_page import plan_lines
 
     if is_written:
-        raise BadRequest("plan show writes no plan", advice="leave -o and --reason out")
+        raise BadRequest("plan show writes no plan", advice="leave out -o and --reason")
     if len(files) != 1:
         raise BadRequest("plan show takes one file", advice="rmqtx plan show plan.json")
     file = Path(files[0])
@@ -212,9 +220,9 @@ def _shown(files: list[str], shown: OutputOptions, voice: Voice, *, is_written: 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Which transactions a plan is to be about, for which action.
+    """The action of a plan, and which transactions it selects.
 
-    Raises: BadRequest where neither ids nor conditions say so.
+    Raises: BadRequest if neither ids nor conditions are given.
     """
 
     action: str
@@ -225,13 +233,13 @@ class _Asked:
         has_condition = any(one is not None for one in (asked.group, asked.topic, asked.older_than, asked.where))
         if not (asked.ids or has_condition or asked.every):
             raise BadRequest(
-                "which transactions?", advice="give ids, --group, --topic, --older-than or --where; or --all"
+                "no transactions selected", advice="add ids, --group, --topic, --older-than or --where; or --all"
             )
         if asked.every and (asked.ids or has_condition):
-            raise BadRequest("--all and ids or conditions contradict each other", advice="leave --all out")
+            raise BadRequest("--all excludes ids and conditions", advice="leave out --all")
 
     def found(self, source: PlanInputs, voice: Voice) -> tuple[Reading, list[Situation]]:
-        """The reading that they are in, and what is known of each."""
+        """Return the reading of the selected transactions, and the situation of each."""
         from rmqtx_cli.words.unknown_names import say_unknown_names
 
         asked = self.options
@@ -242,17 +250,17 @@ class _Asked:
             named = {"--topic": ("topic", asked.topic), "--group": ("producer_group", asked.group)}
             say_unknown_names(read, named, voice)
         if asked.limit is not None and asked.limit < found.num_rows:
-            voice.note(f"{asked.limit} of {count(found.num_rows, 'transaction')} looked at (--limit)")
+            voice.note(f"{asked.limit} of {count(found.num_rows, 'transaction')} selected (--limit)")
         return reading, source.situations(found.slice(0, asked.limit).to_pylist())
 
     def _reading(self, source: PlanInputs) -> Reading:
-        """The rows that can be among them."""
+        """Return the rows to select from."""
         if self.options.ids:
             return source.named(self.options.ids)
         return source.everything() if self.action == "resume" else source.pending()
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
-        """The rows that are."""
+        """Return the selected rows."""
         import pyarrow.compute as pc
 
         asked = self.options
@@ -261,7 +269,7 @@ class _Asked:
                 self.action, ("state", "PENDING")
             )
             rows = rows.filter(pc.equal(rows[column], value))
-        # Of named ones a wrong group is refused by its guard, with a sentence.
+        # With ids, the guard wrong-group refuses a wrong group, with its sentence.
         if asked.group is not None and not asked.ids:
             rows = rows.filter(pc.equal(rows["producer_group"], asked.group))
         if asked.topic is not None:
@@ -273,7 +281,7 @@ class _Asked:
 
 
 def _fulfilling(rows: pa.Table, where: str) -> pa.Table:
-    """The rows that fulfil a condition, which may name what a table shows of them."""
+    """Return the rows that meet a condition, which may use the columns of the printed table."""
     import pyarrow as pa
 
     from rmqtx_cli.options.filters import parse_filter
@@ -294,9 +302,9 @@ def _fulfilling(rows: pa.Table, where: str) -> pa.Table:
 
 def _refuse_file(output: Path, *, force: bool) -> None:
     if str(output) == "-":
-        raise BadRequest("a plan goes into a file, stdout shows what is in it", advice="-o plan.json")
+        raise BadRequest("cannot write a plan to stdout, which lists its steps", advice="-o plan.json")
     if output.exists() and not force:
-        raise BadRequest(f"{output} is there already", advice="name another file, or say --force to write over it")
+        raise BadRequest(f"{output} already exists", advice="give another file, or --force to overwrite it")
 
 
 def _write(plan: Plan, output: Path, listing: Listing, situations: list[Situation]) -> None:
@@ -307,7 +315,7 @@ def _write(plan: Plan, output: Path, listing: Listing, situations: list[Situatio
         stream.write(plan.text().encode())
     listing.write(iter(plan.table().to_batches()))
     _say_producers(situations, listing.voice)
-    listing.voice.note(f"{output}: a plan of {count(len(plan.steps), 'step')}; rmqtx apply {output} carries it out")
+    listing.voice.note(f"{output}: plan of {count(len(plan.steps), 'step')}; next: rmqtx apply {output}")
 
 
 def _say_refused(draft: PlanDraft, voice: Voice) -> None:
@@ -322,18 +330,18 @@ def _say_refused(draft: PlanDraft, voice: Voice) -> None:
 
 def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
     if draft.refused:
-        return f"a guard refuses {'it' if len(rows) == 1 else f'all {len(rows)}'}"
-    return "no transaction fulfils the conditions - rmqtx pending lists what hangs"
+        return "a guard refuses the transaction" if len(rows) == 1 else f"a guard refuses all {len(rows)} transactions"
+    return "no transaction meets the conditions - list the pending ones: rmqtx pending"
 
 
 def _say_producers(situations: Sequence[Situation], voice: Voice) -> None:
     groups = dict.fromkeys(str(one.group) for one in situations if one.around.producers)
     for group in groups:
-        voice.note(f"a producer of group {group} is connected now: apply refuses (producer-connected) while it is")
+        voice.note(f"a producer of group {group} is connected: apply refuses (producer-connected) until it disconnects")
 
 
 def steps_view() -> Any:
-    """How steps are listed."""
+    """Return the view of plan steps."""
     from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 
     def named(row: dict[str, Any]) -> str:

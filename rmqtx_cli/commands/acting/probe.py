@@ -1,4 +1,4 @@
-"""`rmqtx probe`: a canary that goes the whole way of a transaction. Exits with 0 to 3 only, as `rmqtx check` does."""
+"""`rmqtx probe`: send test transactions and time each step. The exit status is 0 to 3 only, as of `rmqtx check`."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from rmqtx_cli.options.live import Live
 
 NAME = "probe"
-SHORT = "a canary: real transactions, each step timed and proved"
+SHORT = "send test transactions through live brokers, time each step"
 _WHERE = "-n 10.0.0.1:9876 --topic rmqtx-probe --group rmqtx-probe"
 EXAMPLES = (
-    Example(f"rmqtx probe {_WHERE}", "every step with its time and proof"),
-    Example(f"rmqtx probe {_WHERE} --without-check --format nagios", "a few seconds, for cron and Nagios"),
+    Example(f"rmqtx probe {_WHERE}", "all steps with their times and proofs"),
+    Example(f"rmqtx probe {_WHERE} --without-check --format nagios", "without waiting for the check, for Nagios"),
     Example(f"rmqtx probe {_WHERE} --textfile /var/lib/node_exporter/rmqtx_probe.prom", "for Prometheus"),
 )
 _BROKERS_AT_ONCE = 16
 
 
 class ProbeFormat(StrEnum):
-    """How the outcome is printed."""
+    """Format of the outcome."""
 
     TABLE = "table"
     NAGIOS = "nagios"
@@ -51,31 +51,35 @@ TopicOption = Annotated[
     str,
     typer.Option(
         "--topic", parser=stored_text, metavar="TOPIC",
-        help="A topic of the probe's own, which must exist: its consumers get what is committed.",
+        help="Topic that only the probe uses; it must exist, and its consumers get the committed messages",
     ),
 ]
 GroupOption = Annotated[
     str,
-    typer.Option("--group", parser=stored_text, metavar="GROUP", help="A producer group of the probe's own."),
+    typer.Option("--group", parser=stored_text, metavar="GROUP", help="Producer group that only the probe uses"),
 ]
 WithoutCheckOption = Annotated[
     bool,
-    typer.Option("--without-check", help="Do not wait until the broker asks: that takes its timeout and interval."),
+    typer.Option("--without-check", help="Do not wait for the broker's check, which takes its timeout and interval"),
 ]
 WarningOption = Annotated[
-    str, typer.Option("--warning", metavar="DURATION", help="Warn if a step takes so much longer than it may.")
+    str, typer.Option("--warning", metavar="DURATION", help="Warn if a step takes this much longer than allowed")
 ]
 CriticalOption = Annotated[
     str,
     typer.Option(
-        "--critical", metavar="DURATION", help="Critical if a step takes so much longer; then it is not waited for."
+        "--critical", metavar="DURATION", help="Critical if a step takes this much longer; stop waiting for the step"
     ),
 ]
 TextfileOption = Annotated[
-    Path | None, typer.Option("--textfile", metavar="FILE", help="Also write Prometheus text, whole or not at all.")
+    Path | None,
+    typer.Option(
+        "--textfile", metavar="FILE",
+        help="Also write Prometheus text to FILE, replaced as a whole",
+    ),
 ]
 ProbeFormatOption = Annotated[
-    ProbeFormat, typer.Option("--format", help="A table of the steps, one Nagios line, or one JSON object.")
+    ProbeFormat, typer.Option("--format", help="A table of the steps, one Nagios line, or one JSON object")
 ]
 
 
@@ -92,12 +96,12 @@ def command(
     voice: VoiceOptions,
     live: LiveOptions,
 ) -> int:
-    """Send real transactions through every broker and prove each step: half, decision, delivery, op, broker's check.
+    """Send test transactions through every broker and prove each step: half, decision, delivery, op message, check.
 
-    One is committed at once, one rolled back, and one says nothing until the broker asks. Leaves nothing open, also
-    when it is interrupted. Consumers of the topic get two messages a run, which say what they are: give it a topic and
-    a group of its own. A step may take what the broker's settings say (the check its timeout and interval); beyond that
-    the thresholds count.
+    One transaction is committed at once, one is rolled back, and one is decided only when the broker checks it. No
+    transaction stays open, even after an interruption. Consumers of the topic get two marked messages per run: use a
+    topic and a group that nothing else uses. A step is allowed the time of the broker's settings (for the check:
+    timeout and interval); the thresholds count from there.
     """
     from remoting.protocol.errors import RemotingError
     from rmqtx_cli.monitoring.flights import judged, prometheus_text
@@ -133,7 +137,7 @@ def _thresholds(warning: str, critical: str) -> Thresholds:
 
     warning_ms, critical_ms = parse_duration_ms(warning), parse_duration_ms(critical)
     if warning_ms > critical_ms:
-        raise BadRequest("--warning is beyond --critical: nothing could ever only warn")
+        raise BadRequest("--warning is more than --critical: no value could be a warning only")
     return Thresholds(warning_ms, critical_ms)
 
 
@@ -145,10 +149,10 @@ def _plan(topic: str, group: str, patience_ms: int, without_check: bool) -> Flig
     return FlightPlan(topic, group, scenarios, patience_ms)
 
 
-def _fly(live: Live, plan: FlightPlan, tell: Callable[[str], None]) -> list[Flight]:
+def _fly(live: Live, plan: FlightPlan, note: Callable[[str], None]) -> list[Flight]:
     """One canary at each broker that has the topic.
 
-    Raises: BadRequest if none has it, or if the group is not the probe's own; RemotingError.
+    Raises: BadRequest if none has it, or if the group has other producers; RemotingError.
     """
     from repairs.acts.group_watch import GroupWatch
     from repairs.acts.live_medium import LiveMedium
@@ -162,22 +166,22 @@ def _fly(live: Live, plan: FlightPlan, tell: Callable[[str], None]) -> list[Flig
         if names is not None:
             where = f"-n '{';'.join(names.addresses)}' -c {live.brokers[0].cluster}"
         raise BadRequest(
-            f"no topic {plan.topic!r} at {live.names}, and none is made unasked",
+            f"topic {plan.topic!r} does not exist at {live.names}",
             advice=f"mqadmin updateTopic {where} -t {plan.topic} -r 1 -w 1",
         )
     _refuse_others(GroupWatch(live.client, live.members, plan.group), plan.group)
 
     def canary(broker: Broker) -> Canary:
-        return Canary(broker, plan, LiveMedium([broker], live.members).look, interrupted, tell)
+        return Canary(broker, plan, LiveMedium([broker], live.members).look, interrupted, note)
 
     with interruptible() as interrupted, ThreadPoolExecutor(min(len(brokers), _BROKERS_AT_ONCE)) as pool:
         return list(pool.map(lambda broker: canary(broker).fly(), brokers))
 
 
 def _refuse_others(watch: object, group: str) -> None:
-    """A group that the application uses is no place for a canary: it would be asked about real transactions.
+    """Refuse a group that the application uses: the probe would get the checks of real transactions.
 
-    Raises: BadRequest; Unreachable where nobody can tell.
+    Raises: BadRequest; Unreachable if the members of the group cannot be listed.
     """
     from remoting.protocol.errors import Unreachable
     from repairs.acts.group_watch import GroupWatch
@@ -188,10 +192,10 @@ def _refuse_others(watch: object, group: str) -> None:
         raise Unreachable(others.unknown)
     if others.members:
         found = ", ".join(others.members[:3])
-        raise BadRequest(f"group {group} has other producers ({found})", advice="give a group of the probe's own")
+        raise BadRequest(f"group {group} has other producers ({found})", advice="give a group that only the probe uses")
     if others.rivals:
         found = ", ".join(others.rivals[:3])
-        raise BadRequest(f"another rmqtx uses group {group} ({found})", advice="wait until it has ended")
+        raise BadRequest(f"another rmqtx uses group {group} ({found})", advice="wait until that process has ended")
 
 
 def _leave(textfile: Path, text: str) -> None:

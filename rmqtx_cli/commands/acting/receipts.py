@@ -1,4 +1,4 @@
-"""`rmqtx receipts`: what was done to transactions, by whom and why, and whether it still stands."""
+"""`rmqtx receipts`: list actions on transactions, and whether their effect still holds."""
 
 from __future__ import annotations
 
@@ -42,51 +42,57 @@ if TYPE_CHECKING:
     from rmqtx_cli.sources.source import Door, Source
 
 NAME = "receipts"
-SHORT = "what was done to transactions, by whom and why, and whether it still stands"
+SHORT = "list actions: who, when, why; test whether they still hold"
 EXAMPLES = (
-    Example("rmqtx receipts", "everything that was done, newest first"),
-    Example("rmqtx receipts --since 1d --outcome unknown --outcome contradicted", "what needs a look"),
-    Example("rmqtx receipts 20261121T112900.123456Z-4f3a9c", "one receipt in full; a transaction's id does too"),
-    Example("rmqtx receipts --since 1d --recheck -n 10.0.0.1:9876", "does it all still stand? Exit status 1 if not"),
-    Example("rmqtx receipts --recheck --store STORE --journal receipts.jsonl", "the same from files, elsewhere"),
+    Example("rmqtx receipts", "all actions, newest first"),
+    Example("rmqtx receipts --since 1d --outcome unknown --outcome contradicted", "actions to look into"),
+    Example("rmqtx receipts 20261121T112900.123456Z-4f3a9c", "one receipt in full; or give a transaction id"),
+    Example(
+        "rmqtx receipts --since 1d --recheck -n 10.0.0.1:9876",
+        "test the effects again; exit status 1 if one is gone",
+    ),
+    Example(
+        "rmqtx receipts --recheck --store STORE --journal receipts.jsonl",
+        "the same in files, with a copy of the journal",
+    ),
 )
 
 NameArgument = Annotated[
     str | None,
-    typer.Argument(parser=stored_text, metavar="ID", help="A receipt's id, its beginning, or a transaction's id."),
+    typer.Argument(parser=stored_text, metavar="ID", help="Receipt id or its first characters, or transaction id"),
 ]
 ActionOption = Annotated[
-    list[str] | None, typer.Option("--action", metavar="ACTION", help="Only this action; repeat it for several.")
+    list[str] | None, typer.Option("--action", metavar="ACTION", help="Only this action; repeatable")
 ]
 OutcomeOption = Annotated[
     list[str] | None,
-    typer.Option("--outcome", metavar="OUTCOME", help="Only this outcome; repeat it for several (rmqtx explain)."),
+    typer.Option("--outcome", metavar="OUTCOME", help="Only this outcome; repeatable (values: rmqtx explain)"),
 ]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="Only what was begun since: 2h, 1d, or a time with a zone."),
+    typer.Option("--since", metavar="TIME", help="Only actions begun since: 2h, 1d, or a time with a zone"),
 ]
 RecheckOption = Annotated[
-    bool, typer.Option("--recheck", help="Look at each transaction again; nothing is written unless --record.")
+    bool, typer.Option("--recheck", help="Read each transaction again and test whether the effect still holds")
 ]
 RecordOption = Annotated[
-    bool, typer.Option("--record", help="With --recheck: write into the journal what the look showed.")
+    bool, typer.Option("--record", help="With --recheck: record the result in the journal")
 ]
 StoreOption = Annotated[
     list[str] | None,
-    typer.Option("--store", metavar="STORE", help="With --recheck: look into these files, not at live brokers."),
+    typer.Option("--store", metavar="STORE", help="With --recheck: read this store instead of live brokers"),
 ]
 JournalOption = Annotated[
     Path | None,
     typer.Option(
-        "--journal", metavar="FILE", help="Another journal, or a copy; receipts.jsonl in the state directory."
+        "--journal", metavar="FILE", help="Read this journal; default: receipts.jsonl in the state directory"
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenOptions:
-    """Which receipts are asked for."""
+    """Which receipts to list."""
 
     name: NameArgument = None
     action: ActionOption = None
@@ -94,7 +100,7 @@ class ChosenOptions:
     since: SinceOption = None
 
     def chosen(self, voice: Voice) -> _Chosen:
-        """The same, understood.
+        """Return the parsed conditions.
 
         Raises: BadRequest.
         """
@@ -104,16 +110,16 @@ class ChosenOptions:
 
 @dataclass(frozen=True, slots=True)
 class RecheckOptions:
-    """Whether transactions are looked at again, and where."""
+    """Whether transactions are read again, and where."""
 
     recheck: RecheckOption = False
     record: RecordOption = False
     store: StoreOption = None
 
     def door(self, live: LiveOptions, files: StoreOptions, voice: Voice) -> Door | None:
-        """Where transactions are looked at again; None where that is not asked.
+        """Return where to read transactions again; None without --recheck.
 
-        Raises: BadRequest for what contradicts itself.
+        Raises: BadRequest for options that exclude each other.
         """
         from rmqtx_cli.sources.source import chosen_door
 
@@ -122,7 +128,7 @@ class RecheckOptions:
             return chosen_door(self.store or (), live, files if self.store else StoreOptions(), voice, advice)
         if self.record or self.store or live.is_explicit:
             given = "--record" if self.record else "--store" if self.store else "-n or --broker"
-            raise BadRequest(f"{given} is for --recheck", advice="without it only the journal is read")
+            raise BadRequest(f"{given} needs --recheck", advice="without --recheck only the journal is read")
         return None
 
 
@@ -141,10 +147,10 @@ def command(
     voice: VoiceOptions,
     live: LiveOptions,
 ) -> int:
-    """List what was done to transactions, newest first, or show one receipt in full.
+    """List the actions on transactions, newest first, or print one receipt in full.
 
-    With --recheck each transaction is looked at again: does the effect stand, did anything else decide it since? The
-    exit status is 1 if anything contradicts a receipt.
+    With --recheck each transaction is read again: does the effect still hold, and was the transaction decided otherwise
+    since? The exit status is 1 if a transaction contradicts its receipt.
     """
     from readers.model.reading import Reading
     from repairs.receipts.journal import Journal
@@ -177,7 +183,7 @@ def command(
 def _print(
     receipts: list[Receipt], standings: dict[str, Standing], listing: Listing, journal: Path, *, is_one: bool
 ) -> None:
-    """One receipt as a page, several as a list."""
+    """Print one receipt as a page, several as a list."""
     from repairs.receipts.receipts import table
     from rmqtx_cli.output.streams import open_stream
     from rmqtx_cli.pages.receipts_page import draw_receipt
@@ -191,23 +197,23 @@ def _print(
         with open_stream(listing.asked.output) as stream:
             draw_receipt(receipts[0], stream)
         for standing in standings.values():
-            listing.voice.note(f"looked at now: {standing.word}: {standing.reason}")
+            listing.voice.note(f"as of now: {standing.word}: {standing.reason}")
         return
     listing.write(iter(rows.to_batches()))
     listing.voice.note(f"{count(listing.rows_count, 'receipt')} of {journal}")
 
 
 def _since_ms(text: str, voice: Voice) -> int | None:
-    """A point in time, given as one or as how long ago it is. Units: epoch milliseconds."""
+    """Return the time of an option, given as a time or as an age. Units: epoch milliseconds."""
     if text[:1].isdigit() and text[-1:].isalpha() and "T" not in text.upper():
         return time.time_ns() // 1_000_000 - parse_duration_ms(text)
     return asked_time_ms("--since", text, voice)
 
 
 class _Chosen:
-    """Which receipts were asked for.
+    """Conditions on receipts.
 
-    Raises: BadRequest for a word that no receipt can have.
+    Raises: BadRequest for an unknown outcome.
     """
 
     def __init__(
@@ -218,11 +224,11 @@ class _Chosen:
 
         for word in outcomes or ():
             if word not in OUTCOMES:
-                raise BadRequest(f"--outcome {word!r} is no outcome", advice=did_you_mean(word, list(OUTCOMES)))
+                raise BadRequest(f"--outcome {word!r} is not an outcome", advice=did_you_mean(word, list(OUTCOMES)))
         self._name, self._actions, self._outcomes, self._since_ms = name, actions, outcomes, since_ms
 
     def takes(self, receipt: Receipt) -> bool:
-        """Whether it is one of them."""
+        """Return whether a receipt meets the conditions."""
         return (
             (self._name is None or receipt.receipt_id.startswith(self._name) or receipt.transaction_id == self._name)
             and (not self._actions or receipt.action in self._actions)
@@ -231,17 +237,17 @@ class _Chosen:
         )
 
 
-# -- looking again ----------------------------------------------------------------------------------------------------
+# -- rechecking -------------------------------------------------------------------------------------------------------
 
 
 def _standings(receipts: list[Receipt], door: Door, reading: Reading, voice: Voice) -> dict[str, Standing]:
-    """What each transaction says of its receipt now; findings go into `reading`."""
+    """Return the standing of each receipt, from its transaction now; add findings to `reading`."""
     from repairs.receipts.recheck import rechecked
     from rmqtx_cli.words.progress import shown
 
     if not receipts:
         return {}
-    with shown("looking again", voice), door.looked_up() as source:
+    with shown("rechecking", voice), door.looked_up() as source:
         def look(ids: list[str]) -> Iterable[Mapping[str, Any]]:
             found = source.lookup(ids)
             rows: list[Mapping[str, Any]] = found.table().to_pylist()
@@ -253,7 +259,7 @@ def _standings(receipts: list[Receipt], door: Door, reading: Reading, voice: Voi
 
 
 def _cursors(source: Source) -> Mapping[str, int] | None:
-    """Where the check stands, where it is known: in the files of one store."""
+    """Return the cursors of the check; known only for the files of one store."""
     from readers.cursors.cursors import check_cursors
     from readers.store.store import HALF_TOPIC, OP_TOPIC
 
@@ -270,7 +276,7 @@ def _say_standings(standings: dict[str, Standing], voice: Voice) -> None:
     if not standings:
         return
     words = [standing.word for standing in standings.values()]
-    voice.note("looked at again: " + ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)))
+    voice.note("rechecked: " + ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)))
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -294,7 +300,7 @@ def _with_standings(rows: pa.Table, schema: pa.Schema, standings: dict[str, Stan
 
 
 def view(*, with_standing: bool) -> View:
-    """How receipts are listed."""
+    """Return the view of receipts."""
     from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 
     def latest(row: dict[str, Any]) -> str:

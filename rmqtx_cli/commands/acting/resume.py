@@ -1,4 +1,4 @@
-"""`rmqtx resume`: have the broker ask the producer again for what it gave up."""
+"""`rmqtx resume`: make the broker check a discarded or lost transaction again."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from rmqtx_cli.acting.acting import acting_command
 from rmqtx_cli.commands import Example
 
 NAME = "resume"
-SHORT = "have the broker ask the producer again for what it gave up"
+SHORT = "have discarded or lost transactions checked again"
 EXAMPLES = (
-    Example("rmqtx resume ORDER-4711 -n 10.0.0.1:9876 --reason 'shop is back'", "a new half copy of it"),
-    Example("rmqtx resume ORDER-4711 -n 10.0.0.1:9876 --wait-for 2m --yes", "and what became of it"),
+    Example("rmqtx resume ORDER-4711 -n 10.0.0.1:9876 --reason 'shop is back'", "write a new half copy"),
+    Example("rmqtx resume ORDER-4711 -n 10.0.0.1:9876 --wait-for 2m --yes", "and watch for its decision"),
 )
 
 command = acting_command(
     NAME,
-    """Bring discarded or lost transactions back before the check: the broker asks their producer again.
+    """Make the broker check discarded or lost transactions again: it asks their producer.
 
-    The receipt says `accepted`: whether it is committed is the producer's word, which --wait-for watches for. Brokers
-    before 4.5.2 cannot, and those before 5.3.2 break compressed bodies: both are refused. With --store the new half
-    copy is appended for any version, its body as it is.
+    The outcome in the receipt is `accepted`; the producer then decides, which --wait-for watches for. Brokers before
+    4.5.2 cannot resume, and brokers before 5.3.2 damage compressed bodies: both are refused. With --store a new half
+    copy with the unchanged body is appended, for any version.
     """,
 )

@@ -1,4 +1,4 @@
-"""`rmqtx undo`: takes back what was changed in the files of a store, or completes it."""
+"""`rmqtx undo`: undo or complete a change of a store in place."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.views import View
 
 NAME = "undo"
-SHORT = "take back what was changed in a store's files, or complete it after a crash"
+SHORT = "undo a change of a store in place, or complete it"
 EXAMPLES = (
-    Example("rmqtx undo before.undo --dry-run", "what was changed, and could it be taken back?"),
-    Example("rmqtx undo before.undo", "the files as they were before; asks first"),
-    Example("rmqtx undo before.undo --resume", "complete changes that a crash interrupted, or make them again"),
-    Example("rmqtx undo before.undo --store /mnt/copy/store --ignore-times", "in a copy of that store"),
+    Example("rmqtx undo before.undo --dry-run", "show what was changed, and whether it can be undone"),
+    Example("rmqtx undo before.undo", "restore the files; asks for confirmation"),
+    Example("rmqtx undo before.undo --resume", "complete a change that a crash interrupted, or redo it"),
+    Example("rmqtx undo before.undo --store /mnt/copy/store --ignore-times", "undo in a copy of the store"),
 )
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="An undo file: --in-place --undo FILE wrote it.")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Undo file, written by --in-place --undo FILE")]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", metavar="STORE", help="Where the store is now, if it was moved or copied.")
+    Path | None, typer.Option("--store", metavar="STORE", help="Present place of the store, if it was moved or copied")
 ]
 ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="The other way: complete the changes, or make them again once undone.")
+    bool, typer.Option("--resume", help="Complete the changes, or redo them after an undo")
 ]
 IgnoreTimesOption = Annotated[
     bool,
     typer.Option(
-        "--ignore-times", help="Names, lengths and contents count, modification times do not: the store is a copy."
+        "--ignore-times", help="Ignore modification times, compare names, lengths and contents: for a copy of the store"
     ),
 ]
 
@@ -60,11 +60,11 @@ def command(
     output: OutputOptions,
     voice: VoiceOptions,
 ) -> int:
-    """Bring the files of a store back to what they were before rmqtx changed them in place.
+    """Restore the files of a store to their content before rmqtx changed them in place.
 
-    Every changed byte, every other file's name, length and time must be as the undo file left them: if a broker has run
-    on the store since, it is refused. It can be interrupted and repeated at any instant, and --resume takes it back.
-    The list on stdout says which files are concerned.
+    Refused if a changed byte, or the name, length or time of another file differs from the record in the undo file, for
+    example because a broker has run on the store since. The command can be interrupted and repeated at any time;
+    --resume reverses it. The rows on stdout list the changes.
     """
     from repairs.changes import execution
     from repairs.changes.undo_table import EDITS, table
@@ -88,7 +88,7 @@ def command(
     act(file, store, times=not ignore_times)
     _update_receipts(undo_file, file, resume, voice)
     if is_done:
-        voice.note("nothing was left to do")
+        voice.note("nothing left to do")
     else:
         _say_changed(root, file, resume, voice)
     return exit_status.DONE
@@ -96,13 +96,13 @@ def command(
 
 def _say_changed(root: str, file: Path, resume: bool, voice: Voice) -> None:
     if resume:
-        voice.note(f"{root} is changed as planned; rmqtx undo {file} takes it back")
+        voice.note(f"{root}: changes complete; to undo them: rmqtx undo {file}")
     else:
-        voice.note(f"{root} is as it was before; rmqtx undo {file} --resume makes the changes again")
+        voice.note(f"{root}: restored; to redo the changes: rmqtx undo {file} --resume")
 
 
 def _update_receipts(undo_file: UndoFile, file: Path, resume: bool, voice: Voice) -> None:
-    """Have the receipts of what was taken back, or made again, say so; the files are as they are either way."""
+    """Update the receipts of the changes that were undone or redone; a failure here does not touch the files."""
     from repairs.receipts.journal import Journal
     from repairs.receipts.undo_receipts import tell_receipts
 
@@ -110,14 +110,14 @@ def _update_receipts(undo_file: UndoFile, file: Path, resume: bool, voice: Voice
     try:
         told = tell_receipts(undo_file.about, undo_file.root, str(file), journal, is_undone=not resume)
     except RmqtxError as error:
-        say.error(f"the receipts could not be told: {error}")
+        say.error(f"the receipts could not be updated: {error}")
         return
     if told.count:
-        voice.note(f"{count(told.count, 'receipt')} in {journal.path} told")
+        voice.note(f"{count(told.count, 'receipt')} updated in {journal.path}")
     if told.missing:
         voice.note(
-            f"{count(len(told.missing), 'receipt')} not in {journal.path}, first {told.missing[0]}: whoever made the "
-            "change has the journal (rmqtx receipts --recheck --store STORE)"
+            f"{count(len(told.missing), 'receipt')} not found in {journal.path}, first {told.missing[0]}: look in the "
+            "journal of the user who made the change, with rmqtx receipts --recheck --store STORE"
         )
 
 
@@ -141,19 +141,19 @@ def _say_standing(undo_file: UndoFile, root: str, voice: Voice) -> None:
 
 def _would(undo_file: UndoFile, resume: bool, differing: list[str]) -> str:
     if differing:
-        return "it would be refused"
+        return "the change would be refused"
     if undo_file.state == _goal(resume):
-        return "there is nothing left to do"
-    return f"{count(len(undo_file.edits), 'change')} would be {'made' if resume else 'taken back'}"
+        return "nothing left to do"
+    return f"{count(len(undo_file.edits), 'change')} would be {'made' if resume else 'undone'}"
 
 
 def _agreed(undo_file: UndoFile, root: str, resume: bool) -> bool:
-    verb = "make" if resume else "take back"
+    verb = "make" if resume else "undo"
     return agreed(f"{verb} {count(len(undo_file.edits), 'change')} in {root}")
 
 
 def view() -> View:
-    """How the changes are listed."""
+    """Return the view of changes."""
     from rmqtx_cli.output.views import ALWAYS, View, plain
 
     return View(

@@ -1,4 +1,4 @@
-"""`rmqtx decode KIND`: the bytes of a store, with names. One module per kind of file."""
+"""`rmqtx decode KIND`: print the structures in a file. One module per kind of file."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ KINDS = (
 )  # fmt: skip
 
 app = CommandTree(
-    help="Decode a kind of file: every structure a row, every byte accounted for.",
-    short_help="the bytes of a kind of file, with names",
+    help="Decode a kind of file: one row per structure. --coverage accounts for each byte.",
+    short_help="print the contents of a file, structure by structure",
 )
 for module in KINDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(with_row_options(module.command))

@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from readers.store.store import Store
 
 NAME = "commitlog"
-SHORT = "every record of the commit log"
+SHORT = "records of the commit log"
 EXAMPLES = (
     Example("rmqtx decode commitlog STORE --limit 20", "the first records"),
-    Example("rmqtx decode commitlog STORE --topic orders --body text", "one topic's messages, readable"),
-    Example("rmqtx decode commitlog STORE --from 2026-01-02T03:00:00Z --where 'keys ~ ^A42'", "a key, from a time on"),
-    Example("rmqtx decode commitlog STORE --coverage", "what became of every byte"),
-    Example("rmqtx decode commitlog STORE -o records.parquet", "all of it, for other tools"),
+    Example("rmqtx decode commitlog STORE --topic orders --body text", "messages of a topic, bodies as text"),
+    Example("rmqtx decode commitlog STORE --from 2026-01-02T03:00:00Z --where 'keys ~ ^A42'", "by key, from a time on"),
+    Example("rmqtx decode commitlog STORE --coverage", "decoded, filler, damaged and unread bytes of each file"),
+    Example("rmqtx decode commitlog STORE -o records.parquet", "all records, for other tools"),
 )
 
 BodyOption = Annotated[
-    BodyForm, typer.Option("--body", help="Bodies as bytes (base64 in JSON, hexadecimal in tables), or as text.")
+    BodyForm, typer.Option("--body", help="Print bodies as bytes (base64 in JSON, hexadecimal in tables) or as text")
 ]
-DecompressOption = Annotated[bool, typer.Option("--decompress", help="Inflate bodies that the producer compressed.")]
-CheckCrcOption = Annotated[bool, typer.Option("--check-crc", help="Compute each body's CRC and compare.")]
+DecompressOption = Annotated[bool, typer.Option("--decompress", help="Decompress bodies")]
+CheckCrcOption = Annotated[bool, typer.Option("--check-crc", help="Compute and compare the CRC of each body")]
 
 
 @dataclass(frozen=True, slots=True)
 class ContentsOptions:
-    """What is read of bodies."""
+    """How bodies are read."""
 
     body: BodyOption = BodyForm.NONE
     decompress: DecompressOption = False
@@ -68,7 +68,7 @@ def command(
     commit_log: CommitLogOption = None,
     voice: VoiceOptions,
 ) -> int:
-    """Decode the records of the commit log, damage stepped over and named."""
+    """Decode the records of the commit log; damaged parts are skipped and reported."""
     from readers.log.commit_log import scan_records
     from readers.model.tables import RECORDS
     from rmqtx_cli.options.bodies import text_schema, with_text_bodies

@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from readers.store.store import Store
 
 NAME = "consumequeue"
-SHORT = "every entry of the consume queues"
+SHORT = "entries of the consume queues"
 EXAMPLES = (
     Example("rmqtx decode consumequeue STORE --topic orders --queue 0", "one queue"),
-    Example("rmqtx decode consumequeue STORE --topic RMQ_SYS_TRANS_HALF_TOPIC --from 1000", "halves from 1000 on"),
+    Example(
+        "rmqtx decode consumequeue STORE --topic RMQ_SYS_TRANS_HALF_TOPIC --from 1000",
+        "half messages from 1000 on",
+    ),
 )
 
 
@@ -33,7 +36,7 @@ def command(
     commit_log: CommitLogOption = None,
     voice: VoiceOptions,
 ) -> int:
-    """Decode consume queues: simple, batch, and those in RocksDB (which need the extra rocksdb)."""
+    """Decode the entries of consume queues: in files, batch queues, and in RocksDB (needs the extra rocksdb)."""
     from readers.rocksdb.rocksdb_queue_scan import scan_all_slots
 
     def read(one: Store, _columns: list[str]) -> Reading:

@@ -1,4 +1,4 @@
-"""`rmqtx decode cursors`: how far consumer groups have come."""
+"""`rmqtx decode cursors`: cursors of the consumer groups."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import StoreArguments, TopicOption, VoiceOptions
 
 NAME = "cursors"
-SHORT = "how far consumer groups and the check are"
+SHORT = "cursors of the consumer groups and of the check"
 EXAMPLES = (
-    Example("rmqtx decode cursors STORE", "every cursor"),
-    Example("rmqtx decode cursors STORE --where 'group = CID_RMQ_SYS_TRANS'", "where the transaction check stands"),
+    Example("rmqtx decode cursors STORE", "all cursors"),
+    Example("rmqtx decode cursors STORE --where 'group = CID_RMQ_SYS_TRANS'", "cursors of the transaction check"),
 )
 
 
 @with_option_groups
 def command(store: StoreArguments, topic: TopicOption = None, *, rows: RowsOptions, voice: VoiceOptions) -> int:
-    """Decode how far each consumer group, and the check, has come: config/consumerOffset.json, or what the broker keeps
-    instead of it (enableLmq, RocksDB).
+    """Decode the cursors of the consumer groups and of the check.
+
+    They are in config/consumerOffset.json, or where the broker keeps them instead (enableLmq, RocksDB).
     """
     from readers.cursors.cursors import read_cursors
 

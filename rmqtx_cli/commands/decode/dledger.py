@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 NAME = "dledger"
 SHORT = "entries of a DLedger commit log (4.5.0+)"
 EXAMPLES = (
-    Example("rmqtx decode dledger STORE", "every entry: its number, term, and the record in it"),
-    Example("rmqtx decode commitlog STORE", "the records of such a log, as of any other"),
-    Example("rmqtx decode dledger STORE --where 'body_crc_matches = false'", "entries whose record was changed"),
+    Example("rmqtx decode dledger STORE", "all entries: number, term, and place of the record"),
+    Example("rmqtx decode commitlog STORE", "the records in a DLedger log"),
+    Example("rmqtx decode dledger STORE --where 'body_crc_matches = false'", "entries whose record has changed"),
 )
 
 
@@ -31,9 +31,9 @@ def command(
     rows: RowsOptions,
     voice: VoiceOptions,
 ) -> int:
-    """Decode the entries of dledger-*/data: the frame of each record in a DLedger commit log.
+    """Decode the entries of dledger-*/data, which contain the records of a DLedger commit log.
 
-    Records, queues and transactions of such a store are read by the other commands as of any other store.
+    The other commands read records, queues and transactions of a DLedger store as of any other store.
     """
     from readers.log.dledger import scan_entries
     from readers.model.errors import BadRequest
@@ -41,7 +41,7 @@ def command(
 
     bounds = within.bounds(voice)
     if bounds.from_time_ms is not None or bounds.to_time_ms is not None:
-        raise BadRequest("an entry has no time: give --from and --to as commit-log offsets")
+        raise BadRequest("DLedger entries have no time: give --from and --to as commit-log offsets")
 
     def read(one: Store, _columns: list[str]) -> Reading:
         return scan_entries(one, from_offset=bounds.from_offset, to_offset=bounds.to_offset)

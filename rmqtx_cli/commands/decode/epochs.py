@@ -9,12 +9,15 @@ from rmqtx_cli.options.options import StoreArguments, VoiceOptions
 
 NAME = "epochs"
 SHORT = "epochs of a controller's replica (5.0.0+)"
-EXAMPLES = (Example("rmqtx decode epochs STORE", "from which offset on each master wrote"),)
+EXAMPLES = (
+    Example("rmqtx decode epochs STORE", "begin offset of each epoch"),
+    Example("rmqtx decode epochs STORE --format json", "for a script"),
+)
 
 
 @with_option_groups
 def command(store: StoreArguments, *, rows: UncoveredRowsOptions, voice: VoiceOptions) -> int:
-    """Decode epochFileCheckpoint: from which commit-log offset on each master of a replica's group wrote."""
+    """Decode epochFileCheckpoint: the commit-log offset at which each master of the replica group began to write."""
     from readers.model.tables import EPOCHS
     from readers.store.epoch_file import read_epochs
 

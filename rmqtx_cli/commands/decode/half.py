@@ -17,11 +17,11 @@ from rmqtx_cli.options.options import (
 )
 
 NAME = "half"
-SHORT = "every half copy, as its transaction's"
+SHORT = "half copies of transactions"
 EXAMPLES = (
-    Example("rmqtx decode half STORE --topic orders", "the half copies that would go to a topic"),
-    Example("rmqtx decode half -n 10.0.0.1:9876 --from @1767322985000", "of live brokers, from a time on"),
-    Example("rmqtx decode half STORE --where 'checks_count >= 10' --format jsonl", "copies that were checked often"),
+    Example("rmqtx decode half STORE --topic orders", "half copies for a topic"),
+    Example("rmqtx decode half -n 10.0.0.1:9876 --from @1767322985000", "from live brokers, from a time on"),
+    Example("rmqtx decode half STORE --where 'checks_count >= 10' --format jsonl", "copies with 10 checks or more"),
 )
 
 
@@ -38,7 +38,7 @@ def command(
     voice: VoiceOptions,
     live: LiveOptions,
 ) -> int:
-    """Decode the half queue: each copy of each transaction that was prepared, put back or resumed."""
+    """Decode the half queue: each half copy that was sent, put back or resumed."""
     from rmqtx_cli.sources.source import chosen_door
 
     asked = rows.of(store or [], voice)

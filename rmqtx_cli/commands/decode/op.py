@@ -1,4 +1,4 @@
-"""`rmqtx decode op`: the op messages that end half copies."""
+"""`rmqtx decode op`: the op messages that settle half copies."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import CommitLogOption, OptionalStoreArguments, RateOption, StoreOptions, VoiceOptions
 
 NAME = "op"
-SHORT = "every op message, and what it ends"
+SHORT = "op messages, and the half copies that they settle"
 EXAMPLES = (
-    Example("rmqtx decode op STORE", "every op message"),
-    Example("rmqtx decode op -n 10.0.0.1:9876", "of live brokers"),
-    Example("rmqtx decode op STORE --where 'half_queue_offsets = 17'", "the ops that end half 17"),
+    Example("rmqtx decode op STORE", "all op messages"),
+    Example("rmqtx decode op -n 10.0.0.1:9876", "from live brokers"),
+    Example("rmqtx decode op STORE --where 'half_queue_offsets = 17'", "op messages of half queue offset 17"),
 )
 
 
@@ -28,7 +28,7 @@ def command(
     voice: VoiceOptions,
     live: LiveOptions,
 ) -> int:
-    """Decode the op queue: which half queue offsets each op message ends."""
+    """Decode the op queue: the half queue offsets that each op message settles."""
     from rmqtx_cli.sources.source import chosen_door
 
     asked = rows.of(store or [], voice)

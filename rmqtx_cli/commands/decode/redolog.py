@@ -10,16 +10,16 @@ from rmqtx_cli.options.options import StoreArguments, VoiceOptions
 NAME = "redolog"
 SHORT = "entries of the redo log (3.0, 3.1)"
 EXAMPLES = (
-    Example("rmqtx decode redolog STORE", "every entry"),
-    Example("rmqtx decode redolog STORE --where 'half_commit_log_offset = 4711'", "what it knows of a prepared record"),
+    Example("rmqtx decode redolog STORE", "all entries"),
+    Example("rmqtx decode redolog STORE --where 'half_commit_log_offset = 4711'", "the entries of one prepared record"),
 )
 
 
 @with_option_groups
 def command(store: StoreArguments, *, rows: RowsOptions, voice: VoiceOptions) -> int:
-    """Decode transaction/redolog: an entry for each prepared, COMMIT or ROLLBACK record of a broker of 3.0 or 3.1.
+    """Decode transaction/redolog of 3.0 and 3.1: an entry for each prepared, COMMIT or ROLLBACK record.
 
-    After a crash that broker makes its state table anew from these entries.
+    After a crash the broker rebuilds its state table from these entries.
     """
     from readers.model.tables import REDO_LOG
     from readers.old_tables.redo_log import scan_redo_log

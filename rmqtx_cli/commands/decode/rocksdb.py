@@ -10,8 +10,8 @@ from rmqtx_cli.options.options import StoreArguments, TopicOption, VoiceOptions
 NAME = "rocksdb"
 SHORT = "open transactions in RocksDB (5.4.0+)"
 EXAMPLES = (
-    Example("rmqtx decode rocksdb STORE", "every transaction that the database has before the broker, and its checks"),
-    Example("rmqtx decode rocksdb STORE --where 'checks_count > 10'", "those that were asked about most"),
+    Example("rmqtx decode rocksdb STORE", "all open transactions in the database, with their checks"),
+    Example("rmqtx decode rocksdb STORE --where 'checks_count > 10'", "transactions with more than 10 checks"),
 )
 
 
@@ -19,9 +19,10 @@ EXAMPLES = (
 def command(
     store: StoreArguments, topic: TopicOption = None, *, rows: UncoveredRowsOptions, voice: VoiceOptions
 ) -> int:
-    """Decode the family trans of rocksdbstore/: the transactions that the database has before the broker.
+    """Decode the column family trans of rocksdbstore/: the transactions that the broker will check.
 
-    The database of a running or killed broker is old: pending goes by the commit log. Needs the extra rocksdb.
+    The database of a running or killed broker can be behind the commit log, so `rmqtx pending` uses the log. Needs the
+    extra rocksdb.
     """
     from readers.model.tables import ROCKSDB_TRANSACTIONS
     from readers.rocksdb.rocksdb_transactions import read_rocksdb_transactions

@@ -1,4 +1,4 @@
-"""What the decoding commands have in common: their options, bounds, and the way from readings to rows."""
+"""The shared part of the decode commands: options, bounds, and the listing of readings."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 FromOption = Annotated[
     str | None,
-    typer.Option("--from", metavar="OFFSET|TIME", help="First offset, or ISO 8601 time with a zone (@ms for epoch)."),
+    typer.Option("--from", metavar="OFFSET|TIME", help="First offset, or ISO 8601 time with a zone (@ms for epoch)"),
 ]
 ToOption = Annotated[
-    str | None, typer.Option("--to", metavar="OFFSET|TIME", help="Offset or time to end before.")
+    str | None, typer.Option("--to", metavar="OFFSET|TIME", help="End before this offset or time")
 ]
 FromOffsetOption = Annotated[
-    int | None, typer.Option("--from", min=0, metavar="OFFSET", help="First queue offset.")
+    int | None, typer.Option("--from", min=0, metavar="OFFSET", help="First queue offset")
 ]
 ToOffsetOption = Annotated[
-    int | None, typer.Option("--to", min=0, metavar="OFFSET", help="Queue offset to end before.")
+    int | None, typer.Option("--to", min=0, metavar="OFFSET", help="End before this queue offset")
 ]
-QueueOption = Annotated[int | None, typer.Option("--queue", min=0, metavar="N", help="Only this queue number.")]
+QueueOption = Annotated[int | None, typer.Option("--queue", min=0, metavar="N", help="Only the queue with this number")]
 CoverageOption = Annotated[
     bool,
     typer.Option(
-        "--coverage", help="Account for each file's bytes instead: decoded + filler + damaged + unread = size."
+        "--coverage", help="List the bytes of each file instead of rows: decoded + filler + damaged + unread = size"
     ),
 ]
 
 
 def equals(column: str, value: str | None) -> str | None:
-    """An option's value as a condition on a column."""
+    """Return an option's value as a condition on a column."""
     if value is None:
         return None
     quoted = value.replace("\\", "\\\\").replace('"', '\\"')
@@ -59,13 +59,13 @@ _NOTHING: Mapping[str, tuple[str, str | None]] = {}
 
 @dataclass(frozen=True, slots=True)
 class RangeOptions:
-    """From where to where is read, as offsets of the log or as times."""
+    """The range to read, as commit-log offsets or times."""
 
     begin: FromOption = None
     end: ToOption = None
 
     def bounds(self, voice: Voice) -> Bounds:
-        """The range that is named.
+        """Return the range.
 
         Raises: BadRequest.
         """
@@ -76,7 +76,7 @@ class RangeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The rows that are listed, and of which stores."""
+    """Which rows to list, of which stores."""
 
     stores: Sequence[str]
     voice: Voice
@@ -90,7 +90,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class RowsOptions:
-    """What a command line says of the rows that are listed."""
+    """Options about the rows to list."""
 
     where: WhereOption = None
     limit: LimitOption = None
@@ -99,7 +99,7 @@ class RowsOptions:
     output: OutputOptions = field(default_factory=OutputOptions)
 
     def of(self, stores: Sequence[str], voice: Voice, commit_log: list[str] | None = None) -> Asked:
-        """The same about some stores."""
+        """Return these options with the stores."""
         return Asked(
             stores, voice, self.where, self.limit, self.coverage, self.findings, self.output, StoreOptions(commit_log)
         )
@@ -107,7 +107,7 @@ class RowsOptions:
 
 @dataclass(frozen=True, slots=True)
 class UncoveredRowsOptions:
-    """The same without `--coverage`, for what is no file of units."""
+    """The same without `--coverage`, for sources that are not files of fixed units."""
 
     where: WhereOption = None
     limit: LimitOption = None
@@ -115,7 +115,7 @@ class UncoveredRowsOptions:
     output: OutputOptions = field(default_factory=OutputOptions)
 
     def of(self, stores: Sequence[str], voice: Voice) -> Asked:
-        """The same about some stores."""
+        """Return these options with the stores."""
         return Asked(stores, voice, self.where, self.limit, coverage=False, findings=self.findings, output=self.output)
 
 
@@ -131,11 +131,11 @@ def list_rows(
     schema: pa.Schema | None = None,
     extra: list[str] | None = None,
 ) -> int:
-    """List a table of each store, or with `--coverage` or `--findings` what became of the bytes; gives the status.
+    """List a table of each store, or its `--coverage` or `--findings`; return the exit status.
 
-    `read`: a store and the columns needed → its reading. `conditions`: what other options ask, as `--where` would;
-    `named` the same by option: a column and the name that stands there. `topic`: of `--topic`, where `read` chooses.
-    `adapt`: changes each batch into one of `schema`. `extra`: columns that a table shows beside its usual ones.
+    `read`: returns the reading of a store, for the columns needed. `conditions`: conditions of other options, written
+    as for `--where`; `named`: by option, a column and the value it must have. `topic`: value of `--topic`, where `read`
+    selects it. `adapt`: converts each batch to `schema`. `extra`: columns added to those of the printed table.
     """
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
 
@@ -151,7 +151,7 @@ def list_readings(
     asked: Asked, table: str, given: Callable[[], list[Reading]], *,
     named: Mapping[str, tuple[str, str | None]] = _NOTHING,
 ) -> int:
-    """List readings of one table, made once it is clear how they are listed; else see `list_rows`."""
+    """List readings of one table; `given` is called after the options are validated. See `list_rows`."""
     rows = _rows_of(asked, table, (), named, None, None)
     return rows.listed(given(), None, None, ())
 
@@ -160,19 +160,19 @@ def _rows_of(
     asked: Asked, table: str, conditions: tuple[str | None, ...], named: Mapping[str, tuple[str, str | None]],
     schema: pa.Schema | None, extra: list[str] | None,
 ) -> _Rows:
-    """How rows are listed.
+    """Return the listing of rows.
 
     Raises: BadRequest.
     """
     from readers.model.tables import ALL_TABLES
 
     if asked.coverage and asked.findings:
-        raise BadRequest("--coverage and --findings are two listings: ask for one")
+        raise BadRequest("--coverage and --findings are two listings: give only one")
     instead = "coverage" if asked.coverage else "findings" if asked.findings else None
     chosen = [equals(column, name) for column, name in named.values()]
     where = " and ".join(f"({text})" for text in (asked.where, *conditions, *chosen) if text)
     if instead and (where or asked.limit is not None):
-        raise BadRequest(f"--{instead} is about whole files: it goes with neither --where, --limit nor a filter")
+        raise BadRequest(f"--{instead} is about whole files and does not go with --where, --limit or a filter")
     rows_schema = schema or ALL_TABLES[table]
     view = VIEWS[instead or table]
     if extra and not instead:
@@ -186,7 +186,7 @@ def _rows_of(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """How rows of `schema` are listed. `instead`: coverage or findings, where that is listed instead of them."""
+    """The listing of rows of `schema`. `instead`: coverage or findings, if listed instead of rows."""
 
     listing: Listing
     schema: pa.Schema
@@ -195,14 +195,14 @@ class _Rows:
 
     @property
     def columns(self) -> list[str]:
-        """What must be read."""
+        """Columns to read."""
         return ["store"] if self.instead else self.listing.needed
 
     def listed(
         self, readings: list[Reading], adapt: Callable[[pa.RecordBatch], pa.RecordBatch] | None, topic: str | None,
         topics: Sequence[str],
     ) -> int:
-        """List what the readings hold; gives the status. `topics`: of the stores, where `topic` is one."""
+        """List the readings; return the exit status. `topics`: topics of the stores, if `topic` is given."""
         from readers.model.reading import Reading
 
         listing, voice = self.listing, self.listing.voice
@@ -216,10 +216,10 @@ class _Rows:
         else:
             batches, seen = _batches(whole, readings, adapt), NamesSeen(self.named)
             listing.write(_seen_by(seen, batches), answer=lambda: [listing.rows_line("row")])
-            batches.close()  # at a limit the rest stays unread, and what is known so far is said
+            batches.close()  # at a limit the rest stays unread; counts so far are printed
             if not listing.found_count:
                 seen.say("no row has it", voice)
-                say_unknown_name("--topic", topic, topics, "no queue here is of this topic", voice)
+                say_unknown_name("--topic", topic, topics, "no queue here has this topic", voice)
         if (amounts := accounting(whole)) is not None:
             voice.note(amounts)
         return listing.conclude(whole)
@@ -234,7 +234,7 @@ def _seen_by(seen: NamesSeen, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 def _batches(
     whole: Reading, readings: list[Reading], adapt: Callable[[pa.RecordBatch], pa.RecordBatch] | None
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The batches of one reading after the other; what was said about each is added to `whole`."""
+    """Yield the batches of all readings; add their findings, coverage and notes to `whole`."""
     for reading in readings:
         try:
             for batch in reading:

@@ -10,16 +10,16 @@ from rmqtx_cli.options.options import StoreArguments, VoiceOptions
 NAME = "statetable"
 SHORT = "slots of the state table (3.0, 3.1)"
 EXAMPLES = (
-    Example("rmqtx decode statetable STORE", "every slot"),
-    Example("rmqtx decode statetable STORE --where 'state = PREPARED'", "what a broker of 3.1 asks for"),
+    Example("rmqtx decode statetable STORE", "all slots"),
+    Example("rmqtx decode statetable STORE --where 'state = PREPARED'", "the transactions that a broker of 3.1 checks"),
 )
 
 
 @with_option_groups
 def command(store: StoreArguments, *, rows: RowsOptions, voice: VoiceOptions) -> int:
-    """Decode transaction/statetable: one slot for each prepared record of a broker of 3.0 or 3.1.
+    """Decode transaction/statetable of 3.0 and 3.1: one slot for each prepared record.
 
-    The commit log is the truth: a slot belongs to the prepared record at its commit-log offset, whatever its number.
+    A slot belongs to the prepared record at its commit-log offset, whatever the slot's number.
     """
     from readers.model.tables import STATE_TABLE
     from readers.old_tables.state_table import scan_state_table

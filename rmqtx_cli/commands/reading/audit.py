@@ -1,4 +1,4 @@
-"""`rmqtx audit`: the verdict on every transaction."""
+"""`rmqtx audit`: list every transaction with its state and evidence."""
 
 from __future__ import annotations
 
@@ -38,42 +38,42 @@ if TYPE_CHECKING:
     from verdicts.model.reading import VerdictReading
 
 NAME = "audit"
-SHORT = "the verdict on every transaction"
+SHORT = "list every transaction with state, flags and evidence"
 EXAMPLES = (
-    Example("rmqtx audit STORE --where 'state = LOST or flags = duplicate_commit'", "what went wrong"),
-    Example("rmqtx audit STORE -o verdicts.parquet", "every transaction with its evidence, for other tools"),
-    Example("rmqtx audit MASTER SLAVE --format jsonl", "two copies of a broker's log, one verdict"),
-    Example("rmqtx audit 's3://evidence/*/store' --engine spark -o verdicts.parquet", "the same rows from Spark"),
-    Example("rmqtx audit STORE --at 2026-01-02T03:04:05Z", "as it was known then"),
-    Example("rmqtx audit STORE --summary", "only the counts"),
-    Example("rmqtx audit -n 10.0.0.1:9876 --flagged", "what is odd of all that live brokers' half queues hold"),
+    Example("rmqtx audit STORE --summary", "counts per group and topic"),
+    Example("rmqtx audit STORE --where 'state = LOST or flags = duplicate_commit'", "lost or delivered twice"),
+    Example("rmqtx audit 's3://evidence/*/store' --engine spark -o verdicts.parquet", "many stores, with Spark"),
+    Example("rmqtx audit -n 10.0.0.1:9876 --flagged", "transactions with flags, in the half queues of live brokers"),
     Example(
         "rmqtx audit STORE --follow --checkpoint orders.sqlite --format jsonl",
-        "each verdict that is new or has changed, for days; a restart goes on",
+        "print new and changed rows while the store grows",
     ),
 )
 
-SummaryOption = Annotated[bool, typer.Option("--summary", help="Only the summary, no row per transaction.")]
-FlaggedOption = Annotated[bool, typer.Option("--flagged", help="Only transactions that something is odd about.")]
+SummaryOption = Annotated[bool, typer.Option("--summary", help="Print only the counts per group and topic")]
+FlaggedOption = Annotated[bool, typer.Option("--flagged", help="Only transactions that have a flag")]
 FollowOption = Annotated[
-    bool, typer.Option("--follow", help="Stay, and print each verdict that is new or has changed as the stores grow.")
+    bool, typer.Option("--follow", help="Keep running and print each new or changed row while the stores grow")
 ]
 CheckpointOption = Annotated[
     Path | None,
-    typer.Option("--checkpoint", metavar="FILE", help="With --follow: where a restart finds what was read and said."),
+    typer.Option(
+        "--checkpoint", metavar="FILE",
+        help="With --follow: file that keeps what was read and printed, for a restart",
+    ),
 ]
 IntervalOption = Annotated[
     str | None,
-    typer.Option("--interval", metavar="DURATION", help="With --follow: how often to look again; 10s without it."),
+    typer.Option("--interval", metavar="DURATION", help="With --follow: time between two readings; default: 10s"),
 ]
 UntilIdleOption = Annotated[
-    bool, typer.Option("--until-idle", help="With --follow: end when nothing is new; for cron, with --checkpoint.")
+    bool, typer.Option("--until-idle", help="With --follow: exit when nothing is new, for cron")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What is asked of an audit."""
+    """Which rows an audit lists, and how."""
 
     where: WhereOption = None
     flagged: FlaggedOption = False
@@ -89,19 +89,19 @@ class AuditOptions:
 
     @property
     def condition(self) -> str | None:
-        """What a row that is listed fulfils."""
+        """Condition on the rows to list."""
         texts = (self.where, "flags ~ ." if self.flagged else None)
         return " and ".join(f"({text})" for text in texts if text) or None
 
     def check(self) -> None:
-        """Refuse what contradicts itself.
+        """Refuse options that exclude each other.
 
         Raises: BadRequest.
         """
         if not self.follow and (self.checkpoint is not None or self.interval is not None or self.until_idle):
-            raise BadRequest("--checkpoint, --interval and --until-idle belong to --follow")
+            raise BadRequest("--checkpoint, --interval and --until-idle need --follow")
         if self.summary and self.findings:
-            raise BadRequest("--summary and --findings are two listings: ask for one")
+            raise BadRequest("--summary and --findings are two listings: give only one")
 
 
 @with_option_groups
@@ -115,10 +115,10 @@ def command(
     provenance: ProvenanceOptions,
     source: SourceOptions,
 ) -> int:
-    """Judge every transaction of the stores: state, flags, reason, advice, and the evidence for each.
+    """List every transaction of the stores: state, flags, reason, advice and evidence.
 
-    Reads the whole log; of live brokers, all that their half queues still hold. Ends with a summary per group and
-    topic, and the next safe command, on stderr.
+    Reads the whole commit log; of live brokers, the whole half queues. A summary per group and topic and the next
+    safe command follow on stderr.
     """
     voice = source.voice
     at_ms = asked_time_ms("--at", asked.at, voice)
@@ -140,7 +140,7 @@ def command(
 
 
 def _of_whole_stores(engine: EngineOptions, provenance: ProvenanceOptions) -> dict[str, Any]:
-    """What only a reading of whole stores has, by what it is called."""
+    """Options that only files of stores have, with their values."""
     return {
         "--master": engine.master, "--remote": engine.remote, "--conf": engine.conf, "--hash": provenance.hash_all,
         "--split-size": engine.split_bytes, "--processes": engine.processes, "--temp-dir": engine.temporary,
@@ -152,7 +152,7 @@ def _refuse_with_follow(
     asked: AuditOptions, output: OutputOptions, engine: EngineOptions, provenance: ProvenanceOptions,
     source: SourceOptions,
 ) -> None:
-    """Refuse what only an audit with an end can have.
+    """Refuse options that do not go with --follow.
 
     Raises: BadRequest.
     """
@@ -169,7 +169,7 @@ def _refuse_with_follow(
 def _listing(
     asked: AuditOptions, output: OutputOptions, provenance: ProvenanceOptions, door: Door, now_ms: int, voice: Voice
 ) -> Listing:
-    """What is listed: transactions, or the summary or the findings instead."""
+    """Listing of transactions, of the summary or of findings."""
     from readers.model.tables import FINDINGS
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import VIEWS
@@ -177,9 +177,9 @@ def _listing(
 
     schema, view = door.schema, door.view(now_ms, with_state=True)
     if asked.follow:
-        view = replace(view, nothing="nothing is new, and nothing has changed")
+        view = replace(view, nothing="nothing new or changed")
     elif asked.condition is not None:
-        view = replace(view, nothing="no transaction fulfils the condition")
+        view = replace(view, nothing="no transaction meets the condition")
     if asked.summary:
         schema, view = SUMMARY, SUMMARY_VIEW
     elif asked.findings:
@@ -202,7 +202,7 @@ def _followed(
 
 
 class _AuditRun:
-    """An audit with an end: counts what it lists, and says what that comes to."""
+    """One audit: lists rows, counts them and prints the summary."""
 
     def __init__(self, asked: AuditOptions, listing: Listing) -> None:
         from rmqtx_cli.pages.summary import Summary
@@ -212,7 +212,7 @@ class _AuditRun:
         self._met: list[Finding] = []
 
     def written(self, reading: VerdictReading, source: Source) -> int:
-        """Write the rows, and above them what they come to; gives the status."""
+        """Write the answer and the rows; return the exit status."""
 
         def answer() -> Iterator[str]:
             return self.counted.answer(
@@ -232,7 +232,7 @@ class _AuditRun:
 
     @property
     def _instead(self) -> bool:
-        """Whether something else is listed than transactions."""
+        """Whether the summary or the findings are listed instead of transactions."""
         return self.asked.findings or self.asked.summary
 
     def _rows_instead(self, reading: VerdictReading) -> pa.Table:
@@ -241,7 +241,7 @@ class _AuditRun:
         return self.counted.table() if self.asked.summary else findings_table(reading.findings)
 
     def say_rest(self, source: Source) -> None:
-        """Say what stands below the rows: the counts, oddities, cost."""
+        """Print what follows the rows: summary, flags, damage."""
         from rmqtx_cli.output.table import print_table
         from rmqtx_cli.pages.summary import SUMMARY_VIEW
 

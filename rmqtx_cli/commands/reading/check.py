@@ -1,4 +1,4 @@
-"""`rmqtx check`: one line for Nagios, and the same for Prometheus or as JSON. Exits with 0 to 3 only."""
+"""`rmqtx check`: one line for Nagios, Prometheus text or JSON. The exit status is 0 to 3 only."""
 
 from __future__ import annotations
 
@@ -33,58 +33,64 @@ if TYPE_CHECKING:
     from rmqtx_cli.sources.source import Source
 
 NAME = "check"
-SHORT = "one line for Nagios, Prometheus or JSON"
+SHORT = "print one line for Nagios, Prometheus or JSON"
 EXAMPLES = (
-    Example("rmqtx check STORE", "warns from 10m, critical from 1h"),
-    Example("rmqtx check STORE --warning 5m --critical 30m --critical-count 1000", "thresholds of one's own"),
-    Example("rmqtx check -n 10.0.0.1:9876 --deadline 5m", "critical five minutes before the broker discards the first"),
-    Example("rmqtx check -n 10.0.0.1:9876", "live brokers; UNKNOWN where one cannot be reached"),
+    Example("rmqtx check STORE", "warning from 10m, critical from 1h"),
+    Example("rmqtx check STORE --warning 5m --critical 30m --critical-count 1000", "other thresholds"),
+    Example("rmqtx check -n 10.0.0.1:9876", "live brokers; UNKNOWN if one cannot be reached"),
+    Example("rmqtx check -n 10.0.0.1:9876 --deadline 5m", "critical 5 minutes before the broker discards the first"),
     Example("rmqtx check STORE --textfile /var/lib/node_exporter/rmqtx.prom", "for Prometheus"),
 )
 _UNKNOWN = 3
-#: What cannot be interrupted (a hanging network file system) is left behind so long after the timeout.
+#: A call that cannot be interrupted (a hanging network file system) is abandoned this long after the timeout.
 _GRACE_S = 2.0
 
 
 class CheckFormat(StrEnum):
-    """How the outcome is printed."""
+    """Format of the outcome."""
 
     NAGIOS = "nagios"
     JSON = "json"
 
 
 WarningOption = Annotated[
-    str, typer.Option("--warning", metavar="DURATION", help="Age of the oldest pending transaction that warns.")
+    str, typer.Option("--warning", metavar="DURATION", help="Warn if a pending transaction is this old")
 ]
 CriticalOption = Annotated[
-    str, typer.Option("--critical", metavar="DURATION", help="Age of the oldest pending transaction that is critical.")
+    str, typer.Option("--critical", metavar="DURATION", help="Critical if a pending transaction is this old")
 ]
 WarningCountOption = Annotated[
-    int | None, typer.Option("--warning-count", min=1, metavar="N", help="Pending transactions that warn.")
+    int | None, typer.Option("--warning-count", min=1, metavar="N", help="Warn at N pending transactions")
 ]
 CriticalCountOption = Annotated[
-    int | None, typer.Option("--critical-count", min=1, metavar="N", help="Pending transactions that are critical.")
+    int | None, typer.Option("--critical-count", min=1, metavar="N", help="Critical at N pending transactions")
 ]
 DeadlineOption = Annotated[
     str | None,
     typer.Option(
-        "--deadline", metavar="DURATION", help="Critical where the broker discards a pending transaction so soon: 5m."
+        "--deadline", metavar="DURATION",
+        help="Critical if the broker discards a pending transaction within this time, like 5m",
     ),
 ]
 StateDirectoryOption = Annotated[
     Path | None,
     typer.Option(
         "--state-dir", metavar="DIR",
-        help="Where a run leaves what the next one compares with; else in $RMQTX_STATE_DIR or $XDG_STATE_HOME/rmqtx.",
+        help="Directory of the state that one run leaves for the next; default: $RMQTX_STATE_DIR or "
+        "$XDG_STATE_HOME/rmqtx",
     ),
 ]
 TextfileOption = Annotated[
-    Path | None, typer.Option("--textfile", metavar="FILE", help="Also write Prometheus text, whole or not at all.")
+    Path | None,
+    typer.Option(
+        "--textfile", metavar="FILE",
+        help="Also write Prometheus text to FILE, replaced as a whole",
+    ),
 ]
 TimeoutOption = Annotated[
-    str, typer.Option("--timeout", metavar="DURATION", help="Give up after this long, with UNKNOWN.")
+    str, typer.Option("--timeout", metavar="DURATION", help="Exit with UNKNOWN after this time")
 ]
-CheckFormatOption = Annotated[CheckFormat, typer.Option("--format", help="A Nagios line, or one JSON object.")]
+CheckFormatOption = Annotated[CheckFormat, typer.Option("--format", help="One Nagios line, or one JSON object")]
 
 
 class _TimedOut(Exception):
@@ -93,7 +99,7 @@ class _TimedOut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ThresholdOptions:
-    """What warns, and what is critical."""
+    """Thresholds for WARNING and CRITICAL."""
 
     warning: WarningOption = "10m"
     critical: CriticalOption = "1h"
@@ -102,7 +108,7 @@ class ThresholdOptions:
     deadline: DeadlineOption = None
 
     def thresholds(self) -> Thresholds:
-        """The same, understood.
+        """Return the thresholds as numbers.
 
         Raises: BadRequest.
         """
@@ -130,11 +136,11 @@ def command(
     rate: RateOption = None,
     live: LiveOptions,
 ) -> int:
-    """Check a store, or live brokers, for cron, Nagios and Prometheus: one line, and an exit status from 0 to 3.
+    """Monitor a store or live brokers: one line, and an exit status from 0 to 3, for cron, Nagios and Prometheus.
 
-    Looks at the oldest and the number of pending transactions, and, compared with the last run, at transactions newly
-    lost or discarded, a check cursor that stands still, commits without op, and a log that reaches less far. --deadline
-    is for the time before: the broker discards what gets no answer, and says nothing.
+    Tests the age and the number of pending transactions. Compared with the previous run also: newly lost or discarded
+    transactions, a check cursor that does not move, commits without an op message, and a commit log that ends earlier.
+    --deadline warns before the broker discards unanswered transactions, which it does without notice.
     """
     from repairs.receipts import journal
     from rmqtx_cli.sources.source import chosen_door
@@ -167,7 +173,7 @@ def command(
 def _judged(
     source: Source, thresholds: Thresholds, directory: Path, now_ms: int, timeout: str
 ) -> tuple[Numbers, Outcome]:
-    """What is counted now, judged beside what the last run left; leaves the same for the next one."""
+    """Return the numbers of now and the outcome compared with the previous run; save them for the next run."""
     from rmqtx_cli.monitoring.judge import judge
     from rmqtx_cli.monitoring.measure import measure
     from rmqtx_cli.monitoring.memory import memory_file, recall, remember
@@ -182,8 +188,9 @@ def _judged(
 
 
 def _what_became(source: Source, numbers: Numbers, before: dict[str, Any] | None, timeout: str) -> Became:
-    """What became of what hung at the last run. No failure here keeps this run from being remembered: else the next
-    one, and each after it, would ask for the same and fail like this one.
+    """Return what became of the transactions that were pending in the previous run.
+
+    A failure here does not keep this run from being saved: the next run would repeat the same lookup and fail again.
     """
     from readers.model.errors import RmqtxError
     from rmqtx_cli.monitoring.remembered import Became, remembered_places, what_became_of
@@ -195,7 +202,7 @@ def _what_became(source: Source, numbers: Numbers, before: dict[str, Any] | None
     try:
         return what_became_of(source, gone)
     except _TimedOut:
-        return Became(unanswered=list(gone), why=f"there was no answer within {timeout}")
+        return Became(unanswered=list(gone), why=f"no answer within {timeout}")
     except RmqtxError as error:
         return Became(unanswered=list(gone), why=error.message)
 
@@ -211,7 +218,7 @@ def _print(output_format: CheckFormat, numbers: Numbers, thresholds: Thresholds,
 
 
 def unknown(message: str) -> int:
-    """Say that nothing can be said, in one line on stdout; gives the status."""
+    """Print an UNKNOWN line on stdout; return its status."""
     plain = escaped(" ".join(message.split())).replace("|", "¦")
     sys.stdout.write(f"RMQTX UNKNOWN - {plain}\n")
     return _UNKNOWN
@@ -219,7 +226,7 @@ def unknown(message: str) -> int:
 
 def _refuse_reversed(warning: int | None, critical: int | None, warning_name: str, critical_name: str) -> None:
     if warning is not None and critical is not None and warning > critical:
-        raise BadRequest(f"{warning_name} is beyond {critical_name}: nothing could ever only warn")
+        raise BadRequest(f"{warning_name} is more than {critical_name}: no value could be a warning only")
 
 
 def _leave(
@@ -233,18 +240,18 @@ def _leave(
 
 
 def _leave_failure(textfile: Path, now_ms: int) -> None:
-    """A textfile that went on telling the numbers of the last good run would hide that the check has failed."""
+    """Write the status UNKNOWN: the numbers of the last good run would hide that this run failed."""
     from readers.model.errors import RmqtxError
 
     try:
         _leave(textfile, _UNKNOWN, now_ms)
     except (RmqtxError, OSError):
-        return  # the line on stdout says UNKNOWN anyway
+        return  # the line on stdout is UNKNOWN anyway
 
 
 @contextmanager
 def _within(timeout_ms: int, text: str) -> Iterator[None]:
-    """Raise _TimedOut in the block after the time; a read that never returns ends the process with the same line."""
+    """Raise _TimedOut in the block after the time; if a read never returns, print the line and end the process."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
         raise _TimedOut

@@ -1,4 +1,4 @@
-"""`rmqtx diff`: what two audits do not say the same of."""
+"""`rmqtx diff`: transactions that differ between two audits."""
 
 from __future__ import annotations
 
@@ -41,34 +41,34 @@ if TYPE_CHECKING:
     from rmqtx_cli.sources.opening import Opened
 
 NAME = "diff"
-SHORT = "what changed between two stores, or two times"
+SHORT = "compare two stores, two audit files or two times"
 EXAMPLES = (
-    Example("rmqtx diff BEFORE AFTER", "a copy and the store as it is now, or a master and its slave"),
+    Example("rmqtx diff BEFORE AFTER", "an older copy and the store, or a master and its slave"),
     Example("rmqtx diff STORE --at 2026-01-02T03:00:00Z --and-at 2026-01-02T04:00:00Z", "one store at two times"),
     Example("rmqtx diff yesterday.parquet today.parquet", "two results of rmqtx audit -o"),
-    Example("rmqtx diff BEFORE AFTER --exit-code --quiet", "for a script: status 1 if anything differs"),
+    Example("rmqtx diff BEFORE AFTER --exit-code --quiet", "for a script: exit status 1 if there is a difference"),
 )
 
 SidesArgument = Annotated[
     list[str],
-    typer.Argument(metavar="SIDE", help="Two sides, each a store or a file that audit wrote; or one store, with --at."),
+    typer.Argument(metavar="SIDE", help="Two sides, each a store or a file written by audit; or one store, with --at"),
 ]
 AndAtOption = Annotated[
-    str | None, typer.Option("--and-at", metavar="TIME", help="The later of two times; without it, now.")
+    str | None, typer.Option("--and-at", metavar="TIME", help="The later of two times; default: now")
 ]
 ExitCodeOption = Annotated[
     bool,
     typer.Option(
         "--exit-code",
-        help="Exit with 1 if a difference is listed, with 0 if none is; 3 (a side is damaged or UNDECIDABLE) and 10 "
-        "(one cannot be read) say as always that not all was compared.",
+        help="Exit with status 1 if a difference is listed, 0 if none. Status 3 (damage or UNDECIDABLE transactions) "
+        "and 10 (a side cannot be read) take precedence: not everything was compared",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One of the two: a store as of a time, or a file of verdicts."""
+    """One side of the comparison: a store as of a time, or a file written by audit."""
 
     place: str
     at_ms: int | None = None
@@ -84,7 +84,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class SidesOptions:
-    """What is compared with what."""
+    """The two sides to compare."""
 
     sides: SidesArgument
     at: AtOption = None
@@ -99,17 +99,17 @@ class SidesOptions:
         if len(places) == 1:
             if self.at is None:
                 raise BadRequest(
-                    "one side alone", advice="give a second one, or --at TIME, and --and-at TIME if not now"
+                    "only one side was given", advice="give a second one, or --at TIME and, if not now, --and-at TIME"
                 )
             times = asked_time_ms("--at", self.at, voice), asked_time_ms("--and-at", self.and_at, voice)
             sides = _Side(places[0], times[0]), _Side(places[0], times[1])
             if sides[0].file is not None:
-                raise BadRequest(f"{places[0]} holds one audit: --at needs its store")
+                raise BadRequest(f"{places[0]} is the result of one audit: --at needs a store")
             return sides
         if len(places) != 2:
-            raise BadRequest(f"{len(places)} sides; two are compared")
+            raise BadRequest(f"{len(places)} sides given, expected 2")
         if self.at is not None or self.and_at is not None:
-            raise BadRequest("--at and --and-at are two times of one store, and two sides are given")
+            raise BadRequest("--at and --and-at compare two times of one store, and two sides are given")
         return _Side(places[0]), _Side(places[1])
 
 
@@ -129,10 +129,10 @@ def command(
     broker_version: BrokerVersionOption = None,
     voice: VoiceOptions,
 ) -> int:
-    """List the transactions that two audits do not say the same of: what appeared, vanished, or changed its state.
+    """List the transactions that appeared, vanished or changed between two stores, two audits or two times.
 
-    Transactions are the same where id, producer group and topic are. State, flags and the number of witnesses are
-    compared; offsets are not, for a copy made by a restore or a slave may have others.
+    Transactions are matched by id, producer group and topic. State, flags and the number of records are compared;
+    offsets are not, because a restored copy or a slave can have other ones.
     """
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import DIFFERENCES_VIEW

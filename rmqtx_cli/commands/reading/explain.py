@@ -1,8 +1,9 @@
-"""`rmqtx explain`: what a word means."""
+"""`rmqtx explain`: explain a word of the output."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,14 +12,16 @@ from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.output.pager import NoPagerOption
 
+if TYPE_CHECKING:
+    from rmqtx_cli.pages.glossary import WordEntry
+
 NAME = "explain"
-SHORT = "what a word in the results means"
+SHORT = "explain a state, flag, finding, column or exit status"
 EXAMPLES = (
-    Example("rmqtx explain", "every word there is"),
+    Example("rmqtx explain", "list all words, by kind"),
     Example("rmqtx explain LOST", "a state"),
     Example("rmqtx explain open_after_decision", "a flag"),
     Example("rmqtx explain record-damaged", "a finding"),
-    Example("rmqtx explain state table", "a term"),
     Example("rmqtx explain 16", "an exit status"),
 )
 
@@ -26,25 +29,26 @@ WordArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="WORD", autocompletion=completion.words,
-        help="A state, flag, advice, finding, term, table, column, structure, response code or exit status.",
+        help="State, flag, advice, reason, finding, guard, term, table, column, structure, response code or exit "
+        "status",
     ),
 ]
 
 
 def command(words: WordArgument = None, no_pager: NoPagerOption = False) -> int:
-    """Explain a word in the results: what it means, and where that is known from."""
+    """Explain a word of the output, and name its page of the documentation.
+
+    Without a word, lists all words by kind.
+    """
     from rmqtx_cli.commands.all_views import all_views
+    from rmqtx_cli.pages.doc_pages import page_of
     from rmqtx_cli.pages.glossary import entries
     from rmqtx_cli.words.near import near
     from rmqtx_cli.words.text import escaped
 
     known = entries(all_views())
     if not words:
-        kinds: dict[str, list[str]] = {}
-        for entry in known:
-            kinds.setdefault(entry.kind, []).append(entry.word)
-        lines = [f"{kind}: {', '.join(dict.fromkeys(of_kind))}" for kind, of_kind in kinds.items()]
-        _print(lines, is_paged=not no_pager)
+        _print(_by_kind(known), is_paged=not no_pager)
         return 0
     word = " ".join(words)
     wanted = _plain(word)
@@ -52,18 +56,28 @@ def command(words: WordArgument = None, no_pager: NoPagerOption = False) -> int:
     if not found:
         close = near(word, dict.fromkeys(entry.word for entry in known))
         raise BadRequest(
-            f"no word {escaped(word)!r} is known",
-            advice=f"did you mean {' or '.join(close)}?" if close else "rmqtx explain lists all words",
+            f"unknown word {escaped(word)!r}",
+            advice=f"did you mean {' or '.join(close)}?" if close else "list all words: rmqtx explain",
         )
     lines = []
     for entry in found:
         lines += [f"{entry.word} ({entry.kind})", *(f"  {line}" for line in entry.lines)]
+        if (page := page_of(entry.word, entry.kind)) is not None:
+            lines.append(f"  page: {page}")
     _print(lines, is_paged=not no_pager)
     return 0
 
 
+def _by_kind(known: Iterable[WordEntry]) -> list[str]:
+    """Return the words under a heading for each kind."""
+    kinds: dict[str, dict[str, None]] = {}
+    for entry in known:
+        kinds.setdefault(entry.kind, {})[entry.word] = None
+    return [line for kind, words in kinds.items() for line in (f"{kind} ({len(words)})", f"  {', '.join(words)}")]
+
+
 def _plain(word: str) -> str:
-    """A word as people vary it: case, hyphens, underscores and blanks do not count; nor does a time's missing unit."""
+    """Return a word in lower case with underscores for hyphens and blanks."""
     return word.strip().lower().replace("-", "_").replace(" ", "_")
 
 

@@ -1,4 +1,4 @@
-"""`rmqtx export`: a table as files by topic and day."""
+"""`rmqtx export`: write a table as files by topic and day."""
 
 from __future__ import annotations
 
@@ -39,18 +39,17 @@ if TYPE_CHECKING:
     from verdicts.export.partition_files import FileForm
 
 NAME = "export"
-SHORT = "a table as Parquet files by topic and day"
+SHORT = "write a table as files by topic and day"
 EXAMPLES = (
-    Example("rmqtx export records STORE --to DIR", "every record as Parquet, by topic and day"),
-    Example("rmqtx export records STORE --to DIR", "again, when the log has grown: only what is new is added"),
-    Example("rmqtx export transactions STORE --to DIR", "every verdict, in place of those of the run before"),
+    Example("rmqtx export records STORE --to DIR", "all records as Parquet; run again to add new records"),
+    Example("rmqtx export transactions STORE --to DIR", "all transactions; replaces those of the previous run"),
     Example("rmqtx export halves STORE --to DIR --format jsonl", "half copies as JSON lines"),
-    Example("rmqtx export records BROKER_A BROKER_B --to DIR --body raw --engine spark", "with bodies, on Spark"),
+    Example("rmqtx export records BROKER_A BROKER_B --to DIR --body raw --engine spark", "with bodies, with Spark"),
 )
 
 
 class Table(StrEnum):
-    """What can be exported."""
+    """Tables that can be exported."""
 
     RECORDS = "records"
     HALVES = "halves"
@@ -59,7 +58,7 @@ class Table(StrEnum):
 
 
 class Bodies(StrEnum):
-    """What becomes of bodies."""
+    """How bodies are exported."""
 
     NONE = "none"
     RAW = "raw"
@@ -67,31 +66,31 @@ class Bodies(StrEnum):
 
 
 TableArgument = Annotated[
-    Table, typer.Argument(metavar="TABLE", help="What to export: records, halves, ops or transactions.")
+    Table, typer.Argument(metavar="TABLE", help="Table to export: records, halves, ops or transactions")
 ]
 ToOption = Annotated[
     str,
-    typer.Option("--to", metavar="DIR", help="Where the files go: a new directory, or one of an export to continue."),
+    typer.Option("--to", metavar="DIR", help="Directory of the files: new, or of an export to continue"),
 ]
 FormatOption = Annotated[
-    OutputFormat, typer.Option("--format", help="Kind of files: parquet, arrow, csv or jsonl.")
+    OutputFormat, typer.Option("--format", help="Format of the files: parquet, arrow, csv or jsonl")
 ]
 BodyOption = Annotated[
-    Bodies, typer.Option("--body", help="Also the bodies: raw as they are stored, inflated as the producer made them.")
+    Bodies, typer.Option("--body", help="Export bodies too: raw is as stored, inflated is decompressed")
 ]
-ListOption = Annotated[bool, typer.Option("--list", help="List the files that were written, with what is in them.")]
+ListOption = Annotated[bool, typer.Option("--list", help="List the files written, with their number of rows")]
 
 
 @dataclass(frozen=True, slots=True)
 class FilesOptions:
-    """What files are written."""
+    """Format and columns of the files."""
 
     output_format: FormatOption = OutputFormat.PARQUET
     fields: FieldsOption = None
     body: BodyOption = Bodies.NONE
 
     def check(self, to: str) -> None:
-        """Refuse what no export can be.
+        """Refuse impossible formats and places.
 
         Raises: BadRequest.
         """
@@ -99,14 +98,14 @@ class FilesOptions:
         from rmqtx_cli.output.forms import EXPORT_FORMATS
 
         if self.output_format not in EXPORT_FORMATS:
-            raise BadRequest(f"an export cannot be {self.output_format}", advice=f"{', '.join(EXPORT_FORMATS)}")
+            raise BadRequest(f"cannot export as {self.output_format}", advice=f"one of {', '.join(EXPORT_FORMATS)}")
         if is_uri(to):
             raise BadRequest(
-                "--to is no local directory", advice="files are renamed when complete; object stores cannot"
+                "--to must be a local directory", advice="object stores cannot rename files when they are complete"
             )
 
     def settings(self, table: Table, columns: list[str], voice: Voice) -> dict[str, Any]:
-        """What must be the same where an export is continued."""
+        """Settings that must not change when an export is continued."""
         settings: dict[str, Any] = {
             "table": table.value, "columns": columns, "format": self.output_format.value, "body": self.body.value,
             "timestamps": HAS_TIMESTAMPS.get(),
@@ -114,7 +113,7 @@ class FilesOptions:
         if self.output_format is OutputFormat.CSV:
             settings["csv_safe"] = IS_SAFE.get()
             if not IS_SAFE.get():
-                voice.detail("text is written as it is; a spreadsheet runs what begins as formulas do: --csv-safe")
+                voice.detail("text is written unchanged; spreadsheets run what begins like a formula: --csv-safe")
         return settings
 
 
@@ -134,9 +133,9 @@ def command(
 ) -> int:
     """Write a table to files below a directory: topic=T/day=YYYY-MM-DD/part-*.
 
-    A file gets its name when it is complete. A run that was stopped is continued by the next one, and a run after the
-    log has grown adds what is new: no row is ever there twice. Transactions change as the log grows: they are written
-    anew, and replace what is there. The directory is one that every task can write to.
+    A file gets its name when it is complete. The next run continues an interrupted one, or adds the rows that are new:
+    no row is written twice. Transactions change as the log grows, so each run replaces them. With Spark, all tasks must
+    be able to write to the directory.
     """
     from rmqtx_cli.output.forms import form_of
     from rmqtx_cli.output.listing import Listing
@@ -189,7 +188,7 @@ def _written(reading: Reading, listing: Listing | None) -> _FilesWritten:
 
 @dataclass(frozen=True, slots=True)
 class _ExportRun:
-    """What is written, and where to."""
+    """Columns, format and directory of an export."""
 
     table: Table
     columns: list[str]
@@ -206,7 +205,7 @@ class _ExportRun:
         return run.engine.run_job(self.job(done, body), opened.stores, progress=run.progress)
 
     def verdicts(self, run: EngineRun, opened: Opened, undecidable: Counter[str]) -> Reading:
-        """Verdicts on all transactions, which replace those that are there; counts UNDECIDABLE ones by store."""
+        """Write all transactions in place of those of the previous run; count UNDECIDABLE ones by store."""
         from verdicts.export.export_snapshot import export_snapshot
 
         reading = run.engine.audit(opened.stores, opened.settings_of, progress=run.progress)
@@ -217,7 +216,7 @@ class _ExportRun:
         return reading
 
     def job(self, done: Done, body: Bodies) -> ExportJob:
-        """Rows of the log, of which there are only ever more."""
+        """Job that writes rows of the log; rows are only added."""
         from verdicts.export.export import ExportJob
 
         return ExportJob(
@@ -227,7 +226,7 @@ class _ExportRun:
 
 
 def _counting(verdicts: Iterable[pa.RecordBatch], undecidable: Counter[str]) -> Iterator[pa.RecordBatch]:
-    """The same batches; counts UNDECIDABLE ones by store."""
+    """Yield the same batches and count UNDECIDABLE transactions by store."""
     for batch in verdicts:
         pairs = zip(batch["store"].to_pylist(), batch["state"].to_pylist(), strict=True)
         undecidable.update(store for store, state in pairs if state == "UNDECIDABLE")
@@ -235,7 +234,7 @@ def _counting(verdicts: Iterable[pa.RecordBatch], undecidable: Counter[str]) -> 
 
 
 def _columns(table: Table, fields: str | None, *, with_body: bool) -> list[str]:
-    """The columns that the files get: all that cost nothing more, or those that were asked for."""
+    """Return the columns of the files: all without bodies, or those of --fields."""
     from readers.model.tables import ALL_TABLES
     from rmqtx_cli.options.columns import chosen_columns
 
@@ -243,12 +242,12 @@ def _columns(table: Table, fields: str | None, *, with_body: bool) -> list[str]:
     default = [name for name in schema.names if name not in ("body", "body_crc_matches")]
     chosen = chosen_columns(fields, schema, default)
     if with_body and table is not Table.RECORDS:
-        raise BadRequest("--body is for records")
+        raise BadRequest("--body is for the table records")
     return [*chosen, *(["body"] if with_body and "body" not in chosen else [])]
 
 
 def _stored_provenance(run: EngineRun, directory: Path) -> dict[str, Any]:
-    """The provenance of the whole export, after writing it to the export's own directory; each file has its range."""
+    """Write the provenance of the export into its directory and return it; each file contains its own range too."""
     from verdicts.export.export_manifest import STATE_DIRECTORY, write_json
 
     assert run.provenance is not None
@@ -258,14 +257,14 @@ def _stored_provenance(run: EngineRun, directory: Path) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _FilesWritten:
-    """Files that were written."""
+    """Counts of files and rows written."""
 
     files_count: int = 0
     rows_count: int = 0
     size_bytes: int = 0
 
     def watching(self, reading: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, counted as they pass."""
+        """Yield the same batches and count them."""
         for batch in reading:
             self.add(batch)
             yield batch
@@ -277,7 +276,7 @@ class _FilesWritten:
         self.size_bytes += sum(batch["size_bytes"].to_pylist())
 
     def line(self) -> str:
-        """What there is to say."""
+        """Summary line."""
         if not self.files_count:
             return "nothing new"
         return f"{count(self.rows_count, 'row')} added in {count(self.files_count, 'file')} of {size(self.size_bytes)}"

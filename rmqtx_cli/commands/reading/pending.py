@@ -1,4 +1,4 @@
-"""`rmqtx pending`: the transactions that hang."""
+"""`rmqtx pending`: list the pending transactions."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from rmqtx_cli.options.options import (
 from rmqtx_cli.sources.source import SourceOptions
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import asked_time_ms
 
 if TYPE_CHECKING:
@@ -36,35 +37,39 @@ if TYPE_CHECKING:
     from verdicts.model.reading import VerdictReading
 
 NAME = "pending"
-SHORT = "transactions that hang, oldest first"
+SHORT = "list the pending transactions, oldest first"
 _DEADLINE_NAMES = frozenset({"deadline", "discard_in", "discard_in_ms", "discard_at", "discard_at_ms"})
 EXAMPLES = (
-    Example("rmqtx pending STORE", "what hangs, oldest first"),
-    Example("rmqtx pending STORE --older-than 10m --group shop --sort checks", "only what should be over by now"),
-    Example("rmqtx pending STORE --deadline-within 10m --sort deadline", "what the broker discards next"),
+    Example("rmqtx pending STORE", "all pending transactions, oldest first"),
+    Example("rmqtx pending STORE --older-than 10m --group shop --sort checks", "older than 10 minutes, of one group"),
+    Example("rmqtx pending STORE --deadline-within 10m --sort deadline", "which ones the broker discards next"),
     Example("rmqtx pending STORE --format jsonl | jq -r .transaction_id", "the ids, for a script"),
-    Example("rmqtx pending -n 10.0.0.1:9876 --older-than 10m", "live brokers, asked over the wire"),
-    Example("rmqtx pending BROKER_A BROKER_B --all-open", "two brokers, and what is decided but asked again"),
+    Example("rmqtx pending -n 10.0.0.1:9876 --all-open", "live brokers; also decided ones that will be checked again"),
 )
 
 OlderThanOption = Annotated[
-    str | None, typer.Option("--older-than", metavar="DURATION", help="Only those whose first copy is older: 10m, 2h.")
+    str | None,
+    typer.Option(
+        "--older-than", metavar="DURATION",
+        help="Only transactions whose first half copy is older, like 10m or 2h",
+    ),
 ]
 DeadlineWithinOption = Annotated[
     str | None,
     typer.Option(
-        "--deadline-within", metavar="DURATION", help="Only those that the broker will have discarded by then: 10m, 2h."
+        "--deadline-within", metavar="DURATION",
+        help="Only transactions that the broker discards within this time, like 10m",
     ),
 ]
 AllOpenOption = Annotated[
-    bool, typer.Option("--all-open", help="Also those that are decided, but that the broker will ask again.")
+    bool, typer.Option("--all-open", help="Also list decided transactions that the broker will check again")
 ]
-ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole log instead of following queues and index.")]
+ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole commit log instead of queues and index")]
 
 
 @dataclass(frozen=True, slots=True)
 class HangingOptions:
-    """Which transactions are meant, as of when, and how they are looked for."""
+    """Which transactions to list, as of when, and how to find them."""
 
     older_than: OlderThanOption = None
     group: GroupOption = None
@@ -87,10 +92,11 @@ def command(
     output: OutputOptions,
     source: SourceOptions,
 ) -> int:
-    """List the transactions that hang: the broker still has them before it.
+    """List the pending transactions: neither decided nor discarded.
 
-    Each row carries the offsets that prove it. The cost grows with what is open, not with the log. Live brokers are
-    also asked whether a producer of the group is connected, which would answer their checks.
+    Each row contains the offsets that prove it. The time grows with the number of open transactions, not with the size
+    of the log. For live brokers the rows also show whether a producer of the group is connected, which would answer the
+    broker's checks.
     """
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.ordering import oldest_first
@@ -121,7 +127,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """As of when it is asked, and what must be older or is discarded by then. Units: epoch milliseconds."""
+    """The time of the listing, and the limits for age and deadline. Units: epoch milliseconds."""
 
     at_ms: int | None
     now_ms: int
@@ -131,7 +137,7 @@ class _Times:
 
     @classmethod
     def of(cls, asked: HangingOptions, voice: Voice) -> _Times:
-        """What the options say.
+        """Return the times that the options give.
 
         Raises: BadRequest.
         """
@@ -144,7 +150,7 @@ class _Times:
         with_deadline = within_ms is not None or not _DEADLINE_NAMES.isdisjoint(names_of(SORT.get()))
         if with_deadline and at_ms is not None:
             raise BadRequest(
-                "a deadline is foretold from now on: --at goes with neither --deadline-within nor its order"
+                "deadlines are predicted from now on: --at does not go with --deadline-within or --sort deadline"
             )
         age_ms = None if asked.older_than is None else parse_duration_ms(asked.older_than)
         return cls(
@@ -156,7 +162,7 @@ class _Times:
 def _lines(
     rows: pa.Table, chosen: pa.Table, reading: VerdictReading, source: Source, times: _Times
 ) -> Iterator[str]:
-    """What there is to say above the table."""
+    """Return the lines above the table."""
     import pyarrow.compute as pc
 
     from rmqtx_cli.pages.check_alive import never_asked_counts
@@ -188,13 +194,13 @@ def _say_hidden(rows: pa.Table, voice: Voice) -> None:
     perhaps = rows["reason_code"].to_pylist().count("commit_record_table_unread")
     never = sum("never_asked" in flags for flags in rows["flags"].to_pylist())
     if surely := rows.num_rows - perhaps - never:
-        voice.note(f"{surely} more are decided, but the broker will ask again (--all-open)")
+        voice.note(f"{count(surely, 'decided transaction')} will be checked again; list with --all-open")
     if never:
-        voice.note(f"{never} more are decided, and the stopped check does not come to them: the broker will ask for "
-                   "them again only when it goes on (--all-open)")
+        voice.note(f"{count(never, 'decided transaction')} would be checked again, but the check is stopped before "
+                   "reaching them; list with --all-open")
     if perhaps:
-        what = "only the RocksDB table, which was not read, tells whether the broker will ask again"
-        voice.note(f"{perhaps} more are decided, and {what} (--all-open)")
+        what = "the RocksDB table, which was not read, decides whether the broker checks them again"
+        voice.note(f"{count(perhaps, 'decided transaction')}: {what}; list with --all-open")
 
 
 def _chosen(rows: pa.Table, asked: HangingOptions, times: _Times) -> pa.Table:

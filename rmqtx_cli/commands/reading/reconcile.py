@@ -1,4 +1,4 @@
-"""`rmqtx reconcile`: transactions against the business ledger."""
+"""`rmqtx reconcile`: compare transactions with a business ledger."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from verdicts.ledger.join import LedgerFit
 
 NAME = "reconcile"
-SHORT = "transactions against the business ledger"
+SHORT = "compare transactions with the application's ledger"
 _ORDERS = "--match 'keys = order_id' --done 'status = PAID' --not-done 'status = CANCELLED'"
 EXAMPLES = (
-    Example(f"rmqtx reconcile STORE --ledger orders.parquet {_ORDERS}", "what broker and ledger disagree about"),
+    Example(f"rmqtx reconcile STORE --ledger orders.parquet {_ORDERS}", "where broker and ledger disagree"),
     Example(
         f"rmqtx reconcile STORE --ledger sqlite:///shop.db --ledger-table orders {_ORDERS} --plan plan.json",
-        "and a plan to settle it",
+        "write a plan that settles them",
     ),
     Example(
         f"rmqtx reconcile STORE --ledger jdbc:postgresql://db/shop --ledger-table orders {_ORDERS} "
         "--ledger-driver-jar postgresql.jar",
-        "a database, through Spark; RMQTX_LEDGER_USER and RMQTX_LEDGER_PASSWORD are in the environment",
+        "a database, with Spark; set RMQTX_LEDGER_USER and RMQTX_LEDGER_PASSWORD",
     ),
 )
 
@@ -60,50 +60,56 @@ LedgerOption = Annotated[
     str,
     typer.Option(
         "--ledger", metavar="PLACE",
-        help="The ledger: a Parquet or CSV file or directory, sqlite:///FILE, or jdbc:... with Spark.",
+        help="The ledger: a Parquet or CSV file or directory, sqlite:///FILE, or jdbc:... with Spark",
     ),
 ]
 LedgerTableOption = Annotated[
-    str | None, typer.Option("--ledger-table", metavar="NAME", help="The table or view, if the ledger is a database.")
+    str | None, typer.Option("--ledger-table", metavar="NAME", help="Table or view, if the ledger is a database")
 ]
 MatchOption = Annotated[
     str,
     typer.Option(
         "--match", parser=stored_text, metavar="EXPR",
-        help="Which row a transaction is about: \"keys = order_id\"; each word of keys may match; "
-        "\"keys ~ '^order-([0-9]+)$' = id\" compares a part; several joined by and.",
+        help="How a transaction is matched with a ledger row: \"keys = order_id\" matches any word of keys; "
+        "\"keys ~ '^order-([0-9]+)$' = id\" matches a part of it; join several with and",
     ),
 ]
 DoneOption = Annotated[
     str,
     typer.Option(
-        "--done", parser=stored_text, metavar="EXPR", help="The row says that it was done: \"status = PAID\"."
+        "--done", parser=stored_text, metavar="EXPR",
+        help="Condition on a ledger row: the business action was done, like \"status = PAID\"",
     ),
 ]
 NotDoneOption = Annotated[
-    str, typer.Option("--not-done", parser=stored_text, metavar="EXPR", help="The row says that it was not done.")
+    str,
+    typer.Option(
+        "--not-done", parser=stored_text, metavar="EXPR",
+        help="Condition on a ledger row: the business action was not done",
+    ),
 ]
 MissingOption = Annotated[
     bool,
     typer.Option(
         "--missing-is-not-done",
-        help="A transaction without a row was not done: only if no row is ever written, or removed, otherwise.",
+        help="Treat a transaction without a ledger row as not done; only if each transaction that was done has a row "
+        "and rows are never removed",
     ),
 ]
 PlanOption = Annotated[
     Path | None,
-    typer.Option("--plan", metavar="FILE", help="Write a plan of what the ledger settles, to be reviewed and applied."),
+    typer.Option("--plan", metavar="FILE", help="Write a plan of what the ledger settles, for rmqtx apply"),
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="Also list transactions that broker and ledger agree about.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Also list transactions where broker and ledger agree")]
 JarOption = Annotated[
     Path | None,
-    typer.Option("--ledger-driver-jar", metavar="JAR", help="The JDBC driver, if Spark does not have it yet."),
+    typer.Option("--ledger-driver-jar", metavar="JAR", help="JDBC driver, if Spark does not have it yet"),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerOptions:
-    """The ledger, and what a row of it says."""
+    """The ledger, and how its rows are read."""
 
     ledger: LedgerOption
     match: MatchOption
@@ -115,7 +121,7 @@ class LedgerOptions:
 
     @property
     def question(self) -> Question:
-        """The same, understood as far as it can be before the ledger is opened.
+        """Parsed options, as far as possible before the ledger is opened.
 
         Raises: BadRequest.
         """
@@ -127,7 +133,7 @@ class LedgerOptions:
 
 @dataclass(frozen=True, slots=True)
 class WantedOptions:
-    """Which rows are wanted, as of when, and whether a plan is."""
+    """Which rows to list, as of when, and where to write a plan."""
 
     plan: PlanOption = None
     every: AllOption = False
@@ -138,7 +144,7 @@ class WantedOptions:
 
     @property
     def condition(self) -> str | None:
-        """What a row that is listed fulfils."""
+        """Condition on the rows to list."""
         texts = (self.where, None if self.every else "outcome != agrees")
         return " and ".join(f"({text})" for text in texts if text) or None
 
@@ -156,12 +162,13 @@ def command(
     files: StoreOptions,
     voice: VoiceOptions,
 ) -> int:
-    """Compare every transaction with the business ledger, and say what to do about it.
+    """Compare every transaction with the application's ledger, and list what to do.
 
-    The ledger knows what the local transaction did, the broker only what it was told. Where the broker has no decision,
-    the ledger's is advised; where both say the opposite, that is said, and never undone. A ledger row that fits several
-    transactions, or the other way round, decides nothing. Rows to act on come first; ledger rows that are of no
-    transaction are counted, and a --match that fits nothing at all is an error.
+    The ledger shows what the local transaction did; the broker has only the decision that it received. Where the broker
+    has none, the ledger's is advised. Where the two contradict each other, the contradiction is listed and nothing is
+    changed. If a ledger row matches several transactions, or several rows match one transaction, nothing is decided.
+    Rows to act on come first. Ledger rows without a transaction are counted; a --match that matches nothing is an
+    error.
     """
     from repairs.receipts.planner import Planner
     from rmqtx_cli.options.ledgers import Comparison
@@ -172,7 +179,7 @@ def command(
     engine = _for_ledger(engine, question)
     listing = _listing(wanted, output, voice, with_meta=provenance.with_meta)
     if wanted.plan is not None and at_ms is not None:
-        raise BadRequest("--plan is about the store as it is now, and --at asks for a past time")
+        raise BadRequest("--plan needs the present state of the store and does not go with --at")
     opened = _opened(store, files, (output.output, wanted.plan), voice)
     counted, planner = Comparison(), Planner(opened.stores, question.name)
     with engine_run(
@@ -222,17 +229,17 @@ def _rows(
 
 
 def _for_ledger(options: EngineOptions, question: Question) -> EngineOptions:
-    """The engine that can read the ledger: a database is read by Spark."""
+    """Return the engine options that can read the ledger: a database needs Spark."""
     if not question.is_jdbc:
         return options
     if options.engine is EngineName.LOCAL:
-        raise BadRequest("--ledger jdbc: is read by Spark", advice="--engine spark, or an sqlite:/// or Parquet ledger")
+        raise BadRequest("--ledger jdbc: needs Spark", advice="--engine spark, or an sqlite:/// or Parquet ledger")
     jars = [] if question.driver_jar is None else [f"spark.jars={question.driver_jar}"]
     return replace(options, engine=EngineName.SPARK, conf=[*(options.conf or ()), *jars])
 
 
 def _fitting(batches: Iterable[pa.RecordBatch], question: Question, fit: LedgerFit) -> Iterator[pa.RecordBatch]:
-    """The same batches, none of them where `--match` fits nothing."""
+    """Yield the same batches; raise BadRequest at the first one if `--match` matches nothing."""
     for batch in batches:
         question.assert_fits(fit)
         yield batch

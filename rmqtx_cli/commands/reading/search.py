@@ -1,4 +1,4 @@
-"""`rmqtx search`: the records that fulfil some conditions."""
+"""`rmqtx search`: find records in the commit log."""
 
 from __future__ import annotations
 
@@ -41,56 +41,63 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.views import View
 
 NAME = "search"
-SHORT = "the records that fulfil some conditions"
+SHORT = "find records by key, id, topic, property or body"
 EXAMPLES = (
-    Example("rmqtx search STORE --key order-21020", "every record with a business key, half copies included"),
+    Example("rmqtx search STORE --key order-21020", "all records with a business key, half copies included"),
     Example("rmqtx search STORE --id 7F00000100002A9F000000000003FC21", "one record, by its message id"),
-    Example("rmqtx search STORE --topic orders --body-contains 'order 17' --body text", "what was said, and by whom"),
-    Example("rmqtx search STORE --property 'case=late*' --from 2026-01-02T03:00:00Z", "a property, from a time on"),
-    Example("rmqtx search STORE --body-regex '\"amount\": ?9{4,}' --limit 10", "an expression, the first ten"),
-    Example("rmqtx search STORE --body-contains 0x0801120f", "bytes that are no text"),
+    Example("rmqtx search STORE --topic orders --body-contains 'order 17' --body text", "text in bodies of a topic"),
+    Example("rmqtx search STORE --property 'case=late*' --from 2026-01-02T03:00:00Z", "by a property, from a time on"),
+    Example("rmqtx search STORE --body-regex '\"amount\": ?9{4,}' --limit 10", "by a regular expression, the first 10"),
 )
 
 KeyOption = Annotated[
-    str | None, typer.Option("--key", parser=stored_text, metavar="KEY", help="A word of the property KEYS.")
+    str | None,
+    typer.Option(
+        "--key", parser=stored_text, metavar="KEY",
+        help="Records with this business key (a word of the property KEYS)",
+    ),
 ]
 IdOption = Annotated[
     str | None,
-    typer.Option("--id", parser=stored_text, metavar="ID", help="UNIQ_KEY, transaction id, or offset message id."),
+    typer.Option(
+        "--id", parser=stored_text, metavar="ID",
+        help="Records with this UNIQ_KEY, transaction id or offset message id",
+    ),
 ]
 TopicOption = Annotated[
     str | None,
     typer.Option(
         "--topic", parser=stored_text, metavar="TOPIC",
-        help="Records of this topic, and those on their way to it: half copies, discard copies, delayed ones.",
+        help="Records of this topic, and records meant for it: half copies, discard copies, delayed messages",
     ),
 ]
 PropertyOption = Annotated[
     list[str] | None,
     typer.Option(
         "--property", parser=stored_text, metavar="NAME=VALUE",
-        help="A property's value, with * ? [] as in file names; several must all hold.",
+        help="Records with this property; VALUE can contain * ? [] as in file names; repeatable, all must match",
     ),
 ]
 BodyContainsOption = Annotated[
     str | None,
     typer.Option(
         "--body-contains", parser=stored_text, metavar="TEXT|0xHEX",
-        help="Text or bytes in the body, inflated where the producer compressed it.",
+        help="Records with this text or these bytes in the body, decompressed if necessary",
     ),
 ]
 BodyRegexOption = Annotated[
     str | None,
     typer.Option(
         "--body-regex", parser=stored_text, metavar="RE",
-        help="A regular expression of Python over the body's bytes; one that backtracks without end takes as long.",
+        help="Records whose body matches this Python regular expression; an expression that backtracks without limit "
+        "takes as long",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """What is searched for; all that is given must hold."""
+    """Conditions on records; all that are given must hold."""
 
     key: KeyOption = None
     identity: IdOption = None
@@ -101,7 +108,7 @@ class SearchOptions:
     within: RangeOptions = field(default_factory=RangeOptions)
 
     def conditions(self, bounds: Bounds) -> SearchConditions:
-        """The same, understood.
+        """Return the parsed conditions.
 
         Raises: BadRequest.
         """
@@ -136,9 +143,9 @@ def command(
     commit_log: CommitLogOption = None,
     voice: VoiceOptions,
 ) -> int:
-    """Search the whole log for records; all conditions that are given must hold.
+    """Find the records of the commit log that meet all given conditions.
 
-    With --body text bodies are inflated, with --body raw they are as stored.
+    Reads the whole log. --body text prints decompressed bodies, --body raw prints them as stored.
     """
     from readers.jobs.search import Search
     from readers.storage.file_systems import expand
@@ -147,7 +154,7 @@ def command(
     bounds = asked.within.bounds(voice)
     conditions = asked.conditions(bounds)
     if conditions.is_empty and where is None and asked.within == RangeOptions():
-        raise BadRequest("nothing is searched for", advice="give --key, --id, --topic, --property or another condition")
+        raise BadRequest("no search condition given", advice="add --key, --id, --topic or another condition")
     found = _Found(body, output.fields, with_store=len(places := expand(store)) > 1)
     listing = Listing(found.schema, found.view, output, where, fail_on, limit, voice, provenance.with_meta)
     stores = _opened(places, commit_log, output.output, voice)
@@ -179,19 +186,19 @@ def _write(reading: Reading, listing: Listing, *, is_text: bool) -> None:
 
 
 def _say(listing: Listing, reading: Reading, topic: str | None, stores: list[Store], voice: Voice) -> None:
-    """How much was found, and whether a topic that was named is any."""
+    """Print how much was found, and a note if no queue has the topic that was given."""
     from rmqtx_cli.output.accounting import accounting
     from rmqtx_cli.words.unknown_names import say_unknown_name
 
     if not listing.found_count:
         topics = [name for one in stores for name in one.topics()]
-        say_unknown_name("--topic", topic, topics, "no queue here is of this topic", voice)
+        say_unknown_name("--topic", topic, topics, "no queue here has this topic", voice)
     if (amounts := accounting(reading)) is not None:
         voice.note(amounts)
 
 
 class _Found:
-    """How records that were found are listed."""
+    """How the records found are listed."""
 
     def __init__(self, body: BodyForm, fields: str | None, *, with_store: bool) -> None:
         from readers.model.tables import RECORDS
@@ -203,7 +210,7 @@ class _Found:
         self.view = _view(with_body=self._with_body, with_store=with_store)
 
     def columns(self, listing: Listing) -> tuple[str, ...]:
-        """What is read of each: bodies only where they are shown."""
+        """Return the columns to read; bodies only if they are printed."""
         return tuple(name for name in listing.needed if name != "body" or self._with_body)
 
 
@@ -216,7 +223,7 @@ def _view(*, with_body: bool, with_store: bool) -> View:
 
 
 def unread_batches(reading: Reading, *, is_text: bool) -> Generator[pa.RecordBatch, None, None]:
-    """The reading's batches, bodies as text where that is asked; to close it closes the reading."""
+    """Yield the batches of a reading, with bodies as text if wanted; closing the generator closes the reading."""
     from rmqtx_cli.options.bodies import with_text_bodies
 
     batches = iter(reading)
@@ -224,15 +231,15 @@ def unread_batches(reading: Reading, *, is_text: bool) -> Generator[pa.RecordBat
         for batch in batches:
             yield with_text_bodies(batch) if is_text else batch
     finally:
-        if isinstance(batches, Generator):  # here, not when it is collected: the engine ends before that
+        if isinstance(batches, Generator):  # here, not at garbage collection: the engine ends before that
             batches.close()
 
 
 def _bytes(text: str) -> bytes:
-    """Bytes as they were given: in hexadecimal after 0x, else as UTF-8."""
+    """Return the bytes of an argument: hexadecimal after 0x, else UTF-8."""
     if not text.startswith("0x"):
         return text.encode()
     try:
         return bytes.fromhex(text.removeprefix("0x"))
     except ValueError as error:
-        raise BadRequest(f"--body-contains {text!r} is no hexadecimal") from error
+        raise BadRequest(f"--body-contains {text!r} is not hexadecimal") from error

@@ -1,4 +1,4 @@
-"""`rmqtx show`: one transaction, with every witness."""
+"""`rmqtx show`: one transaction in full."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from verdicts.model.reading import VerdictReading
 
 NAME = "show"
-SHORT = "one transaction's timeline with every witness"
+SHORT = "show one transaction: timeline, evidence, advice"
 EXAMPLES = (
-    Example("rmqtx show 7F000001000118B4AAC216E2B3E40000 --store STORE", "by its id (UNIQ_KEY)"),
-    Example("rmqtx show 0A00000100002A9F0000000000012D68 --store STORE", "by any copy's message id"),
+    Example("rmqtx show 7F000001000118B4AAC216E2B3E40000 --store STORE", "by transaction id (UNIQ_KEY)"),
+    Example("rmqtx show 0A00000100002A9F0000000000012D68 --store STORE", "by the message id of any of its records"),
     Example("rmqtx show ORDER-4711 --store STORE --format json", "by business key, for a script"),
     Example("rmqtx show ORDER-4711 -n 10.0.0.1:9876", "on live brokers"),
 )
@@ -38,14 +38,14 @@ IdArgument = Annotated[
     str,
     typer.Argument(
         parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
-        help="Transaction id, message id of any of its records, or a business key."
+        help="Transaction id, message id of any of its records, or business key",
     ),
 ]
-MoreStores = Annotated[list[str] | None, typer.Argument(metavar="STORE", help="The same as --store.")]
+MoreStores = Annotated[list[str] | None, typer.Argument(metavar="STORE", help="The same as --store")]
 StoreOption = Annotated[
-    list[str] | None, typer.Option("--store", metavar="STORE", help="Root of a broker's store; may be repeated.")
+    list[str] | None, typer.Option("--store", metavar="STORE", help="Root of a broker's store; repeatable")
 ]
-ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole log instead of following queues and index.")]
+ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole commit log instead of queues and index")]
 
 
 @with_option_groups
@@ -61,9 +61,10 @@ def command(
     *,
     source: SourceOptions,
 ) -> int:
-    """Show one transaction: its timeline with every witness, and which consumer groups are past its final.
+    """Show what happened to one transaction: state, reason, advice, and a timeline of all its records.
 
-    If several transactions have the key, they are listed.
+    The last lines show which consumer groups have read its message. If several transactions have the key, they are
+    listed.
     """
     advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
     at_ms = asked_time_ms("--at", at, source.voice)
@@ -75,7 +76,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _TransactionPage:
-    """How what was found is written."""
+    """How the transaction is printed."""
 
     format: OutputFormat | None
     output: Path | None
@@ -84,7 +85,7 @@ class _TransactionPage:
     is_paged: bool
 
     def write(self, reading: VerdictReading, schema: pa.Schema, source: Source) -> int:
-        """One transaction as a page, several as a list; gives the status."""
+        """Print one transaction as a page, several as a list; return the exit status."""
         from rmqtx_cli.output.listing import Listing
         from rmqtx_cli.output.pager import paged
         from rmqtx_cli.output.port import chosen_format
@@ -111,6 +112,6 @@ class _TransactionPage:
                 draw(found[0], places, stream, deadline_of(found[0], reading.predicted), now_ms)
         else:
             if len(found) > 1:
-                self.voice.note(f"{len(found)} transactions have this name: show one of them by its transaction id")
+                self.voice.note(f"{len(found)} transactions match: show one of them by its transaction id")
             listing.write(iter(table.to_batches()))
         return listing.conclude(reading, has_undecidable=any(row["state"] == "UNDECIDABLE" for row in found))

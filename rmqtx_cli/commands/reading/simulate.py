@@ -1,4 +1,4 @@
-"""`rmqtx simulate`: what the broker's check of half messages will do next."""
+"""`rmqtx simulate`: predict the broker's next checks."""
 
 from __future__ import annotations
 
@@ -41,34 +41,34 @@ if TYPE_CHECKING:
     from verdicts.simulation.simulation_setup import SimulatedConfiguration
 
 NAME = "simulate"
-SHORT = "what the broker's check will do next, without a broker"
+SHORT = "predict the next rounds of the check, without a broker"
 EXAMPLES = (
     Example("rmqtx simulate STORE", "the next three rounds, half by half"),
-    Example("rmqtx simulate STORE --show transactions", "when each open transaction is given up on"),
-    Example("rmqtx simulate STORE --show rounds --rounds 20", "counts, bytes and cursors of twenty rounds"),
+    Example("rmqtx simulate STORE --show transactions", "when each open transaction is discarded"),
+    Example("rmqtx simulate STORE --show rounds --rounds 20", "counts, bytes and cursors of 20 rounds"),
     Example("rmqtx simulate STORE --show transactions --with transactionCheckMax=30", "the same with another setting"),
-    Example("rmqtx simulate STORE --half-cursor 0 --op-cursor 0", "what setting the cursors back would do"),
+    Example("rmqtx simulate STORE --half-cursor 0 --op-cursor 0", "the effect of setting the cursors back"),
 )
 
 _ROUNDS = 3
-#: Settings that the check goes by.
+#: Numeric settings of the check.
 _CHANGEABLE = (
     "transactionCheckMax", "transactionTimeOut", "transactionCheckInterval", "fileReservedTime",
     "checkTransactionMessageTimerInterval",
 )
-#: One that is no number (3.0, 3.1).
+#: A setting that is true or false (3.0, 3.1).
 _SWITCH = "checkTransactionMessageEnable"
 
 
 class Shown(StrEnum):
-    """Which rows are given."""
+    """Which rows are printed."""
 
     CHECKS = "checks"
     ROUNDS = "rounds"
     TRANSACTIONS = "transactions"
 
 
-#: What the configurations' rows are sorted by, so that the same of both stand one below the other.
+#: Sort order that puts the rows of both configurations one below the other.
 _BESIDE = {
     Shown.CHECKS: ("design", "table_file", "queue_id", "round", "half_queue_offset"),
     Shown.ROUNDS: ("design", "table_file", "queue_id", "round"),
@@ -77,40 +77,40 @@ _BESIDE = {
 
 ShowOption = Annotated[
     Shown,
-    typer.Option("--show", help="Each half in each round, one row for each round, or what becomes of each half."),
+    typer.Option("--show", help="One row per half and round, per round, or per half with its end"),
 ]
 RoundsOption = Annotated[
     int | None,
     typer.Option(
         "--rounds", min=1, max=10_000, metavar="N",
-        help="So many rounds; 3 by default, with --show transactions until all are given up on.",
+        help="Number of rounds; default: 3, with --show transactions until all are discarded",
     ),
 ]
 WithOption = Annotated[
     list[str] | None,
     typer.Option(
         "--with", metavar="NAME=VALUE",
-        help="Simulate once more with this setting of the broker changed; repeat it to change several at once.",
+        help="Compare with another value of a broker setting; repeatable, to change several at once",
     ),
 ]
 ClockOption = Annotated[
     str | None,
     typer.Option(
         "--at", metavar="TIME",
-        help="When the first round begins: ISO 8601, a date, +10m, or epoch seconds or milliseconds; default now.",
+        help="Time of the first round: ISO 8601, a date, +10m, epoch seconds or milliseconds; default: now",
     ),
 ]
 HalfCursorOption = Annotated[
-    int | None, typer.Option("--half-cursor", min=0, metavar="N", help="As if the half cursor stood there.")
+    int | None, typer.Option("--half-cursor", min=0, metavar="N", help="Start with this half cursor")
 ]
 OpCursorOption = Annotated[
-    int | None, typer.Option("--op-cursor", min=0, metavar="N", help="As if the op cursor stood there.")
+    int | None, typer.Option("--op-cursor", min=0, metavar="N", help="Start with this op cursor")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What is simulated, and how long."""
+    """What to simulate, and for how many rounds."""
 
     show: ShowOption = Shown.CHECKS
     rounds: RoundsOption = None
@@ -132,11 +132,11 @@ def command(
     files: StoreOptions,
     voice: VoiceOptions,
 ) -> int:
-    """Run the broker's check over a store, in memory: what is checked, put back, asked for, given up on.
+    """Predict the broker's next checks: which transactions it checks, puts back and discards, and when.
 
-    It is that of half topics (4.3.0+), of the state table's timers (3.0, 3.1) or of RocksDB (5.4.0+), whichever the
-    store shows. The rules are those of the broker's version, the clock starts now or --at a time, and nobody else does
-    anything: no producer answers, no half is sent.
+    Simulates the check of half topics (4.3.0+), of the state table (3.0, 3.1) or of RocksDB (5.4.0+), as the store
+    requires, by the rules of the broker's version. The clock starts now or at --at. It is assumed that no producer
+    answers and no half message is sent. Nothing is written.
     """
     from readers.model.reading import Reading
     from rmqtx_cli.output.listing import Listing
@@ -168,13 +168,14 @@ def command(
 def _say_begin(run: RunOptions, cursors: Mapping[str, CheckCursors | None], begin_ms: int, voice: Voice) -> None:
     if run.half_cursor is not None or run.op_cursor is not None:
         for root in (root for root, known in cursors.items() if known is None):
-            voice.note(f"{root}: its check has no cursors: --half-cursor and --op-cursor change nothing here")
-    voice.note(f"the first round begins at {time_text(begin_ms)}{'' if run.at else ' (now)'}, and no producer answers")
+            voice.note(f"{root}: its check has no cursors, --half-cursor and --op-cursor have no effect")
+    begin = f"{time_text(begin_ms)}{'' if run.at else ' (now)'}"
+    voice.note(f"the first round begins at {begin}; assumed: no producer answers")
 
 
 @dataclass(frozen=True, slots=True)
 class _Simulation:
-    """What was asked; findings go into `reading` as stores are gone through."""
+    """A simulation of several stores; findings are added to `reading` as stores are read."""
 
     run: RunOptions
     files: StoreOptions
@@ -184,7 +185,7 @@ class _Simulation:
     voice: Voice
 
     def batches(self, stores: list[Store], cursors: Mapping[str, CheckCursors | None]) -> Iterator[pa.RecordBatch]:
-        """The rows of each store; with a changed setting, those of both configurations beside each other."""
+        """Yield the rows of each store; with --with, those of both configurations next to each other."""
         import pyarrow as pa
 
         from verdicts.simulation.simulation_setup import simulated_checks
@@ -203,7 +204,7 @@ class _Simulation:
             yield from table.sort_by([(name, "ascending") for name in _BESIDE[self.run.show]]).to_batches()
 
     def _configurations(self, store: Store) -> list[SimulatedConfiguration]:
-        """The broker's settings as they are, and as they are to be."""
+        """Return the broker's settings as they are, and with the changes of --with."""
         from readers.store.broker_conf import read_broker_conf
         from readers.store.broker_settings import broker_settings
         from verdicts.check.window import batches_ops_seen
@@ -224,7 +225,7 @@ class _Simulation:
 
 
 def _cursors(stores: list[Store], run: RunOptions) -> dict[str, CheckCursors | None]:
-    """Where the check of each store begins; None where its check has no cursors.
+    """Return the cursors where the check of each store begins; None if its check has none.
 
     Raises: BadText.
     """
@@ -238,7 +239,7 @@ def _cursors(stores: list[Store], run: RunOptions) -> dict[str, CheckCursors | N
 
 
 def _changed(changes: list[str]) -> dict[str, str]:
-    """The settings that `--with` names.
+    """Return the settings of `--with`.
 
     Raises: BadRequest.
     """
@@ -247,28 +248,28 @@ def _changed(changes: list[str]) -> dict[str, str]:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or name not in (*_CHANGEABLE, _SWITCH):
             advice = f"one of {', '.join(_CHANGEABLE)}, =N, or {_SWITCH}=false"
-            raise BadRequest(f"--with {text}: no setting of the check", advice=advice)
+            raise BadRequest(f"--with {text}: not a setting of the check", advice=advice)
         if name == _SWITCH:
             if value not in ("true", "false"):
                 raise BadRequest(f"--with {text}: {value!r} is neither true nor false")
         elif not re.fullmatch(r"[0-9]{1,9}", value):
-            raise BadRequest(f"--with {text}: {value!r} is not a number that a broker reads")
+            raise BadRequest(f"--with {text}: {value!r} is not a number that a broker accepts")
         changed[name] = value
     return changed
 
 
 def _wanted(store: Store, cursors: CheckCursors, half: int | None, op: int | None) -> CheckCursors:
-    """The store's cursors, or where somebody wants them to stand.
+    """Return the store's cursors, or those of the options.
 
-    Raises: BadText where they are not known.
+    Raises: BadText if they are not known.
     """
     from verdicts.simulation.simulation_setup import with_cursors
 
     wanted = with_cursors(cursors, half, op)
     if wanted.half is None or wanted.op is None:
         raise BadText(
-            f"{store.root}: where the check stands is not known", file=cursors.file or store.place("config"),
-            advice="say it: --half-cursor N --op-cursor M",
+            f"{store.root}: the cursors of the check are not known", file=cursors.file or store.place("config"),
+            advice="add --half-cursor N --op-cursor M",
         )
     return wanted
 

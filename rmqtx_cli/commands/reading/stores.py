@@ -1,4 +1,4 @@
-"""`rmqtx stores`: what is here."""
+"""`rmqtx stores`: list stores and their properties."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
 
 NAME = "stores"
-SHORT = "what is here, and what can be trusted"
+SHORT = "list stores: version, files, cursors, what can be trusted"
 EXAMPLES = (
     Example("rmqtx stores /data/rocketmq/store", "one store"),
-    Example("rmqtx stores /evidence", "every store below a directory"),
-    Example("rmqtx stores 's3://evidence/*/store'", "stores that were copied to object storage, read in place"),
-    Example("rmqtx stores", "the stores that ~/.config/rmqtx/config.toml names"),
-    Example("rmqtx stores STORE --format json --fields store,half_lag", "one number, for a script"),
+    Example("rmqtx stores /evidence", "all stores below a directory"),
+    Example("rmqtx stores 's3://evidence/*/store'", "stores in object storage, read in place"),
+    Example("rmqtx stores", "the stores of the configuration file"),
+    Example("rmqtx stores STORE --format json --fields store,half_lag", "one value, for a script"),
 )
 
 PathArguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="PATH",
-        help="Roots of stores, or directories that stores lie below: paths, URIs, patterns; those that the "
-        "configuration file names, where none is given.",
+        help="Roots of stores, or directories above them: paths, URIs, patterns; default: the stores of the "
+        "configuration file",
     ),
 ]
 
@@ -45,9 +45,9 @@ def command(
     files: StoreOptions,
     voice: VoiceOptions,
 ) -> int:
-    """Say what is here: design, broker versions, files, ranges, cursors, in use or not, and what can be trusted.
+    """List stores: design, broker version, settings, files, offsets, cursors, whether in use, what can be trusted.
 
-    Reads directory entries and small files only, whatever the size of the logs.
+    Reads only directory entries and small files, however large the logs are.
     """
     from readers.model.errors import BadRequest
     from readers.store.broker_conf import read_broker_conf
@@ -58,7 +58,7 @@ def command(
 
     paths = paths or _configured(voice)
     if files.commit_log and len(paths) > 1:
-        raise BadRequest("--commitlog says where one store's log is, and several paths are given")
+        raise BadRequest("--commitlog is for one store, and several paths are given")
     listing = Listing(STORES, STORES_VIEW, output, where, voice=voice)
     conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
     stores, failed = _found(paths, files)
@@ -89,7 +89,7 @@ def _write(rows: list[dict[str, Any]], listing: Listing) -> None:
 
 
 def _found(paths: list[str], files: StoreOptions) -> tuple[list[Store], bool]:
-    """The stores at and below some paths, and whether any of these could not be read, which is said."""
+    """Return the stores at and below some paths, and whether one of the paths could not be read; print those."""
     from readers.model.errors import SourceError
     from readers.storage.file_systems import expand
     from rmqtx_cli.sources.finding_stores import stores_below
@@ -107,16 +107,16 @@ def _found(paths: list[str], files: StoreOptions) -> tuple[list[Store], bool]:
 
 
 def _configured(voice: Voice) -> list[str]:
-    """The places of the stores that the configuration file names.
+    """Return the places of the stores in the configuration file.
 
-    Raises: BadRequest where it names none.
+    Raises: BadRequest if it contains none.
     """
     from readers.model.errors import BadRequest
     from rmqtx_cli.options.configuration import configuration
 
     known = configuration()
     if not known.stores:
-        raise BadRequest("no store is named", advice="rmqtx stores PATH; or name stores in ~/.config/rmqtx/config.toml")
+        raise BadRequest("no store given", advice="rmqtx stores PATH; or name stores in ~/.config/rmqtx/config.toml")
     for name, place in known.stores.items():
         voice.note(f"{name}: {place}")
     return list(known.stores.values())

@@ -1,4 +1,4 @@
-"""`rmqtx verify`: whether a store is whole."""
+"""`rmqtx verify`: find damage and contradictions in a store."""
 
 from __future__ import annotations
 
@@ -41,46 +41,45 @@ if TYPE_CHECKING:
     from verdicts.verify.verify import Verify
 
 NAME = "verify"
-SHORT = "whether a store is whole: log, queues, index, checkpoint, cursors"
+SHORT = "find damage in a store, and what a start would cut off"
 EXAMPLES = (
-    Example("rmqtx verify STORE", "every record, slot and index entry against each other"),
-    Example("rmqtx verify STORE --quick", "headers and the ends of the derived files only"),
-    Example("rmqtx verify STORE --where 'code ~ start-' --broker-version 5.3.3", "what a start would destroy"),
-    Example("rmqtx verify STORE --where 'severity = error' --format jsonl", "what is lost, for a script"),
-    Example("rmqtx verify STORE --max-duration 10m", "nightly from cron: all of a large store in some nights"),
-    Example("rmqtx verify STORE --fail-on 'code = record-body-crc'", "only this is a failure"),
-    Example("rmqtx verify s3://evidence/broker-a/store --engine spark", "many cores, nothing downloaded"),
+    Example("rmqtx verify STORE", "compare all records, queue slots and index entries"),
+    Example("rmqtx verify STORE --quick", "only headers, and the ends of queues and index"),
+    Example("rmqtx verify STORE --where 'code ~ start-' --broker-version 5.3.3", "what the next start would destroy"),
+    Example("rmqtx verify STORE --max-duration 10m", "nightly from cron: a part of a large store each night"),
+    Example("rmqtx verify s3://evidence/broker-a/store --engine spark", "a store in object storage, with Spark"),
 )
 
 QuickOption = Annotated[
     bool, typer.Option(
         "--quick",
-        help="Headers and the ends of the derived files only: no cross-check and no body CRC (which may end a start).",
+        help="Read only headers and the ends of queues and index: no comparison of the files, no body CRC (which can "
+        "stop a start)",
     ),
 ]
 FullOption = Annotated[
-    bool, typer.Option("--full", help="Also inflate compressed bodies and read every property.")
+    bool, typer.Option("--full", help="Also decompress bodies and decode all properties")
 ]
 MaxDurationOption = Annotated[
     str | None,
     typer.Option(
         "--max-duration", metavar="DURATION",
-        help="Begin no file of the log that would not be read within this time; those checked longest ago come first.",
+        help="Read only as many log files as fit into this time, least recently verified first",
     ),
 ]
 StateOption = Annotated[
     Path | None,
     typer.Option(
         "--state", metavar="FILE",
-        help="Where a run with --max-duration keeps which file was checked when; else in $RMQTX_STATE_DIR or "
-        "$XDG_STATE_HOME/rmqtx.",
+        help="With --max-duration: file that keeps when each log file was verified; default: in $RMQTX_STATE_DIR or "
+        "$XDG_STATE_HOME/rmqtx",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class DepthOptions:
-    """How much of a store is looked at."""
+    """How much of a store is read."""
 
     quick: QuickOption = False
     full: FullOption = False
@@ -88,14 +87,14 @@ class DepthOptions:
     state: StateOption = None
 
     def check(self) -> None:
-        """Refuse what contradicts itself.
+        """Refuse options that exclude each other.
 
         Raises: BadRequest.
         """
         if self.quick and self.full:
-            raise BadRequest("--quick and --full are two depths: ask for one")
+            raise BadRequest("--quick and --full exclude each other")
         if self.state is not None and self.max_duration is None:
-            raise BadRequest("--state is for runs that end in time: give --max-duration too")
+            raise BadRequest("--state needs --max-duration")
 
     @property
     def level(self) -> str:
@@ -121,11 +120,11 @@ def command(
     voice: VoiceOptions,
     database: DatabaseOptions,
 ) -> int:
-    """Verify the stores: the chain of records, CRCs, and log, queues, index, checkpoint and cursors against each other.
+    """Find damage in stores: chain of records and CRCs, and contradictions of log, queues, index, checkpoint, cursors.
 
-    Each row is something wrong, where, and what it means for transactions; also what the broker's next start would
-    truncate, skip or delete, by the rules of its version (--broker-version, else what the store tells of it). Exits
-    with 1 where any of it is an error or a warning, or with --fail-on where a row fulfils that; notes are no failure.
+    Each row is one finding: what is wrong, where, and the consequence for transactions. Findings start-... are what the
+    broker's next start would truncate, skip or delete, by the rules of its version. The exit status is 1 if there is an
+    error or a warning, or with --fail-on if a row meets that condition.
     """
     from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
@@ -153,7 +152,7 @@ def _listing(
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import VIEWS, View
 
-    view = View(VIEWS["findings"].columns, "" if where is None else "no finding fulfils the condition")
+    view = View(VIEWS["findings"].columns, "" if where is None else "no finding meets the condition")
     return Listing(FINDINGS, view, output, where, fail_on, limit, voice, with_meta)
 
 
@@ -189,7 +188,7 @@ def _say_amounts(reading: Reading, listing: Listing) -> None:
 
 
 def _refuse_unfit(depth: DepthOptions, files: StoreOptions, database: DatabaseOptions) -> None:
-    """Refuse, before hours of reading, what cannot be.
+    """Refuse impossible options before hours of reading.
 
     Raises: BadRequest.
     """
@@ -203,9 +202,9 @@ def _refuse_unfit(depth: DepthOptions, files: StoreOptions, database: DatabaseOp
 
 
 def _state_file(depth: DepthOptions, stores: list[Store]) -> Path | None:
-    """Where a run that ends in time keeps what it has read; None for one that does not.
+    """Return the state file of a run with --max-duration; None without.
 
-    Raises: BadRequest for a place inside a store.
+    Raises: BadRequest for a file inside a store.
     """
     from rmqtx_cli.monitoring.verify_state import state_file
     from rmqtx_cli.sources.opening import refuse_inside
@@ -230,11 +229,11 @@ class _FindingCounts:
     """Findings seen so far, by severity and code."""
 
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: What findings say of themselves, beyond what their kind says, by code.
+    #: Advice of single findings that differs from the advice of their kind, by code.
     commands: dict[str, str] = field(default_factory=dict)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, counted as they pass."""
+        """Yield the same batches and count them."""
         for batch in batches:
             codes = batch["code"].to_pylist()
             self.kinds.update(zip(batch["severity"].to_pylist(), codes, strict=True))
@@ -245,20 +244,20 @@ class _FindingCounts:
 
     @property
     def is_failure(self) -> bool:
-        """Whether anything was more than a note."""
+        """Whether there is an error or a warning."""
         return any(severity != "note" for severity, _ in self.kinds)
 
     def lines(self, not_looked_at: str, *, is_partial: bool) -> Iterator[str]:
-        """What was found, worst first; of what was not looked at nothing is claimed."""
+        """Return the result lines, worst first, with what was not examined."""
         if not self.is_failure and (not_looked_at or is_partial):
             where = " in the files of the log that were read" if is_partial else ""
-            left = f"; not looked at: {not_looked_at} (--full)" if not_looked_at else ""
+            left = f"; not examined: {not_looked_at} (--full)" if not_looked_at else ""
             yield f"{'no error' if self.kinds else 'nothing'} found{where}{left}"
         elif not self.kinds:
-            yield "nothing is wrong"
+            yield "no damage found"
         for wanted in SEVERITIES:
             codes = {code: number for (severity, code), number in sorted(self.kinds.items()) if severity == wanted}
             if codes:
-                said = ", ".join(f"{number} {code}" for code, number in codes.items())
-                yield f"{count(sum(codes.values()), wanted)}: {said}"
+                counts = ", ".join(f"{number} {code}" for code, number in codes.items())
+                yield f"{count(sum(codes.values()), wanted)}: {counts}"
         yield from (f"next: {command}   # {code}" for code, command in self.commands.items())

@@ -1,4 +1,4 @@
-"""`rmqtx bundle`: the smallest slice of a store that shows some transactions or findings, for a bug report."""
+"""`rmqtx bundle`: the smallest part of a store that shows some transactions or findings."""
 
 from __future__ import annotations
 
@@ -20,55 +20,55 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.views import View
 
 NAME = "bundle"
-SHORT = "the smallest slice of a store that shows some transactions, for a bug report"
+SHORT = "pack a few transactions into a small store, to share them"
 EXAMPLES = (
-    Example("rmqtx bundle STORE --transaction ORDER-4711 -o case.tar.xz", "one transaction, with all its records"),
+    Example("rmqtx bundle STORE --transaction ORDER-4711 -o case.tar.xz", "one transaction with all its records"),
     Example("rmqtx bundle STORE --transaction ORDER-4711 --redact -o case.tar.xz", "without bodies and names"),
-    Example("rmqtx bundle STORE --finding slot-mismatch --to case", "what shows a finding of verify, as a directory"),
+    Example("rmqtx bundle STORE --finding slot-mismatch --to case", "the records behind a finding of verify"),
     Example(
         "rmqtx bundle STORE --transaction ID --redact --redact-key-file key -o two.tar.xz",
-        "with the pseudonyms of an earlier one",
+        "with the pseudonyms of an earlier bundle",
     ),
 )
 
 StoreArgument = Annotated[
-    str, typer.Argument(metavar="STORE", help="Root of a broker's store, the directory that holds commitlog/.")
+    str, typer.Argument(metavar="STORE", help="Root of a broker's store, the directory that contains commitlog/")
 ]
 TransactionOption = Annotated[
     list[str] | None,
     typer.Option(
         "--transaction", "-t", parser=stored_text, metavar="ID",
-        help="A transaction id, the message id of any of its records, or a business key; repeat it for several.",
+        help="Transaction id, message id of any of its records, or business key; repeatable",
     ),
 ]
 FindingOption = Annotated[
     list[str] | None,
-    typer.Option("--finding", metavar="CODE", help="A finding of rmqtx verify; repeat it for several."),
+    typer.Option("--finding", metavar="CODE", help="Code of a finding of rmqtx verify; repeatable"),
 ]
 ArchiveOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE.tar.xz", help="The archive to write; it must not exist.")
+    Path | None, typer.Option("--output", "-o", metavar="FILE.tar.xz", help="Archive to write; it must not exist yet")
 ]
 DirectoryOption = Annotated[
-    Path | None, typer.Option("--to", metavar="DIR", help="Write a directory instead; it must not exist.")
+    Path | None, typer.Option("--to", metavar="DIR", help="Write a directory instead; it must not exist yet")
 ]
 RedactOption = Annotated[
     bool,
     typer.Option(
         "--redact",
-        help="Replace bodies by their length and keyed hash, and names, ids, keys and hosts by stable pseudonyms.",
+        help="Replace bodies by length and keyed hash; names, ids, keys and hosts by stable pseudonyms",
     ),
 ]
 KeyOption = Annotated[
     Path | None,
     typer.Option(
         "--redact-key-file", metavar="FILE",
-        help="The key of the pseudonyms, made if FILE does not exist; without it nobody ever knows the key.",
+        help="Key of the pseudonyms, created if FILE does not exist; default: a random key that is not kept",
     ),
 ]
 NoScanOption = Annotated[
     bool,
     typer.Option(
-        "--no-scan", help="Follow queues and index instead of reading the whole log: quick, and blind to damage in it."
+        "--no-scan", help="Read queues and index instead of the whole log: fast, but damage in the log is not seen"
     ),
 ]
 
@@ -88,22 +88,21 @@ def command(
     files: StoreOptions,
     voice: VoiceOptions,
 ) -> int:
-    """Cut the smallest slice out of a store that still shows some transactions, or some findings of verify.
+    """Write the smallest part of a store that still shows some transactions, or some findings of verify.
 
-    The slice is a store of its own, at the same offsets, that every reading command takes; nothing but the records
-    that were chosen is in it. It is read back and compared before it gets its name. Lists what each transaction is
-    called in it.
+    The bundle is a store with the same offsets that every reading command takes; it contains only the selected records.
+    It is read back and compared before it gets its name. The rows list the id of each transaction in the bundle.
     """
     from repairs.bundles.bundle import BUNDLED, make_bundle, refuse_target
     from repairs.bundles.redaction import redaction_key
     from rmqtx_cli.output.listing import Listing
 
     if not transaction and not finding:
-        raise BadRequest("nothing to bundle", advice="give --transaction ID, or --finding CODE")
+        raise BadRequest("no transaction or finding given", advice="add --transaction ID or --finding CODE")
     if (output is None) == (to is None):
-        raise BadRequest("one place for the bundle", advice="give -o FILE.tar.xz, or --to DIR")
+        raise BadRequest("give exactly one place for the bundle", advice="-o FILE.tar.xz or --to DIR")
     if redact_key_file is not None and not redact:
-        raise BadRequest("--redact-key-file belongs to --redact")
+        raise BadRequest("--redact-key-file needs --redact")
     listing = Listing(BUNDLED, view(), OutputOptions(output_format=output_format), voice=voice)
     target = output if output is not None else to
     assert target is not None
@@ -136,21 +135,21 @@ def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) ->
 
 
 def _say_made(made: Bundle, voice: Voice) -> int:
-    """What was written, and what reads otherwise in it."""
+    """Print what was written, and differences from the store; return the exit status."""
     findings = f", {count(made.findings_count, 'finding')}" if made.findings_count else ""
     voice.note(
         f"{made.place}: {count(made.records_count, 'record')} of {size(made.records_bytes)}{findings}, "
-        f"{size(made.size_bytes)} in all; manifest.json says what is in it"
+        f"{size(made.size_bytes)} in all; contents: manifest.json"
     )
     if made.options:
-        voice.note(f"read its store with {' '.join(made.options)}")
+        voice.note(f"to read the bundle, add: {' '.join(made.options)}")
     for line in made.differences:
-        voice.note(f"not as in the store: {line}")
+        voice.note(f"differs from the store: {line}")
     return exit_status.INCOMPLETE if made.differences else exit_status.DONE
 
 
 def view() -> View:
-    """How the transactions of a bundle are listed."""
+    """Return the view of a bundle's transactions."""
     from rmqtx_cli.output.views import ALWAYS, View, plain
 
     return View(

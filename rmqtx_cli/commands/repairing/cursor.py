@@ -1,4 +1,4 @@
-"""`rmqtx cursor set`: sets the cursors of the transaction check in a stopped broker's files."""
+"""`rmqtx cursor set`: set the cursors of the transaction check in a stopped broker's files."""
 
 from __future__ import annotations
 
@@ -29,31 +29,34 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.views import View
 
 NAME = "cursor"
-SHORT = "set the check's cursors, knowing what the broker would do then"
+SHORT = "set the check's cursors in a stopped broker's files"
 EXAMPLES = (
-    Example("rmqtx cursor set --half 4711 --store STORE --to COPY --dry-run", "whom would that abandon, or ask again?"),
-    Example("rmqtx cursor set --half 4712 --store STORE --to COPY", "step over a half message that stops the check"),
+    Example(
+        "rmqtx cursor set --half 4711 --store STORE --to COPY --dry-run",
+        "list the transactions that this would affect",
+    ),
+    Example("rmqtx cursor set --half 4712 --store STORE --to COPY", "skip a half message that stops the check"),
     Example(
         "rmqtx cursor set --half 4000 --op 900 --store STORE --in-place --undo cursors.undo",
-        "ask again for what was passed over, with the ops that ended others",
+        "check passed transactions again, with the op messages of decided ones",
     ),
 )
 
-app = CommandTree(short_help=SHORT, help="The cursors of the transaction check in a stopped broker's files.")
+app = CommandTree(short_help=SHORT, help="Set the cursors of the transaction check in a stopped broker's files.")
 
 HalfOption = Annotated[
-    int | None, typer.Option("--half", min=0, metavar="N", help="The half queue offset that the check reads next.")
+    int | None, typer.Option("--half", min=0, metavar="N", help="Half queue offset that the check reads next")
 ]
 OpOption = Annotated[
-    int | None, typer.Option("--op", min=0, metavar="M", help="The op queue offset that the check reads next.")
+    int | None, typer.Option("--op", min=0, metavar="M", help="Op queue offset that the check reads next")
 ]
 ReasonOption = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="Why; it goes into the receipt.")
+    str | None, typer.Option("--reason", metavar="TEXT", help="Reason, kept in the receipt")
 ]
 OverrideOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--override", metavar="EFFECT", help="Let this effect be: abandoned, asked-again; needs --reason; repeatable."
+        "--override", metavar="EFFECT", help="Accept this effect: abandoned or asked-again; needs --reason; repeatable"
     ),
 ]
 
@@ -71,12 +74,12 @@ def command(
     voice: VoiceOptions,
     offline: OfflineOptions,
 ) -> int:
-    """Set the cursors of the transaction check (CID_RMQ_SYS_TRANS) in config/consumerOffset.json and its backup, with
-    enableLmq in config/lmqConsumerOffset.json.
+    """Set the cursors of the transaction check (CID_RMQ_SYS_TRANS) in the files of a stopped broker.
 
-    The rows say which transactions the broker would treat otherwise. Refused, unless overridden, are cursors that
-    abandon what is undecided, or have decided ones asked for again: a half cursor that goes back wants an op cursor
-    that goes back behind the decisions too. `rmqtx simulate` says what the next rounds would do.
+    Changes config/consumerOffset.json and its backup, with enableLmq config/lmqConsumerOffset.json. The rows list the
+    transactions that the broker would then treat differently. Refused, unless overridden: cursors that leave undecided
+    transactions unchecked (abandoned), or that have decided ones checked again (asked-again). To set the half cursor
+    back, set the op cursor back to before their op messages too. `rmqtx simulate` predicts the next rounds.
     """
     from readers.store.broker_conf import read_broker_conf
     from repairs.cursors.cursors import CURSOR_EFFECTS, change_set, effects, moves
@@ -137,32 +140,32 @@ def _check(override: Sequence[str] | None, reason: str | None) -> None:
         if name not in UNWANTED:
             raise BadRequest(f"no effect {name!r}", advice=did_you_mean(name, list(UNWANTED)))
     if override and not (reason or "").strip():
-        raise BadRequest("--override needs --reason TEXT: who lets an effect be says why")
+        raise BadRequest("--override needs --reason TEXT")
 
 
 def _way(move: Move) -> str:
-    before = "the queue's begin" if move.before is None else str(move.before)
+    before = "the begin of the queue" if move.before is None else str(move.before)
     return f"cursor of {move.topic}: from {before} to {move.after}"
 
 
 def _is_refused(rows: Sequence[dict[str, Any]], override: Sequence[str]) -> bool:
-    """Whether an effect that nobody wants would come of it; says which."""
+    """Print the unwanted effects that are not overridden; return whether there are any."""
     from repairs.cursors.cursors import KINDS, UNWANTED
 
     counts = Counter(row["kind"] for row in rows)
     found = [kind for kind in UNWANTED if counts[kind] and kind not in override]
     for kind in found:
         say.error(
-            f"refused by {kind}: {count(counts[kind], 'transaction')}: {KINDS[kind]} - choose other cursors, or say "
+            f"refused by {kind}: {count(counts[kind], 'transaction')}: {KINDS[kind]} - choose other cursors, or add "
             f"--override {kind} --reason TEXT"
         )
     return bool(found)
 
 
 def _prove(wanted: Sequence[Move], found: Any) -> None:
-    """Read back what was set.
+    """Compare the cursors in the files with those that were set.
 
-    Raises: AssertionError if it is not there, which would be a bug.
+    Raises: AssertionError if they differ, which would be a bug.
     """
     from readers.store.store import HALF_TOPIC
 
@@ -181,7 +184,7 @@ def _batches(rows: Sequence[dict[str, Any]]) -> Any:
 
 
 def view() -> View:
-    """How the changes are listed."""
+    """Return the view of affected transactions."""
     from rmqtx_cli.output.views import ALWAYS, View, plain
 
     return View(
@@ -190,5 +193,5 @@ def view() -> View:
             plain("keys", 4, may_be_cut=True), plain("state_before", ALWAYS, "before"),
             plain("state_after", ALWAYS, "after"), plain("reason_after", 2, "why", may_be_cut=True),
         ),
-        "no transaction is treated otherwise",
+        "no transaction is affected",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`rmqtx rebuild`: queues, index, checkpoint, or the tables of 3.0 and 3.1 anew from the log."""
+"""`rmqtx rebuild`: make queues, index, checkpoint, or the tables of 3.0 and 3.1 again from the commit log."""
 
 from __future__ import annotations
 
@@ -20,17 +20,23 @@ if TYPE_CHECKING:
     from repairs.rebuild.rebuild import Rebuilt
 
 NAME = "rebuild"
-SHORT = "a copy of a store with queues, index or checkpoint made anew"
+SHORT = "copy a store and rebuild its queues, index or checkpoint"
 EXAMPLES = (
-    Example("rmqtx rebuild queues STORE --to NEW", "consume queues from the log"),
-    Example("rmqtx rebuild index STORE --to NEW --broker-conf broker.conf", "index files as long as the broker's"),
+    Example("rmqtx rebuild queues STORE --to NEW", "the consume queues"),
+    Example(
+        "rmqtx rebuild index STORE --to NEW --broker-conf broker.conf",
+        "the index, with the broker's file lengths",
+    ),
     Example("rmqtx rebuild all STORE --to NEW", "queues, index and checkpoint"),
-    Example("rmqtx rebuild statetable STORE --to NEW", "a state table (3.0, 3.1) whose slots take answers again"),
+    Example(
+        "rmqtx rebuild statetable STORE --to NEW",
+        "a state table (3.0, 3.1), so that transactions can be decided again",
+    ),
 )
 
 
 class Part(StrEnum):
-    """What can be made anew."""
+    """Parts that can be rebuilt."""
 
     QUEUES = "queues"
     INDEX = "index"
@@ -44,11 +50,11 @@ PartArgument = Annotated[
     Part,
     typer.Argument(
         metavar="PART",
-        help="What to make anew: queues, index, checkpoint, statetable, redolog, or all that the store has.",
+        help="Part to rebuild: queues, index, checkpoint, statetable, redolog, or all that the store has",
     ),
 ]
 StoreArgument = Annotated[
-    str, typer.Argument(metavar="STORE", help="Root of a stopped broker's store; it is not changed.")
+    str, typer.Argument(metavar="STORE", help="Root of a stopped broker's store; it is not changed")
 ]
 
 
@@ -61,15 +67,15 @@ def command(
     files: StoreOptions,
     voice: VoiceOptions,
 ) -> int:
-    """Make queues, index or checkpoint of a store anew from its log, in a copy of the store.
+    """Copy a store and rebuild its queues, index or checkpoint from the commit log.
 
-    Every record says which queue it is in, where in it, and by which keys it is found; so what a broker derives from
-    its log can be made again, byte for byte as the broker did. Everything else is copied. Queues of which the log has
-    no record are copied too, so that their numbers go on.
+    Each record contains its queue, its queue offset and its keys, so these files can be made again, byte for byte as
+    the broker wrote them. Everything else is copied. Queues without a record in the log are copied too, so that their
+    offsets continue.
 
-    In a state table (3.0, 3.1) that is made anew each undecided transaction has the slot that its prepared record
-    names: only then does a broker take an answer. A broker that did not stop cleanly destroys its table when it starts;
-    of such a store everything is made anew, and the copy looks as if its broker had stopped cleanly.
+    In a rebuilt state table (3.0, 3.1) each undecided transaction has the slot that its prepared record names: only
+    then does a broker accept an answer. A broker that did not stop cleanly destroys its state table at its next start;
+    for such a store all parts are rebuilt, and the copy looks like the store of a broker that stopped cleanly.
     """
     from readers.store.broker_conf import read_broker_conf
     from repairs.rebuild.rebuild import index_has_tags, rebuild
@@ -108,13 +114,13 @@ def _say_made(made: Rebuilt, parts: tuple[str, ...], store: str, to: Path, voice
     if amounts is not None:
         voice.note(amounts)
     if any(finding.kind.severity == "error" for finding in made.findings):
-        voice.note(f"a broker cuts its log where it is damaged: rmqtx salvage {store} --to DIR makes one without holes")
+        voice.note(f"a broker cuts its log at the damage; for a log without holes: rmqtx salvage {store} --to DIR")
         return exit_status.INCOMPLETE
     return exit_status.DONE
 
 
 def _lines(parts: tuple[str, ...], made: Rebuilt) -> list[str]:
-    """What was made, one line for each part."""
+    """Return one line for each part that was made."""
     lines = [f"made from {count(made.records_count, 'record')}"]
     if "queues" in parts:
         lost = f", {count(made.lost_numbers_count, 'number')} without a record" if made.lost_numbers_count else ""
@@ -130,7 +136,7 @@ def _lines(parts: tuple[str, ...], made: Rebuilt) -> list[str]:
     if "redolog" in parts:
         lines.append(f"redo log with {count(made.redo_entries_count, 'entry', 'entries')}")
     if made.is_clean:
-        lines.append("it says that its broker stopped cleanly, or the state table would be destroyed at the next start")
+        lines.append("marked as cleanly stopped, because a broker would otherwise destroy the state table at its start")
     if "checkpoint" in parts:
         lines.append("checkpoint " + ", ".join(f"{name} {value}" for name, value in made.checkpoint.items() if value))
     return lines

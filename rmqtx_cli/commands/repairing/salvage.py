@@ -1,4 +1,4 @@
-"""`rmqtx salvage`: a clean store from records wherever they lie."""
+"""`rmqtx salvage`: build a clean store from all records that are found."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from repairs.salvage.salvage import Salvaged
 
 NAME = "salvage"
-SHORT = "a clean store from damaged, misnamed or loose files, or a disk image"
+SHORT = "build a clean store from damaged files or a disk image"
 EXAMPLES = (
-    Example("rmqtx salvage STORE --to NEW", "a damaged store: its log without holes, everything else from it"),
-    Example("rmqtx salvage disk.img --to NEW --segment-size 1GiB --config etc/config", "an image of a disk"),
-    Example("rmqtx salvage lost+found STORE --to NEW", "loose files and what is left of the store, together"),
+    Example("rmqtx salvage STORE --to NEW", "a damaged store: fill holes in the log, rebuild the rest"),
+    Example("rmqtx salvage disk.img --to NEW --segment-size 1GiB --config etc/config", "a disk image"),
+    Example("rmqtx salvage lost+found STORE --to NEW", "loose files and the rest of the store together"),
 )
 
 #: mappedFileSizeCommitLog is an int of Java.
@@ -35,18 +35,18 @@ _SEGMENT_BYTES_MAX = (1 << 31) - 1
 
 FileArguments = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE", help="Files of any name, devices, directories of files, roots of stores."),
+    typer.Argument(metavar="FILE", help="Files with any name, devices, directories of files, roots of stores"),
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", metavar="DIR", help="The broker's config/, copied; without it that of a STORE given."),
+    typer.Option("--config", metavar="DIR", help="The broker's config/ to copy; default: that of the store given"),
 ]
 SegmentSizeOption = Annotated[
     int | None,
     typer.Option(
         "--segment-size", parser=parse_size_bytes, metavar="SIZE",
-        help="Length of the log's files (mappedFileSizeCommitLog); else as files, --broker-conf or blank records say, "
-        "or 1GiB.",
+        help="Length of the log files (mappedFileSizeCommitLog); default: from the files, --broker-conf or blank "
+        "records, else 1GiB",
     ),
 ]
 
@@ -61,11 +61,11 @@ def command(
     *,
     voice: VoiceOptions,
 ) -> int:
-    """Make a store that a broker can open from every record that is found, wherever it lies.
+    """Build a store that a broker can open from all records found in damaged, misnamed or loose files.
 
-    A record says itself where in the log it belongs: names of files and places in them do not matter. Where copies of
-    a record contradict each other, the one with a sound body is taken. Holes between records are filled, so that
-    brokers walk over them; queues, index and checkpoint are made anew. What is read is not changed.
+    Each record contains its own place in the log, so the names of the files and the positions in them do not matter. If
+    copies of a record contradict each other, the copy with a valid body CRC is taken. Holes between records are filled,
+    so that a broker reads past them; queues, index and checkpoint are rebuilt. The files given are not changed.
     """
     from readers.store.broker_conf import read_broker_conf
     from repairs.salvage.salvage import salvage
@@ -78,7 +78,7 @@ def command(
     if config is None and store is not None and store.has("config"):
         config = Path(store.root) / "config"
     if config is None:
-        voice.note("no config/: the new store knows no topics and no cursors (--config gives them)")
+        voice.note("no config/ found: the new store has no topics and no cursors; add them with --config DIR")
     sizes, is_guess = _sizes(files, store, conf, segment_bytes)
     with shown("salvaging", voice) as progress:
         result = salvage(
@@ -101,7 +101,7 @@ def _say_result(result: Salvaged, to: Path, voice: Voice, *, is_guess: bool) -> 
     from rmqtx_cli.output.accounting import amounts_of
 
     if is_guess:
-        voice.note(f"{to}: log files of {size(result.segment_bytes)}; --segment-size if the broker's are not that long")
+        voice.note(f"{to}: log files of {size(result.segment_bytes)}, which is a guess; set it with --segment-size")
     voice.findings(result.findings)
     for line in _lines(result):
         voice.note(f"{to}: {line}")
@@ -113,9 +113,9 @@ def _say_result(result: Salvaged, to: Path, voice: Voice, *, is_guess: bool) -> 
 
 
 def _store_of(files: list[Path]) -> Store | None:
-    """The store among what was given, whose configuration and lengths of files hold for the new one.
+    """Return the store among the files given; its configuration and file lengths are used for the new one.
 
-    Raises: BadRequest where there are several; StoreInUse.
+    Raises: BadRequest if there are several; StoreInUse.
     """
     from readers.model.errors import NotAStore, StoreInUse
     from readers.store.store import open_store
@@ -132,7 +132,7 @@ def _store_of(files: list[Path]) -> Store | None:
             raise StoreInUse(f"a broker uses {store.root} (process {store.used_by_process})", advice="stop it first")
     if len(found) > 1 and len({store.root for store in found}) > 1:
         raise BadRequest(
-            "several stores are given", advice="give one, and of others the files of their logs: STORE/commitlog"
+            "several stores given", advice="give one store, and only the log files of the others: STORE/commitlog"
         )
     return found[0] if found else None
 
@@ -140,9 +140,9 @@ def _store_of(files: list[Path]) -> Store | None:
 def _sizes(
     files: list[Path], store: Store | None, conf: Mapping[str, str] | None, segment_bytes: int | None
 ) -> tuple[StoreSizes, bool]:
-    """The lengths of the new store's files: as said, as configured, as the files are that are named like segments.
+    """Return the file lengths of the new store: from --segment-size, the configuration, or files named like segments.
 
-    Shape: and whether nothing says how long those of the log are.
+    Shape: the second value is whether the length of log files is a guess.
     """
     from repairs.records.store_sizes import store_sizes, usual_log_file_bytes, with_log_files_of
     from repairs.salvage.scan_for_records import sources_of
@@ -157,9 +157,10 @@ def _sizes(
 
 
 def _lines(result: Salvaged) -> list[str]:
-    """What was found and made."""
+    """Return the lines about what was found and made."""
     chosen, made = result.chosen, result.made
-    twice = f", {count(chosen.duplicates_count, 'copy', 'copies')} of them too" if chosen.duplicates_count else ""
+    more = count(chosen.duplicates_count, "more copy", "more copies")
+    twice = f", and {more}" if chosen.duplicates_count else ""
     lines = [
         f"{count(result.records_count, 'record')} in {count(result.segments_count, 'segment')}, "
         f"from {result.begin_offset} to {result.end_offset}{twice}"
@@ -181,12 +182,12 @@ def _lines(result: Salvaged) -> list[str]:
     )
     if result.has_state_table:
         lines.append(
-            "state table and redo log are copied as they were: rmqtx verify holds them against the log, rmqtx rebuild "
-            "statetable makes them anew"
+            "state table and redo log are copied unchanged: compare them with the log by rmqtx verify, make them again "
+            "by rmqtx rebuild statetable"
         )
     if result.lacks_rocksdb:
         lines.append(
-            "rocksdbstore/ is not taken: which half messages in it are open, dropped or checked before is not known "
-            "there any more"
+            "rocksdbstore/ is not copied: the new store does not show which half messages in it are open, dropped or "
+            "were checked"
         )
     return lines

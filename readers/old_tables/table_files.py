@@ -7,7 +7,7 @@ one they are preallocated space, before it damage.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -15,13 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from readers.model.columns import Bools, Int64s
-from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.findings import Finding
 from readers.model.layout import Layout
 from readers.model.reading import Coverage
 from readers.model.tables import STATE_ENTRIES
-from readers.queues.consume_queue import BLOCK_SLOTS, Slots, is_not_zero, last_used, slots_in
-from readers.queues.queue_files import SlotRuns, is_well_named, unreadable
+from readers.queues.unit_files import Slots, UnitScan, gaps_as, last_unit
 from readers.storage.segments import Segment, list_segments
 from readers.store.store import Store
 
@@ -68,7 +66,7 @@ _All = TypeVar("_All", bound=AllUnits)
 
 
 @dataclass(frozen=True, slots=True)
-class UnitFiles:
+class TableFiles:
     """The files of one table: where they are, how a unit is laid out, and which units can be.
 
     `are_left_out`: which units a bundle left out: they have a number and nothing else. `expected`: what a sound unit
@@ -82,15 +80,12 @@ class UnitFiles:
     expected: str
 
     def segments(self, store: Store, findings: list[Finding]) -> tuple[Segment, ...]:
-        """The files, in order.
+        """Return the files, in order.
 
         Damage: table-gap, stray-file, segment-size, segment-overlap, unreadable-file.
         """
         segments, found = list_segments([store.place(*self.directory)], store.root, lambda _: store.files)
-        findings.extend(
-            replace(finding, code="table-gap", commit_log_offset=None) if finding.code == "segment-gap" else finding
-            for finding in found
-        )
+        findings.extend(gaps_as("table-gap", found))
         return segments
 
     def exist(self, store: Store) -> bool:
@@ -102,15 +97,8 @@ class UnitFiles:
 
         Raises: UnreadableFile, FileChanged.
         """
-        segments = self.segments(store, [])
-        found = last_used(segments, self.layout, is_not_zero)
-        if found is None:
-            return None
-        size, segment = self.layout.size_bytes, segments[found[0]]
-        with segment.open() as file:
-            slots = slots_in(file.read(found[1] - size, size), self.layout)
-        is_sound = bool((self.are_sound(slots) & ~self.are_left_out(slots)).all())
-        return ((segment.base_offset + found[1]) // size - 1, slots) if is_sound else None
+        last = last_unit(self.segments(store, []), self.layout)
+        return last if last is not None and self._kinds(last[1])[0].all() else None
 
     def units(self, store: Store, findings: list[Finding], coverage: list[Coverage]) -> Iterator[Units]:
         """Every sound unit, in blocks of one file; findings and coverage grow as it goes.
@@ -118,16 +106,15 @@ class UnitFiles:
         Order:  number.
         Damage: table-entry-invalid for each run of units that cannot be; unreadable-file, and as `segments`.
         """
-        segments = self.segments(store, findings)
-        try:
-            last = last_used(segments, self.layout, is_not_zero)
-        except (UnreadableFile, FileChanged):  # told below, where the file is read
-            last = len(segments) - 1, segments[-1].size_bytes
-        for number, segment in enumerate(segments):
-            used = 0
-            if last is not None and number <= last[0]:
-                used = last[1] if number == last[0] else segment.size_bytes
-            yield from self._of_file(store, segment, used, findings, coverage)
+        size = self.layout.size_bytes
+        scan = UnitScan(store, self.layout, INVALID, self.expected, self._kinds, findings, coverage)
+        for block in scan.blocks(self.segments(store, findings)):
+            rows = np.flatnonzero(block.sound)
+            block.coverage.decoded_bytes += len(rows) * size
+            if len(rows):
+                positions = block.position + rows * size
+                numbers = (block.segment.base_offset + positions) // size
+                yield Units(block.segment, positions, numbers, block.slots[rows])
 
     def all_units(self, store: Store, findings: list[Finding], kind: type[_All]) -> _All | None:
         """All sound units at once, as what they are taken; None where there is no file.
@@ -149,48 +136,9 @@ class UnitFiles:
             np.concatenate([np.empty(0, self.layout.dtype), *(block.slots for block in blocks)]),
         )
 
-    def _of_file(
-        self, store: Store, segment: Segment, used_bytes: int, findings: list[Finding], coverage: list[Coverage]
-    ) -> Iterator[Units]:
-        size = self.layout.size_bytes
-        known = Coverage(store.root, segment.file, segment.size_bytes)
-        coverage.append(known)
-        if not is_well_named(segment, self.layout):
-            known.damaged_bytes = segment.size_bytes
-            expected = f"a file name that is a multiple of {size} and a 64-bit number"
-            findings.append(
-                Finding(store.root, INVALID, segment.file, 0, segment.size_bytes, expected=expected,
-                        actual=str(segment.base_offset))
-            )  # fmt: skip
-            return
-        runs = SlotRuns(store.root, segment.file, INVALID, self.expected, findings)
-        whole = segment.size_bytes // size * size
-        stop = min(used_bytes, whole)
-        try:
-            with segment.open() as file:
-                for position in range(0, stop, BLOCK_SLOTS * size):
-                    slots = slots_in(file.read(position, min(BLOCK_SLOTS * size, stop - position)), self.layout)
-                    left_out = self.are_left_out(slots)
-                    sound = self.are_sound(slots) & ~left_out
-                    runs.add(~(sound | left_out), position, size)
-                    rows = np.flatnonzero(sound)
-                    known.decoded_bytes += len(rows) * size
-                    known.filler_bytes += int(left_out.sum()) * size
-                    known.damaged_bytes += int((~(sound | left_out)).sum()) * size
-                    if len(rows):
-                        positions = position + rows * size
-                        yield Units(segment, positions, (segment.base_offset + positions) // size, slots[rows])
-                known.filler_bytes += whole - stop
-                rest = file.read(whole, segment.size_bytes - whole)
-                if rest.strip(b"\0"):
-                    known.damaged_bytes += len(rest)
-                    runs.add_range(whole, segment.size_bytes)
-                else:
-                    known.filler_bytes += len(rest)
-        except (UnreadableFile, FileChanged) as error:
-            findings.append(unreadable(segment.file, store.root, error))
-        finally:
-            runs.close()
+    def _kinds(self, slots: Slots) -> tuple[Bools, Bools]:
+        left_out = self.are_left_out(slots)
+        return self.are_sound(slots) & ~left_out, left_out
 
 
 def place_columns(store: Store, layout: Layout, units: Units) -> list[pa.Array]:
