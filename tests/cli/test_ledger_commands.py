@@ -178,7 +178,7 @@ def test_secrets_are_not_written_down(setting: str, kept: str) -> None:
         (("--ledger", "LEDGER", "--done", "amount = much"), USAGE, "--done: amount is int64"),
         (("--ledger", "LEDGER", "--not-done", "status PAID"), USAGE, "--not-done: 'PAID' is no operator"),
         (("--ledger", "LEDGER", "--plan", "p.json", "--at", "1"), USAGE, "--plan needs the present state"),
-        (("--ledger", "LEDGER", "--with-meta", "--format", "csv"), USAGE, "--with-meta: csv has no place for it"),
+        (("--ledger", "LEDGER", "--with-meta", "--format", "csv"), USAGE, "--with-meta is not possible with csv"),
         (("--ledger", "LEDGER", "--plan", "STORE/plan.json"), USAGE, "lies inside the store"),
     ],
 )
