@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -28,39 +29,8 @@ from readers.model.errors import (
 from readers.model.pandas_left_out import leave_pandas_out
 from remoting.protocol.errors import Refused, RemotingError
 from repairs.changes.interruption import Interrupted
-from rmqtx_cli.commands import decode, epilog
-from rmqtx_cli.commands.acting import (
-    answer,
-    apply,
-    close,
-    commit,
-    discard,
-    plan,
-    probe,
-    receipts,
-    resume,
-    rollback,
-    undo,
-)
-from rmqtx_cli.commands.offers import offers
-from rmqtx_cli.commands.reading import (
-    audit,
-    check,
-    diff,
-    explain,
-    export,
-    pending,
-    reconcile,
-    search,
-    show,
-    simulate,
-    stores,
-    verify,
-)
-from rmqtx_cli.commands.repairing import bundle, cursor, rebuild, salvage
-from rmqtx_cli.options import completion
+from rmqtx_cli.commands.by_name import WITHOUT_ROWS, command_module
 from rmqtx_cli.options.command_tree import CommandTree
-from rmqtx_cli.options.row_options import with_row_options
 from rmqtx_cli.sections import SectionedGroup
 from rmqtx_cli.words import exit_status, say
 from spark_tasks.session.errors import SparkUnavailable
@@ -93,20 +63,6 @@ def rmqtx(
     change a store; only the commands under "Settle" decide transactions (probe sends and decides its own). Examples:
     `rmqtx COMMAND --help`; words of the output: `rmqtx explain WORD`.
     """
-
-
-#: The commands, for manual pages and tests; `cursor` and `decode` are groups, `explain` reads no store.
-COMMANDS = (
-    stores, pending, show, audit, verify, search, export, diff, reconcile, check, simulate,
-    commit, rollback, discard, resume, close, plan, apply, undo, receipts, answer, probe,
-    salvage, rebuild, bundle,
-)  # fmt: skip
-for module in COMMANDS:
-    given = module.command if module in (check, probe) else with_row_options(module.command)  # those two print no rows
-    app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(given)
-app.add_typer(cursor.app, name=cursor.NAME, short_help=cursor.SHORT)
-app.add_typer(decode.app, name=decode.NAME)
-app.command(explain.NAME, short_help=explain.SHORT, epilog=epilog(explain.EXAMPLES))(explain.command)
 
 
 #: The exit status of an error is that of the first class that it is an instance of.
@@ -143,7 +99,7 @@ def run() -> None:
 def status_of(arguments: list[str]) -> int:
     """Run a command line; return its exit status."""
     command = next((word for word in arguments if not word.startswith("-")), None)
-    is_check = command in (check.NAME, probe.NAME)
+    is_check = command in WITHOUT_ROWS
     try:
         return _invoke(arguments)
     except KeyboardInterrupt:
@@ -163,13 +119,17 @@ def status_of(arguments: list[str]) -> int:
         status = exit_status.BUG
         message = f"a bug: {type(error).__name__}: {error} (report it with the traceback, which RMQTX_DEBUG=1 prints)"
     if is_check:  # Nagios reads one line on stdout and four statuses
-        return check.unknown(message)
+        unknown: Callable[[str], int] = command_module("check").unknown
+        return unknown(message)
     say.error(message)
     return status
 
 
 def _invoke(arguments: list[str]) -> int:
     if "_RMQTX_COMPLETE" in os.environ:  # a shell asks for completions
+        from rmqtx_cli.commands.offers import offers
+        from rmqtx_cli.options import completion
+
         completion.offer(offers())
         app(prog_name="rmqtx")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rmqtx_cli.commands.by_name import CommandsByName
 from rmqtx_cli.options.command_tree import HelpfulGroup
 from rmqtx_cli.options.help_page import sections
 from rmqtx_cli.words.command_names import MOST_USED, SECTIONS
@@ -11,6 +12,10 @@ from rmqtx_cli.words.command_names import MOST_USED, SECTIONS
 
 class SectionedGroup(HelpfulGroup):
     """The tree of commands; its help lists them by sections, and `help CMD` is `CMD --help`."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.commands = CommandsByName()  # type: ignore[assignment]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Return the arguments behind the options of all commands."""
@@ -25,10 +30,9 @@ class SectionedGroup(HelpfulGroup):
         with formatter.section("Most used"):
             formatter.write_dl(list(MOST_USED.items()))
         width = max(map(len, self.commands))
-        for title, names in SECTIONS.items():
-            rows = [(name.ljust(width), self.commands[name].get_short_help_str(formatter.width)) for name in names]
+        for title, lines in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name.ljust(width), line) for name, line in lines.items()])
         for title, rows in sections(self, ctx).items():
             with formatter.section(title):
                 formatter.write_dl(rows)

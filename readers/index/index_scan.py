@@ -74,7 +74,7 @@ class _FileScan:
         segment, index, coverage = self.index.segment, self.index, self.coverage
         wrong = index.wrong()
         if wrong is not None:
-            self._tell(0, segment.size_bytes, wrong)
+            self._report(0, segment.size_bytes, wrong)
         if segment.size_bytes < HEADER.size_bytes:
             coverage.damaged_bytes = segment.size_bytes
             return
@@ -94,7 +94,7 @@ class _FileScan:
                     position = index.entry_position(index.entries_count + 1)
             self._tail(file, position)
 
-    def _tell(self, position: int, length: int, actual: str) -> None:
+    def _report(self, position: int, length: int, actual: str) -> None:
         self.reading.findings.append(
             Finding(self.store.root, "index-damaged", self.index.segment.file, position, length, actual=actual)
         )
@@ -108,7 +108,7 @@ class _FileScan:
             if wrong.any() and not (self.store.in_use and (numbers > count).sum() == wrong.sum()):
                 places = np.flatnonzero(wrong) * 4 + position
                 damaged += len(places)
-                self._tell(
+                self._report(
                     int(places[0]), int(places[-1] - places[0]) + 4,
                     f"{len(places)} slots with numbers not in 0 to {count}",
                 )
@@ -124,7 +124,7 @@ class _FileScan:
         unused = file.read(position, ENTRY.size_bytes)
         if unused.strip(b"\0"):
             self.coverage.damaged_bytes += len(unused)
-            self._tell(position, len(unused), "bytes that are not zero in the unused place of entry 0")
+            self._report(position, len(unused), "bytes that are not zero in the unused place of entry 0")
         else:
             self.coverage.filler_bytes += len(unused)
         for first in range(1, index.entries_count + 1, BLOCK_ENTRIES):
@@ -138,7 +138,7 @@ class _FileScan:
                 wrong = np.flatnonzero(~good) * ENTRY.size_bytes
                 self.coverage.damaged_bytes += len(wrong) * ENTRY.size_bytes
                 length = int(wrong[-1] - wrong[0]) + ENTRY.size_bytes
-                self._tell(position + int(wrong[0]), length, f"{len(wrong)} impossible entries")
+                self._report(position + int(wrong[0]), length, f"{len(wrong)} impossible entries")
             if len(rows):
                 yield self._rows(entries[rows], rows + first)
 
@@ -173,4 +173,4 @@ class _FileScan:
         if used > begin and not self.store.in_use:
             self.coverage.damaged_bytes += used - begin
             if self.index.wrong() is None:
-                self._tell(begin, used - begin, "bytes behind the last entry")
+                self._report(begin, used - begin, "bytes behind the last entry")

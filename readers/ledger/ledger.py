@@ -1,7 +1,7 @@
-"""A business ledger that needs no JVM: a Parquet or CSV file (or a directory of them), or a table of a SQLite file.
+"""Read a business ledger without a JVM: a Parquet or CSV file (or a directory of them), or a table of a SQLite file.
 
-It is read in batches, only the columns that are looked at. A password has no place in any of its names: databases that
-need one are read by Spark over JDBC, and get theirs from the environment.
+It is read in batches, only the needed columns. Its names contain no password: databases with a password are read by
+Spark over JDBC, with the password from the environment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from readers.model.errors import BadRequest, BadText, UnreadableFile
 
 SQLITE = "sqlite:///"
 _BATCH_ROWS = 65_536
-#: What a declared type of SQLite holds, by the words in it, in the order of its own rules (type affinity).
+#: Arrow type for a declared type of SQLite, by words in the type, in the order of SQLite's rules (type affinity).
 _AFFINITIES: tuple[tuple[tuple[str, ...], pa.DataType], ...] = (
     (("INT",), pa.int64()),
     (("CHAR", "CLOB", "TEXT"), pa.string()),
@@ -33,32 +33,32 @@ class Ledger(Protocol):
 
     @property
     def name(self) -> str:
-        """What people call it; nothing secret is in it."""
+        """The ledger's name for messages; it contains nothing secret."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns, all of types that a condition can be written about."""
+        """The columns, all of types that conditions support."""
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """Its rows, of these columns only."""
+        """Return the rows, of these columns only."""
 
 
 def open_ledger(location: str, table: str | None = None, text_columns: tuple[str, ...] = ()) -> Ledger:
-    """The ledger at a path, or of `sqlite:///PATH`.
+    """Return the ledger at a path, or of `sqlite:///PATH`.
 
-    `table`: for SQLite; needed unless the file holds just one. `text_columns`: read as text from CSV, so that `007`
-    stays what it is.
-    Raises: BadRequest for what is no such place or table; UnreadableFile.
+    `table`: for SQLite; needed unless the file has only one table. `text_columns`: read as text from CSV, so that `007`
+    is not changed.
+    Raises: BadRequest for an unsupported place or table; UnreadableFile.
     """
     if location.startswith(SQLITE):
         return _sqlite(Path(location.removeprefix(SQLITE)), table)
     if "://" in location or location.startswith("jdbc:"):
         raise BadRequest(
-            f"{location.split(':', 1)[0]}: is no ledger that is read here",
-            advice="a Parquet or CSV file, sqlite:///FILE, or jdbc:... with Spark",
+            f"{location.split(':', 1)[0]}: not supported as a ledger",
+            advice="give a Parquet or CSV file, sqlite:///FILE, or jdbc:... with Spark",
         )
     if table is not None:
-        raise BadRequest("--ledger-table names a table of a database, and the ledger is a file")
+        raise BadRequest("--ledger-table is for databases, and the ledger is a file")
     return _files(Path(location), text_columns)
 
 
@@ -71,9 +71,9 @@ class FileLedger:
     schema: pa.Schema
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The rows, of these columns only.
+        """Yield the rows, of these columns only.
 
-        Raises: BadText for rows that are not of the types that the first ones have; UnreadableFile.
+        Raises: BadText for rows with other types than the first rows; UnreadableFile.
         """
         wanted = pa.schema([self.schema.field(name) for name in columns])
         try:
@@ -81,9 +81,9 @@ class FileLedger:
                 if batch.num_rows:
                     yield batch.cast(wanted)
         except pa.ArrowInvalid as error:
-            raise BadText(f"{self.name} cannot be read: {_first_line(error)}", file=self.name) from error
-        except OSError as error:  # what is compressed, and damaged
-            raise UnreadableFile(f"{self.name} cannot be read: {_first_line(error)}", file=self.name) from error
+            raise BadText(f"cannot read {self.name}: {_first_line(error)}", file=self.name) from error
+        except OSError as error:  # compressed data that is damaged
+            raise UnreadableFile(f"cannot read {self.name}: {_first_line(error)}", file=self.name) from error
 
 
 def _files(path: Path, text_columns: tuple[str, ...]) -> FileLedger:
@@ -98,7 +98,7 @@ def _files(path: Path, text_columns: tuple[str, ...]) -> FileLedger:
             form = ds.CsvFileFormat(default_fragment_scan_options=options)
             dataset = ds.dataset(str(path), format=form)
     except (OSError, pa.ArrowException) as error:
-        raise UnreadableFile(f"{path} is no {kind} that can be read: {_first_line(error)}", file=path) from error
+        raise UnreadableFile(f"cannot read {path} as {kind}: {_first_line(error)}", file=path) from error
     return FileLedger(str(path), dataset, pa.schema([_plain_field(field) for field in dataset.schema]))
 
 
@@ -110,7 +110,9 @@ def _kind_of(path: Path) -> str:
     for kind in ("parquet", "csv"):
         if f".{kind}" in suffixes:
             return kind
-    raise BadRequest(f"{path} is neither .parquet nor .csv", advice="or give sqlite:///FILE or jdbc:...")
+    raise BadRequest(
+        f"{path} is neither .parquet nor .csv", advice="give a .parquet or .csv file, sqlite:///FILE or jdbc:..."
+    )
 
 
 def _csv_options(types: dict[str, pa.DataType]) -> object:
@@ -120,7 +122,7 @@ def _csv_options(types: dict[str, pa.DataType]) -> object:
 
 
 def _plain_field(field: pa.Field) -> pa.Field:
-    """The field as conditions know types: long texts and dictionaries are texts."""
+    """Return the field with a type that conditions support: long texts and dictionaries become texts."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if pa.types.is_large_string(kind) or kind == pa.string_view():
         kind = pa.string()
@@ -137,9 +139,9 @@ class SqliteLedger:
     schema: pa.Schema
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The rows, of these columns only.
+        """Yield the rows, of these columns only.
 
-        Raises: BadText for a value that is not of its column's declared type; UnreadableFile.
+        Raises: BadText for a value that does not have its column's declared type; UnreadableFile.
         """
         schema = pa.schema([self.schema.field(name) for name in columns])
         chosen = ", ".join(_sql(field) for field in schema)
@@ -156,8 +158,8 @@ class SqliteLedger:
         for field, values in zip(schema, zip(*rows, strict=True), strict=True):
             try:
                 arrays.append(pa.array(values, field.type))
-            except (pa.ArrowException, OverflowError) as error:  # SQLite stores anything in any column
-                message = f"{self.name}: a value of column {field.name} is no {field.type}"
+            except (pa.ArrowException, OverflowError) as error:  # SQLite stores any value in any column
+                message = f"{self.name}: a value of column {field.name} is not {field.type}"
                 raise BadText(message, file=self.file) from error
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -174,10 +176,10 @@ def _sqlite(path: Path, table: str | None) -> SqliteLedger:
                 table = names[0]
             if table is None or table not in names:
                 complaint = "--ledger-table is needed" if table is None else f"{path} has no table {table}"
-                raise BadRequest(complaint, advice=f"there are: {', '.join(names) or 'none'}")
+                raise BadRequest(complaint, advice=f"available: {', '.join(names) or 'none'}")
             declared = [(row[1], row[2]) for row in connection.execute(f"PRAGMA table_info({_quoted(table)})")]
     except sqlite3.Error as error:
-        raise UnreadableFile(f"{path} is no SQLite file that can be read: {error}", file=path) from error
+        raise UnreadableFile(f"cannot read {path} as SQLite: {error}", file=path) from error
     schema = pa.schema([pa.field(name, _type_of(kind)) for name, kind in declared])
     return SqliteLedger(f"{path}, table {table}", path, table, schema)
 

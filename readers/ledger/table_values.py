@@ -1,4 +1,4 @@
-"""What values of a database's table say, however its columns are declared and its exports are written."""
+"""Convert values of a database's table, for any declared type and any export format."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 from readers.model.errors import BadRequest
 
 _DECIMAL = re.compile(r"\s*\+?0*([0-9]{1,19})(?:\.0*)?\s*")
-#: As floating-point columns are written from some size on: 1.23456789012e+11.
+#: The form of large numbers in exported floating-point columns: 1.23456789012e+11.
 _SCIENTIFIC = re.compile(r"\s*\+?[0-9]{1,20}(?:\.[0-9]{1,20})?[eE]\+?[0-9]{1,2}\s*")
 _OFFSET_MAX = 2**63 - 1
 
 
 def number_of(text: str | None) -> int | None:
-    """A decimal as databases and exports write it; None for what is no offset."""
+    """Return the number of a decimal text as databases and exports write it; None if it is not an offset."""
     found = _DECIMAL.fullmatch(text or "")
     if found is not None:
         number = int(found.group(1))
@@ -29,24 +29,24 @@ def number_of(text: str | None) -> int | None:
 
 
 def column_texts(values: pa.Array | pa.ChunkedArray, name: str) -> list[str | None]:
-    """What a column says, as text.
+    """Return the values of a column as text.
 
-    Raises: BadRequest for lists and the like.
+    Raises: BadRequest for lists and other nested types.
     """
     if pa.types.is_nested(values.type):
-        raise BadRequest(f"{name}: a column holds {values.type}, which is neither an offset nor a group")
+        raise BadRequest(f"{name}: a column has type {values.type}, which is neither an offset nor a group")
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     kind = values.type
     if pa.types.is_temporal(kind):
         values = values.cast(pa.string())
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        values = values.cast(pa.large_binary())  # Parquet's texts may be anything
+        values = values.cast(pa.large_binary())  # texts in Parquet may be any bytes
     return [value_text(value) for value in values.to_pylist()]
 
 
 def value_text(value: object) -> str | None:
-    """What a value of a database says, as text."""
+    """Return a value of a database as text."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return None if value is None else str(value)

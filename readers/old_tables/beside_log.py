@@ -1,8 +1,8 @@
-"""What tables beside the log say of half copies: the state table and redo log of 3.0 and 3.1, the database of 3.2 to
+"""Entries on half copies in tables beside the log: the state table and redo log of 3.0 and 3.1, the database of 3.2 to
 4.2, RocksDB (5.4.0+).
 
-The log is the truth; a table adds what only it knows: whether the broker asks, how often it did, what it dropped. So
-entries are joined to half copies by commit-log offset, never by number.
+The commit log decides. A table adds facts that are not in the log: whether the broker checks a transaction, how many
+checks it made, which transactions it dropped. Entries are joined to half copies by commit-log offset, not by number.
 
 | kind       | key              | value                                                                    |
 |------------|------------------|--------------------------------------------------------------------------|
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from readers.store.store import Store
 
 STATE_TABLE, REDO_LOG, DATABASE, ROCKSDB = "statetable", "redolog", "database", "rocksdb"
-#: Key of the entry that says up to which half the RocksDB table is built. Source:
+#: Key of the entry with the last half message up to which the RocksDB table is built. Source:
 #: docs/formats/rocksdb_transactions.md#table.
 LAST_OFFSET_KEY = "lastOffsetPy"
-#: Value of a slot of the state table that the broker still asks for.
+#: Value of a slot of the state table that the broker still checks.
 OPEN_SLOT = "PREPARED"
-#: Value of an entry of the redo log that is of a COMMIT or ROLLBACK record.
+#: Value of an entry of the redo log for a COMMIT or ROLLBACK record.
 END_ENTRY = "END"
 NONE = -1
 
 
-#: Rows of STATE_ENTRIES as they are kept: words that repeat in each row stand once. A state table of 3.1 has a row for
-#: every prepared record, and its redo log two.
+#: Rows of STATE_ENTRIES in memory: repeated texts are dictionary-encoded. A state table of 3.1 has one row for every
+#: prepared record, and its redo log two.
 _KEPT = pa.schema(
     [
         pa.field(one.name, pa.dictionary(pa.int32(), pa.string())) if one.name in ("store", "kind", "value") else one
@@ -52,19 +52,19 @@ _KEPT = pa.schema(
 )
 
 
-#: One kind of table beside the log: its entries as rows of STATE_ENTRIES, None where the store has no such table or
-#: nothing here can open it (then a finding says why). It travels to other processes, so it pickles. Raises SourceError.
+#: Returns the entries of one kind of table as rows of STATE_ENTRIES, None if the store has no such table or it cannot
+#: be opened (a finding gives the reason). It is sent to other processes, so it can be pickled. Raises SourceError.
 StateEntriesOf = Callable[["Store", list[Finding]], pa.Table | None]
 
 
 @dataclass(frozen=True, slots=True)
 class BesideLog:
-    """What the tables beside a log say, by half copy.
+    """Entries of the tables beside a log, by half copy.
 
-    Shape: `kinds` are those that were there and could be read, `damaged` those of which a part could not be; `entries`
-           are rows like STATE_ENTRIES by half copy, and those of one half copy as they were read: some 35 bytes each,
-           in a form that `taken` gives back. `remade`: the prepared records that a state table made anew at the next
-           start will have, by slot number; None where it is not made anew, or nothing says what it will have.
+    Shape: `kinds` are the tables that were read, `damaged` those with a part that could not be read; `entries` are rows
+           of STATE_ENTRIES in a form that `taken` converts back, about 35 bytes each, ordered by half copy and then as
+           read. `remade`: the prepared records in the state table that the next start rebuilds, by slot number; None
+           if the table is not rebuilt, or its contents are unknown.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -77,7 +77,7 @@ class BesideLog:
     def of(
         tables: Iterable[tuple[str, pa.Table]], damaged: Iterable[str] = (), remade: Int64s | None = None
     ) -> BesideLog:
-        """The same from tables by kind."""
+        """Return the entries of tables by kind."""
         known = list(tables)
         if not known:
             return BesideLog(damaged=frozenset(damaged), remade=remade)
@@ -96,11 +96,11 @@ class BesideLog:
         )
 
     def taken(self, rows: Int64s) -> pa.Table:
-        """Some of the entries, as rows of STATE_ENTRIES."""
+        """Return some of the entries, as rows of STATE_ENTRIES."""
         return self.entries.take(pa.array(rows)).cast(STATE_ENTRIES)
 
     def digest(self) -> str:
-        """Another text where anything in the tables is another."""
+        """Return a text that differs if any entry differs."""
         remade = None if self.remade is None else self.remade.tolist()
         known = sorted(self.kinds), self.rocksdb_last_offset, sorted(self.damaged), remade
         digest = hashlib.blake2b(repr(known).encode(), digest_size=16)
@@ -109,9 +109,9 @@ class BesideLog:
         return digest.hexdigest()
 
     def rows_of(self, offsets: Int64s) -> tuple[Int64s, Int64s]:
-        """Every entry of some half copies: (row of the question, row of `entries`).
+        """Return every entry of given half copies: (index in `offsets`, row of `entries`).
 
-        Order: of the question, then of the entries.
+        Order: of the offsets, then of the entries.
         """
         mine = np.asarray(self.entries["half_commit_log_offset"])
         low, high = np.searchsorted(mine, offsets, "left"), np.searchsorted(mine, offsets, "right")
@@ -134,9 +134,9 @@ def read_beside(
     store: Store, tables: Iterable[tuple[str, StateEntriesOf]], findings: list[Finding],
     remade_of: Callable[[Store], Int64s | None] = lambda _store: None,
 ) -> BesideLog:
-    """What the tables beside a store's log say. `remade_of` says what a state table that is made anew will have.
+    """Return the entries of the tables beside a store's log. `remade_of` returns the contents of a rebuilt state table.
 
-    Damage: a table that cannot be read is a finding, and not among the kinds that are known.
+    Damage: a table that cannot be read is a finding, and not one of `kinds`.
     """
     found: list[tuple[str, pa.Table]] = []
     damaged: set[str] = set()

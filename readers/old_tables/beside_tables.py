@@ -1,7 +1,7 @@
-"""Which tables beside the log a verdict asks, and when: only where the log has half copies of their design.
+"""Choose the tables beside the log that a verdict uses: only those of designs of which the log has half copies.
 
-What they hold is decoded by `state_table.py`, `redo_log.py` and `rocksdb_transactions.py`; here it becomes rows of
-STATE_ENTRIES.
+They are decoded by `state_table.py`, `redo_log.py` and `rocksdb_transactions.py`, and converted to rows of
+STATE_ENTRIES here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from readers.old_tables.beside_log import (
 )
 from readers.old_tables.redo_log import redo_entries, redo_log_entries
 from readers.old_tables.state_table import state_table_entries
-from readers.old_tables.state_table_rebuilt import remade_offsets
+from readers.old_tables.state_table_rebuilt import rebuilt_offsets
 from readers.store.store import ROCKSDB_HALF_TOPIC, Store
 
-#: What is asked of a store with prepared records, by kind.
+#: The tables of a store with prepared records, by kind.
 OF_PREPARED: tuple[tuple[str, StateEntriesOf], ...] = (
     (STATE_TABLE, state_table_entries), (REDO_LOG, redo_log_entries),
 )  # fmt: skip
@@ -36,10 +36,10 @@ OF_PREPARED: tuple[tuple[str, StateEntriesOf], ...] = (
 def beside_log(
     store: Store, findings: list[Finding], *, has_prepared: bool, has_rocksdb_halves: bool
 ) -> BesideLog:
-    """What the tables beside a store's log say.
+    """Return the entries of the tables beside a store's log.
 
-    `has_prepared`, `has_rocksdb_halves`: which half copies its log has; a table of none is not opened.
-    Damage: findings; a table that cannot be read is not among the kinds that are known.
+    `has_prepared`, `has_rocksdb_halves`: which half copies the log has; tables of other designs are not opened.
+    Damage: findings; a table that cannot be read is not one of `kinds`.
     """
     tables: list[tuple[str, StateEntriesOf]] = []
     if has_prepared:
@@ -50,23 +50,23 @@ def beside_log(
 
 
 def _remade(store: Store) -> Int64s | None:
-    """What the next start puts into the state table, where it makes that anew: the broker did not stop cleanly."""
+    """Return the contents of the state table that the next start rebuilds; None after a clean stop."""
     if not store.aborted or store.in_use:
         return None
     try:
         entries = redo_entries(store, [])
-        return None if entries is None or not entries.is_whole else remade_offsets(store, entries, [])
+        return None if entries is None or not entries.is_whole else rebuilt_offsets(store, entries, [])
     except SourceError:
-        return None  # what reads the log reports it
+        return None  # the code that reads the log reports it
 
 
 def may_have_rocksdb_halves(store: Store) -> bool:
-    """Whether its transactions may be in RocksDB, as far as directories tell."""
+    """Whether the store may have transactions in RocksDB, by its directories."""
     return store.has("consumequeue", ROCKSDB_HALF_TOPIC) or store.has_rocksdb_queues
 
 
 def rocksdb_state_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
-    """The halves that the broker's RocksDB table has before it, with the checks made, and how far it was built."""
+    """Return the half messages in the broker's RocksDB table, with checks made, and the entry with its last offset."""
     from readers.rocksdb.rocksdb_transactions import rocksdb_entries
 
     found = rocksdb_entries(store)

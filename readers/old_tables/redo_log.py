@@ -1,8 +1,8 @@
-"""The redo log of brokers 3.0 and 3.1: an entry for each prepared, COMMIT or ROLLBACK record, in log order.
+"""Read the redo log of brokers 3.0 and 3.1: an entry for each prepared, COMMIT or ROLLBACK record, in log order.
 
-It is a consume queue of a topic of its own. After a crash the broker destroys its state table and makes it anew from
-this log, with slots numbered from 0, and reads no more than the first file where there are less than 21: what is in
-later files is forgotten (docs/formats/state_table.md#recovery; seen with 3.1.4).
+It is a consume queue of a separate topic. After a crash the broker deletes its state table and rebuilds it from this
+log, with slots numbered from 0. If there are fewer than 21 files, it reads only the first one and loses the entries in
+later files (docs/formats/state_table.md#recovery; seen with 3.1.4).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from readers.model.layout import Field, Layout
 from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import REDO_LOG
 from readers.old_tables.beside_log import END_ENTRY
-from readers.old_tables.table_files import AllUnits, TableFiles, Units, place_columns, said_of_halves
+from readers.old_tables.table_files import AllUnits, TableFiles, Units, place_columns, state_entries
 from readers.queues.consume_queue import are_left_out
 from readers.queues.unit_files import Slots
 from readers.store.store import Store
@@ -28,9 +28,12 @@ REDO_ENTRY = Layout(
     "redo_entry",
     "Entry of the redo log (3.0, 3.1)",
     (
-        Field("commit_log_offset", "q", "place of the prepared, COMMIT or ROLLBACK record", "byte"),
-        Field("record_length_bytes", "i", "length of that record", "byte"),
-        Field("tags_code", "q", "-1: a prepared record; else the place of the prepared record that was ended"),
+        Field("commit_log_offset", "q", "commit-log offset of the prepared, COMMIT or ROLLBACK record", "byte"),
+        Field("record_length_bytes", "i", "length of the record", "byte"),
+        Field(
+            "tags_code", "q",
+            "-1: a prepared record; else the commit-log offset of the prepared record that was decided"
+        ),
     ),
     20,
     "store/transaction/TransactionStateService.java (3.1.4), docs/formats/state_table.md#redo-log",
@@ -44,7 +47,7 @@ _KINDS = (END_ENTRY, "PREPARED")
 
 
 def are_sound(slots: Slots) -> Bools:
-    """Which entries can be."""
+    """Return which entries are possible."""
     offsets, tags = slots["commit_log_offset"], slots["tags_code"]
     sound: Bools = (offsets >= 0) & (slots["record_length_bytes"] > 0)
     sound &= (tags == PREPARED_TAGS) | ((tags >= 0) & (tags < offsets))
@@ -64,23 +67,23 @@ class RedoEntries(AllUnits):
 
     @cached_property
     def tags(self) -> Int64s:
-        """-1 for a prepared record, else the place of the one that was ended."""
+        """-1 for a prepared record, else the commit-log offset of the prepared record that was decided."""
         return self.values("tags_code")
 
     @cached_property
     def prepared_offsets(self) -> Int64s:
-        """Commit-log offset of the prepared record that every entry is about."""
+        """Commit-log offset of the prepared record that each entry refers to."""
         return np.where(self.tags == PREPARED_TAGS, self.offsets, self.tags)
 
     @property
     def is_whole(self) -> bool:
-        """Whether every entry is here, from the first file's begin on: a bundle leaves out those of others."""
+        """Whether no entry is missing from the first file on; a bundle leaves out entries of other transactions."""
         first = self.files[0].base_offset // REDO_ENTRY.size_bytes
         return bool((self.numbers == first + np.arange(len(self))).all())
 
 
 def scan_redo_log(store: Store) -> Reading:
-    """Every entry of the redo log.
+    """Return every entry of the redo log.
 
     Shape:  rows of REDO_LOG, at most 65,536 a batch.
     Order:  entry number.
@@ -90,13 +93,13 @@ def scan_redo_log(store: Store) -> Reading:
     reading = Reading(REDO_LOG, ())
     reading.batches = _batches(store, reading)
     if not FILES.exist(store):
-        why = f"{store.root} has no transaction/redolog, because only brokers of 3.0 and 3.1 keep one"
+        why = f"{store.root} has no transaction/redolog: only brokers 3.0 and 3.1 write one"
         reading.notes.append(Note(NoteKind.WHY, why))
     return reading
 
 
 def redo_entries(store: Store, findings: list[Finding]) -> RedoEntries | None:
-    """The whole redo log; None where there is none.
+    """Return the whole redo log; None if there is none.
 
     Units:  44 bytes of memory per entry.
     Damage: as `scan_redo_log`.
@@ -105,7 +108,7 @@ def redo_entries(store: Store, findings: list[Finding]) -> RedoEntries | None:
 
 
 def redo_log_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
-    """What the redo log says of prepared records, as rows of STATE_ENTRIES; None where there is no redo log.
+    """Return the entries of the redo log as rows of STATE_ENTRIES; None if there is no redo log.
 
     Shape:  `key` is the entry number, `value` PREPARED, or END for a COMMIT or ROLLBACK record.
     Order:  entry number.
@@ -114,20 +117,20 @@ def redo_log_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
     found = redo_entries(store, findings)
     if found is None:
         return None
-    return said_of_halves(store, KIND, found, found.prepared_offsets, _kinds(found.tags))
+    return state_entries(store, KIND, found, found.prepared_offsets, _kinds(found.tags))
 
 
-# --- how 3.1 makes its state table anew -------------------------------------------------------------------------------
+# --- how 3.1 rebuilds its state table ---------------------------------------------------------------------------------
 
 
 def recovered_offsets(
     offsets: Int64s, tags: Int64s, *, entries_per_file: int, numbers: Int64s | None = None, has_walk_bug: bool = True
 ) -> Int64s:
-    """The prepared records that a broker of 3.1 puts into its new state table after a crash, from slot 0 on.
+    """Return the prepared records that a broker 3.1 writes into its new state table after a crash, from slot 0 on.
 
     `offsets`, `tags`, `numbers`: of the redo log's entries, ascending; without `numbers` they count from 0.
-    `has_walk_bug`: as the broker walks: it adds the bytes that it has read to the number of an entry, and so leaves out
-    files.
+    `has_walk_bug`: as in the broker, which adds the number of bytes that it has read to the number of an entry, and so
+    skips files.
     Order:  slot number, which is log order.
     Source: store/transaction/TransactionStateService.java recreateStateTable (3.1.4);
             docs/formats/state_table.md#recovery.
@@ -148,13 +151,13 @@ def recovered_offsets(
 
 
 def numbers_with(entries: RedoEntries, later_count: int) -> Int64s:
-    """The numbers of a redo log's entries, and of those that the broker appends for so many later records."""
+    """Return the numbers of a redo log's entries, and of entries that the broker appends for later records."""
     following = int(entries.numbers[-1]) + 1 if len(entries) else 0
     return np.concatenate([entries.numbers, following + np.arange(later_count)])
 
 
 def entries_per_file(entries: RedoEntries) -> int:
-    """How many entries a file of this redo log has room for."""
+    """Return the number of entries that a file of this redo log has room for."""
     return max(1, entries.files[0].size_bytes // REDO_ENTRY.size_bytes)
 
 

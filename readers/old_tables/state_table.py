@@ -1,8 +1,8 @@
-"""The state table of brokers 3.0 and 3.1: one slot for each prepared record, overwritten in place when it is decided.
+"""Read the state table of brokers 3.0 and 3.1: one slot for each prepared record, overwritten at its decision.
 
-The commit log is the truth. A slot belongs to the prepared record at its commit-log offset: slots are numbered from 0
-again after a crash, so a number says nothing. What only the table tells is whether the broker asks (state PREPARED),
-and whether it takes the answer: it does where the slot's number is the prepared record's queue offset
+The commit log decides. A slot belongs to the prepared record at its commit-log offset, not to a number: slots are
+numbered from 0 again after a crash. Only the table shows whether the broker checks the record (state PREPARED) and
+whether it accepts an answer: only if the slot's number is the prepared record's queue offset
 (docs/formats/state_table.md#slot).
 """
 
@@ -20,7 +20,7 @@ from readers.model.findings import Finding
 from readers.model.layout import Field, Layout
 from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import STATE_TABLE
-from readers.old_tables.table_files import AllUnits, TableFiles, Units, place_columns, said_of_halves
+from readers.old_tables.table_files import AllUnits, TableFiles, Units, place_columns, state_entries
 from readers.queues.consume_queue import PRE_BLANK_LENGTH
 from readers.queues.unit_files import Slots
 from readers.store.store import Store
@@ -29,9 +29,9 @@ STATE_SLOT = Layout(
     "state_slot",
     "Slot of the state table (3.0, 3.1)",
     (
-        Field("commit_log_offset", "q", "place of the prepared record; 0 is one", "byte"),
-        Field("record_length_bytes", "i", "length of that record; 0 in an unused slot", "byte"),
-        Field("store_time_seconds", "i", "broker clock when it was appended", "s"),
+        Field("commit_log_offset", "q", "commit-log offset of the prepared record, which may be 0", "byte"),
+        Field("record_length_bytes", "i", "length of the record; 0 in an unused slot", "byte"),
+        Field("store_time_seconds", "i", "broker clock when the record was appended", "s"),
         Field("producer_group_hash", "i", "Java hash of the producer group"),
         Field("state", "i", "4 PREPARED, 8 COMMIT, 12 ROLLBACK"),
     ),
@@ -42,18 +42,18 @@ STATE_SLOT = Layout(
 STATES: dict[int, str] = {PREPARED: "PREPARED", COMMIT: "COMMIT", ROLLBACK: "ROLLBACK"}
 DIRECTORY = ("transaction", "statetable")
 KIND = "statetable"
-#: The state of a slot that a bundle left out; it has no other field but an impossible length.
+#: The state of a slot that a bundle left out; its only other field is an impossible length.
 LEFT_OUT_STATE = int.from_bytes(b"RMQX", "big")
 
 
 def are_sound(slots: Slots) -> Bools:
-    """Which slots can be, by the broker's own rule (TransactionStateService.java recoverStateTableNormal, 3.1.4)."""
+    """Return which slots are possible by the broker's rule (3.1.4 TransactionStateService recoverStateTableNormal)."""
     sound: Bools = (slots["commit_log_offset"] >= 0) & (slots["record_length_bytes"] > 0)
     return sound & np.isin(slots["state"], list(STATES))
 
 
 def are_left_out(slots: Slots) -> Bools:
-    """Which slots a bundle left out."""
+    """Return which slots a bundle left out."""
     left_out: Bools = (slots["record_length_bytes"] == PRE_BLANK_LENGTH) & (slots["state"] == LEFT_OUT_STATE)
     return left_out
 
@@ -71,10 +71,10 @@ class StateSlots(AllUnits):
 
 
 def scan_state_table(store: Store) -> Reading:
-    """Every slot of the state table.
+    """Return every slot of the state table.
 
     Shape:  rows of STATE_TABLE, at most 65,536 a batch.
-    Units:  `store_time_ms` is whole seconds: the slot holds no more.
+    Units:  `store_time_ms` is in whole seconds, as in the slot.
     Order:  slot number.
     Damage: table-entry-invalid, table-gap, segment-size, stray-file, unreadable-file.
     Source: store/transaction/TransactionStateService.java (3.1.4); docs/formats/state_table.md#slot.
@@ -82,13 +82,13 @@ def scan_state_table(store: Store) -> Reading:
     reading = Reading(STATE_TABLE, ())
     reading.batches = _batches(store, reading)
     if not FILES.exist(store):
-        why = f"{store.root} has no transaction/statetable, because masters of 3.0 and 3.1 keep it"
+        why = f"{store.root} has no transaction/statetable: only masters 3.0 and 3.1 write it"
         reading.notes.append(Note(NoteKind.WHY, why))
     return reading
 
 
 def state_slots(store: Store, findings: list[Finding]) -> StateSlots | None:
-    """The whole table; None where there is none (a slave keeps none, nor does any broker from 3.2 on).
+    """Return the whole table; None if there is none (slaves and brokers from 3.2 on do not write it).
 
     Units:  48 bytes of memory per slot.
     Damage: as `scan_state_table`.
@@ -97,18 +97,18 @@ def state_slots(store: Store, findings: list[Finding]) -> StateSlots | None:
 
 
 def state_table_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
-    """What the state table says of prepared records, as rows of STATE_ENTRIES; None where there is no table.
+    """Return the slots of the state table as rows of STATE_ENTRIES; None if there is no table.
 
     Shape:  `key` is the slot number, `value` PREPARED, COMMIT or ROLLBACK.
     Order:  slot number.
     Damage: as `scan_state_table`.
     """
     found = state_slots(store, findings)
-    return None if found is None else said_of_halves(store, KIND, found, found.offsets, state_texts(found.states))
+    return None if found is None else state_entries(store, KIND, found, found.offsets, state_texts(found.states))
 
 
 def state_texts(states: Int64s) -> pa.Array:
-    """States, which are sound, as words."""
+    """Return the names of sound states."""
     return pa.array(list(STATES.values())).take(pa.array(states // PREPARED - 1))
 
 

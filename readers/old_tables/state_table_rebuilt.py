@@ -1,4 +1,4 @@
-"""The state table that a broker of 3.0 or 3.1 makes anew when it starts and finds `abort`.
+"""The state table that a broker 3.0 or 3.1 rebuilds if it finds the file `abort` at its start.
 
 Source: docs/formats/state_table.md#recovery.
 """
@@ -15,8 +15,8 @@ from readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, entries_per_
 from readers.store.store import Store
 
 
-def remade_offsets(store: Store, entries: RedoEntries, findings: list[Finding]) -> Int64s:
-    """The prepared records in that table: of its redo log, and of what the log has behind its last entry.
+def rebuilt_offsets(store: Store, entries: RedoEntries, findings: list[Finding]) -> Int64s:
+    """Return the prepared records in the rebuilt table: from the redo log, and from records behind its last entry.
 
     Order:  slot number, from 0 on.
     Damage: as `scan_segments`.

@@ -1,8 +1,4 @@
-"""Files of units of one length, numbered through: the state table and the redo log of brokers 3.0 and 3.1.
-
-A unit's number is its place: (file name + position) / length of a unit. A unit of zeros is unused; after the last used
-one they are preallocated space, before it damage.
-"""
+"""The files of the state table and the redo log of brokers 3.0 and 3.1, read by the rules of `unit_files.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ INVALID = "table-entry-invalid"
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Sound units of one file. `positions` in the file and `numbers` go with `slots`, ascending. Units: bytes."""
+    """Sound units of one file; `positions` in the file and `numbers` belong to `slots`, ascending. Units: bytes."""
 
     segment: Segment
     positions: Int64s
@@ -38,9 +34,9 @@ class Units:
 
 @dataclass(frozen=True)
 class AllUnits:
-    """All sound units of a table, as arrays that go together.
+    """All sound units of a table, as arrays of the same length.
 
-    Shape: `files` are the table's; `file_numbers` says in which of them a unit is. Order: number.
+    Shape: `files` are the table's files; `file_numbers` is the index of each unit's file. Order: number.
     """
 
     files: tuple[Segment, ...]
@@ -50,7 +46,7 @@ class AllUnits:
     slots: Slots
 
     def values(self, name: str) -> Int64s:
-        """A field of every unit."""
+        """Return a field of every unit."""
         return self.slots[name].astype(np.int64)
 
     @cached_property
@@ -67,10 +63,10 @@ _All = TypeVar("_All", bound=AllUnits)
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
-    """The files of one table: where they are, how a unit is laid out, and which units can be.
+    """The files of one table: their directory, the layout of a unit, and the rule for sound units.
 
-    `are_left_out`: which units a bundle left out: they have a number and nothing else. `expected`: what a sound unit
-    has, in words.
+    `are_left_out`: which units a bundle left out: only their number is known. `expected`: the fields of a sound unit,
+    as text.
     """
 
     directory: tuple[str, ...]
@@ -89,11 +85,11 @@ class TableFiles:
         return segments
 
     def exist(self, store: Store) -> bool:
-        """Whether there is a file; a directory alone says nothing."""
+        """Whether the table has a file; a directory alone does not count."""
         return bool(self.segments(store, []))
 
     def last(self, store: Store) -> tuple[int, Slots] | None:
-        """Number and value of the last used unit; None where there is none, or it cannot be.
+        """Return the number and value of the last used unit; None if there is none, or if it is not sound.
 
         Raises: UnreadableFile, FileChanged.
         """
@@ -101,10 +97,10 @@ class TableFiles:
         return last if last is not None and self._kinds(last[1])[0].all() else None
 
     def units(self, store: Store, findings: list[Finding], coverage: list[Coverage]) -> Iterator[Units]:
-        """Every sound unit, in blocks of one file; findings and coverage grow as it goes.
+        """Yield every sound unit, in blocks of one file; findings and coverage are complete at the end.
 
         Order:  number.
-        Damage: table-entry-invalid for each run of units that cannot be; unreadable-file, and as `segments`.
+        Damage: table-entry-invalid for each run of damaged units; unreadable-file, and as `segments`.
         """
         size = self.layout.size_bytes
         scan = UnitScan(store, self.layout, INVALID, self.expected, self._kinds, findings, coverage)
@@ -117,9 +113,9 @@ class TableFiles:
                 yield Units(block.segment, positions, numbers, block.slots[rows])
 
     def all_units(self, store: Store, findings: list[Finding], kind: type[_All]) -> _All | None:
-        """All sound units at once, as what they are taken; None where there is no file.
+        """Return all sound units at once, as an instance of `kind`; None if there is no file.
 
-        Units:  24 bytes of memory per unit, and its own length.
+        Units:  24 bytes of memory per unit, plus the unit's length.
         Damage: as `units`.
         """
         files = self.segments(store, [])
@@ -142,7 +138,7 @@ class TableFiles:
 
 
 def place_columns(store: Store, layout: Layout, units: Units) -> list[pa.Array]:
-    """Columns of where units are: store, file, position, length, number."""
+    """Return the place columns of units: store, file, position, length, number."""
     count = len(units.numbers)
     return [
         pa.repeat(pa.scalar(store.root, pa.string()), count),
@@ -153,8 +149,8 @@ def place_columns(store: Store, layout: Layout, units: Units) -> list[pa.Array]:
     ]
 
 
-def said_of_halves(store: Store, kind: str, units: AllUnits, half_offsets: Int64s, values: pa.Array) -> pa.Table:
-    """What units say of prepared records, as rows of STATE_ENTRIES; `key` is a unit's number.
+def state_entries(store: Store, kind: str, units: AllUnits, half_offsets: Int64s, values: pa.Array) -> pa.Table:
+    """Return units as rows of STATE_ENTRIES; `key` is a unit's number.
 
     Order: number.
     """

@@ -1,8 +1,8 @@
 """The database table `t_transaction(offset, producerGroup)` that brokers 3.2 to 4.2 shipped a class for.
 
-A row stands for a prepared record that nothing ended yet, by its commit-log offset. The class was never wired to a
-broker (3.2.2 to 4.2.0), so whoever filled the table did so beside the broker: it is a hint of unknown age, joined by
-offset, and the log decides. It has no state, no time and no body (docs/formats/prepared_records.md#transaction-table).
+A row stands for a prepared record without a decision, by its commit-log offset. The class was never wired to a
+broker (3.2.2 to 4.2.0), so another program filled the table: it is a hint of unknown age, joined by offset, and
+the log decides. It has no state, no time and no body (docs/formats/prepared_records.md#transaction-table).
 
 Columns may have any case (Derby writes OFFSET) and other names (OFFSET is reserved in MariaDB); offsets may be decimals
 or text.
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 TABLE, OFFSET, PRODUCER_GROUP = "t_transaction", "offset", "producerGroup"
 KIND = "database"
-_ROWS_TOLD_MAX = 20
+_FINDINGS_MAX = 20
 _BATCH_ROWS = 65_536
 
-#: What the table's rows are read as.
+#: Columns of the table's rows as they are read.
 TABLE_ROWS = pa.schema(
     [
         column("half_commit_log_offset", pa.int64(), "commit-log offset of the prepared record"),
@@ -45,10 +45,10 @@ TABLE_ROWS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """Where a table is, and how it names its columns.
+    """The place of a table, and the names of its columns.
 
     Shape: `location` is sqlite:///FILE, a URL of SQLAlchemy, or a CSV or Parquet file. `table` may begin with a schema
-           and a point. Nothing secret is in it: user and password come from elsewhere.
+           and a dot. It contains nothing secret: user and password are passed separately.
     """
 
     location: str
@@ -58,12 +58,12 @@ class TableAddress:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is an export, which has no table name and can only be read."""
+        """Whether the table is an export in a file, which has no table name and can only be read."""
         return "://" not in self.location
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The table's name for messages."""
         return self.location if self.is_file else f"{self.location}, table {self.table}"
 
 
@@ -71,7 +71,7 @@ class TableAddress:
 class TransactionTable:
     """The rows of a table, each offset once.
 
-    Shape:  `rows` are those of TABLE_ROWS. `findings`: values that are no offset, offsets that stand twice.
+    Shape:  `rows` have the columns of TABLE_ROWS. `findings`: values that are not an offset, offsets that occur twice.
     Order:  offset.
     """
 
@@ -85,7 +85,7 @@ class TransactionTable:
         return np.asarray(self.rows["half_commit_log_offset"].combine_chunks())
 
     def entries(self, store: str) -> pa.Table:
-        """The rows as what tables beside the log say of prepared records: rows of STATE_ENTRIES."""
+        """Return the rows as rows of STATE_ENTRIES."""
         count = self.rows.num_rows
         offsets = self.rows["half_commit_log_offset"]
         columns = {
@@ -102,11 +102,11 @@ class TransactionTable:
 def read_transaction_table(
     address: TableAddress, store: str, *, login: tuple[str | None, str | None] = (None, None)
 ) -> TransactionTable:
-    """The table at an address.
+    """Return the table at an address.
 
-    `store`: whose findings they are. `login`: user and password of a database.
-    Damage: table-row-invalid for what is no offset, or stands there twice.
-    Raises: BadRequest for what is no such place, table or column, or where a library is missing; UnreadableFile.
+    `store`: the store in findings. `login`: user and password of a database.
+    Damage: table-row-invalid for a value that is not an offset, or an offset that occurs twice.
+    Raises: BadRequest if the place, table or column does not exist, or a library is missing; UnreadableFile.
     """
     offsets: list[str | None] = []
     groups: list[str | None] = []
@@ -117,7 +117,7 @@ def read_transaction_table(
 
 
 def table_of(name: str, offsets: list[str | None], groups: list[str | None], store: str) -> TransactionTable:
-    """The same, of values as text that were read elsewhere."""
+    """Return the table of values that were read as text."""
     numbers = [number_of(text) for text in offsets]
     strange = [text for text, number in zip(offsets, numbers, strict=True) if number is None]
     rows: dict[int, str | None] = {}
@@ -129,8 +129,8 @@ def table_of(name: str, offsets: list[str | None], groups: list[str | None], sto
             twice.append(number)
         rows[number] = group
     findings = [
-        *_told(store, name, "an offset", ["null" if text is None else text for text in strange]),
-        *_told(store, name, "each offset once", [str(number) for number in twice]),
+        *_invalid_rows(store, name, "an offset", ["null" if text is None else text for text in strange]),
+        *_invalid_rows(store, name, "each offset once", [str(number) for number in twice]),
     ]
     ordered = sorted(rows)
     table = pa.table([pa.array(ordered, pa.int64()), pa.array([rows[one] for one in ordered], pa.string())],
@@ -138,9 +138,9 @@ def table_of(name: str, offsets: list[str | None], groups: list[str | None], sto
     return TransactionTable(name, table, tuple(findings))
 
 
-def _told(store: str, name: str, expected: str, values: list[str]) -> Iterator[Finding]:
-    for number, value in enumerate(values[:_ROWS_TOLD_MAX]):
-        left = len(values) - _ROWS_TOLD_MAX if number == _ROWS_TOLD_MAX - 1 else 0
+def _invalid_rows(store: str, name: str, expected: str, values: list[str]) -> Iterator[Finding]:
+    for number, value in enumerate(values[:_FINDINGS_MAX]):
+        left = len(values) - _FINDINGS_MAX if number == _FINDINGS_MAX - 1 else 0
         yield Finding(
             store, "table-row-invalid", name, expected=expected,
             actual=f"{value[:80]}, and {left} more" if left > 0 else value[:80],
@@ -148,7 +148,7 @@ def _told(store: str, name: str, expected: str, values: list[str]) -> Iterator[F
 
 
 def _batches(address: TableAddress, login: tuple[str | None, str | None]) -> Iterator[pa.RecordBatch]:
-    """Offset and group, as the place has them."""
+    """Yield the columns offset and group."""
     if address.is_file or address.location.startswith(SQLITE):
         yield from _ledger_batches(address)
         return
@@ -180,18 +180,18 @@ def _database_batches(address: TableAddress, engine: Engine) -> Iterator[pa.Reco
 
 
 def _ledger_batches(address: TableAddress) -> Iterator[pa.RecordBatch]:
-    """Through a ledger: a file, or a table of a SQLite file."""
+    """Yield the columns from a ledger: a file, or a table of a SQLite file."""
     names = {address.offset_column, address.offset_column.lower(), address.offset_column.upper()}
     ledger: Ledger = open_ledger(address.location, None if address.is_file else address.table, tuple(names))
     offset, group = chosen_columns(address, ledger.schema.names)
-    if isinstance(ledger, SqliteLedger):  # any column holds anything there, whatever is declared
+    if isinstance(ledger, SqliteLedger):  # SQLite stores any value in any column
         ledger = replace(ledger, schema=pa.schema([pa.field(name, pa.string()) for name in ledger.schema.names]))
     for batch in ledger.batches([offset, group]):
         yield batch.select([offset, group])
 
 
 def chosen_columns(address: TableAddress, there: list[str]) -> tuple[str, str]:
-    """The columns as the table writes them: by name, else by name in any case.
+    """Return the names of the columns in the table: the exact name, else the name in any case.
 
     Raises: BadRequest.
     """
@@ -200,14 +200,15 @@ def chosen_columns(address: TableAddress, there: list[str]) -> tuple[str, str]:
         same = [name for name in there if name == wanted] or [n for n in there if n.lower() == wanted.lower()]
         if len(same) != 1:
             raise BadRequest(
-                f"{address.name} has no column {wanted}", advice=f"{option} names it; there are: {', '.join(there)}"
+                f"{address.name} has no column {wanted}",
+                advice=f"give the column with {option}; available: {', '.join(there)}"
             )
         found.append(same[0])
     return found[0], found[1]
 
 
 def column_names(address: TableAddress, engine: Engine) -> list[str]:
-    """The columns of a database's table, as it writes them.
+    """Return the names of the columns of a database's table.
 
     Raises: BadRequest; SQLAlchemyError.
     """
@@ -218,13 +219,15 @@ def column_names(address: TableAddress, engine: Engine) -> list[str]:
     try:
         return [str(one["name"]) for one in inspect(engine).get_columns(name, schema=schema or None)]
     except sqlalchemy.exc.NoSuchTableError as error:
-        raise BadRequest(f"{address.location} has no table {address.table}", advice="--table names it") from error
+        raise BadRequest(
+            f"{address.location} has no table {address.table}", advice="give the table with --table"
+        ) from error
 
 
 def with_database_entries(batch: pa.RecordBatch, table: TransactionTable) -> pa.RecordBatch:
-    """Rows of TRANSACTIONS, or with more columns, with the rows of a database among their `state_entries`.
+    """Return rows with the columns of TRANSACTIONS and with the rows of a database added to `state_entries`.
 
-    A row belongs to the transaction that has a half copy at its offset.
+    A row of the database belongs to the transaction with a half copy at its offset.
     """
     copies = batch["half_copies"]
     offsets = pc.struct_field(pc.list_flatten(copies), "commit_log_offset")

@@ -1,4 +1,4 @@
-"""Consume queues in files: their slots, their extension, and what a split of the log knows of them.
+"""Consume queues in files: their slots, their extension, and how a split of the log agrees with them.
 
-Other folders use `consume_queue.open_queue` and `slot_files`.
+Other folders use `consume_queue.open_queue`, `slot_files` and `unit_files`.
 """

@@ -1,10 +1,10 @@
 """Consume queues: for every topic and queue number the places of its records in the commit log, in queue order.
 
-A slot's queue offset is its place: (file name + position) / 20. An unused slot is zeros; the last slot that is not
-zeros ends the queue, so zeros before it are damage and zeros after it are preallocated space. A queue that began
-above 0 has pre-blank slots in front. In batch queues a slot stands for several messages and carries its queue offset.
+A slot's queue offset is its place: (file name + position) / 20. The last slot that is not zeros ends the queue. A queue
+that began above 0 has pre-blank slots in front. In batch queues a slot stands for several messages and contains its
+queue offset.
 
-Queues are derived: the commit log is believed wherever the two differ.
+Queues are derived: where a queue and the commit log differ, the commit log decides.
 """
 
 from __future__ import annotations
@@ -54,32 +54,32 @@ BATCH_SLOT = Layout(
 INVALID, EXPECTED = "slot-invalid", "an offset and a length"
 PRE_BLANK_LENGTH = 0x7FFFFFFF
 #: Tags code of a slot whose record a bundle left out; its length is that of a pre-blank slot, its place the nearest
-#: one in the log that the bundle has. No broker writes one.
+#: place in the log that the bundle contains. No broker writes this tags code.
 LEFT_OUT_TAGS = int.from_bytes(b"RMQTXOUT", "big")
 
 _PROBE_SLOTS = 64
 
 
 def are_pre_blank(slots: Slots) -> Bools:
-    """Which slots of a simple queue only fill the place before its first record."""
+    """Return which slots of a simple queue only fill the place before its first record."""
     pre_blank: Bools = (slots["commit_log_offset"] == 0) & (slots["record_length_bytes"] == PRE_BLANK_LENGTH)
     pre_blank &= slots["tags_code"] == 0
     return pre_blank
 
 
 def are_left_out(slots: Slots) -> Bools:
-    """Which slots of a simple queue are of records that a bundle left out."""
+    """Return which slots of a simple queue belong to records that a bundle left out."""
     left_out: Bools = (slots["record_length_bytes"] == PRE_BLANK_LENGTH) & (slots["tags_code"] == LEFT_OUT_TAGS)
     return left_out
 
 
 def are_filler(slots: Slots) -> Bools:
-    """Which slots of a simple queue stand for no record that is here: nothing is missing there."""
+    """Return which slots of a simple queue are fillers: they have no record in the store, and none is missing."""
     return are_pre_blank(slots) | are_left_out(slots)
 
 
 def are_sound(slots: Slots) -> Bools:
-    """Which slots can be: the broker's own rule (ConsumeQueue.java recover), and that a slot is no filler."""
+    """Return which slots are possible by the broker's rule (ConsumeQueue.java recover) and are not fillers."""
     sound: Bools = (slots["commit_log_offset"] >= 0) & (slots["record_length_bytes"] > 0)
     if slots.dtype == BATCH_SLOT.dtype:
         sound &= (slots["first_queue_offset"] >= 0) & (slots["batch_size"] > 0)
@@ -92,21 +92,21 @@ def _is_usable(slots: Slots) -> Bools:
 
 
 def native(slots: Slots, name: str, kind: type[np.signedinteger[Any]] = np.int64) -> npt.NDArray[Any]:
-    """A field of all slots in this machine's byte order."""
+    """Return a field of all slots in this machine's byte order."""
     return slots[name].astype(kind)
 
 
 class Queue:
-    """One consume queue for reading some of its slots; reads nothing but what is asked for.
+    """One consume queue, to read some of its slots; only the requested slots are read.
 
-    Shape:  `first_offset` is the first slot that a file holds, `min_offset` the first one whose record the commit log
-            can still hold, `max_offset` the one after the last; all 0 where the queue does not exist.
-            `has_rubbish_behind`: not all behind that one is zeros.
-    Damage: `findings` grows with what was met; slots that cannot be are left out.
+    Shape:  `first_offset` is the first slot in a file, `min_offset` the first slot whose record the commit log can
+            still contain, `max_offset` the number past the last slot; all 0 if the queue does not exist.
+            `has_rubbish_behind`: the bytes behind the last slot are not all zeros.
+    Damage: `findings` grows with each read; impossible slots are left out.
     """
 
     def __init__(self, store: Store, topic: str, queue_id: int, kind: str = "consumequeue") -> None:
-        """`kind`: the directory of its topic.
+        """`kind`: the directory of the queue's topic.
 
         Raises: UnreadableFile, FileChanged.
         """
@@ -127,12 +127,12 @@ class Queue:
             self.first_offset = self._files.first
             self.max_offset = used_end(self._files.segments, SLOT, self._are_usable_at_end) or self.first_offset
             self.min_offset = self.offset_of(store.log_begin_offset)
-            # A slot that cannot be, right before the first that is left, did not expire: it may be the first one.
+            # An impossible slot right before `min_offset` did not expire: it may be the first slot.
             for first, slots in self._blocks(max(self.first_offset, self.min_offset - 1), self.min_offset):
-                self._tell(first, ~(are_sound(slots) | are_filler(slots)))
+                self._report(first, ~(are_sound(slots) | are_filler(slots)))
 
     def _are_usable_at_end(self, slots: Slots) -> Bools:
-        """Which slots are usable, for a search backwards that stops where one is; notes what lies behind that one."""
+        """Return which slots are usable, for a backward search; also record whether bytes behind the last are zeros."""
         usable = _is_usable(slots)
         behind = slots[len(slots) - int(usable[::-1].argmax()) if usable.any() else 0 :]
         self.has_rubbish_behind |= bool(np.frombuffer(behind, np.uint8).any())
@@ -147,7 +147,7 @@ class Queue:
         self.close()
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all files."""
         self._files.close()
 
     @property
@@ -156,11 +156,11 @@ class Queue:
         return self._files.exists
 
     def read(self, from_queue_offset: int, to_queue_offset: int) -> tuple[Int64s, Int64s, Int32s, Int64s]:
-        """The sound slots of [from, to): queue offsets, commit-log offsets, record lengths, tags codes.
+        """Return the sound slots of [from, to): queue offsets, commit-log offsets, record lengths, tags codes.
 
-        Shape:  four arrays of the same length; pre-blank slots and slots that cannot be are left out. Addresses in
-                the extension are followed; one that leads nowhere stays as it is.
-        Units:  bytes. 24 bytes of memory per slot: ask in portions for long ranges.
+        Shape:  four arrays of the same length; pre-blank and impossible slots are left out. Addresses in the extension
+                are resolved; an address that cannot be resolved stays unchanged.
+        Units:  bytes. 24 bytes of memory per slot: read long ranges in parts.
         Order:  queue offset ascending.
         Damage: slot-invalid.
         Raises: UnreadableFile, FileChanged.
@@ -169,7 +169,7 @@ class Queue:
         offsets: list[Int64s] = []
         for first, slots in self._blocks(max(from_queue_offset, self.first_offset), to_queue_offset):
             sound = are_sound(slots)
-            self._tell(first, ~(sound | are_filler(slots)))
+            self._report(first, ~(sound | are_filler(slots)))
             kept.append(slots[sound])
             offsets.append(np.flatnonzero(sound) + first)
         slots = np.concatenate(kept) if kept else np.empty(0, SLOT.dtype)
@@ -185,9 +185,9 @@ class Queue:
         return queue_offsets, native(slots, "commit_log_offset"), lengths, tags_codes
 
     def offset_of(self, commit_log_offset: int) -> int:
-        """Queue offset of the first slot that points at or behind a place of the commit log; `max_offset` if none does.
+        """Return the queue offset of the first slot at or behind a place of the commit log, or `max_offset`.
 
-        Searches by halves, because a queue's records lie in the log in the queue's order.
+        Binary search, because a queue's records are in the log in the queue's order.
         Raises: UnreadableFile, FileChanged.
         """
         low, high = self.first_offset, self.max_offset
@@ -198,12 +198,12 @@ class Queue:
                 high = middle
             else:
                 low = found[0] + 1
-        # what was skipped as damaged stands before the slot that was meant
+        # damaged slots that the search skipped stand before the slot that it found
         following = self._place_from(low, self.max_offset)
         return self.max_offset if following is None else following[0]
 
     def _place_from(self, queue_offset: int, end: int) -> tuple[int, int] | None:
-        """The first usable slot in [queue_offset, end) with its commit-log offset; -1 for a pre-blank one."""
+        """Return the first usable slot in [queue_offset, end) and its commit-log offset, -1 for a pre-blank slot."""
         step = _PROBE_SLOTS
         while queue_offset < end:
             upto = min(queue_offset + step, end)
@@ -217,10 +217,10 @@ class Queue:
         return None
 
     def _blocks(self, from_offset: int, to_offset: int) -> Iterator[tuple[int, Slots]]:
-        """Slots of [from, to) as far as files hold them, with the queue offset of each block's first."""
+        """Return the slots of [from, to) that are in files, in blocks with the queue offset of the first slot."""
         return self._files.parts(from_offset, min(to_offset, self.max_offset), BLOCK_SLOTS)
 
-    def _tell(self, first: int, wrong: Bools) -> None:
+    def _report(self, first: int, wrong: Bools) -> None:
         if not wrong.any():
             return
         segment = self._files.segment_at(first)
@@ -231,7 +231,7 @@ class Queue:
 
 
 def open_queue(store: Store, topic: str, queue_id: int) -> Queue:
-    """One queue for random access; one that does not exist is empty and says so.
+    """Return a queue for random access; a queue that does not exist is empty, and its `exists` is false.
 
     Raises: UnreadableFile, FileChanged.
     """

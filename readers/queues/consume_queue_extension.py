@@ -1,4 +1,4 @@
-"""The extension of a consume queue: what does not fit into a slot, found by an address in the slot's tags code."""
+"""The extension of a consume queue: data that does not fit into a slot, at an address in the slot's tags code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXTENSION_UNIT = Layout(
     "Unit of a consume queue's extension file",
     (
         Field("length_bytes", "h", "whole unit; -1 marks the end of the file", "byte"),
-        Field("tags_code", "q", "what would stand in the slot"),
+        Field("tags_code", "q", "tags code of the slot"),
         Field("store_time_ms", "q", "broker clock at append", "ms"),
         Field("bitmap_length_bytes", "h", "filter bitmap that follows", "byte"),
     ),
@@ -34,7 +34,7 @@ _WINDOW_BYTES = 4 << 20
 
 
 class Extension:
-    """The extension files of one queue (enableConsumeQueueExt=true), by address."""
+    """The extension files of one queue (enableConsumeQueueExt=true), read by address."""
 
     def __init__(self, store: Store, topic: str, queue_id: int) -> None:
         segments, found = store.queue_segments(topic, queue_id, "consumequeue_ext")
@@ -44,7 +44,7 @@ class Extension:
         self._bases = np.array([segment.base_offset for segment in self._segments], np.int64)
 
     def resolve(self, tags_codes: Int64s) -> tuple[Int64s, Bools]:
-        """The tags codes with addresses followed, and which of them had an address that leads nowhere."""
+        """Return the tags codes with addresses resolved, and which addresses could not be resolved."""
         rows = np.flatnonzero(tags_codes <= EXTENSION_ADDRESS_MAX)
         lost = np.zeros(len(tags_codes), np.bool_)
         if not len(rows):

@@ -1,4 +1,4 @@
-"""Every slot of consume queues, simple and batch, as rows, and what is wrong with them."""
+"""Every slot of consume queues, simple and batch, as rows, with findings."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def scan_slots(
     from_queue_offset: int | None = None,
     to_queue_offset: int | None = None,
 ) -> Reading:
-    """Every slot of the consume queues in files, or of one topic, one queue number, one range of queue offsets.
+    """Return every slot of the consume queues in files, or of one topic, one queue number, one range of queue offsets.
 
-    Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; pre-blank slots are rows without offset and length, slots whose
-            record a bundle left out are none.
+    Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; pre-blank slots are rows without offset and length; slots whose
+            record a bundle left out are not rows.
     Order:  simple queues, then batch queues; topic, queue number, position.
     Damage: slot-invalid (no row), slot-expired and slot-dangling (a row), queue-gap, segment-size, stray-file,
             unreadable-file.
@@ -100,10 +100,10 @@ class _QueueScan:
         rows = np.flatnonzero(sound if self._is_batch else sound | are_pre_blank(slots))
         if not len(rows):
             return
-        self._tell_dangling(segment, slots, sound, block.position)
+        self._report_dangling(segment, slots, sound, block.position)
         yield self._rows(segment, slots[rows], rows * size + block.position)
 
-    def _tell_dangling(self, segment: Segment, slots: Slots, sound: Bools, position: int) -> None:
+    def _report_dangling(self, segment: Segment, slots: Slots, sound: Bools, position: int) -> None:
         begins = native(slots, "commit_log_offset")
         ends = begins + native(slots, "record_length_bytes")
         log = addressable(self.store.commit_log)
@@ -162,7 +162,7 @@ class _QueueScan:
         self._extension.findings = []
         if lost.any():
             runs = self._runs(
-                segment, INVALID, "an address that consumequeue_ext/ holds", "only the tag's hash is unknown"
+                segment, INVALID, "an address of a unit in consumequeue_ext/", "only the tag's hash is unknown"
             )
             spread = positions[lost]
             for begin in spread[:FINDINGS_MAX].tolist():
@@ -172,7 +172,7 @@ class _QueueScan:
 
 
 def _merged(log: tuple[Segment, ...]) -> list[tuple[int, int]]:
-    """The ranges that files hold without a gap; the first few, for a sentence."""
+    """Return the ranges of the log that files hold without a gap; the first three, for a sentence."""
     cuts = [number + 1 for number, (one, two) in enumerate(pairwise(log)) if one.end_offset != two.base_offset]
     edges = [0, *cuts, len(log)] if log else [0]
     return [(log[low].base_offset, log[high - 1].end_offset) for low, high in pairwise(edges)][:3]

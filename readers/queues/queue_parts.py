@@ -1,4 +1,4 @@
-"""What one split of a log knows of one consume queue: which of its slots agree with a record."""
+"""The result of one split of a log for one consume queue: which of the queue's slots agree with a record."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from readers.model.columns import Int64s
 
 @dataclass(slots=True)
 class QueuePart:
-    """What one split knows of one queue.
+    """The result of one split for one queue.
 
     Shape: `runs` are numbers of slots [from, to) that agree with a record. The other arrays go together and hold the
-           records whose slot does not: the number they claim, their place and length, their tags code, and what the
-           slot of that number holds (place −1: no slot).
+           records whose slot does not agree: the slot number in the record, its place and length, its tags code, and
+           the values in the slot with that number (place −1: no slot).
     Units: bytes of the commit log.
     """
 

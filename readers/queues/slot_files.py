@@ -1,4 +1,4 @@
-"""Slots of a queue by their number, simple or batch, and what a process remembers of a store's derived files."""
+"""Read slots of a queue, simple or batch, by their number, and cache a store's derived files in the process."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ LAYOUTS = {SIMPLE: SLOT, BATCH: BATCH_SLOT}
 #: (kind, topic as bytes, queue number)
 QueueName = tuple[str, bytes, int]
 
-#: Numbers of records further apart than this are read apart: one of them may be damaged.
+#: Slots with a larger distance are read separately: one of their numbers may be damaged.
 _APART_SLOTS = 4096
 _STORES_KEPT = 4
-#: Neighbours that are asked together in a search by halves.
+#: Number of adjacent slots that a binary search compares at once.
 _PROBED = 9
 
 
 def topic_text(topic: bytes) -> str:
-    """A topic as directories are named."""
+    """Return a topic as the name of a directory."""
     return topic.decode("utf-8", "surrogateescape")
 
 
 def topic_bytes(text: str) -> bytes:
-    """A topic as records have it, of the name of its directory."""
+    """Return a topic as in records, from the name of its directory."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -47,16 +47,16 @@ class SlotFiles(UnitLog):
 
 
 def _is_name(topic: bytes) -> bool:
-    """Whether a directory can have this name: a damaged topic may be anything."""
+    """Whether a directory can have this name: a damaged topic may be any bytes."""
     return bool(topic) and b"/" not in topic and b"\0" not in topic and topic not in (b".", b"..")
 
 
-#: What this process has listed of the last few stores: files of queues are looked up once, not once for each split.
+#: The listed files of the last few stores in this process: a queue is listed once, not once for each split.
 _listed: OrderedDict[tuple[str, int], dict[object, object]] = OrderedDict()
 
 
 def cache_of(store: Store) -> dict[object, object]:
-    """What this process remembers of a store, by whatever name is asked for."""
+    """Return the cache of this process for a store, by any key."""
     key = (store.root, store.taken_time_ms)
     if key not in _listed:
         _listed[key] = {}
@@ -66,7 +66,7 @@ def cache_of(store: Store) -> dict[object, object]:
 
 
 def close_slot_files(store: Store) -> None:
-    """Give back the descriptors of all queues of a store in this process; what is read later is opened again."""
+    """Close the files of all queues of a store in this process; a later read opens them again."""
     _close(cache_of(store))
 
 
@@ -77,7 +77,7 @@ def _close(cache: dict[object, object]) -> None:
 
 
 def slot_files(store: Store, name: QueueName) -> SlotFiles:
-    """The files of a queue; listed once in each process."""
+    """Return the files of a queue; listed once in each process."""
     cache = cache_of(store)
     files = cache.get(name)
     if not isinstance(files, SlotFiles):
@@ -86,7 +86,7 @@ def slot_files(store: Store, name: QueueName) -> SlotFiles:
 
 
 def batch_queues(store: Store) -> frozenset[tuple[str, int]]:
-    """The batch queues of a store, by their files and its topics' configuration; listed once in each process."""
+    """Return the batch queues of a store, by files and by topic configuration; listed once in each process."""
     cache = cache_of(store)
     found = cache.get(BATCH)
     if not isinstance(found, frozenset):
@@ -95,7 +95,7 @@ def batch_queues(store: Store) -> frozenset[tuple[str, int]]:
 
 
 def _configured_as_batch(store: Store) -> Iterator[tuple[str, int]]:
-    """The queues of topics with `queue.type=BatchCQ` (5.0.0+); none where the configuration cannot be read."""
+    """Yield the queues of topics with `queue.type=BatchCQ` (5.0.0+); none if the configuration cannot be read."""
     config = read_config(store, "topics.json").value
     table = config.get("topicConfigTable") if isinstance(config, dict) else None
     for topic, about in table.items() if isinstance(table, dict) else ():
@@ -106,7 +106,7 @@ def _configured_as_batch(store: Store) -> Iterator[tuple[str, int]]:
 
 
 def slots_of(files: SlotFiles, numbers: Int64s) -> Iterator[tuple[Int64s, Slots]]:
-    """The slots of some numbers, near ones read together: rows of `numbers`, and each one's slot."""
+    """Yield the slots with given numbers, close ones read together: rows of `numbers`, and the slot of each."""
     held = np.flatnonzero((numbers >= files.first) & (numbers < files.end))
     if not len(held):
         return
@@ -120,7 +120,7 @@ def slots_of(files: SlotFiles, numbers: Int64s) -> Iterator[tuple[Int64s, Slots]
 
 
 def places_by_offset(files: SlotFiles, offsets: Int64s) -> Int64s:
-    """Numbers of the slots that point at records, for queues whose slots carry their queue offset; −1: none."""
+    """Return the numbers of the slots that point at records, for queues with queue offsets in slots; −1 for none."""
     places = np.full(len(offsets), -1, np.int64)
     if not len(offsets) or not files.segments:
         return places
@@ -136,12 +136,12 @@ def places_by_offset(files: SlotFiles, offsets: Int64s) -> Int64s:
 
 
 def pointed_boundary(files: SlotFiles, offset: int) -> tuple[int, int]:
-    """Numbers of a few slots among which the first is that points at or behind a place of the log."""
+    """Return a short range of slot numbers that contains the first slot at or behind a place of the log."""
     return boundary(lambda low, high: _pointed(files, low, high), files.first, files.end, offset)
 
 
 def _pointed(files: SlotFiles, first: int, end: int) -> Int64s:
-    """Where slots point; those that are not used point behind all."""
+    """Return the places that slots point at; unused slots point behind all others."""
     slots = files.read(first, end)
     offsets = slots["commit_log_offset"].astype(np.int64)
     offsets[slots["record_length_bytes"] <= 0] = np.iinfo(np.int64).max
@@ -149,9 +149,9 @@ def _pointed(files: SlotFiles, first: int, end: int) -> Int64s:
 
 
 def boundary(offsets_of: Callable[[int, int], Int64s], low: int, high: int, wanted: int) -> tuple[int, int]:
-    """A few neighbours among which the first of some ascending numbers is that is not below `wanted`.
+    """Return a short range of indexes that contains the first of some ascending numbers that is not below `wanted`.
 
-    Searches by halves, and asks the middle of several neighbours each time: one that is damaged misleads nothing.
+    Binary search that compares the median of several adjacent numbers, so that a damaged one has no effect.
     """
     while high - low > 4 * _PROBED:
         middle = (low + high) // 2
@@ -163,5 +163,5 @@ def boundary(offsets_of: Callable[[int, int], Int64s], low: int, high: int, want
 
 
 def queue_text(name: QueueName) -> str:
-    """A queue in words."""
+    """Return a queue as text."""
     return f"queue {name[2]} of {strings(pa.array([name[1]], pa.binary()))[0].as_py()}"

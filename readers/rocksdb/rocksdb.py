@@ -1,10 +1,10 @@
-"""RocksDB databases of a store (5.2.0 and later), read without a trace.
+"""Read RocksDB databases of a store (5.2.0 and later) without a change to the store.
 
 The Python binding writes files into any folder that it opens, even read-only. So a database is opened through a
-temporary folder of links: data files are links, `CURRENT` is a copy, and `LOCK`, logs and options stay behind. RocksDB
-never changes a data file once it is complete, so this works beside a running broker too; but a running or killed broker
-has what is new in its memory only (docs/formats/consume_queues.md#rocksdb,
-docs/formats/rocksdb_transactions.md#on-disk), so what is found may be old, or nothing.
+temporary folder: data files are hard links, `CURRENT` is a copy, and `LOCK`, logs and options are left out. RocksDB
+never changes a complete data file, so this works while the broker runs. But a running broker has its latest entries
+only in memory, and a killed broker has lost them (docs/formats/consume_queues.md#rocksdb,
+docs/formats/rocksdb_transactions.md#on-disk), so the entries found may be old, or there may be none.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ INSTALL = "pip install 'rmqtx[rocksdb]'"
 
 CURRENT = "CURRENT"
 _DATA = re.compile(r"MANIFEST-\d+|\d+\.(sst|ldb|log|blob)|IDENTITY")
-#: A flush or compaction of a running broker can remove a file between listing and opening: look again.
+#: A flush or compaction of a running broker can remove a file between listing and opening: then list again.
 _TRIES = 4
 _COPIED_BYTES = 8 << 20
 #: MANIFEST and write-ahead logs are blocks of records: checksum (CRC-32C, masked), length, type, little-endian. Brokers
-#: write these types only; on damaged records of others RocksDB 9.8 never comes back, so it is not given any.
+#: write these types only; on damaged records of other types RocksDB 9.8 does not return, so it must not read any.
 _BLOCK_BYTES, _RECORD_HEADER_BYTES = 32_768, 7
 _RECORD_TYPES = frozenset((1, 2, 3, 4))
 _POLYNOMIAL, _MASK = 0x82F63B78, 0xA282EAD8
-#: A MANIFEST of thousands of flushes is no larger; of a larger one checksums are left to RocksDB.
+#: A MANIFEST of thousands of flushes is smaller; the checksums of a larger one are checked by RocksDB only.
 _CHECKED_BYTES_MAX = 4 << 20
 _OF_RECORDS = re.compile(r"MANIFEST-\d+|\d+\.log")
 
 
 def has_database(store: Store, *names: str) -> bool:
-    """Whether a directory of the store holds a RocksDB database, whole or not."""
+    """Whether a directory of the store holds a RocksDB database, complete or not."""
     return store.has(*names, CURRENT)
 
 
 class Database:
-    """A database as it was when it was opened; column families by name, keys and values as bytes.
+    """A database as at its opening; column families by name, keys and values as bytes.
 
     Raises: MissingLibrary, UnreadableFile.
     """
@@ -67,10 +67,10 @@ class Database:
             raise
 
     def items(self, family: str, begin: bytes = b"", end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `begin` to before `end`, with their values; none of a family that does not exist.
+        """Yield keys from `begin` to before `end`, with their values; none if the family does not exist.
 
         Order:  bytes of the key.
-        Raises: UnreadableFile where a block is damaged.
+        Raises: UnreadableFile if a block is damaged.
         """
         handle = self._handles.get(family)
         if handle is None:
@@ -89,7 +89,7 @@ class Database:
             raise self._unreadable(error) from error
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """The value of one key.
+        """Return the value of a key.
 
         Raises: UnreadableFile.
         """
@@ -137,12 +137,12 @@ class Database:
         text = re.sub(re.escape(self._folder.name) + r"/\d+", self.directory, text)
         return UnreadableFile(
             f"the RocksDB database {self.directory} cannot be read: {text}",
-            file=self.directory, advice="what it held is judged by the commit log alone",
+            file=self.directory, advice="only the commit log is used in its place",
         )  # fmt: skip
 
 
 def open_database(store: Store, *names: str) -> Database:
-    """The database in a directory of the store; the caller closes it.
+    """Return the database in a directory of the store; the caller closes it.
 
     Raises: MissingLibrary, UnreadableFile.
     """
@@ -150,13 +150,13 @@ def open_database(store: Store, *names: str) -> Database:
 
 
 def unread(store: Store, place: str, error: SourceError) -> Finding:
-    """The finding that stands where a database was not read: why, and what to install where that is the reason."""
+    """Return the finding for a database that was not read: the reason, and what to install if a library is missing."""
     advice = "" if error.advice is None else f"; {error.advice}"
     return Finding(store.root, "database-unread", place, actual=f"{error.message}{advice}")
 
 
 def link_files(store: Store, directory: str, folder: Path) -> None:
-    """Fill a folder with links to the data files of a database; of a remote one with copies.
+    """Fill a folder with links to the data files of a database, or with copies if it is remote.
 
     Raises: UnreadableFile.
     """
@@ -168,7 +168,7 @@ def link_files(store: Store, directory: str, folder: Path) -> None:
     except OSError as error:
         raise UnreadableFile(f"cannot read {place}: {error.strerror}", file=directory) from error
     if current is None:
-        raise UnreadableFile(f"{directory} is no RocksDB database: it has no file {CURRENT}", file=directory)
+        raise UnreadableFile(f"{directory} is not a RocksDB database: it has no file {CURRENT}", file=directory)
     (folder / CURRENT).write_bytes(current)
     for entry in entries:
         if not _DATA.fullmatch(entry.name):
@@ -182,7 +182,7 @@ def link_files(store: Store, directory: str, folder: Path) -> None:
 
 
 def _require_records(entry: DirectoryEntry) -> None:
-    """See that a file of records is one, up to where it was written.
+    """Check that a file is a sequence of records, up to the end of its data.
 
     Raises: UnreadableFile.
     """
@@ -205,14 +205,14 @@ def _require_records(entry: DirectoryEntry) -> None:
             if not is_sound:
                 raise UnreadableFile(
                     f"{entry.path} is damaged at byte {position}, so its RocksDB database is not read",
-                    file=entry.path, position_bytes=position, advice="what it held is judged by the commit log alone",
+                    file=entry.path, position_bytes=position, advice="only the commit log is used in its place",
                 )  # fmt: skip
             position = end
 
 
 @functools.cache
 def _checksums() -> tuple[int, ...]:
-    """The table of CRC-32C, one entry for each byte."""
+    """Return the table of CRC-32C, one entry for each byte."""
     table = []
     for byte in range(256):
         value = byte
@@ -223,7 +223,7 @@ def _checksums() -> tuple[int, ...]:
 
 
 def _checksum(data: bytes) -> int:
-    """CRC-32C as RocksDB stores it. Source: util/crc32c.h Mask (8.4)."""
+    """Return CRC-32C as RocksDB stores it. Source: util/crc32c.h Mask (8.4)."""
     table, value = _checksums(), 0xFFFFFFFF
     for byte in data:
         value = table[(value ^ byte) & 0xFF] ^ value >> 8
@@ -238,9 +238,9 @@ def _copy(entry: DirectoryEntry, to: Path) -> None:
 
 
 def _opened(folder: Path) -> dict[str, Rdict]:
-    """Every column family of a database, read-only.
+    """Open every column family of a database, read-only.
 
-    Shape:  raw mode needs neither the merge operator nor the compaction filter that the broker had declared.
+    Shape:  raw mode needs neither the merge operator nor the compaction filter of the broker.
     Source: docs/formats/rocksdb_transactions.md#reading.
     """
     try:

@@ -1,4 +1,4 @@
-"""Rows of consume queues that are kept in RocksDB, alone or behind those in files."""
+"""Rows of consume queues in RocksDB, alone or behind the queues in files."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def scan_all_slots(
     from_queue_offset: int | None = None,
     to_queue_offset: int | None = None,
 ) -> Reading:
-    """Every slot of the consume queues, those in files first, then those in RocksDB; bounds as `scan_slots` has them.
+    """Return every slot of the consume queues in files, then in RocksDB; bounds as in `scan_slots`.
 
-    Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; a slot that is kept in both ways is two rows, of two kinds.
+    Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; a slot that is stored in both is two rows, of two kinds.
     Damage: as `scan_slots` and `scan_rocksdb_slots`.
     """
     bounds = {"from_queue_offset": from_queue_offset, "to_queue_offset": to_queue_offset}
@@ -42,7 +42,7 @@ def scan_all_slots(
 
 
 def _one_after_the_other(*parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches of all; whoever closes this closes what is being read."""
+    """Yield the batches of all readings; when this is closed, the current reading is closed."""
     for part in parts:
         yield from part
 
@@ -55,9 +55,9 @@ def scan_rocksdb_slots(
     from_queue_offset: int | None = None,
     to_queue_offset: int | None = None,
 ) -> Reading:
-    """Every slot of the consume queues in RocksDB, or of one topic, one queue number, one range of queue offsets.
+    """Return every slot of the consume queues in RocksDB, or of a topic, a queue number, a range of queue offsets.
 
-    Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; `file` is the database, `length_bytes` that of the value.
+    Shape:  rows of QUEUE_SLOTS, at most 65,536 a batch; `file` is the database, `length_bytes` the value's length.
     Order:  length of the topic, topic, queue number, queue offset.
     Damage: database-unread, database-entry.
     Source: store/queue/RocksDBConsumeQueueTable.java; docs/formats/consume_queues.md#rocksdb.
@@ -86,9 +86,9 @@ def _scan(
 def _how_old(store: Store, taken_in_offset: int | None) -> str | None:
     if not store.in_use and not store.aborted:
         return None
-    upto = "no records" if taken_in_offset is None else f"records to commit-log offset {taken_in_offset}"
+    upto = "no record" if taken_in_offset is None else f"commit-log offset {taken_in_offset}"
     why = "the broker is running" if store.in_use else "the broker did not stop cleanly"
-    return f"the queues in RocksDB are as old as their last flush, {upto}, because {why}"
+    return f"the queues in RocksDB end at their last flush ({upto}), because {why}"
 
 
 def _rows(store: Store, directory: str, found: RocksdbSlots) -> pa.RecordBatch:

@@ -1,8 +1,8 @@
-"""Consume queues that are kept in RocksDB (5.2.0+: storeType=defaultRocksDB, or double writing beside queue files).
+"""Read consume queues in RocksDB (5.2.0+: storeType=defaultRocksDB, or double writing beside queue files).
 
 The default family has one entry for each slot, in the order topic length, topic, queue number, queue offset; the family
-`offset` the first and the last slot of each queue, and how far the log was taken in. Nothing is written before a flush:
-of a running or killed broker the database can be empty, and the commit log has to be believed
+`offset` has the first and the last slot of each queue, and the commit-log offset up to which records were dispatched.
+Nothing is written before a flush: for a running or killed broker the database can be empty, and the commit log decides
 (docs/formats/consume_queues.md#rocksdb).
 """
 
@@ -22,7 +22,7 @@ from readers.queues.unit_files import Slots
 from readers.rocksdb.rocksdb import DEFAULT, Database, has_database, open_database, unread
 from readers.store.store import Store
 
-#: Where the database may be; the second with useSeparateStorePathForRocksdbCQ (5.5.0).
+#: Directories of the database; the second one with useSeparateStorePathForRocksdbCQ (5.5.0).
 DIRECTORIES = ("consumequeue", "consumequeue_rocksdb")
 OFFSETS = "offset"
 MARK = b"\x01"
@@ -60,8 +60,8 @@ END_VALUE = Layout(
     "rocksdb_queue_end",
     "First (min) or last (max) entry of a consume queue in RocksDB",
     (
-        Field("commit_log_offset", "q", "place of its record", "byte"),
-        Field("queue_offset", "q", "ordinal of the entry; the next one is one more than that of max"),
+        Field("commit_log_offset", "q", "commit-log offset of its record", "byte"),
+        Field("queue_offset", "q", "queue offset of the entry; the next entry has the offset of max plus one"),
     ),
     16,
     "store/queue/RocksDBConsumeQueueOffsetTable.java, docs/formats/consume_queues.md#rocksdb",
@@ -74,19 +74,19 @@ _END_TAIL = struct.Struct(">s3ssi")
 
 
 def key_prefix(topic: str, queue_id: int) -> bytes:
-    """What the keys of a queue's slots begin with; the queue offset follows."""
+    """Return the prefix of the keys of a queue's slots; the queue offset follows."""
     name = topic.encode("utf-8", "surrogateescape")
     return SLOT_KEY.pack(topic_length_bytes=len(name)) + MARK + name + MARK + struct.pack(">i", queue_id) + MARK
 
 
 def slot_key(topic: str, queue_id: int, queue_offset: int) -> bytes:
-    """The key of a slot."""
+    """Return the key of a slot."""
     return key_prefix(topic, queue_id) + struct.pack(">q", queue_offset)
 
 
 @dataclass(slots=True)
 class RocksdbSlots:
-    """Neighbouring slots of one queue. Shape: the arrays go together. Order: queue offset. Units: bytes, ms."""
+    """Consecutive slots of one queue. Shape: the arrays go together. Order: queue offset. Units: bytes, ms."""
 
     topic: str
     queue_id: int
@@ -96,7 +96,7 @@ class RocksdbSlots:
 
 @dataclass(slots=True)
 class _Part:
-    """Slots of one queue as they are read: `head` is what their keys have in common."""
+    """Slots of one queue during a read: `head` is the common prefix of their keys."""
 
     head: bytes | None = None
     queue: tuple[str, int] = ("", 0)
@@ -104,7 +104,7 @@ class _Part:
     values: list[bytes] = field(default_factory=list)
 
     def taken(self, begin: int, end: int) -> Iterator[RocksdbSlots]:
-        """Those with a number in [begin, end), if there are any, and forget all."""
+        """Return the slots with a number in [begin, end), or None, and clear the part."""
         if not self.values:
             return
         numbers = np.frombuffer(b"".join(self.numbers), ">i8").astype(np.int64)
@@ -117,10 +117,10 @@ class _Part:
 
 @dataclass(slots=True)
 class QueueEnds:
-    """What the family `offset` says of a queue: its first and its last slot, None where it does not say.
+    """The first and the last slot of a queue in the family `offset`; None if there is no entry.
 
-    Shape: queue offset and commit-log offset. The first stays 0 and 0 where it was asked for before there was any slot,
-           also of a queue that has none; an empty queue has no last one.
+    Shape: queue offset and commit-log offset. The first is 0 and 0 if a client requested it before there was a slot,
+           even if the queue still has none; an empty queue has no last slot.
     """
 
     first: tuple[int, int] | None = None
@@ -142,7 +142,7 @@ class QueueDatabase:
         from_queue_offset: int = 0,
         to_queue_offset: int = 2**63 - 1,
     ) -> Iterator[RocksdbSlots]:
-        """Slots of all queues, or of one topic, one queue number, one range of queue offsets; at most 65,536 at once.
+        """Yield the slots of all queues, or of a topic, a queue number, a range of queue offsets; 65,536 at most.
 
         Order:  length of the topic, topic, queue number, queue offset.
         Damage: database-entry.
@@ -165,7 +165,7 @@ class QueueDatabase:
         yield from part.taken(from_queue_offset, to_queue_offset)
 
     def ends(self) -> dict[tuple[str, int], QueueEnds]:
-        """First and last slot of each queue, as the broker has noted them, by topic and queue number.
+        """Return the broker's entries for the first and last slot of each queue, by topic and queue number.
 
         Damage: database-entry.
         Raises: UnreadableFile.
@@ -175,7 +175,7 @@ class QueueDatabase:
             parsed = _end_key(key)
             if parsed is None or len(value) < END_VALUE.size_bytes:
                 if parsed is None or parsed[0] != CHECKPOINT_TOPIC:
-                    self._tell(key, value)
+                    self._report(key, value)
                 continue
             topic, which, queue_id = parsed
             end = END_VALUE.unpack(value)
@@ -188,7 +188,7 @@ class QueueDatabase:
         return found
 
     def taken_in_offset(self) -> int | None:
-        """Commit-log offset up to which records were taken in; None where the database does not say.
+        """Return the commit-log offset up to which records were dispatched; None if the database has no such entry.
 
         Units:  bytes of the commit log.
         Raises: UnreadableFile.
@@ -200,27 +200,28 @@ class QueueDatabase:
         return None if value is None or len(value) < 8 else int.from_bytes(value[:8], "big", signed=True)
 
     def _queue_of(self, key: bytes, value: bytes) -> tuple[str, int] | None:
-        """Topic and queue number of a slot; None where it is none, which is told."""
+        """Return topic and queue number of a slot; report an entry that is not a slot and return None."""
         length = int.from_bytes(key[:4], "big", signed=True)
         end = SLOT_KEY.size_bytes + 1 + length
         if len(key) == end + _TAIL.size and length >= 0 and len(value) == SLOT_VALUE.size_bytes:
             first, queue_id, second, _ = _TAIL.unpack_from(key, end)
             if key[4:5] == first == second == MARK:
                 return _text(key[5:end]), queue_id
-        self._tell(key, value)
+        self._report(key, value)
         return None
 
-    def _tell(self, key: bytes, value: bytes) -> None:
+    def _report(self, key: bytes, value: bytes) -> None:
         self.findings.append(
             Finding(
                 self.store.root, "database-entry", self.database.directory,
-                expected="topic, queue number and offset with a slot", actual=f"{key[:200]!r} with {len(value)} bytes",
+                expected=f"a key of topic, queue number and queue offset, and a value of {SLOT_VALUE.size_bytes} bytes",
+                actual=f"key {key[:200]!r}, value of {len(value)} bytes",
             )
         )  # fmt: skip
 
 
 def _range(topic: str | None, queue_id: int | None, begin: int, end: int) -> tuple[bytes, bytes | None]:
-    """The keys that can hold what is wanted."""
+    """Return the range of keys that contains the requested slots."""
     if topic is None:
         return b"", None
     name = topic.encode("utf-8", "surrogateescape")
@@ -245,7 +246,7 @@ def _text(data: bytes) -> str:
 
 
 def queue_bounds(store: Store, findings: list[Finding]) -> dict[tuple[str, int], tuple[int, int]]:
-    """Queue offsets of the first slot and past the last one, of every queue in RocksDB that has a slot.
+    """Return the queue offsets of the first slot and past the last slot, for every queue in RocksDB that has a slot.
 
     Damage: database-unread, database-entry.
     """
@@ -262,5 +263,5 @@ def queue_bounds(store: Store, findings: list[Finding]) -> dict[tuple[str, int],
 
 
 def queue_directories(store: Store) -> list[str]:
-    """The directories of the store that hold a database of consume queues."""
+    """Return the directories of the store with a database of consume queues."""
     return [name for name in DIRECTORIES if has_database(store, name)]

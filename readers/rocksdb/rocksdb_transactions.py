@@ -1,8 +1,8 @@
-"""The transactions that a broker keeps in RocksDB (5.4.0+, transRocksDBEnable): family `trans` of `rocksdbstore`.
+"""Read the transactions that a broker keeps in RocksDB (5.4.0+, transRocksDBEnable): family `trans` of `rocksdbstore`.
 
-A key stands for a half that the broker has before it; it goes when an op is dispatched, or when the checks are spent.
-After a clean stop the family is complete. Of a running or a killed broker it is as old as the last flush: a half behind
-`last_offset` is open unless the commit log says otherwise, whatever the family holds
+A key stands for a half message that the check will reach; it is deleted when an op message is dispatched, or after the
+last check. After a clean stop the family is complete. For a running or a killed broker it is as of the last flush: a
+half message behind `last_offset` is open unless the commit log shows a decision, regardless of the family
 (docs/formats/rocksdb_transactions.md#on-disk, docs/formats/rocksdb_transactions.md#open).
 """
 
@@ -28,7 +28,7 @@ _SOURCE = "store/transaction/TransRocksDBRecord.java, docs/formats/rocksdb_trans
 TRANSACTION_KEY = Layout(
     "rocksdb_transaction_key",
     "Key of an open transaction in RocksDB",
-    (Field("half_commit_log_offset", "q", "place of the half in the commit log", "byte"),),
+    (Field("half_commit_log_offset", "q", "commit-log offset of the half message", "byte"),),
     8,
     _SOURCE,
     (
@@ -42,7 +42,7 @@ TRANSACTION_VALUE = Layout(
     "Value of an open transaction in RocksDB",
     (
         Field("checks_count", "i", "checks sent so far"),
-        Field("record_length_bytes", "i", "length of the half", "byte"),
+        Field("record_length_bytes", "i", "length of the half message", "byte"),
     ),
     8,
     _SOURCE,
@@ -51,22 +51,22 @@ TRANSACTION_VALUE = Layout(
 LAST_OFFSET_VALUE = Layout(
     "rocksdb_last_offset",
     "Value of the key lastOffsetPy in RocksDB",
-    (Field("half_commit_log_offset", "q", "largest place of a half that was entered", "byte"),),
+    (Field("half_commit_log_offset", "q", "largest commit-log offset of a half message that was dispatched", "byte"),),
     8,
     "store/transaction/TransMessageRocksDBStore.java, docs/formats/rocksdb_transactions.md#table",
     since="5.4.0",
 )
 
-#: What is known where there is no database, or it was not read.
+#: The result if there is no database, or if it was not read.
 UNKNOWN_OFFSET = -1
 
 
 @dataclass(slots=True)
 class RocksdbEntries:
-    """What the database says.
+    """The entries of the database.
 
-    Shape: `entries` are rows of ROCKSDB_TRANSACTIONS, None where the database was not read; `last_offset` is −1 before
-           the first half; `is_complete` after a clean stop, when what is not in it is not before the broker.
+    Shape: `entries` are rows of ROCKSDB_TRANSACTIONS, None if the database was not read; `last_offset` is −1 before
+           the first half message; `is_complete` after a clean stop, when the check reaches only half messages in it.
     Order: commit-log offset.
     Units: bytes of the commit log.
     """
@@ -78,21 +78,21 @@ class RocksdbEntries:
 
 
 def has_entries(store: Store) -> bool:
-    """Whether the store has the database; every broker from 5.4.0 on makes it, used or not."""
+    """Whether the store has the database, which every broker from 5.4.0 on creates, used or not."""
     return has_database(store, DIRECTORY)
 
 
 def no_database(store: Store) -> Finding:
-    """The finding that stands where a log has halves of transactions in RocksDB, and there is no database."""
+    """Return the finding for a log with half messages of transactions in RocksDB if there is no database."""
     place = store.place(DIRECTORY)
-    what = f"it has no file {CURRENT}" if store.has(DIRECTORY) else "nothing of that name"
+    what = f"it has no file {CURRENT}" if store.has(DIRECTORY) else "no directory of this name"
     return Finding(store.root, "database-unread", place, expected="the database of the log's transactions", actual=what)
 
 
 def rocksdb_entries(store: Store) -> RocksdbEntries:
-    """The open transactions that the database knows of, and how far it had come.
+    """Return the open transactions in the database, and the offset up to which it was built.
 
-    Damage: database-unread where it cannot be read, or the library is not here; database-entry for what does not fit.
+    Damage: database-unread if it cannot be read, or the library is not installed; database-entry for other entries.
     Source: store/transaction/TransMessageRocksDBStore.java; docs/formats/rocksdb_transactions.md#table,
             docs/formats/rocksdb_transactions.md#reading.
     """
@@ -111,11 +111,11 @@ def _read(store: Store) -> RocksdbEntries:
     with open_database(store, DIRECTORY) as database:
         for key, value in database.items(FAMILY):
             if key == LAST_OFFSET:
-                if len(value) != LAST_OFFSET_VALUE.size_bytes:  # then it is not known what the table misses
+                if len(value) != LAST_OFFSET_VALUE.size_bytes:  # then it is unknown which half messages the table lacks
                     raise UnreadableFile(
                         f"how far {place} was built is unknown: the value of {LAST_OFFSET.decode()} has {len(value)} "
                         f"bytes, not {LAST_OFFSET_VALUE.size_bytes}",
-                        file=place, advice="what it holds is judged by the commit log alone",
+                        file=place, advice="only the commit log is used in its place",
                     )  # fmt: skip
                 found.last_offset = LAST_OFFSET_VALUE.unpack(value)["half_commit_log_offset"]
             elif len(key) < TRANSACTION_KEY.size_bytes or len(value) != TRANSACTION_VALUE.size_bytes:
@@ -127,16 +127,16 @@ def _read(store: Store) -> RocksdbEntries:
 
 
 def read_rocksdb_transactions(store: Store) -> Reading:
-    """The same as a reading.
+    """Return the open transactions in the database as a reading.
 
     Shape: rows of ROCKSDB_TRANSACTIONS.
     Order: commit-log offset.
     Damage: database-entry.
-    Raises: UnreadableFile where the database cannot be read, MissingLibrary.
+    Raises: UnreadableFile if the database cannot be read, MissingLibrary.
     """
     reading = Reading(ROCKSDB_TRANSACTIONS, ())
     if not store.has(DIRECTORY):
-        why = f"{store.root} has no {DIRECTORY}: brokers before 5.4.0 make none"
+        why = f"{store.root} has no {DIRECTORY}: brokers before 5.4.0 do not create it"
         reading.notes.append(Note(NoteKind.HOW, why))
         return reading
     found = _read(store)
@@ -147,11 +147,11 @@ def read_rocksdb_transactions(store: Store) -> Reading:
 
 
 def _how_old(store: Store, found: RocksdbEntries) -> Note:
-    upto = "no half yet" if found.last_offset < 0 else f"halves to commit-log offset {found.last_offset}"
+    upto = "no half message" if found.last_offset < 0 else f"half messages up to commit-log offset {found.last_offset}"
     if found.is_complete:
-        return Note(NoteKind.HOW, f"the database is complete: it has taken in {upto}")
+        return Note(NoteKind.HOW, f"the database is complete ({upto})")
     why = "the broker is running" if store.in_use else "the broker did not stop cleanly"
-    return Note(NoteKind.WHY, f"the database is as old as its last flush, {upto}, because {why}")
+    return Note(NoteKind.WHY, f"the database ends at its last flush ({upto}), because {why}")
 
 
 def _entry(key: bytes, value: bytes) -> dict[str, object]:
@@ -174,5 +174,6 @@ def _text(data: bytes) -> str:
 def _strange(store: Store, place: str, key: bytes, value: bytes) -> Finding:
     return Finding(
         store.root, "database-entry", place,
-        expected="offset@topic@id with 8 bytes", actual=f"{_text(key[:200])} with {len(value)} bytes",
+        expected="a key OFFSET@TOPIC@ID with a value of 8 bytes",
+        actual=f"key {_text(key[:200])} with a value of {len(value)} bytes",
     )  # fmt: skip

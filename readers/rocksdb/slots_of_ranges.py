@@ -1,8 +1,8 @@
-"""What queues know of ranges of a log: the slots that point into each, and those nearest before and behind it.
+"""Find the slots of queues that point into ranges of a log, with the nearest slots before and behind each range.
 
-Queues in files and in RocksDB are asked alike; batch queues are not, so their records are bytes that no queue knows.
-The effort is bounded: of a store with more queues, or more slots in its ranges, nothing is said, and a range of which
-nothing is said may hide anything.
+Queues in files and in RocksDB are searched, batch queues are not, so records of batch queues are bytes without a slot.
+The effort is bounded: for a store with more queues, or more slots in its ranges, the result is None, and any record may
+have been in the ranges.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from readers.store.store import Store
 
 Range = tuple[int, int]
 
-#: So many pairs of a queue and a range are looked at.
-_LOOKS_MAX = 1 << 14
-#: So many slots are read, of all queues together.
+#: Limit of searches: pairs of a queue and a range.
+_SEARCHES_MAX = 1 << 14
+#: Limit of slots that are read, over all queues.
 _SLOTS_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class RangeSlots:
-    """The slots of one queue that point into a range, with the nearest one on each side.
+    """The slots of one queue that point into a range, and the nearest slot on each side.
 
     Shape: three arrays that go together; `numbers` are queue offsets. `is_from_begin`: there is no earlier slot.
     Order: queue offset. Units: bytes of the commit log.
@@ -44,16 +44,16 @@ class RangeSlots:
 
     @property
     def is_in_order(self) -> bool:
-        """Whether they are numbered without a hole and stand in the log in that order: then none is missing here."""
+        """Whether the slots have consecutive numbers and ascending places: then no slot is missing here."""
         return bool((np.diff(self.numbers) == 1).all() and (np.diff(self.offsets) > 0).all())
 
 
 class TooMany(Exception):
-    """There is more to look at than the bounds allow."""
+    """More searches or slots are needed than the limits allow."""
 
 
 def slots_of_ranges(store: Store, ranges: Sequence[Range]) -> list[list[RangeSlots]] | None:
-    """For each range what every queue knows there; None where that cannot be found out with bounded effort.
+    """Return for each range the slots of every queue; None if the limits do not allow it.
 
     Shape: a queue that cannot be read is left out. Units: commit-log offsets in bytes.
     """
@@ -82,7 +82,7 @@ class _Budget:
 
     def look(self, count: int) -> None:
         self.looks += count
-        if self.looks > _LOOKS_MAX:
+        if self.looks > _SEARCHES_MAX:
             raise TooMany
 
     def read(self, count: int) -> None:
@@ -120,7 +120,7 @@ def _in_databases(store: Store, ranges: Sequence[Range], budget: _Budget) -> lis
         for (topic, queue_id), pieces in parts.items():
             numbers, offsets, lengths = (np.concatenate(columns) for columns in zip(*pieces, strict=True))
             if (np.diff(offsets) <= 0).any():
-                continue  # it cannot be searched by halves, and proves nothing
+                continue  # a binary search is not possible, and the queue proves nothing
             for row, (begin, end) in zip(found, ranges, strict=True):
                 first, last = np.searchsorted(offsets, (begin, end)).tolist()
                 near = slice(max(first - 1, 0), last + 1)

@@ -18,13 +18,15 @@ import typer
 
 from rmqtx_cli.commands import Example, decode
 from rmqtx_cli.commands.acting import probe
-from rmqtx_cli.commands.reading import check, explain
+from rmqtx_cli.commands.by_name import command_module
+from rmqtx_cli.commands.reading import check
 from rmqtx_cli.commands.repairing import cursor
-from rmqtx_cli.main import COMMANDS, app
+from rmqtx_cli.main import app
 from rmqtx_cli.manual.manual_store import store_page
 from rmqtx_cli.manual.roff import bold, heading, item, page, paragraph, subheading, verbatim
 from rmqtx_cli.options.configuration import KEYS as CONFIGURATION_KEYS
 from rmqtx_cli.options.help_page import argument, sections
+from rmqtx_cli.words.command_names import LINES
 from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
 
 NAME = "rmqtx"
@@ -60,8 +62,9 @@ def pages() -> dict[str, str]:
     """File name → roff of every manual page."""
     root = typer.main.get_command(app)
     found = {f"{NAME}.1": _root_page(root), f"{NAME}-store.5": store_page()}
-    for module in (*COMMANDS, explain):
-        found[f"{NAME}-{module.NAME}.1"] = _command_page(_sub(root, module.NAME), module, (module.NAME,))
+    for name in LINES:
+        if name not in (cursor.NAME, decode.NAME):
+            found[f"{NAME}-{name}.1"] = _command_page(_sub(root, name), command_module(name), (name,))
     only = _sub(_sub(root, cursor.NAME), "set")  # a group of one command: its page bears the group's name
     found[f"{NAME}-{cursor.NAME}.1"] = _command_page(only, cursor, (cursor.NAME, "set"), f"{NAME}-{cursor.NAME}")
     group = _sub(root, decode.NAME)
@@ -136,7 +139,7 @@ def _command_page(command: Any, module: Any, words: tuple[str, ...], title: str 
 
     def lines() -> Iterator[str]:
         yield from heading("NAME")
-        yield from paragraph(f"{title} - {module.SHORT}")
+        yield from paragraph(f"{title} - {command.short_help}")
         yield from heading("SYNOPSIS")
         arguments = " ".join(argument(p) for p in command.params if p.param_type_name == "argument")
         yield from paragraph(f"{bold(' '.join((NAME, *words)))} [OPTION]... {arguments}", is_roff=True)

@@ -27,7 +27,7 @@ def deadline_text(deadline: Deadline, now_ms: int) -> str:
     when = f"{time_text(deadline.discard_at_ms)}, {in_text(deadline.discard_at_ms, now_ms)}"
     cause = "it is then older than fileReservedTime" if deadline.is_expired else "all its checks are then used up"
     started = "" if deadline.is_running else f", {IF_STARTED}"
-    later = " or one round later" if deadline.may_be_later else ""
+    later = " or a round later" if deadline.may_be_later else ""
     return f"{when}{later}{started}: {cause}, after {count(deadline.checks_to_come, 'more check')} without an answer"
 
 

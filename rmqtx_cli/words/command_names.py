@@ -1,17 +1,51 @@
-"""The names of all commands, by the sections of `rmqtx --help`."""
+"""The names of all commands and a line for each, by the sections of `rmqtx --help`."""
 
 from __future__ import annotations
 
-#: Each command is in one section; in the order of the help text.
-SECTIONS: dict[str, tuple[str, ...]] = {
-    "Look": ("pending", "show", "audit", "stores", "search", "simulate", "explain"),
-    "Verify and repair": ("verify", "salvage", "rebuild", "cursor", "undo"),
-    "Settle": (
-        "commit", "rollback", "discard", "resume", "close", "plan", "apply", "answer", "receipts",
-    ),
-    "Watch": ("check", "probe"),
-    "Data": ("export", "diff", "reconcile", "decode", "bundle"),
-}  # fmt: skip
+#: Each command with its line of `rmqtx --help`, by section, in the order of the page.
+SECTIONS: dict[str, dict[str, str]] = {
+    "Look": {
+        "pending": "list the pending transactions, oldest first",
+        "show": "show one transaction: timeline, evidence, advice",
+        "audit": "list every transaction with state, flags and evidence",
+        "stores": "list stores: version, files, cursors, what can be trusted",
+        "search": "find records by key, id, topic, property or body",
+        "simulate": "predict the next rounds of the check, without a broker",
+        "explain": "explain a state, flag, finding, column or exit status",
+    },
+    "Verify and repair": {
+        "verify": "find damage in a store, and what a start would cut off",
+        "salvage": "build a clean store from damaged files or a disk image",
+        "rebuild": "copy a store and rebuild its queues, index or checkpoint",
+        "cursor": "set the check's cursors in a stopped broker's files",
+        "undo": "undo a change of a store in place, or complete it",
+    },
+    "Settle": {
+        "commit": "deliver the messages of transactions",
+        "rollback": "end transactions without delivery",
+        "discard": "roll transactions back and keep a copy of their messages",
+        "resume": "have discarded or lost transactions checked again",
+        "close": "end the checks of decided transactions",
+        "plan": "write a plan for many transactions, for review",
+        "apply": "carry out a plan, with a receipt for each transaction",
+        "answer": "answer the broker's checks for a dead producer group",
+        "receipts": "list actions: who, when, why; test whether they still hold",
+    },
+    "Watch": {
+        "check": "print one line for Nagios, Prometheus or JSON",
+        "probe": "send test transactions through live brokers, time each step",
+    },
+    "Data": {
+        "export": "write a table as files by topic and day",
+        "diff": "compare two stores, two audit files or two times",
+        "reconcile": "compare transactions with the application's ledger",
+        "decode": "print the contents of a file, structure by structure",
+        "bundle": "pack a few transactions into a small store, to share them",
+    },
+}
+
+#: The same without sections.
+LINES: dict[str, str] = {name: line for commands in SECTIONS.values() for name, line in commands.items()}
 
 #: What most people need, with the arguments that it takes.
 MOST_USED: dict[str, str] = {

@@ -193,7 +193,7 @@ def test_who_may_not_read_is_told_by_the_server_and_no_password_is_shown(tmp_pat
         assert read_transaction_table(address, "here", login=("reader", "topsecret")).rows.num_rows == 0
         with pytest.raises(UnreadableFile, match=r"t_transaction: Access denied for user 'reader'") as wrong:
             read_transaction_table(address, "here", login=("reader", "topsecreT"))
-        with pytest.raises(BadRequest, match="its driver cannot log in") as unsent:
+        with pytest.raises(BadRequest, match="the driver cannot log in") as unsent:
             read_transaction_table(address, "here", login=("reader", "пароль"))
     for caught in (wrong, unsent):
         assert "\n" not in str(caught.value)

@@ -233,7 +233,7 @@ def test_every_module_of_a_command_is_a_command() -> None:
         if hasattr(module := importlib.import_module(info.name), "NAME") and not info.name.startswith(decode.__name__)
     }  # fmt: skip
     wanted = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    assert named - {"decode"} == wanted - {"decode"}, "name its module in COMMANDS of rmqtx_cli/main.py"
+    assert named - {"decode"} == wanted - {"decode"}, "name it in commands/by_name.py and words/command_names.py"
 
 
 def test_help_lists_every_command_in_one_section(rmqtx: Run) -> None:

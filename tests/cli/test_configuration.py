@@ -84,7 +84,7 @@ def test_stores_alone_lists_those_that_have_names(rmqtx: Run, config: Write, com
     config("")
     nothing = rmqtx("stores")
     assert nothing.status == USAGE
-    assert "no store is named" in nothing.err
+    assert "no store given" in nothing.err
 
 
 def test_an_option_wins_over_the_environment_and_that_over_the_file(

@@ -40,3 +40,25 @@ def test_pyarrow_does_not_load_pandas(corpus_store: Callable[[str], Path]) -> No
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "{'pyarrow'}"
+
+
+@pytest.mark.parametrize("command", ["pending", "show", "check", "stores", "explain"])
+def test_a_command_imports_no_other(command: str) -> None:
+    program = (
+        "import sys; from rmqtx_cli.main import status_of\n"
+        f"assert status_of([{command!r}, '--help']) == 0\n"
+        "print(*(name.split('.')[3] for name in sys.modules if name.startswith('rmqtx_cli.commands.')\n"
+        "        and name.count('.') == 3), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.split() == [command]
+
+
+def test_the_help_of_rmqtx_imports_no_command() -> None:
+    program = (
+        "import sys; from rmqtx_cli.main import status_of\n"
+        "assert status_of(['--help']) == 0\n"
+        "print(sum(name.startswith('rmqtx_cli.commands.') for name in sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stderr) == 1, "rmqtx_cli.commands.by_name alone"

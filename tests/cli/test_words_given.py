@@ -33,7 +33,7 @@ def test_a_bare_group_prints_its_help(group: list[str], program: str) -> None:
     assert (piped.returncode, piped.stdout) == (2, "")
     assert piped.stderr == asked.stdout
     assert shown[0] == 2
-    assert "\nCommands:\n" in shown[1] or "\nTransactions:\n" in shown[1]
+    assert "\nCommands:\n" in shown[1] or "\nMost used:\n" in shown[1]
     for text in (piped.stderr, shown[1]):
         assert "\\n" not in text
         assert max(map(len, text.splitlines())) <= 100

@@ -21,7 +21,7 @@ def test_notes_are_wrapped_between_words_on_a_terminal_only(
     _, shown = on_terminal([sys.executable, "-m", "rmqtx_cli.main", *words], COLUMNS="72")
     assert max(map(len, shown.splitlines())) <= 72
     assert shown.split() == piped.split()
-    assert [line for line in shown.splitlines() if not line.startswith("rmqtx: ")][0].startswith("  ")
+    assert next(line for line in shown.splitlines() if not line.startswith("rmqtx: ")).startswith("  ")
 
 
 def test_a_command_to_copy_is_not_wrapped(corpus_store: Callable[[str], Path]) -> None:

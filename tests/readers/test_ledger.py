@@ -78,7 +78,7 @@ def test_reading_changes_no_database(tmp_path: Path) -> None:
 
 def test_a_value_that_is_not_of_its_column_is_said(tmp_path: Path) -> None:
     place = database(tmp_path / "a.db", "CREATE TABLE o (n INT)", "INSERT INTO o VALUES ('many')")
-    with pytest.raises(BadText, match="a value of column n is no int64"):
+    with pytest.raises(BadText, match="a value of column n is not int64"):
         list(open_ledger(place).batches(["n"]))
 
 
@@ -112,14 +112,14 @@ def wrong(tmp_path: Path, name: str) -> None:
     ("name", "kind", "told"),
     [
         ("none", UnreadableFile, "does not exist"),
-        ("not parquet", UnreadableFile, "is no parquet that can be read"),
-        ("not sqlite", UnreadableFile, "is no SQLite file that can be read"),
+        ("not parquet", UnreadableFile, " as parquet: "),
+        ("not sqlite", UnreadableFile, "as SQLite: "),
         ("suffix", BadRequest, "is neither .parquet nor .csv"),
-        ("empty csv", UnreadableFile, "is no csv that can be read"),
-        ("late text", BadText, "cannot be read: In CSV column"),
-        ("table", BadRequest, "there are: o, p"),
-        ("scheme", BadRequest, "mysql: is no ledger that is read here"),
-        ("jdbc", BadRequest, "jdbc: is no ledger that is read here"),
+        ("empty csv", UnreadableFile, " as csv: "),
+        ("late text", BadText, ": In CSV column"),
+        ("table", BadRequest, "available: o, p"),
+        ("scheme", BadRequest, "mysql: not supported as a ledger"),
+        ("jdbc", BadRequest, "jdbc: not supported as a ledger"),
     ],
 )
 def test_what_is_no_ledger_says_so_in_one_line(name: str, kind: type[RmqtxError], told: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from readers.log.mended_records import mended_op_numbers
+from readers.log.corrected_records import corrected_op_numbers
 from readers.log.transaction_records import parse_op_bodies
 
 numbers = st.integers(0, 10**18 - 1)
@@ -54,16 +54,16 @@ def test_one_wrong_byte_is_put_right(found: list[int], data: st.DataObject) -> N
     place = data.draw(st.integers(0, len(body) - 1))
     mask = data.draw(st.integers(1, 255))
     wrong = body[:place] + bytes([body[place] ^ mask]) + body[place + 1 :]
-    assert mended_op_numbers(wrong, stored) == found
+    assert corrected_op_numbers(wrong, stored) == found
 
 
 @given(st.lists(numbers, min_size=1, max_size=10), st.integers(0, 3), st.integers(1, 255))
 def test_one_wrong_byte_of_the_crc_is_no_matter(found: list[int], byte: int, mask: int) -> None:
     body = "".join(f"{number}," for number in found).encode()
-    assert mended_op_numbers(body, (zlib.crc32(body) & 0x7FFFFFFF) ^ mask << 8 * byte) == found
+    assert corrected_op_numbers(body, (zlib.crc32(body) & 0x7FFFFFFF) ^ mask << 8 * byte) == found
 
 
 def test_what_cannot_be_put_right_is_not_guessed() -> None:
-    assert mended_op_numbers(b"", 0) is None
-    assert mended_op_numbers(b"words", zlib.crc32(b"words")) is None
-    assert mended_op_numbers(b"12,\xff\xff\xff", zlib.crc32(b"12,13,")) is None
+    assert corrected_op_numbers(b"", 0) is None
+    assert corrected_op_numbers(b"words", zlib.crc32(b"words")) is None
+    assert corrected_op_numbers(b"12,\xff\xff\xff", zlib.crc32(b"12,13,")) is None

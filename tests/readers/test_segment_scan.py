@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readers.log.commit_log import scan_records, scan_segments
+from readers.log.corrected_records import corrected_blocks
 from readers.log.kernels import is_accelerator_installed, use_accelerator
-from readers.log.mended_records import mended_blocks
 from readers.log.record_layout import COMMIT
 from readers.log.segment_scan import SegmentScan, Span
 from readers.model.errors import BadRequest, FileChanged, UnreadableFile
@@ -253,7 +253,7 @@ def test_a_record_too_short_for_the_hosts_that_it_claims(tmp_path: Path, host_fl
     scan = SegmentScan(segment_of(record, tmp_path))
     assert positions(scan) == []
     assert_accounted(scan, 91)
-    assert mended_blocks(record, BASE, "", 0) is None
+    assert corrected_blocks(record, BASE, "", 0) is None
 
 
 def test_a_message_with_a_record_in_its_body_is_one_record(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from readers.log.mended_records import with_kind
+from readers.log.corrected_records import with_kind
 from readers.log.prepared_records import is_prepared
 from readers.log.record_at import block_at
 from readers.log.record_layout import PREPARED

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from readers.log.corrected_records import corrected_blocks, corrected_op_numbers, with_topic
 from readers.log.header_doubts import are_no_prepared
-from readers.log.mended_records import mended_blocks, mended_op_numbers, with_topic
 from readers.log.prepared_records import is_prepared, is_rollback
 from readers.log.properties import TRANSACTION_ID, UNIQ_KEY
 from readers.log.record_at import block_at
@@ -122,7 +122,7 @@ def _add_range(result: MissingBytes, store: Store, segment: Segment, missing: Mi
     blocks = None
     if length <= _IDENTIFIED_BYTES_MAX:
         with segment.open() as file:
-            blocks = mended_blocks(file.read(position, length), offset, segment.file, position)
+            blocks = corrected_blocks(file.read(position, length), offset, segment.file, position)
     if blocks is None:
         result.ranges.append(missing)
         return
@@ -170,7 +170,7 @@ def _with_what_it_decided(store: Store, missing: MissingRange, block: Block) -> 
 
 def _op_numbers(block: Block) -> list[int] | None:
     body = block.bodies().to_pylist()[0]
-    return mended_op_numbers(body, int(block.header("body_crc")[0]))
+    return corrected_op_numbers(body, int(block.header("body_crc")[0]))
 
 
 def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
@@ -369,7 +369,7 @@ def _mended_at(log: SegmentedLog, slot: UnfoundSlot) -> Block | None:
     segment = log.segment_at(offset)
     if segment is None or length > _IDENTIFIED_BYTES_MAX:
         return None
-    blocks = mended_blocks(log.read(offset, length), offset, segment.file, offset - segment.base_offset)
+    blocks = corrected_blocks(log.read(offset, length), offset, segment.file, offset - segment.base_offset)
     return blocks[0] if blocks is not None and len(blocks) == 1 else None
 
 

@@ -29,7 +29,7 @@ from readers.model.releases import PREPARED_NEVER_ASKED
 from readers.model.tables import HALVES
 from readers.old_tables.redo_log import redo_entries
 from readers.old_tables.state_table import DIRECTORY, STATE_SLOT, StateSlots, state_slots
-from readers.old_tables.state_table_rebuilt import remade_offsets
+from readers.old_tables.state_table_rebuilt import rebuilt_offsets
 from readers.rocksdb.rocksdb_transactions import rocksdb_entries
 from readers.store.broker_settings import BrokerSettings, conf_integer
 from readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
@@ -205,7 +205,7 @@ def _remade(found: BesideTables) -> Int64s:
         why = "open ones, because the redo log is not there, out of which the next start makes the state table"
         found.findings.append(Finding(found.store.root, "undecidable", actual=why))
         return np.empty(0, np.int64)
-    return remade_offsets(found.store, entries, found.findings)
+    return rebuilt_offsets(found.store, entries, found.findings)
 
 
 # --- RocksDB ----------------------------------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
 
 NAME = "answer"
-SHORT = "answer the broker's checks for a dead producer group"
 _LEDGER = "--ledger orders.parquet --match 'keys = order_id' --done 'status = PAID' --not-done 'status = CANCELLED'"
 EXAMPLES = (
     Example(

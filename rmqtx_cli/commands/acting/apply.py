@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
 
 NAME = "apply"
-SHORT = "carry out a plan, with a receipt for each transaction"
 EXAMPLES = (
     Example(
         "rmqtx apply plan.json -n 10.0.0.1:9876 --dry-run",

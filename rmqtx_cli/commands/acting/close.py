@@ -6,7 +6,6 @@ from rmqtx_cli.acting.acting import acting_command
 from rmqtx_cli.commands import Example
 
 NAME = "close"
-SHORT = "end the checks of decided transactions"
 EXAMPLES = (
     Example("rmqtx pending -n 10.0.0.1:9876 --all-open", "list decided ones that will be checked again"),
     Example(

@@ -6,7 +6,6 @@ from rmqtx_cli.acting.acting import acting_command
 from rmqtx_cli.commands import Example
 
 NAME = "commit"
-SHORT = "deliver the messages of transactions"
 EXAMPLES = (
     Example("rmqtx commit 7F000001000118B4AAC216E2B3E40000 -n NAMESRV --reason OPS-4711", "verify, ask, commit, prove"),
     Example("rmqtx commit ORDER-4711 -n 10.0.0.1:9876 --dry-run", "show what would be done, and which guard refuses"),

@@ -6,7 +6,6 @@ from rmqtx_cli.acting.acting import acting_command
 from rmqtx_cli.commands import Example
 
 NAME = "discard"
-SHORT = "roll transactions back and keep a copy of their messages"
 EXAMPLES = (
     Example("rmqtx discard ORDER-4711 -n 10.0.0.1:9876 --reason 'duplicate order'", "save the message, then roll back"),
     Example("rmqtx receipts --action discard", "list where the saved messages are"),

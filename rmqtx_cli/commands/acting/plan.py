@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 NAME = "plan"
 SHOW = "show"
-SHORT = "write a plan for many transactions, for review"
 EXAMPLES = (
     Example(
         "rmqtx plan commit ID ID -n 10.0.0.1:9876 --reason OPS-4711 -o plan.json",

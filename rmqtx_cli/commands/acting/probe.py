@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.options.live import Live
 
 NAME = "probe"
-SHORT = "send test transactions through live brokers, time each step"
 _WHERE = "-n 10.0.0.1:9876 --topic rmqtx-probe --group rmqtx-probe"
 EXAMPLES = (
     Example(f"rmqtx probe {_WHERE}", "all steps with their times and proofs"),

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.sources.source import Door, Source
 
 NAME = "receipts"
-SHORT = "list actions: who, when, why; test whether they still hold"
 EXAMPLES = (
     Example("rmqtx receipts", "all actions, newest first"),
     Example("rmqtx receipts --since 1d --outcome unknown --outcome contradicted", "actions to look into"),

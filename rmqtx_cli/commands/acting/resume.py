@@ -6,7 +6,6 @@ from rmqtx_cli.acting.acting import acting_command
 from rmqtx_cli.commands import Example
 
 NAME = "resume"
-SHORT = "have discarded or lost transactions checked again"
 EXAMPLES = (
     Example("rmqtx resume ORDER-4711 -n 10.0.0.1:9876 --reason 'shop is back'", "write a new half copy"),
     Example("rmqtx resume ORDER-4711 -n 10.0.0.1:9876 --wait-for 2m --yes", "and watch for its decision"),

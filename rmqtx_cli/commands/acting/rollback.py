@@ -6,7 +6,6 @@ from rmqtx_cli.acting.acting import acting_command
 from rmqtx_cli.commands import Example
 
 NAME = "rollback"
-SHORT = "end transactions without delivery"
 EXAMPLES = (
     Example(
         "rmqtx rollback 7F000001000118B4AAC216E2B3E40000 -n NAMESRV --reason OPS-4711",

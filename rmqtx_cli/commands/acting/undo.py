@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.views import View
 
 NAME = "undo"
-SHORT = "undo a change of a store in place, or complete it"
 EXAMPLES = (
     Example("rmqtx undo before.undo --dry-run", "show what was changed, and whether it can be undone"),
     Example("rmqtx undo before.undo", "restore the files; asks for confirmation"),

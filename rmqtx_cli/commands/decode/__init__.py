@@ -27,7 +27,6 @@ KINDS = (
 
 app = CommandTree(
     help="Decode a kind of file: one row per structure. --coverage accounts for each byte.",
-    short_help="print the contents of a file, structure by structure",
 )
 for module in KINDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(with_row_options(module.command))

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from verdicts.model.reading import VerdictReading
 
 NAME = "audit"
-SHORT = "list every transaction with state, flags and evidence"
 EXAMPLES = (
     Example("rmqtx audit STORE --summary", "counts per group and topic"),
     Example("rmqtx audit STORE --where 'state = LOST or flags = duplicate_commit'", "lost or delivered twice"),

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.sources.source import Source
 
 NAME = "check"
-SHORT = "print one line for Nagios, Prometheus or JSON"
 EXAMPLES = (
     Example("rmqtx check STORE", "warning from 10m, critical from 1h"),
     Example("rmqtx check STORE --warning 5m --critical 30m --critical-count 1000", "other thresholds"),

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.sources.opening import Opened
 
 NAME = "diff"
-SHORT = "compare two stores, two audit files or two times"
 EXAMPLES = (
     Example("rmqtx diff BEFORE AFTER", "an older copy and the store, or a master and its slave"),
     Example("rmqtx diff STORE --at 2026-01-02T03:00:00Z --and-at 2026-01-02T04:00:00Z", "one store at two times"),

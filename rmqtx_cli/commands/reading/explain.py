@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.pages.glossary import WordEntry
 
 NAME = "explain"
-SHORT = "explain a state, flag, finding, column or exit status"
 EXAMPLES = (
     Example("rmqtx explain", "list all words, by kind"),
     Example("rmqtx explain LOST", "a state"),

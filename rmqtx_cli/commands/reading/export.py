@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from verdicts.export.partition_files import FileForm
 
 NAME = "export"
-SHORT = "write a table as files by topic and day"
 EXAMPLES = (
     Example("rmqtx export records STORE --to DIR", "all records as Parquet; run again to add new records"),
     Example("rmqtx export transactions STORE --to DIR", "all transactions; replaces those of the previous run"),

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from verdicts.model.reading import VerdictReading
 
 NAME = "pending"
-SHORT = "list the pending transactions, oldest first"
 _DEADLINE_NAMES = frozenset({"deadline", "discard_in", "discard_in_ms", "discard_at", "discard_at_ms"})
 EXAMPLES = (
     Example("rmqtx pending STORE", "all pending transactions, oldest first"),

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from verdicts.ledger.join import LedgerFit
 
 NAME = "reconcile"
-SHORT = "compare transactions with the application's ledger"
 _ORDERS = "--match 'keys = order_id' --done 'status = PAID' --not-done 'status = CANCELLED'"
 EXAMPLES = (
     Example(f"rmqtx reconcile STORE --ledger orders.parquet {_ORDERS}", "where broker and ledger disagree"),

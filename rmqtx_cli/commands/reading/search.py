@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.views import View
 
 NAME = "search"
-SHORT = "find records by key, id, topic, property or body"
 EXAMPLES = (
     Example("rmqtx search STORE --key order-21020", "all records with a business key, half copies included"),
     Example("rmqtx search STORE --id 7F00000100002A9F000000000003FC21", "one record, by its message id"),

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from verdicts.model.reading import VerdictReading
 
 NAME = "show"
-SHORT = "show one transaction: timeline, evidence, advice"
 EXAMPLES = (
     Example("rmqtx show 7F000001000118B4AAC216E2B3E40000 --store STORE", "by transaction id (UNIQ_KEY)"),
     Example("rmqtx show 0A00000100002A9F0000000000012D68 --store STORE", "by the message id of any of its records"),

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from verdicts.simulation.simulation_setup import SimulatedConfiguration
 
 NAME = "simulate"
-SHORT = "predict the next rounds of the check, without a broker"
 EXAMPLES = (
     Example("rmqtx simulate STORE", "the next three rounds, half by half"),
     Example("rmqtx simulate STORE --show transactions", "when each open transaction is discarded"),

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
 
 NAME = "stores"
-SHORT = "list stores: version, files, cursors, what can be trusted"
 EXAMPLES = (
     Example("rmqtx stores /data/rocketmq/store", "one store"),
     Example("rmqtx stores /evidence", "all stores below a directory"),

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from verdicts.verify.verify import Verify
 
 NAME = "verify"
-SHORT = "find damage in a store, and what a start would cut off"
 EXAMPLES = (
     Example("rmqtx verify STORE", "compare all records, queue slots and index entries"),
     Example("rmqtx verify STORE --quick", "only headers, and the ends of queues and index"),

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.views import View
 
 NAME = "bundle"
-SHORT = "pack a few transactions into a small store, to share them"
 EXAMPLES = (
     Example("rmqtx bundle STORE --transaction ORDER-4711 -o case.tar.xz", "one transaction with all its records"),
     Example("rmqtx bundle STORE --transaction ORDER-4711 --redact -o case.tar.xz", "without bodies and names"),

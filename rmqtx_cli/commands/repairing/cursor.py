@@ -19,6 +19,7 @@ from rmqtx_cli.options.options import OutputOptions, VoiceOptions
 from rmqtx_cli.options.row_options import with_row_options
 from rmqtx_cli.sources.offline import OfflineOptions
 from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.command_names import LINES
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.views import View
 
 NAME = "cursor"
-SHORT = "set the check's cursors in a stopped broker's files"
 EXAMPLES = (
     Example(
         "rmqtx cursor set --half 4711 --store STORE --to COPY --dry-run",
@@ -42,7 +42,7 @@ EXAMPLES = (
     ),
 )
 
-app = CommandTree(short_help=SHORT, help="Set the cursors of the transaction check in a stopped broker's files.")
+app = CommandTree(help="Set the cursors of the transaction check in a stopped broker's files.")
 
 HalfOption = Annotated[
     int | None, typer.Option("--half", min=0, metavar="N", help="Half queue offset that the check reads next")
@@ -129,7 +129,7 @@ def _carried_out(
     return made.receipt_id, journal.path
 
 
-app.command("set", short_help=SHORT, epilog=epilog(EXAMPLES))(with_row_options(command))
+app.command("set", short_help=LINES[NAME], epilog=epilog(EXAMPLES))(with_row_options(command))
 
 
 def _check(override: Sequence[str] | None, reason: str | None) -> None:

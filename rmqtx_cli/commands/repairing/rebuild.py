@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from repairs.rebuild.rebuild import Rebuilt
 
 NAME = "rebuild"
-SHORT = "copy a store and rebuild its queues, index or checkpoint"
 EXAMPLES = (
     Example("rmqtx rebuild queues STORE --to NEW", "the consume queues"),
     Example(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from repairs.salvage.salvage import Salvaged
 
 NAME = "salvage"
-SHORT = "build a clean store from damaged files or a disk image"
 EXAMPLES = (
     Example("rmqtx salvage STORE --to NEW", "a damaged store: fill holes in the log, rebuild the rest"),
     Example("rmqtx salvage disk.img --to NEW --segment-size 1GiB --config etc/config", "a disk image"),

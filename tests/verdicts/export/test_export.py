@@ -216,7 +216,7 @@ def test_what_is_no_export_of_ours_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="is a file"):
         run(opened("fifteen-5.3.3"), tmp_path / "to" / "precious")
     run(opened("fifteen-5.3.3"), tmp_path / "other")
-    with pytest.raises(BadRequest, match="holds an export with table records, not halves"):
+    with pytest.raises(BadRequest, match="contains an export with table records, not halves"):
         run(opened("fifteen-5.3.3"), tmp_path / "other", table="halves", columns=("keys",))
 
 

@@ -36,7 +36,7 @@ _TABLE = tuple(zlib.crc32(bytes([number])) ^ zlib.crc32(b"\0") for number in ran
 _TABLE_NUMBER = tuple(number for _, number in sorted((entry >> 24, number) for number, entry in enumerate(_TABLE)))
 
 
-def mended_blocks(raw: bytes, offset: int, file: str, position: int) -> list[Block] | None:
+def corrected_blocks(raw: bytes, offset: int, file: str, position: int) -> list[Block] | None:
     """Damaged bytes as the records they must have been, if they are whole records with one damaged field each.
 
     Shape: one block per record; None where the bytes cannot be cut into records. What is read of them is a hint of
@@ -47,15 +47,15 @@ def mended_blocks(raw: bytes, offset: int, file: str, position: int) -> list[Blo
     blocks = []
     place = wrong_bytes = 0
     while place < len(raw):
-        mended = _mended(raw, place, offset + place)
+        corrected = _corrected(raw, place, offset + place)
         wrong_bytes += _wrong_place_bytes(raw, place, offset + place)
-        if mended is None or wrong_bytes > 1:
+        if corrected is None or wrong_bytes > 1:
             return None
         block = Block(
-            mended + bytes(SLACK_BYTES), offset + place, position + place, file, np.zeros(1, np.int64)
+            corrected + bytes(SLACK_BYTES), offset + place, position + place, file, np.zeros(1, np.int64)
         )
         blocks.append(block)
-        place += len(mended)
+        place += len(corrected)
     return blocks
 
 
@@ -69,7 +69,7 @@ def _wrong_place_bytes(raw: bytes, place: int, offset: int) -> int:
     return sum(one != other for one, other in zip(stored, offset.to_bytes(8, "big"), strict=False))
 
 
-def _mended(raw: bytes, place: int, offset: int) -> bytes | None:
+def _corrected(raw: bytes, place: int, offset: int) -> bytes | None:
     """The record at a place of damaged bytes, with its length, magic, offset or part lengths put right."""
     if len(raw) - place < RECORD.size_bytes:
         return None
@@ -87,9 +87,9 @@ def _mended(raw: bytes, place: int, offset: int) -> bytes | None:
             if _is_whole(bytes(body), offset):
                 return bytes(body)
             if length == claimed:
-                mended = _with_parts_mended(bytes(body), is_v2=code == MAGIC_V2)
-                if mended is not None and _is_whole(mended, offset):
-                    return mended
+                corrected = _with_parts_corrected(bytes(body), is_v2=code == MAGIC_V2)
+                if corrected is not None and _is_whole(corrected, offset):
+                    return corrected
     return None
 
 
@@ -110,7 +110,7 @@ def _is_whole(data: bytes, offset: int) -> bool:
     return block is not None and bool(block.sound().all())
 
 
-def _with_parts_mended(record: bytes, *, is_v2: bool) -> bytes | None:
+def _with_parts_corrected(record: bytes, *, is_v2: bool) -> bytes | None:
     """The record with its body, topic or properties length, or the flag bits that move them, put right; None if not.
 
     All but one of them are right, so the parts must still follow from the others: only one way of cutting the record
@@ -122,20 +122,20 @@ def _with_parts_mended(record: bytes, *, is_v2: bool) -> bytes | None:
     for bits in dict.fromkeys((flag & _V6, 0, BORN_V6, STORE_V6, _V6)):
         shift = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if bits & bit)
         for body_length, topic_length in _cuts(record, shift, is_v2=is_v2, is_flag_kept=bits == flag & _V6):
-            mended = bytearray(record)
-            mended[at_flag : at_flag + 4] = ((flag & ~_V6) | bits).to_bytes(4, "big")
+            corrected = bytearray(record)
+            corrected[at_flag : at_flag + 4] = ((flag & ~_V6) | bits).to_bytes(4, "big")
             place = AT["body_length_bytes"] + shift
-            mended[place : place + 4] = body_length.to_bytes(4, "big")
+            corrected[place : place + 4] = body_length.to_bytes(4, "big")
             body_at = RECORD.size_bytes + shift
             topic_at = body_at + body_length
             width = 2 if is_v2 else 1
-            mended[topic_at : topic_at + width] = topic_length.to_bytes(width, "big")
+            corrected[topic_at : topic_at + width] = topic_length.to_bytes(width, "big")
             sizes_at = topic_at + width + topic_length
-            mended[sizes_at : sizes_at + 2] = (len(record) - sizes_at - 2).to_bytes(2, "big")
+            corrected[sizes_at : sizes_at + 2] = (len(record) - sizes_at - 2).to_bytes(2, "big")
             stored = int.from_bytes(record[AT["body_crc"] : AT["body_crc"] + 4], "big") & 0x7FFFFFFF
             is_proved = zlib.crc32(record[body_at:topic_at]) & 0x7FFFFFFF == stored
-            found.append((is_proved, bytes(mended)))
-    proved = [mended for is_proved, mended in found if is_proved]
+            found.append((is_proved, bytes(corrected)))
+    proved = [corrected for is_proved, corrected in found if is_proved]
     if proved:
         return proved[0]
     return found[0][1] if len(found) == 1 else None
@@ -183,7 +183,7 @@ def _cuts(record: bytes, shift: int, *, is_v2: bool, is_flag_kept: bool) -> Iter
                 yield topic_at - width - body_at, topic_length
 
 
-def mended_op_numbers(body: bytes, stored_crc: int) -> list[int] | None:
+def corrected_op_numbers(body: bytes, stored_crc: int) -> list[int] | None:
     """The half queue offsets of an op body whose CRC is wrong, if one wrong byte explains it; None if not.
 
     The CRC proves the hit: of all bytes at all places only the right one gives it.
