@@ -196,10 +196,12 @@ class Listing:
         found = [self._where.apply(with_derived(one, self._derived.values(), self.now_ms)) for one in rows.to_batches()]
         return pa.Table.from_batches([one.select(rows.schema.names) for one in found], rows.schema)
 
-    def rows_line(self, noun: str) -> str:
-        """The number of rows in one line, and whether reading stopped at the limit."""
+    def rows_lines(self, noun: str) -> list[str]:
+        """The number of rows in one line, and whether reading stopped at the limit; no line above an empty table."""
+        if not self.rows_count and self.format is OutputFormat.TABLE:
+            return []
         stopped = f" (stopped at --limit {self.limit})" if self.rows_count == self.limit else ""
-        return f"{count(self.rows_count, noun)}{stopped}"
+        return [f"{count(self.rows_count, noun)}{stopped}"]
 
     def say_limit(self, noun: str) -> None:
         """Print the number of rows written and found, if --limit cut them."""
