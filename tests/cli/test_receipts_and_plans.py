@@ -140,7 +140,7 @@ def test_a_second_look_at_files(rmqtx: Run, common: Path) -> None:
     result = rmqtx("receipts", "--recheck", "--store", common, *where, "--format", "jsonl")
     (row,) = [json.loads(line) for line in result.out.splitlines()]
     assert (result.status, row["receipt_id"]) == (FINDINGS, bad.receipt_id)
-    assert "although it was ended by a rollback" in row["standing_reason"]
+    assert "although the act was a rollback" in row["standing_reason"]
     assert journal.path.read_bytes() == text  # a look writes nothing
     assert contents(common) == before
 

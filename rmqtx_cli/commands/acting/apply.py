@@ -123,11 +123,11 @@ def _carried_out(
     found: Application, place: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
 ) -> int:
     """Carry out the remaining steps, record outcomes of earlier runs in the journal; return the exit status."""
-    from repairs.receipts.recheck import write_down
+    from repairs.receipts.recheck import record_recheck
 
     if not act.dry_run:
         for receipt, standing in (*found.settled, *found.disputed):
-            write_down(journal, receipt, standing)
+            record_recheck(journal, receipt, standing)
     if not found.acts:
         listing.write(iter(()))
         listing.voice.note("nothing is left to do")

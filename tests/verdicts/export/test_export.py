@@ -211,7 +211,7 @@ def test_another_store_at_the_same_path_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_export_of_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "to").mkdir()
     (tmp_path / "to" / "precious").write_text("x")
-    with pytest.raises(BadRequest, match="is not empty, and no export of ours"):
+    with pytest.raises(BadRequest, match="is not empty and not an export by rmqtx"):
         run(opened("fifteen-5.3.3"), tmp_path / "to")
     with pytest.raises(BadRequest, match="is a file"):
         run(opened("fifteen-5.3.3"), tmp_path / "to" / "precious")
