@@ -152,7 +152,7 @@ def test_a_second_look_is_written_down_where_that_is_asked(rmqtx: Run, common: P
     (found,) = journal.read().receipts
     assert [look["standing"] for look in found.rechecks] == ["stands"]
     assert found.outcome == "unknown"
-    assert "looked at again" in rmqtx("receipts", made.receipt_id).out
+    assert "rechecks" in rmqtx("receipts", made.receipt_id).out
 
 
 def test_what_is_elsewhere_is_not_there(rmqtx: Run, common: Path) -> None:

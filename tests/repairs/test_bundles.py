@@ -411,7 +411,7 @@ def test_findings_that_no_bundle_shows_are_refused(tmp_path: Path) -> None:
         make_bundle(original, (), ["nonsense"], tmp_path / "b", is_archive=False)
     with pytest.raises(BadRequest, match="concerns the index"):
         make_bundle(original, (), ["index-missing"], tmp_path / "b", is_archive=False)
-    with pytest.raises(NoSuchTransaction, match="finds no slot-mismatch"):
+    with pytest.raises(NoSuchTransaction, match="does not find slot-mismatch"):
         make_bundle(original, (), ["slot-mismatch"], tmp_path / "b", is_archive=False)
 
 
