@@ -85,6 +85,13 @@ man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md and t
 	@$(BIN)/python -m rmqtx_cli.manual.paths_page docs/paths.md
 	@$(BIN)/python -m rmqtx_cli.manual.formats_page docs/formats
 
+.PHONY: site
+site: $(INSTALLED) ## build the documentation site from docs/ into .cache/site; links are checked
+	@test -x $(BIN)/mkdocs || $(PIP) $(EDITABLE) '.[docs]' || \
+		{ echo "make: pip cannot install MkDocs; it needs a package index the first time" >&2; exit 1; }
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file deploy/mkdocs.yml
+	@echo "the site is $(CACHE)/site/index.html"
+
 .PHONY: rewrite
 rewrite: $(INSTALLED) ## write the transcripts, docs/generations.md and the README's session again; review the diff
 	@$(BIN)/python -m pytest -q tests/cli/test_transcripts.py tests/cli/test_generations.py --rewrite

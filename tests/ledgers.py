@@ -36,22 +36,22 @@ CASES: dict[str, Wanted] = {
     # The five that matter most, and their opposites.
     "pending.0": Wanted("PAID", "PENDING", "done", "act", "commit", "newest half copy: queue offset"),
     "pending.1": Wanted("CANCELLED", "PENDING", "not_done", "act", "rollback", "newest half copy: queue offset"),
-    "never_answered.0": Wanted("PAID", "DISCARDED", "done", "act", "commit", "never the discard copy"),
+    "never_answered.0": Wanted("PAID", "DISCARDED", "done", "act", "commit", "not the discard copy"),
     "never_answered.1": Wanted("CANCELLED", "DISCARDED", "not_done", "agrees", "none", "not delivered"),
     "rollback.0": Wanted("PAID", "ROLLED_BACK", "done", "contradiction", "none", "send the message again"),
     "rollback.1": Wanted("CANCELLED", "ROLLED_BACK", "not_done", "agrees", "none", "not delivered"),
     "double_commit.0": Wanted("PAID", "COMMITTED", "done", "contradiction", "none", "delivered 2 times: COMMIT"),
     "triple_commit.0": Wanted("PAID", "COMMITTED", "done", "contradiction", "none", "delivered 3 times: COMMIT"),
-    "commit.0": Wanted("PAID", "COMMITTED", "done", "agrees", "none", "committed, as the ledger says"),
-    "commit.1": Wanted("CANCELLED", "COMMITTED", "not_done", "contradiction", "none", "have to compensate"),
+    "commit.0": Wanted("PAID", "COMMITTED", "done", "agrees", "none", "committed, as in the ledger"),
+    "commit.1": Wanted("CANCELLED", "COMMITTED", "not_done", "contradiction", "none", "must compensate"),
     # Decided, and asked again: the decision named an older copy.
     "pending_late_commit.0": Wanted("PAID", "COMMITTED", "done", "act", "close", "delivered a second time"),
     "pending_late_commit.1": Wanted("CANCELLED", "COMMITTED", "not_done", "contradiction", "close", "close it"),
     "pending_late_rollback.0": Wanted("PAID", "ROLLED_BACK", "done", "open", "wait", "the producer's answer COMMIT"),
     "pending_late_rollback.1": Wanted("CANCELLED", "ROLLED_BACK", "not_done", "act", "close", "newest half copy"),
     # The ledger does not settle it.
-    "pending.2": Wanted("NEW", "PENDING", "unknown", "open", "wait", "fulfils neither condition"),
-    "never_answered.2": Wanted("NEW", "DISCARDED", "unknown", "open", "resume", "fulfils neither condition"),
+    "pending.2": Wanted("NEW", "PENDING", "unknown", "open", "wait", "meets neither condition"),
+    "never_answered.2": Wanted("NEW", "DISCARDED", "unknown", "open", "resume", "meets neither condition"),
 }
 #: Two ledger rows of one transaction.
 TWICE = "pending.3"

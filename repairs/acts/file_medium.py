@@ -76,6 +76,7 @@ class FileMedium:
         self._directories = store.commit_log_directories
         self._unique_keys = UniqueKeys()
         self._orders: list[str] = []
+        self._receipts: list[str] = []
         self._entries: list[dict[str, Any]] = []
         #: Half copies that a resume of this run makes: an entry as rows have it, and the record.
         self._new_halves: dict[str, list[tuple[dict[str, Any], NamedRecord]]] = {}
@@ -295,6 +296,7 @@ class FileMedium:
             f"{receipt.action} {receipt.transaction_id}: {what} at {placed.commit_log_offset} "
             f"(receipt {receipt.receipt_id})"
         )
+        self._receipts.append(receipt.receipt_id)
         return placed
 
     def change_set(self) -> ChangeSet:
@@ -311,7 +313,7 @@ class FileMedium:
         source = self._root
         try:
             self._root, self._directories = carried_out(
-                self.change_set(), self._store, self._destination, self._orders
+                self.change_set(), self._store, self._destination, self._orders, list(dict.fromkeys(self._receipts))
             )
         except RmqtxError:
             self.is_untouched = self._destination.is_untouched

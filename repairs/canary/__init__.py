@@ -1,1 +1,1 @@
-"""`probe`: a transaction of our own, from half to end, on a live broker."""
+"""`probe`: test transactions that rmqtx sends to a live broker and follows from the half message to the end."""

@@ -1,9 +1,9 @@
-"""A canary: a real transactional producer that goes the whole way through a broker, with proof of each step.
+"""A canary: a transactional producer that sends test transactions through a broker and proves each step.
 
-Three transactions: one is committed at once, one rolled back, and one says nothing until the broker asks. Each step is
-timed, and read back from the broker. Nothing stays behind: what was opened is ended, also after an interruption; a
-copy that the check puts back meanwhile is closed; and what an earlier canary left open is rolled back when the broker
-asks about it. Its messages say what they are, and belong to a topic and a group of their own.
+Three transactions: one is committed at once, one is rolled back at once, and one is decided only when the broker checks
+it. Each step is timed, and read back from the broker. Nothing stays open: every transaction is decided, also after an
+interruption; a copy that the check puts back meanwhile is closed; and a transaction that an earlier canary left open is
+rolled back when the broker checks it. The messages describe themselves, and have their own topic and group.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from remoting.protocol.errors import NoAnswer, Refused, RemotingError
 from repairs.acts.proof import Seen, proof_of
 from repairs.canary.probe_steps import SCENARIOS, Flight, ProbeStep, allowed_times_ms
 
-#: Keys of its messages begin so: a later run knows by it what an earlier one left.
+#: Prefix of the keys of its messages, by which a later run finds what an earlier run left.
 KEY_PREFIX = "rmqtx-probe-"
 _KEY_MARK = f"{KEYS}\x01{KEY_PREFIX}".encode()
 _POLL_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 @dataclass(frozen=True, slots=True)
 class FlightPlan:
-    """What a canary does.
+    """The settings of a canary.
 
-    Units: milliseconds. `patience_ms`: how long a step may take beyond what the broker's settings let it.
+    Units: milliseconds. `patience_ms`: how long a step may take beyond the time that the broker's settings allow.
     """
 
     topic: str
@@ -57,7 +57,7 @@ Look = Callable[[Sequence[str]], list[dict[str, Any]]]
 
 @dataclass(slots=True)
 class _Transaction:
-    """One of its transactions: `newest` is the queue offset and commit-log offset of the copy that a decision names."""
+    """One test transaction; `newest`: queue offset and commit-log offset of the copy that a decision names."""
 
     scenario: str
     key: str
@@ -69,20 +69,20 @@ class _Transaction:
 
 
 class Canary:
-    """Flies once, at one broker.
+    """One run at one broker.
 
-    `look`: fresh rows of TRANSACTIONS for some ids. `interrupted`: set by who wants it to come down. `tell`: takes
-    lines on what is waited for.
+    `look`: returns fresh rows of TRANSACTIONS for some ids. `interrupted`: set to end the run early. `note`: takes
+    progress lines.
     """
 
     def __init__(
-        self, broker: Broker, plan: FlightPlan, look: Look, interrupted: threading.Event, tell: Callable[[str], None]
+        self, broker: Broker, plan: FlightPlan, look: Look, interrupted: threading.Event, note: Callable[[str], None]
     ) -> None:
         self._broker = broker
         self._plan = plan
         self._look = look
         self._interrupted = interrupted
-        self._tell = tell
+        self._note = note
         self._checks: queue.SimpleQueue[Check] = queue.SimpleQueue()
         self._asked: dict[str, Check] = {}
         self._keys = UniqueKeys()
@@ -91,7 +91,7 @@ class Canary:
         self.flight = Flight(broker.root)
 
     def fly(self) -> Flight:
-        """Go through every scenario; gives what was seen, also of what went wrong."""
+        """Run every scenario, and return the steps, also of a failed run."""
         try:
             self._allowed = allowed_times_ms(self._broker.config())
             with Membership(
@@ -110,7 +110,7 @@ class Canary:
         return self.flight
 
     def _go(self, membership: Membership) -> None:
-        """The silent one first: the others fly while the broker waits before it asks."""
+        """Send the undecided transaction first: the others run while the broker waits before its check."""
         plan = self._plan.scenarios
         begun = {}
         if "check" in plan:
@@ -150,17 +150,17 @@ class Canary:
     def _await_check(self, transaction: _Transaction) -> None:
         begun = _Clock(transaction.before["half_store_time_ms"] if transaction.before else None)
         end = time.monotonic() + (self._allowed["ask"] + self._plan.patience_ms - begun.elapsed_ms) / 1000
-        self._tell(f"{self._broker.root}: waiting for its check; its settings let it take {self._allowed['ask']} ms")
+        self._note(f"{self._broker.root}: waiting for its check, at most {self._allowed['ask']} ms by its settings")
         while transaction.key not in self._asked:
-            self._hear()
+            self._take_checks()
             if time.monotonic() > end:
-                why = f"no CHECK_TRANSACTION_STATE came within {round(begun.elapsed_ms / 1000)} s"
+                why = f"the broker sent no CHECK_TRANSACTION_STATE within {round(begun.elapsed_ms / 1000)} s"
                 self._step(transaction, "ask", begun, None, why)
             time.sleep(0.02)
         check = self._asked[transaction.key]
         transaction.newest = check.queue_offset, check.commit_log_offset
         begun.end_ms = check.heard_time_ms
-        self._step(transaction, "ask", begun, f"asked about {_place(transaction.newest)}")
+        self._step(transaction, "ask", begun, f"check of {_place(transaction.newest)}")
 
     def _decide(self, transaction: _Transaction, what: str) -> None:
         begun = _Clock()
@@ -191,7 +191,7 @@ class Canary:
         self._until(transaction, "mark", _Clock(), marked, "no op message names it")
 
     def _prove_end(self, transaction: _Transaction) -> None:
-        """Until nothing of it is open any more: a copy that was put back meanwhile is closed when the broker asks."""
+        """Wait until no copy of it is open; a copy that was put back meanwhile is closed when the broker checks it."""
         wanted = 1 if transaction.decided == "commit" else 0
 
         def ended(row: Mapping[str, Any]) -> str | None:
@@ -211,9 +211,9 @@ class Canary:
         transaction.is_over = True
 
     def _is_passed(self, transaction: _Transaction, row: Mapping[str, Any]) -> bool:
-        """Whether no pass of the check can put a copy back any more: one that began before the op message still may.
+        """Whether the check can no longer put back a copy; a pass that began before the op message still may.
 
-        Only what was older than transactionTimeOut when it was decided can be under way so.
+        This is possible only for a transaction that was older than transactionTimeOut when it was decided.
         """
         if transaction.scenario != "check":
             return True
@@ -224,11 +224,11 @@ class Canary:
         self, transaction: _Transaction, step: str, begun: _Clock, seen: Callable[[Mapping[str, Any]], str | None],
         missing: str,
     ) -> dict[str, Any]:
-        """Look until something is seen, and note the step; gives the row that shows it."""
+        """Look up the transaction until `seen` is true, note the step, and return the row."""
         allowed = self._allowed.get(step, 0)
         end = time.monotonic() + (allowed + self._plan.patience_ms) / 1000
         for pause in _pauses():
-            self._hear()
+            self._take_checks()
             rows = self._look([transaction.key])
             proof = seen(rows[0]) if rows else None
             if proof is not None:
@@ -255,10 +255,10 @@ class Canary:
         if proof is None:
             raise _Missing(f"{transaction.scenario}: {missing}")
 
-    # -- what the broker asks, and what is left -------------------------------------------------------------------
+    # -- checks from the broker, and what is left -----------------------------------------------------------------
 
-    def _hear(self) -> None:
-        """Take the broker's questions: the awaited one, copies put back after a decision, and what others left."""
+    def _take_checks(self) -> None:
+        """Handle received checks: the awaited one, copies put back after a decision, transactions of earlier runs."""
         if self._interrupted.is_set():
             raise _Interrupted
         while True:
@@ -277,13 +277,13 @@ class Canary:
                 self._close(key, check)
 
     def _sweep(self, check: Check) -> None:
-        """End what an earlier canary left: a rollback of it delivers nothing, whatever was decided before."""
+        """Roll back a transaction that an earlier canary left: this delivers nothing, whatever was decided before."""
         if _KEY_MARK in check.record and check.transaction_id is not None:
             self._close(check.transaction_id, check)
             self.flight.swept.append(check.transaction_id)
 
     def _close(self, key: str, check: Check) -> None:
-        with contextlib.suppress(NoAnswer):  # the broker asks again
+        with contextlib.suppress(NoAnswer):  # the broker checks it again
             self._broker.end_transaction(
                 producer_group=self._plan.group, queue_offset=check.queue_offset,
                 commit_log_offset=check.commit_log_offset, decision=ROLLBACK, transaction_id=key,
@@ -300,7 +300,7 @@ class Canary:
         )
 
     def _come_down(self) -> None:
-        """End what is still open: roll it back, naming its newest copy; what was committed before stays so."""
+        """Roll back what is still open, naming its newest copy; a commit before it stays in effect."""
         for transaction in self._transactions.values():
             if transaction.is_over:
                 continue
@@ -327,7 +327,7 @@ class Canary:
 
 
 class _Clock:
-    """When something began, and how long it takes."""
+    """A start time, and the time since then."""
 
     def __init__(self, time_ms: int | None = None) -> None:
         self.time_ms = time.time_ns() // 1_000_000 if time_ms is None else time_ms
@@ -341,7 +341,7 @@ class _Clock:
 
 
 def has_topic(broker: Broker, topic: str) -> bool:
-    """Whether a broker has a topic; asking does not make one.
+    """Whether a broker has a topic; the request does not create it.
 
     Raises: Refused for any other reason, Unreachable, NoAnswer.
     """
@@ -355,7 +355,7 @@ def has_topic(broker: Broker, topic: str) -> bool:
 
 
 def _body(scenario: str) -> str:
-    return f"rmqtx probe: this message proves that transactions work ({SCENARIOS[scenario]}); it means nothing else"
+    return f"rmqtx probe: test message that proves that transactions work ({SCENARIOS[scenario]}); ignore it"
 
 
 def _at(copy: Mapping[str, Any]) -> tuple[int, int]:

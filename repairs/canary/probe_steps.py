@@ -1,4 +1,4 @@
-"""The steps of a canary's transactions: which there are, how long they may take, and what was seen of them."""
+"""The steps of a canary's transactions, the times that they may take, and their results."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from readers.model.tables import TRANSACTIONS, column
 SCENARIOS: dict[str, str] = {
     "commit": "committed at once",
     "rollback": "rolled back at once",
-    "check": "says nothing until the broker asks, then commits",
+    "check": "undecided until the broker checks it, then committed",
 }
 STEPS: dict[str, str] = {
     "store": "the half is stored and can be read",
-    "ask": "the broker asks what became of it",
+    "ask": "the broker checks the transaction",
     "decide": "the broker accepts the decision",
     "deliver": "exactly one COMMIT record can be read where consumers find it",
-    "mark": "the op message is written, so that the broker asks no more",
-    "end": "at the end there is still exactly one COMMIT record, or none of what was rolled back",
+    "mark": "the op message is written, so that the broker does not check it again",
+    "end": "at the end there is still exactly one COMMIT record, or none after a rollback",
 }
 
 #: One step of one of a canary's transactions.
@@ -28,14 +28,14 @@ PROBE_STEPS = pa.schema(
     [
         TRANSACTIONS.field("store"),
         column(
-            "scenario", pa.string(), f"{', '.join(SCENARIOS)}: what the transaction is to go through", values=SCENARIOS
+            "scenario", pa.string(), f"{', '.join(SCENARIOS)}: the course of the transaction", values=SCENARIOS
         ),
         column("step", pa.string(), f"one of {', '.join(STEPS)}", values=STEPS),
         column("is_proved", pa.bool_(), "whether it was seen to happen"),
-        column("duration_ms", pa.int64(), "how long it took, from the end of the step before"),
-        column("allowed_ms", pa.int64(), "how long the broker's own settings let it take"),
+        column("duration_ms", pa.int64(), "how long it took, from the end of the previous step"),
+        column("allowed_ms", pa.int64(), "how long the broker's settings allow it to take"),
         TRANSACTIONS.field("transaction_id"),
-        column("proof", pa.string(), "what shows it, or what is missing"),
+        column("proof", pa.string(), "the evidence, or what is missing"),
         column("begun_time_ms", pa.int64(), "when it began"),
     ]
 )
@@ -57,15 +57,16 @@ class ProbeStep:
 
     @property
     def late_ms(self) -> int:
-        """How much longer it took than the broker's settings let it."""
+        """How much longer it took than the broker's settings allow."""
         return max(0, self.duration_ms - self.allowed_ms)
 
 
 @dataclass(slots=True)
 class Flight:
-    """What one canary did at one broker.
+    """The run of one canary at one broker.
 
-    Shape: `left_open` are transactions that it could not end; `swept` those of earlier ones that it ended.
+    Shape: `left_open`: transactions that it could not decide; `swept`: transactions of earlier canaries that it rolled
+           back.
     """
 
     store: str
@@ -91,11 +92,11 @@ def steps_table(flights: Sequence[Flight]) -> pa.Table:
 
 
 def allowed_times_ms(conf: Mapping[str, str]) -> dict[str, int]:
-    """How long a broker's settings let the steps take that wait for it. Units: milliseconds.
+    """How long a broker's settings allow the steps that wait for the broker to take. Units: milliseconds.
 
-    A check comes with the first pass after transactionTimeOut; ops are written after transactionOpBatchInterval (5.1.0
-    and later). At the end a copy may have to be closed, whose op takes as long again, and then the check has to pass
-    it: the halves of others before it hold it up for their transactionTimeOut.
+    The check reaches a half in the first pass after transactionTimeOut; ops are written after
+    transactionOpBatchInterval (5.1.0 and later). At the end a copy may have to be closed, whose op takes as long again,
+    and then the check must pass it: other halves before it delay the check for their transactionTimeOut.
     """
     batch = int(conf.get("transactionOpBatchInterval", "0"))
     ask = int(conf.get("transactionTimeOut", "6000")) + int(conf.get("transactionCheckInterval", "60000"))

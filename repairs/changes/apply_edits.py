@@ -1,4 +1,4 @@
-"""Makes edits on the disk, forwards or backwards, and tells how far a file has come."""
+"""Making edits on disk, forward or backward, and comparing a file with its content before and after an edit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from repairs.changes.file_operations import FileOperations, attributes_of_new
 
 
 def make(edits: Sequence[Edit], root: Path, name: str, files: FileOperations, *, forward: bool) -> None:
-    """Make edits, or unmake them in the other order; each group is on the disk before the next begins.
+    """Make edits, or revert them in reverse order; each group is on disk before the next begins.
 
-    `name`: under which files wait for their names.
+    `name`: used in the temporary names of files.
     Raises: UnwritableFile, UnreadableFile.
     """
     _remove_waiting(edits, root, name, files)
@@ -39,7 +39,7 @@ def make(edits: Sequence[Edit], root: Path, name: str, files: FileOperations, *,
 
 
 def _part(edit: Edit, file: Path, files: FileOperations, *, forward: bool) -> None:
-    """Write what shall be in a part of a file."""
+    """Write the new content of a part of a file."""
     wanted = edit.after if forward else edit.before
     assert wanted is not None
     assert edit.position_bytes is not None
@@ -53,14 +53,14 @@ def _part(edit: Edit, file: Path, files: FileOperations, *, forward: bool) -> No
 
 
 def _whole(edit: Edit, file: Path, waiting: Path, files: FileOperations, *, forward: bool) -> None:
-    """Have the whole file as it shall be, at once, or not at all."""
+    """Give a whole file its new content atomically."""
     wanted = edit.after if forward else edit.before
     if wanted is None:
         if file.exists():
             files.remove(file)
         return
     attributes = edit.attributes or attributes_of_new(file.parent)
-    if forward:  # its time is that of the change
+    if forward:  # the file's time becomes that of the change
         attributes = attributes.without_time()
     if file.exists() and _is(file, wanted):
         files.set_attributes(file, attributes)
@@ -69,9 +69,9 @@ def _whole(edit: Edit, file: Path, waiting: Path, files: FileOperations, *, forw
     if target == file and file.exists():
         other = edit.before if forward else edit.after
         if other is not None:
-            why = f"{file.parent} is a file system of its own, on which nothing can wait outside of it"
+            why = f"{file.parent} is a file system of its own, so there is no place for a temporary file outside it"
             raise UnwritableFile(f"cannot replace {file}: {why}", file=file)
-        files.remove(file)  # made in part before a crash
+        files.remove(file)  # written in part before a crash
     files.create(target, wanted.size_bytes)
     for begin, end in chunks(wanted):
         data = wanted.read(begin, end)
@@ -89,14 +89,14 @@ def _is_same_disk(one: Path, other: Path) -> bool:
 
 
 def _waiting(root: Path, edit: Edit, name: str) -> Path:
-    """Where a file is made before it gets its name: beside it, or in the root where a broker would stumble on it."""
+    """Temporary place of a file: beside it, or in the root if a broker would load a temporary file beside it."""
     directory = root if is_segment_path(edit.path) else real_file(root, edit.path).parent
     number = edit.path.replace("/", "-")[-80:]
     return directory / f"{OWN_PREFIX}{name}-{number}"
 
 
 def _remove_waiting(edits: Sequence[Edit], root: Path, name: str, files: FileOperations) -> None:
-    """Remove what an interrupted attempt left."""
+    """Remove temporary files that an interrupted attempt left."""
     directories = set()
     for edit in edits:
         if edit.position_bytes is None:
@@ -108,46 +108,46 @@ def _remove_waiting(edits: Sequence[Edit], root: Path, name: str, files: FileOpe
         files.sync_directory(directory)
 
 
-# -- how far it has come ----------------------------------------------------------------------------------------------
+# -- comparing --------------------------------------------------------------------------------------------------------
 
 
 def differs(edit: Edit, root: Path, *, forward: bool) -> str | None:
-    """Why a file is not as it shall be after an edit, or was before; None where it is."""
+    """How a file differs from its content after an edit, or before it; None where it does not."""
     file = real_file(root, edit.path)
     wanted = edit.after if forward else edit.before
     if wanted is None:
-        return f"{edit.path} is there" if file.exists() else None
+        return f"{edit.path} exists" if file.exists() else None
     if not file.is_file():
-        return f"{edit.path} is not there any more"
+        return f"{edit.path} is missing"
     if edit.position_bytes is None:
-        return None if _is(file, wanted) else f"{edit.path} has another content"
+        return None if _is(file, wanted) else f"{edit.path} has changed"
     now = FileImage(file, edit.position_bytes, wanted.size_bytes)
-    return None if is_same(now, wanted) else f"{edit.path} has another content at byte {edit.position_bytes}"
+    return None if is_same(now, wanted) else f"{edit.path} has changed at byte {edit.position_bytes}"
 
 
 def not_between(edit: Edit, root: Path) -> str | None:
-    """Why a file cannot be what an interrupted edit left; None where it can.
+    """Why a file cannot be the result of an interrupted edit; None where it can.
 
-    A part that was being written has at each byte what was there or what shall be; a file changes its name at once, but
-    one that had to be made in its place may be there in part.
+    A part that was being written has at each byte the old or the new content; a whole file is renamed atomically, but a
+    file that had to be made under its final name may be incomplete.
     """
     file = real_file(root, edit.path)
     if edit.position_bytes is not None:
         if not file.is_file():
-            return f"{edit.path} is not there any more"
-        return None if _is_mixed(edit, file) else f"{edit.path} has another content at byte {edit.position_bytes}"
+            return f"{edit.path} is missing"
+        return None if _is_mixed(edit, file) else f"{edit.path} has changed at byte {edit.position_bytes}"
     if not file.exists():
-        return None if edit.before is None or edit.after is None else f"{edit.path} is not there any more"
+        return None if edit.before is None or edit.after is None else f"{edit.path} is missing"
     images = [image for image in (edit.before, edit.after) if image is not None]
     if any(_is(file, image) for image in images):
         return None
     if len(images) == 1 and _is_part(file, images[0]):
         return None
-    return f"{edit.path} has another content"
+    return f"{edit.path} has changed"
 
 
 def _is(file: Path, image: Image) -> bool:
-    """Whether a file has just this content."""
+    """Whether a file has exactly this content."""
     return is_same(FileImage(file, 0, file.stat().st_size), image)
 
 
@@ -172,7 +172,7 @@ def _is_mixed(edit: Edit, file: Path) -> bool:
 
 
 def _fits(data: bytes, one: bytes, other: bytes) -> bool:
-    """Whether each byte is that of the one or that of the other."""
+    """Whether each byte equals that of the one or that of the other."""
     if data in (one, other):
         return True
     return len(data) == len(one) and all(

@@ -1,8 +1,7 @@
-"""Whether a broker before 4.0 runs on a store: it takes no lock, but it has the files of its log in its memory.
+"""Whether a broker before 4.0 runs on a store: it takes no lock, but it maps the files of its log into memory.
 
-A broker that stopped cleanly has removed `abort`, so only a store with that file needs the look. It sees the processes
-of this machine alone, and may look into those of its own user: where another user's Java cannot be looked into, that
-is said.
+A broker that stopped cleanly has removed `abort`, so only a store with that file needs this test. The test covers the
+processes of this machine, and can read only those of its own user: a Java process of another user is reported.
 """
 
 from __future__ import annotations
@@ -19,17 +18,18 @@ _Identity = tuple[int, int, int]
 
 
 def require_not_mapped(store: Store, processes: Path = _PROCESSES) -> None:
-    """Refuse a store whose log some process has in its memory, or that another user's Java may have.
+    """Refuse a store whose log a process has mapped, or a Java process of another user may have mapped.
 
-    `processes`: where the kernel shows them.
-    Raises: StoreInUse; UnsafeStore where it cannot be told.
+    `processes`: the directory where the kernel lists processes.
+    Raises: StoreInUse; UnsafeStore where this is unknown.
     """
     if not store.aborted:
         return
     if not processes.is_dir():
         raise UnsafeStore(
-            f"{store.root} has a file abort and is of a broker before 4.0, which takes no lock: whether it runs cannot "
-            "be told on this system", advice="copy the store, and act on the copy on a machine with /proc",
+            f"cannot find out on this system whether the broker of {store.root} runs: it is older than 4.0, which "
+            "takes no lock, and there is a file abort",
+            advice="copy the store, and act on the copy on a machine with /proc",
         )
     wanted = set(_identities(store))
     hidden = []
@@ -51,8 +51,8 @@ def require_not_mapped(store: Store, processes: Path = _PROCESSES) -> None:
             )
     if hidden:
         raise UnsafeStore(
-            f"{store.root} has a file abort and is of a broker before 4.0, which takes no lock: whether process "
-            f"{hidden[0]} (java of another user) runs on it cannot be told",
+            f"cannot find out whether process {hidden[0]} (java of another user) runs on {store.root}: its broker is "
+            "older than 4.0, which takes no lock, and there is a file abort",
             advice="run rmqtx as the broker's user, or as root",
         )
 

@@ -1,16 +1,16 @@
-"""What is to become of the files of a store: an ordered list of steps, as data.
+"""Changes of the files of a store: an ordered list of steps, as data.
 
 A change set is planned first, as a whole, and carried out by `repairs.changes.execution`, in place or on a clone:
 
     execute(change_set, root, undo_path)     in place; before-images and steps are durable in the undo file first
-    undo(undo_path, root)                    back to the files as they were before, also after a crash at any instant
-    resume(undo_path, root)                  on to the files as they shall be, also after a crash at any instant
+    undo(undo_path, root)                    restores the files as they were before, also after a crash at any instant
+    resume(undo_path, root)                  completes the changes, also after a crash at any instant
     with cloned(root, target) as copy:       (repairs.changes.clones) a copy that gets its name when it is complete
         execute_on_copy(change_set, copy)
 
 Files are named by their path below the store's root, with slashes: `commitlog/00000000000000000000`, `abort`.
 The order of the steps is the order on disk only where a `Barrier` stands between them: everything before it is durable
-before anything after it begins. Undoing goes the other way round, barriers included.
+before anything after it begins. Undo reverses the order, including the barriers.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from readers.model.declared_json import shown
 from readers.model.errors import BadRequest
 from readers.store.links import is_own_path
 
-#: Directories whose every file means something to a broker: nothing temporary may ever be in them.
+#: Directories in which a broker loads every file: no temporary file may be in them.
 #: Source: store/MappedFileQueue.java load; a foreign file in commitlog/ keeps 4.5.1 and later from starting.
 SEGMENT_DIRECTORIES = ("commitlog", "consumequeue", "batchconsumequeue", "index", "transaction")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteAt:
-    """Overwrites bytes within a file that is there; the file keeps its length.
+    """Overwrites bytes within an existing file; the file keeps its length.
 
     Units: `position_bytes` within the file, not in the log.
     """
@@ -41,13 +41,13 @@ class WriteAt:
 
     @property
     def end_bytes(self) -> int:
-        """Where it ends in the file."""
+        """Position in the file behind the last byte."""
         return self.position_bytes + len(self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class CreateFile:
-    """A new file: `data` at its begin, zeros to its size. It appears at once, whole, under its name."""
+    """A new file: `data` at its begin, zeros to its size. It appears atomically under its name."""
 
     path: str
     size_bytes: int
@@ -56,7 +56,7 @@ class CreateFile:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceFile:
-    """A file with other content, of whatever length; it changes at once, whole. It need not have been there."""
+    """A file with new content of any length, replaced atomically. The file need not exist before."""
 
     path: str
     data: bytes
@@ -64,7 +64,7 @@ class ReplaceFile:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile:
-    """A file that shall not be there any more."""
+    """A file to remove."""
 
     path: str
 
@@ -82,8 +82,8 @@ Step = Change | Barrier
 class ChangeSet:
     """Steps in their order.
 
-    Shape: a file is named by one CreateFile, ReplaceFile or RemoveFile, or by WriteAt steps that don't overlap; what
-           is known of a new file goes into its CreateFile.
+    Shape: a file is named by one CreateFile, ReplaceFile or RemoveFile, or by WriteAt steps that do not overlap; all
+           content of a new file is in its CreateFile.
     Raises: BadRequest where the steps contradict each other or name something outside the store.
     """
 
@@ -95,11 +95,11 @@ class ChangeSet:
         for step in self.changes():
             check_path(step.path)
             if step.path in whole or (step.path in written and not isinstance(step, WriteAt)):
-                raise BadRequest(f"{step.path} is changed by two steps that cannot stand together")
+                raise BadRequest(f"two steps that contradict each other change {step.path}")
             if not isinstance(step, WriteAt):
                 whole.add(step.path)
                 if isinstance(step, CreateFile) and len(step.data) > step.size_bytes:
-                    raise BadRequest(f"{step.path} is to be {step.size_bytes} bytes, {len(step.data)} are given")
+                    raise BadRequest(f"{step.path} has {step.size_bytes} bytes, and {len(step.data)} bytes are given")
                 continue
             if step.position_bytes < 0:
                 raise BadRequest(f"{step.path} has no byte {step.position_bytes}")
@@ -130,7 +130,7 @@ class ChangeSet:
 
 
 def check_path(path: str) -> None:
-    """Whether a path may be that of a file of a broker's own in a store: nothing else is ever changed.
+    """Refuse a path that is not one of a broker's own files in a store: nothing else is ever changed.
 
     Raises: BadRequest.
     """
@@ -138,13 +138,13 @@ def check_path(path: str) -> None:
     if not path or "\0" in path or any(part in ("", ".", "..") for part in parts):
         raise BadRequest(f"{shown(path)} names no file below the root of a store")
     if path == "lock":
-        raise BadRequest("the file lock belongs to whoever uses the store, it is never changed")
+        raise BadRequest("the file lock belongs to the process that uses the store: rmqtx never changes it")
     if not is_own_path(path):
-        raise BadRequest(f"{shown(path)} is no file of a broker's store: rmqtx changes nothing else")
+        raise BadRequest(f"{shown(path)} is not a file of a broker's store: rmqtx changes no other files")
 
 
 def is_segment_path(path: str) -> bool:
-    """Whether a file is in, or below, a directory whose every file means something to a broker."""
+    """Whether a file is in, or below, a directory in which a broker loads every file."""
     return "/" in path and path.startswith(SEGMENT_DIRECTORIES)
 
 

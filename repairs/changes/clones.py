@@ -1,8 +1,8 @@
 """A copy of a store that is then changed: by reference where the file system can, else byte by byte, holes as holes.
 
-It is made under another name beside its place, and gets its name when it and every change in it is on the disk; so what
-bears the name is whole. Files that are not changed keep their times, so a comparison by names, lengths and times finds
-just what was.
+It is made under a temporary name beside its place, and gets its name when the copy and every change are on disk; so a
+store with the final name is complete. Unchanged files keep their times, so a comparison by names, lengths and times
+finds exactly the changed files.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 
 from readers.model.errors import BadRequest, FileChanged, UnwritableFile
 from repairs.changes.file_copies import copy_file
-from repairs.changes.file_operations import FileOperations, attributes_of, told
+from repairs.changes.file_operations import FileOperations, attributes_of, writing
 from repairs.changes.fingerprints import directories_below, files_below
 from repairs.changes.new_stores import Progress, new_store, refuse_within
 from repairs.changes.store_lock import store_shared
 
-#: Where segments of a commit log go that lies outside of the store's root: there a broker looks by default.
+#: Directory in the copy for segments from outside the store's root: a broker's default.
 COMMIT_LOG = "commitlog"
 
 
@@ -29,12 +29,12 @@ def cloned(
     root: str | os.PathLike[str], target: str | os.PathLike[str], *, commit_log_directories: Sequence[str] = (),
     files: FileOperations | None = None, progress: Progress | None = None,
 ) -> Iterator[Path]:
-    """A copy of a store, to be changed while the block runs; it gets its name when the block ends without an error.
+    """A copy of a store, to change while the block runs; it gets its name when the block ends without an error.
 
-    `commit_log_directories`: where the log is if it is outside of the root; its segments come into `commitlog/`.
+    `commit_log_directories`: directories of the log outside the root; their segments are copied to `commitlog/`.
     `progress`: called with bytes done, bytes in all.
-    Raises: StoreInUse, FileChanged where somebody writes into the store meanwhile; UnwritableFile; BadRequest for a
-            target that is there already, or is inside the store. Nothing is left of the copy then.
+    Raises: StoreInUse, FileChanged if another process writes to the store meanwhile; UnwritableFile; BadRequest for a
+            target that exists, or is inside the store. The copy is removed then.
     """
     source, place = Path(os.path.realpath(root)), Path(os.path.realpath(target))
     refuse_within(place, source, commit_log_directories)
@@ -59,13 +59,13 @@ def _parts(source: Path, commit_log_directories: Sequence[str]) -> list[_Part]:
     """
     parts = {path: (path, file, status) for path, file, status in files_below(source)}
     lock = source / "lock"
-    if lock.is_file():  # nobody holds one that lies in a copy
+    if lock.is_file():  # no process holds the lock of a copy
         parts["lock"] = ("lock", lock, lock.stat())
     for directory in _outside(source, commit_log_directories):
         for name, file, status in files_below(directory):
             path = f"{COMMIT_LOG}/{name}"
             if path in parts:
-                raise BadRequest(f"{file} and {parts[path][1]} would be one file in the copy")
+                raise BadRequest(f"{file} and {parts[path][1]} would have the same path in the copy")
             parts[path] = (path, file, status)
     return [parts[path] for path in sorted(parts)]
 
@@ -76,24 +76,24 @@ def _outside(source: Path, directories: Sequence[str]) -> list[Path]:
 
 
 def _check_room(parts: Sequence[_Part], directory: Path) -> None:
-    """Refuse before a byte is copied what cannot fit; nobody knows before whether it can be copied by reference.
+    """Refuse a copy that cannot fit, before a byte is copied; on the same file system it may share blocks.
 
     Raises: UnwritableFile.
     """
     if any(status.st_dev == directory.stat().st_dev for _, _, status in parts):
-        return  # blocks may be shared; where they are not, the disk says so
+        return  # blocks may be shared; if they are not, a write fails
     needed_bytes = sum(status.st_blocks * 512 for _, _, status in parts)
     free = os.statvfs(directory)
     free_bytes = free.f_bavail * free.f_frsize
     if needed_bytes > free_bytes:
         raise UnwritableFile(
-            f"{directory} has room for {free_bytes} bytes, the store takes {needed_bytes}", file=directory,
-            advice="make room or name a directory elsewhere",
+            f"{directory} has {free_bytes} bytes free, and the store needs {needed_bytes}", file=directory,
+            advice="free some space, or give a directory on another file system",
         )
 
 
 def _check_unchanged(source: Path, commit_log_directories: Sequence[str], parts: Sequence[_Part]) -> None:
-    """Refuse a copy of what was written to meanwhile: its files would be of different times.
+    """Refuse a copy of a store that was written to meanwhile: its files would be of different times.
 
     Raises: FileChanged.
     """
@@ -105,7 +105,7 @@ def _check_unchanged(source: Path, commit_log_directories: Sequence[str], parts:
     if changed:
         raise FileChanged(
             f"{source} was written to while it was copied: {changed[0]}", file=source / changed[0],
-            advice="stop its broker, then try again",
+            advice="stop its broker, then run the command again",
         )
 
 
@@ -113,14 +113,14 @@ def _check_unchanged(source: Path, commit_log_directories: Sequence[str], parts:
 
 
 def _copy(source: Path, target: Path, parts: Sequence[_Part], progress: Progress | None) -> None:
-    """Copy the files, and every directory, empty ones too.
+    """Copy the files, and every directory, including empty ones.
 
     Raises: UnwritableFile, FileChanged.
     """
     total_bytes = sum(status.st_size for _, _, status in parts)
     done_bytes = 0
     directories = dict(directories_below(source))
-    with told(target):
+    with writing(target):
         for prefix in filter(None, directories):
             (target / prefix).mkdir()
         for path, file, status in parts:

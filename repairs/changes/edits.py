@@ -1,4 +1,4 @@
-"""What the steps of a change set mean for the files that are there: each with its content before and after."""
+"""Edits: the steps of a change set applied to the existing files, each with its content before and after."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Image(Protocol):
         """The bytes from one position to another."""
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """From where to where there may be anything but zeros, in order: a new segment is one large hole."""
+        """Ranges that may contain bytes other than zero, in order; everything else is zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +48,21 @@ class GivenImage:
         return self.data[begin:end].ljust(min(end, self.size_bytes) - begin, b"\0")
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """Where the bytes are that were given."""
+        """The range of the given bytes."""
         if self.data:
             yield 0, len(self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class FileImage:
-    """A part of a file that is there, read when it is asked for."""
+    """A part of an existing file, read on demand."""
 
     file: Path
     position_bytes: int
     size_bytes: int
 
     def read(self, begin: int, end: int) -> bytes:
-        """The bytes from one position to another; fewer where the file became shorter.
+        """The bytes from one position to another; fewer if the file became shorter.
 
         Raises: UnreadableFile.
         """
@@ -74,7 +74,7 @@ class FileImage:
             raise UnreadableFile(f"cannot read {self.file}: {error.strerror}", file=self.file) from error
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """Where the file system keeps blocks for it.
+        """The ranges for which the file system has blocks.
 
         Raises: UnreadableFile.
         """
@@ -91,8 +91,8 @@ class FileImage:
 class Edit:
     """One change of one file.
 
-    Shape: `position_bytes` is None where the whole file is meant; an image that is None says that there is no file;
-           `group` counts the barriers before it; `attributes` are the file's as it was, None where there was none.
+    Shape: `position_bytes` is None for a whole file; an image is None where there is no file; `group`: number of
+           barriers before it; `attributes`: the file's attributes before, None where there was no file.
     """
 
     kind: str
@@ -105,11 +105,10 @@ class Edit:
 
 
 def planned(change_set: ChangeSet, root: Path) -> list[Edit]:
-    """The edits that a change set is, on the files as they are now.
+    """Return the edits of a change set on the files as they are now.
 
     Order: that of the steps.
-    Raises: StoreChanged where a file is missing that is to be changed, or there that is to be made; UnwritableFile,
-            UnreadableFile.
+    Raises: StoreChanged if a file to change is missing, or a file to create exists; UnwritableFile, UnreadableFile.
     """
     return [
         _planned(change, group, root) for group, changes in enumerate(change_set.groups()) for change in changes
@@ -122,7 +121,7 @@ def _planned(change: Change, group: int, root: Path) -> Edit:
     if not there and os.path.lexists(file):
         raise StoreChanged(f"{file} is not a file", file=file)
     if not file.parent.is_dir():
-        raise StoreChanged(f"{file.parent} is no directory, so {file.name} cannot be in it", file=file)
+        raise StoreChanged(f"cannot write {file}: {file.parent} is not a directory", file=file)
     if there or not isinstance(change, WriteAt):
         _check_may_write(file, there=there, is_whole=not isinstance(change, WriteAt))
     size_bytes = file.stat().st_size if there else 0
@@ -131,26 +130,26 @@ def _planned(change: Change, group: int, root: Path) -> Edit:
     match change:
         case WriteAt(path, position_bytes, data):
             if not there or change.end_bytes > size_bytes:
-                what = f"is {size_bytes} bytes" if there else "is not there"
-                raise StoreChanged(f"{file} {what}, and byte {change.end_bytes} of it is to be written", file=file)
+                what = f"has {size_bytes} bytes" if there else "is missing"
+                raise StoreChanged(f"{file} {what}, and byte {change.end_bytes} must be written", file=file)
             require_one_name(file)
             before = FileImage(file, position_bytes, len(data))
             return Edit(WRITE, path, group, position_bytes, before, GivenImage(data, len(data)), attributes)
         case CreateFile(path, new_size_bytes, data):
             if there:
-                raise StoreChanged(f"{file} is there already", file=file)
+                raise StoreChanged(f"{file} already exists", file=file)
             return Edit(CREATE, path, group, None, None, GivenImage(data, new_size_bytes), None)
         case ReplaceFile(path, data):
             return Edit(REPLACE, path, group, None, whole, GivenImage(data, len(data)), attributes)
         case RemoveFile(path):
             if not there:
-                raise StoreChanged(f"{file} is not there any more", file=file)
+                raise StoreChanged(f"{file} is missing", file=file)
             return Edit(REMOVE, path, group, None, whole, None, attributes)
     raise BadRequest(f"no such step: {change!r}")
 
 
 def _check_may_write(file: Path, *, there: bool, is_whole: bool) -> None:
-    """Refuse before anything is changed what would be refused midway, or what a broker could not write to afterwards.
+    """Refuse a file before any change if its write would fail later, or a broker could not write to it afterwards.
 
     Raises: UnwritableFile.
     """
@@ -158,14 +157,14 @@ def _check_may_write(file: Path, *, there: bool, is_whole: bool) -> None:
     place = file.parent if is_whole else file
     is_refused = not os.access(place, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
     if is_refused or (is_whole and os.geteuid() not in (0, owner)):
-        why = "no permission" if is_refused else f"it is user {owner}'s and would become ours"
+        why = "permission denied" if is_refused else f"it belongs to user {owner}, and the new file would not"
         raise UnwritableFile(
-            f"cannot write {file}: {why}", file=file, advice="do it as the user that the broker runs as, or as root"
+            f"cannot write {file}: {why}", file=file, advice="run the command as the broker's user, or as root"
         )
 
 
 def real_file(root: Path, path: str) -> Path:
-    """The file that a path in a store means; where a directory of the store lies on another disk, the file there.
+    """Return the file of a path in a store; links to directories of the store on another disk are resolved.
 
     Raises: UnsafeStore where a link leads out of the store.
     """
@@ -176,24 +175,24 @@ def real_file(root: Path, path: str) -> Path:
 
 
 def led_out(place: Path) -> UnsafeStore:
-    """The error that a link leads out of a store."""
+    """Return the error for a link that leads out of a store."""
     return UnsafeStore(
-        f"{as_text(place)} leads out of the store, to {as_text(os.path.realpath(place))}: nothing there is copied or "
-        "changed", file=as_text(place),
-        advice="remove the link, or put what it leads to in its place; a directory of the store on another disk is "
-        "followed if it holds nothing else than such a directory does",
+        f"the link {as_text(place)} leads out of the store, to {as_text(os.path.realpath(place))}: rmqtx copies and "
+        "changes nothing there", file=as_text(place),
+        advice="remove the link, or replace it by its target; a link to a directory of the store on another disk is "
+        "followed if that directory contains only what a broker puts there",
     )
 
 
 def require_one_name(file: Path) -> None:
-    """Refuse to write into a file that has another name too: what bears that name would change with it.
+    """Refuse to write to a file that has hard links: the other names would change with it.
 
     Raises: UnsafeStore.
     """
     if file.is_file() and file.stat().st_nlink > 1:
         raise UnsafeStore(
-            f"{as_text(file)} has {file.stat().st_nlink} names (hard links): writing into it would change the others",
-            file=as_text(file), advice="work on a copy (--to), or put a copy of the file in its place first",
+            f"{as_text(file)} has {file.stat().st_nlink} hard links: a write would change all of them",
+            file=as_text(file), advice="work on a copy (--to DIR), or replace the file by a copy first",
         )
 
 
@@ -205,12 +204,12 @@ def groups_of(edits: Sequence[Edit], *, backwards: bool = False) -> list[list[Ed
 
 
 def data_ranges(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """The parts of a part of a file that are no holes."""
+    """The ranges within a part of a file that are not holes."""
     while begin < end:
         try:
             first = os.lseek(descriptor, begin, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole is left
+            if error.errno == errno.ENXIO:  # only a hole is left
                 return
             raise
         begin = min(os.lseek(descriptor, first, os.SEEK_HOLE), end)
@@ -219,7 +218,7 @@ def data_ranges(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, in
 
 
 def chunks(*images: Image) -> Iterator[tuple[int, int]]:
-    """The pieces in which images are read: all that is not zero in every one of them, each once, in order."""
+    """The pieces in which images are read, in order: all ranges that are not zero in at least one image, each once."""
     reached = 0
     for begin, end in sorted(found for image in images for found in image.ranges()):
         for position in range(max(begin, reached), end, CHUNK_BYTES):
@@ -238,5 +237,5 @@ _ZEROS = bytes(CHUNK_BYTES)
 
 
 def is_zero(data: bytes) -> bool:
-    """Whether there is nothing but zeros, in a chunk at most."""
+    """Whether all bytes are zero; `data` is at most a chunk."""
     return data == _ZEROS[: len(data)]

@@ -1,8 +1,8 @@
-"""Carries a change set out on the files of a store, undoes it, or goes on with it, whenever it was interrupted.
+"""Carry out a change set on the files of a store, undo it, or resume it after an interruption.
 
-In place, the undo file is complete on the disk before the first change. Every edit is made so that doing it again does
-no harm, and each file can be told apart as it was, as it shall be, or on its way between the two: so whatever a crash
-left, `undo` and `resume` end in exactly the one or exactly the other.
+In place, the undo file is complete on disk before the first change. Every edit can be repeated without harm, and each
+file is recognised as old, new, or partly written: so after any crash, `undo` ends in exactly the old files, and
+`resume` in exactly the new ones.
 """
 
 from __future__ import annotations
@@ -33,23 +33,25 @@ _SHOWN_MAX = 3
 
 def execute(
     change_set: ChangeSet, root: str | os.PathLike[str], undo_path: str | os.PathLike[str], *,
-    files: FileOperations | None = None, about: Sequence[str] = (),
+    files: FileOperations | None = None, about: Sequence[str] = (), receipts: Sequence[str] = (),
 ) -> UndoFile:
-    """Change a store in place; when this returns, all of it is on the disk. Gives the undo file.
+    """Change a store in place, and return the undo file; when this returns, all changes are on disk.
 
-    `about`: lines for people that say what the changes are for.
+    `about`: lines for people that describe the purpose of the changes; `receipts`: ids of the receipts of the changes.
     Raises: StoreInUse, StoreChanged, UnsafeStore, UnwritableFile and UnreadableFile before anything is changed; after
-            that UnwritableFile or Interrupted, with what brings it back and what completes it.
+            that UnwritableFile or Interrupted, with the commands that revert and complete the changes.
     """
     place, file = Path(os.path.realpath(root)), Path(os.path.realpath(undo_path))
     files = files or FileOperations()
     if file.is_relative_to(place):
-        raise BadRequest(f"{undo_path} lies inside the store", advice="keep the undo file on another disk if you can")
+        raise BadRequest(
+            f"the undo file {undo_path} is inside the store", advice="put it elsewhere, if possible on another disk"
+        )
     with store_locked(place):
         require_nothing_begun(place)
         edits = planned(change_set, place)
-        write_undo_file(file, place, edits, fingerprint(place, edits), files, about)
-        with _alone(file):
+        write_undo_file(file, place, edits, fingerprint(place, edits), files, about, receipts)
+        with _locked(file):
             undo_file = read_undo_file(file)
             _bring(undo_file, place, files, forward=True)
     return undo_file
@@ -58,9 +60,9 @@ def execute(
 def execute_on_copy(
     change_set: ChangeSet, root: str | os.PathLike[str], *, files: FileOperations | None = None
 ) -> None:
-    """Change a copy that nobody else knows of; when this returns, all of it is on the disk.
+    """Change a copy that no other process uses; when this returns, all changes are on disk.
 
-    Raises: StoreChanged, UnwritableFile; the copy is then good for nothing.
+    Raises: StoreChanged, UnwritableFile; the copy is then unusable.
     """
     place = Path(os.path.realpath(root))
     make(planned(change_set, place), place, "copy", files or FileOperations(), forward=True)
@@ -70,12 +72,12 @@ def undo(
     undo_path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None, *,
     files: FileOperations | None = None, times: bool = True,
 ) -> UndoFile:
-    """Bring a store back to what it was before; what was undone already stays so.
+    """Restore a store as it was before; changes that are already undone stay so.
 
-    `root`: where the store is now, if not where it was. `times`: whether a file whose time has changed counts as
+    `root`: the store's present place, if it was moved. `times`: whether a file whose time has changed counts as
     changed; a copied store has other times.
-    Raises: StoreInUse; StoreChanged where anything but this undo file's changes was done since; UnsafeStore where those
-            of another were begun; FormatError for what is no whole undo file; UnwritableFile.
+    Raises: StoreInUse; StoreChanged if the store has changed otherwise since; UnsafeStore if changes of another undo
+            file are incomplete; FormatError for a damaged undo file; UnwritableFile.
     """
     return _turn(undo_path, root, files or FileOperations(), times, forward=False)
 
@@ -84,7 +86,7 @@ def resume(
     undo_path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None, *,
     files: FileOperations | None = None, times: bool = True,
 ) -> UndoFile:
-    """Complete changes that were interrupted, or make those again that were undone.
+    """Complete changes that were interrupted, or repeat changes that were undone.
 
     Raises: as `undo`.
     """
@@ -94,9 +96,9 @@ def resume(
 def standing(
     undo_path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None, *, times: bool = True
 ) -> tuple[UndoFile, list[str]]:
-    """An undo file, and in what the store is not as it left it; nothing is changed.
+    """Return an undo file, and the differences of the store since its last state; nothing is changed.
 
-    Raises: StoreInUse, FormatError, UnreadableFile; StoreChanged where the place is not the store that it is of.
+    Raises: StoreInUse, FormatError, UnreadableFile; StoreChanged if the directory is not the undo file's store.
     """
     undo_file = read_undo_file(Path(os.path.realpath(undo_path)))
     place = Path(os.path.realpath(root or undo_file.root))
@@ -110,11 +112,11 @@ def _turn(
     forward: bool,
 ) -> UndoFile:
     file = Path(os.path.realpath(undo_path))
-    with _alone(file):
+    with _locked(file):
         undo_file = read_undo_file(file)
         place = Path(os.path.realpath(root or undo_file.root))
         _require_its_store(undo_file, place)
-        if not (place / "lock").exists():  # taking it makes it, and in a store that is another nothing is made
+        if not (place / "lock").exists():  # locking creates the file, and nothing may be created in another store
             _require_unchanged(undo_file, place, times=times)
         with store_locked(place):
             require_nothing_begun(place, undo_file.undo_id)
@@ -127,24 +129,24 @@ def _turn(
 
 
 def _require_its_store(undo_file: UndoFile, place: Path) -> None:
-    """Refuse a place that is not the store which an undo file is of: the file may be forged, or another store's.
+    """Refuse a directory that is not the undo file's store: the file may be forged, or of another store.
 
     Raises: StoreChanged, NotAStore, UnreadableFile.
     """
     try:
         why = why_another(undo_file.first_record, place)
     except NotAStore as error:
-        error.advice = error.advice or f"{undo_file.path} is of a store; if it was moved, say where it is with --store"
+        error.advice = error.advice or f"if the store of {undo_file.path} was moved, give its place: --store STORE"
         raise
     if why is not None:
         raise StoreChanged(
-            f"{place} is not the store that {undo_file.path} is of: {why}", file=undo_file.path,
-            advice="nothing was done; if the store was moved, say where it is now with --store",
+            f"{place} is not the store of {undo_file.path}: {why}; nothing was changed", file=undo_file.path,
+            advice="if the store was moved, give its place: --store STORE",
         )
 
 
 def _require_unchanged(undo_file: UndoFile, place: Path, *, times: bool) -> None:
-    """Refuse a store that is not as an undo file left it.
+    """Refuse a store that has changed since the last state of an undo file.
 
     Raises: StoreChanged.
     """
@@ -152,13 +154,14 @@ def _require_unchanged(undo_file: UndoFile, place: Path, *, times: bool) -> None
     if found:
         more = f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else ""
         raise StoreChanged(
-            f"{place} is not as {undo_file.path} left it: {'; '.join(found[:_SHOWN_MAX])}{more}", file=undo_file.path,
-            advice="nothing was done: what came since would be lost or contradicted",
+            f"{place} has changed since the last use of {undo_file.path}: {'; '.join(found[:_SHOWN_MAX])}{more}",
+            file=undo_file.path,
+            advice="nothing was changed: later changes would be lost or contradicted",
         )
 
 
 def _bring(undo_file: UndoFile, root: Path, files: FileOperations, *, forward: bool) -> None:
-    """Make the edits, or unmake them, between two states of the undo file."""
+    """Make the edits, or revert them, between two states of the undo file."""
     begun, done = (APPLYING, APPLIED) if forward else (UNDOING, UNDONE)
     for edit in undo_file.edits:
         if edit.position_bytes is not None:
@@ -167,39 +170,42 @@ def _bring(undo_file: UndoFile, root: Path, files: FileOperations, *, forward: b
         if undo_file.state != begun:
             undo_file.mark(begun, files)
         with contextlib.nullcontext() if forward else contextlib.suppress(UnwritableFile):
-            put_mark(root, undo_file, files)  # the way back must not need room for it
+            put_mark(root, undo_file, files)  # an undo must succeed without disk space for the mark
         make(undo_file.edits, root, undo_file.undo_id, files, forward=forward)
         wrong = [what for edit in undo_file.edits if (what := differs(edit, root, forward=forward))]
         if wrong:
-            raise StoreChanged(f"somebody else writes into {root}: {wrong[0]}")
+            raise StoreChanged(f"another process writes to {root}: {wrong[0]}")
         undo_file.mark(done, files, times_of(undo_file.edits, root))
         remove_mark(root, undo_file, files)
     except RmqtxError as error:
         error.advice = " ".join(filter(None, [error.advice and error.advice + ";", way_on(undo_file.path)]))
         raise
     except KeyboardInterrupt as error:
-        raise Interrupted(f"interrupted while {root} was changed", file=root, advice=way_on(undo_file.path)) from error
+        what = f"interrupted during the change of {root}"
+        raise Interrupted(what, file=root, advice=way_on(undo_file.path)) from error
     except OSError as error:
         why, advice = error.strerror or str(error), way_on(undo_file.path)
         raise UnwritableFile(f"{root}: {why}", file=error.filename, advice=advice) from error
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """Keeps others of us away from an undo file while the block runs.
+def _locked(file: Path) -> Iterator[None]:
+    """Lock an undo file against other rmqtx processes while the block runs.
 
     Raises: StoreInUse.
     """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        yield  # whoever reads it next says why it cannot be read
+        yield  # the next read reports why the file cannot be read
         return
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise StoreInUse(f"{file} is in use by another rmqtx", file=file, advice="wait for it") from error
+            raise StoreInUse(
+                f"{file} is in use by another rmqtx process", file=file, advice="wait until it has ended"
+            ) from error
         yield
     finally:
         os.close(descriptor)

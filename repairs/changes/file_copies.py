@@ -1,4 +1,4 @@
-"""Copies of files: by reference where the file system can, else byte by byte, holes as holes; times and modes stay."""
+"""Copies of files: by reference where the file system can, else byte by byte; holes, times and modes are kept."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from readers.store.links import leads_out
 from repairs.changes.edits import data_ranges, led_out
 from repairs.changes.file_operations import CHUNK_BYTES
 
-#: ioctl that makes one file's blocks another's too; btrfs, XFS, bcachefs. Source: linux/fs.h.
+#: ioctl that shares one file's blocks with another file; btrfs, XFS, bcachefs. Source: linux/fs.h.
 _FICLONE = 0x40049409
-#: A copy by reference or by the kernel is not offered here.
+#: Errors of a system that does not support a copy by reference or by the kernel.
 _NOT_OFFERED = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.ETXTBSY)
 
 
 def copy_tree(
     source: Path, target: Path, without: frozenset[str] = frozenset(), *, root: Path | None = None
 ) -> None:
-    """Copy what lies in a directory into another one; `without`: names right below `source` that are left out.
+    """Copy the content of a directory to another one; `without`: names directly in `source` that are skipped.
 
-    `root`: the store that it is a part of; none, where it is all. Links that lead out of it are not followed, and one
-    to a directory within it is left out, for what is there is copied at its own place. What is neither file nor
-    directory is left out.
+    `root`: the store that contains `source`; None if `source` is the store. Links that lead out of it are not followed,
+    and a link to a directory within it is skipped, because that directory is copied at its own place. Anything that is
+    neither file nor directory is skipped.
     Raises: UnsafeStore for a link that leads out; UnreadableFile, FileChanged; OSError where the target cannot be
             written.
     """
@@ -38,7 +38,7 @@ def copy_tree(
 
 
 def _copy_tree(source: Path, target: Path, without: frozenset[str], root: Path) -> None:
-    """The same below a root without links; `source` is named by its place in it."""
+    """The same below a resolved root; `source` is the path below it."""
     target.mkdir(parents=True, exist_ok=True)
     try:
         entries = sorted(os.scandir(source), key=lambda entry: entry.name)
@@ -60,9 +60,9 @@ def _copy_tree(source: Path, target: Path, without: frozenset[str], root: Path) 
 
 
 def copy_file(file: Path, copy: Path, status: os.stat_result) -> None:
-    """Copy a file to a place where none is; `status` is what it was when it was listed.
+    """Copy a file to a place where there is none; `status`: its status when it was listed.
 
-    Raises: UnreadableFile; FileChanged where it has another length now; OSError where the copy cannot be written.
+    Raises: UnreadableFile; FileChanged if its length has changed; OSError if the copy cannot be written.
     """
     with _opened(file) as reading:
         writing = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -72,7 +72,7 @@ def copy_file(file: Path, copy: Path, status: os.stat_result) -> None:
                 for begin, end in data_ranges(reading, 0, status.st_size):
                     _copy_range(reading, writing, begin, end, file)
             if os.fstat(writing).st_size != status.st_size:
-                raise FileChanged(f"{file} became another length while it was copied", file=file)
+                raise FileChanged(f"the length of {file} changed while it was copied", file=file)
             os.fchmod(writing, status.st_mode & 0o7777)
             if os.geteuid() == 0:
                 os.fchown(writing, status.st_uid, status.st_gid)
@@ -86,7 +86,7 @@ def _opened(file: Path) -> Iterator[int]:
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
-        raise FileChanged(f"{file} vanished while the store was copied", file=file) from error
+        raise FileChanged(f"{file} was removed while the store was copied", file=file) from error
     except OSError as error:
         raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
     try:
@@ -96,7 +96,7 @@ def _opened(file: Path) -> Iterator[int]:
 
 
 def _shared(reading: int, writing: int) -> bool:
-    """Have the copy share its blocks with the original; gives whether the file system can."""
+    """Share the blocks of the original with the copy, and return whether the file system supports it."""
     try:
         fcntl.ioctl(writing, _FICLONE, reading)
     except OSError as error:
@@ -107,14 +107,14 @@ def _shared(reading: int, writing: int) -> bool:
 
 
 def _copy_range(reading: int, writing: int, begin: int, end: int, file: Path) -> None:
-    """Copy a part of a file to the same place in another; fewer bytes where the file became shorter."""
+    """Copy a part of a file to the same place in another; fewer bytes if the file became shorter."""
     in_kernel = hasattr(os, "copy_file_range")
     while begin < end:
         if in_kernel:
             try:
                 count_bytes = os.copy_file_range(reading, writing, min(end - begin, 1 << 30), begin, begin)
             except OSError as error:
-                if error.errno not in (*_NOT_OFFERED, errno.EIO):  # which of the two disks it was does not show here
+                if error.errno not in (*_NOT_OFFERED, errno.EIO):  # EIO: of either disk, the copy by bytes shows which
                     raise
                 in_kernel = False
                 continue

@@ -1,6 +1,6 @@
-"""The one place that opens files of a store for writing; whole copies are made in `repairs.changes.clones`.
+"""The only module that opens files of a store for writing; whole copies are made in `repairs.changes.clones`.
 
-A test hands in its own `FileOperations` that writes down what is done, or lets it fail.
+A test passes its own `FileOperations`, which records the operations or lets them fail.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from pathlib import Path
 
 from readers.model.errors import UnwritableFile
 
-#: How much is held in memory of a file that is written, copied or compared.
+#: Size of the chunks in which files are written, copied and compared. Units: bytes.
 CHUNK_BYTES = 1 << 20
 
 _ADVICE = {
-    errno.ENOSPC: "make room on that file system",
-    errno.EDQUOT: "make room within the quota",
+    errno.ENOSPC: "free some space on that file system",
+    errno.EDQUOT: "free some space within the quota",
     errno.EROFS: "its file system is mounted read-only",
-    errno.EACCES: "do it as the user that the broker runs as, or as root",
-    errno.EPERM: "do it as the user that the broker runs as, or as root",
-    errno.EEXIST: "it is there already",
-    errno.ELOOP: "it is a link: nothing is written through one",
-    errno.EIO: "the disk reports errors: copy the store elsewhere first (--to)",
+    errno.EACCES: "run the command as the broker's user, or as root",
+    errno.EPERM: "run the command as the broker's user, or as root",
+    errno.EEXIST: "the file already exists",
+    errno.ELOOP: "it is a link, and rmqtx does not write through links",
+    errno.EIO: "the disk reports errors: copy the store to another disk first (--to DIR)",
 }
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Make what the system refuses while the block runs an error of one line.
+def writing(path: Path) -> Iterator[None]:
+    """Turn an OSError of the block into an error of one line that names the path.
 
     Raises: UnwritableFile.
     """
@@ -45,9 +45,9 @@ def told(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a file has beside its content.
+    """Permissions, owner and time of a file.
 
-    Units: `mode` is the permission bits.
+    Units: `mode`: permission bits.
     """
 
     mode: int
@@ -56,19 +56,19 @@ class Attributes:
     modified_ns: int | None = None
 
     def without_time(self) -> Attributes:
-        """The same, whatever its time."""
+        """The same attributes without a time."""
         return replace(self, modified_ns=None)
 
 
 class FileOperations:
-    """Changes of files, each under its path.
+    """Changes of files by their paths.
 
-    Raises: UnwritableFile, whatever the system refuses.
+    Raises: UnwritableFile for any error of the system.
     """
 
     def create(self, path: Path, size_bytes: int) -> None:
-        """A new file, all zeros, without taking room for them; nobody else may open it yet."""
-        with told(path):
+        """Create a sparse file of zeros that other users cannot open yet."""
+        with writing(path):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 os.ftruncate(descriptor, size_bytes)
@@ -76,8 +76,8 @@ class FileOperations:
                 os.close(descriptor)
 
     def write(self, path: Path, position_bytes: int, data: bytes) -> None:
-        """Overwrite bytes, or write on at the end."""
-        with told(path):
+        """Overwrite bytes, or append at the end."""
+        with writing(path):
             descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 written = 0
@@ -87,18 +87,18 @@ class FileOperations:
                 os.close(descriptor)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file its name; what had that name before is gone at the same instant."""
-        with told(new):
+        """Rename a file, replacing a file with the new name atomically."""
+        with writing(new):
             old.rename(new)
 
     def remove(self, path: Path) -> None:
         """Remove a file."""
-        with told(path):
+        with writing(path):
             path.unlink()
 
     def set_attributes(self, path: Path, attributes: Attributes) -> None:
-        """Give a file its permissions, its owner and, where it is known, its time."""
-        with told(path):
+        """Set the permissions, the owner and, if known, the time of a file."""
+        with writing(path):
             now = path.stat()
             if (now.st_uid, now.st_gid) != (attributes.user, attributes.group):
                 os.chown(path, attributes.user, attributes.group)
@@ -108,13 +108,13 @@ class FileOperations:
                 os.utime(path, ns=(now.st_atime_ns, attributes.modified_ns))
 
     def sync_file(self, path: Path) -> None:
-        """Have what is in a file on the disk."""
-        with told(path):
+        """Write a file's content to disk."""
+        with writing(path):
             _sync(path, os.O_RDONLY)
 
     def sync_directory(self, path: Path) -> None:
-        """Have the names in a directory on the disk."""
-        with told(path):
+        """Write a directory's names to disk."""
+        with writing(path):
             _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
@@ -130,14 +130,14 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def open_lock_file(path: Path) -> int:
-    """The descriptor of a store's `lock`, made where it is not there.
+    """Open a store's `lock`, creating it if it is missing, and return the descriptor.
 
-    Brokers from 4.0 on write "lock" into it, those before have none: what we leave behind is empty, so that it does not
-    pass for theirs.
+    Brokers from 4.0 write "lock" into it, older brokers have none: the file that rmqtx creates is empty, so that it is
+    not taken for a broker's.
     Raises: UnwritableFile.
     Source: store/DefaultMessageStore.java start.
     """
-    with told(path):
+    with writing(path):
         try:
             return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -155,15 +155,15 @@ def open_lock_file(path: Path) -> int:
 
 
 def attributes_of(path: Path) -> Attributes:
-    """What a file has beside its content."""
+    """Return the permissions, owner and time of a file."""
     status = path.stat()
     return Attributes(status.st_mode & 0o7777, status.st_uid, status.st_gid, status.st_mtime_ns)
 
 
 def attributes_of_new(directory: Path) -> Attributes:
-    """What a new file in a directory gets: open to whom the directory is, and of the same owner.
+    """Return the attributes for a new file in a directory: accessible to the users of the directory, same owner.
 
-    A broker that runs as another user than we do must be able to write to it; else it does not start.
+    A broker that runs as another user than rmqtx must be able to write to the file; else it does not start.
     """
     status = directory.stat()
     mode = 0o600 | (status.st_mode & 0o066 & _spread(status.st_mode & 0o011))
@@ -174,5 +174,5 @@ def attributes_of_new(directory: Path) -> Attributes:
 
 
 def _spread(entering: int) -> int:
-    """Read and write bits for whom the execute bit lets in."""
+    """Read and write bits for the users that have the directory's execute bit."""
     return (0o060 if entering & 0o010 else 0) | (0o006 if entering & 0o001 else 0)

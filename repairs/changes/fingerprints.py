@@ -1,7 +1,7 @@
-"""What a store looks like beside what is changed in it: to know it again before anything is undone.
+"""Fingerprint of everything in a store that a change does not touch, compared before the change is undone.
 
-Every file counts with its name, length and time; small files, which a running broker writes again and again, with
-their content; of files that are changed in places also what surrounds these places, where a broker would write on.
+Every file counts with its name, length and time; small files, which a running broker rewrites, also with their content;
+files that are changed in part also with the bytes around the changed parts, where a broker would continue to write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from readers.store.store import OWN_PREFIX
 from repairs.changes.edits import Edit, FileImage, led_out
 from repairs.changes.file_operations import CHUNK_BYTES
 
-#: It belongs to who uses the store.
+#: Belongs to the process that uses the store.
 LOCK = "lock"
 #: Files up to this length are compared whole: checkpoint, abort, everything in config/.
 SMALL_BYTES = 1 << 20
@@ -30,7 +30,7 @@ BEFORE_BYTES, BEHIND_BYTES = 1 << 16, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FilePrint:
-    """A file that is not changed, or the surroundings of what is changed in one.
+    """The fingerprint of an unchanged file, or of the bytes around the changes in a file.
 
     Shape: `modified_ns` is None where a part of the file is changed; `digest` None where the content is not compared.
     """
@@ -42,7 +42,7 @@ class FilePrint:
 
 
 def fingerprint(root: Path, edits: Sequence[Edit]) -> list[FilePrint]:
-    """All that is in a store but what the edits change.
+    """Return the fingerprints of everything in a store that the edits do not change.
 
     Order: by path.
     Raises: UnreadableFile.
@@ -65,7 +65,7 @@ def fingerprint(root: Path, edits: Sequence[Edit]) -> list[FilePrint]:
 
 
 def differences(then: Iterable[FilePrint], now: Iterable[FilePrint], *, times: bool = True) -> list[str]:
-    """What is not as it was, in a few words each; `times` says whether those count."""
+    """Return the differences, in a few words each; `times`: whether the times of files count."""
     before = {entry.path: entry for entry in then}
     after = {entry.path: entry for entry in now}
     found = []
@@ -74,18 +74,18 @@ def differences(then: Iterable[FilePrint], now: Iterable[FilePrint], *, times: b
         if one is None:
             found.append(f"{path} is new")
         elif other is None:
-            found.append(f"{path} is not there any more")
+            found.append(f"{path} is missing")
         elif one.size_bytes != other.size_bytes:
-            found.append(f"{path} was {one.size_bytes} bytes and is {other.size_bytes}")
+            found.append(f"{path} had {one.size_bytes} bytes and has {other.size_bytes}")
         elif one.digest != other.digest:
-            found.append(f"{path} has another content")
+            found.append(f"{path} has changed")
         elif times and one.modified_ns != other.modified_ns:
-            found.append(f"{path} was written to, or is a copy: its time has changed")
+            found.append(f"{path} has another time: it was written to, or is a copy")
     return found
 
 
 def files_below(root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
-    """Every file of a store but its lock and what is on its way: path below the root, where it is, its status.
+    """Yield every file of a store except its lock and temporary files: path below the root, place, status.
 
     Raises: UnreadableFile; UnsafeStore for a link that leads out of the store.
     """
@@ -101,10 +101,10 @@ def files_below(root: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
 
 
 def directories_below(root: Path) -> Iterator[tuple[str, Path]]:
-    """Every directory of a store with what its files' paths begin with; the root comes first, with nothing.
+    """Yield every directory of a store with the prefix of its files' paths; the root comes first, with an empty prefix.
 
-    A link in the root to a directory of the store's own is followed, as a broker does; one that leads to another place
-    in the store is left out, for what is there is met there.
+    A link in the root to a directory of the store's own is followed, as a broker does; a link to another place in the
+    store is skipped, because that place is listed anyway.
     Raises: UnreadableFile; UnsafeStore for a link that leads out of the store.
     """
     real = Path(os.path.realpath(root))
@@ -125,7 +125,7 @@ def directories_below(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_followed(link: Path, root: Path) -> bool:
-    """Whether a link to a directory is one of the store's own that lies elsewhere.
+    """Whether a link leads to a directory of the store that is elsewhere.
 
     Raises: UnsafeStore.
     """
@@ -135,7 +135,7 @@ def _is_followed(link: Path, root: Path) -> bool:
 
 
 def require_links_inside(root: str | os.PathLike[str]) -> None:
-    """Refuse a store with a link that leads out of it, before anything of it is copied or changed.
+    """Refuse a store with a link that leads out of it, before anything is copied or changed.
 
     Raises: UnsafeStore, UnreadableFile.
     """
@@ -153,7 +153,7 @@ def _readable(directory: Path) -> Iterator[None]:
 
 
 def _surroundings(file: Path, edits: Sequence[Edit], size_bytes: int) -> list[FileImage]:
-    """The parts of a file around what is changed in it, without that."""
+    """The parts of a file around its changes, without the changes."""
     places = sorted(_place(edit) for edit in edits)
     parts = []
     reached = 0

@@ -1,8 +1,8 @@
-"""A mark in the root of a store whose files are being changed: where its undo file is, for whoever looks next.
+"""A mark in the root of a store whose files are being changed: it names the undo file, for the next reader.
 
-The undo file lies elsewhere, and the journal may be another user's. The mark is on the disk before the first byte of
-the store changes, and is removed when the undo file says that all is done, or undone. So a store without it, or whose
-mark names an undo file that is through, is never half of anything. Brokers take no notice of it.
+The undo file is elsewhere, and the journal may belong to another user. The mark is on disk before the first byte of the
+store changes, and is removed when the undo file has the state done or undone. So a store without a mark, or with a mark
+of a completed undo file, is never partly changed. Brokers ignore the mark.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ _FORM = JsonForm(
 
 @dataclass(frozen=True, slots=True)
 class BegunMark:
-    """What a mark says: the undo file, and its id."""
+    """The content of a mark: the undo file, and its id."""
 
     undo_file: Path
     undo_id: str
 
 
 def way_on(path: Path) -> str:
-    """What somebody can do whose changes were begun and not completed."""
-    return f"rmqtx undo {path} then brings the store back, and with --resume completes the changes"
+    """Advice for changes that were begun and not completed."""
+    return f"to revert the changes: rmqtx undo {path}; to complete them: rmqtx undo {path} --resume"
 
 
 def put_mark(root: Path, undo_file: UndoFile, files: FileOperations) -> None:
-    """Say in a store that changes of it are begun; it is on the disk when this returns.
+    """Write the mark into a store; it is on disk when this returns.
 
     Raises: UnwritableFile.
     """
     wanted = BegunMark(undo_file.path, undo_file.undo_id)
     if read_mark(root) == wanted:
-        files.sync_directory(root)  # a crash before may not have left it there for good
+        files.sync_directory(root)  # after a crash the mark may not be durable yet
         return
     file = root / BEGUN_MARK
     if file.exists():
-        files.remove(file)  # of one that is through, or torn
+        files.remove(file)  # of a completed undo file, or torn
     text = json.dumps({"undo_file": str(wanted.undo_file), "undo_id": wanted.undo_id}, ensure_ascii=True)
     try:
         files.create(file, 0)
@@ -67,7 +67,7 @@ def put_mark(root: Path, undo_file: UndoFile, files: FileOperations) -> None:
 
 
 def remove_mark(root: Path, undo_file: UndoFile, files: FileOperations) -> None:
-    """Remove the mark of an undo file that is through.
+    """Remove the mark of a completed undo file.
 
     Raises: UnwritableFile.
     """
@@ -78,14 +78,14 @@ def remove_mark(root: Path, undo_file: UndoFile, files: FileOperations) -> None:
 
 
 def read_mark(root: Path) -> BegunMark | None:
-    """The mark in a store; None without one, or for one that a crash tore: nothing was changed then yet.
+    """Return the mark in a store; None without one, or for a torn mark, since nothing was changed then yet.
 
     Raises: UnreadableFile.
     """
     file = root / BEGUN_MARK
     try:
         data = files_of(str(root), 0).content(str(file), _MARK_BYTES_MAX)
-    except UnreadableFile:  # a pipe, say: none of ours
+    except UnreadableFile:  # for example a pipe, which rmqtx does not make
         return None
     except OSError as error:
         raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
@@ -97,11 +97,10 @@ def read_mark(root: Path) -> BegunMark | None:
 
 
 def require_nothing_begun(root: Path, but: str | None = None) -> None:
-    """Refuse a store that is half changed: who adds to it would act on what was done already.
+    """Refuse a store that is partly changed: another act would be based on an incomplete change.
 
-    A broker that was started on it nevertheless has cut its log behind the last whole record, and nothing of the change
-    can be taken back or completed any more: what is there then counts. `but`: the id of an undo file whose own changes
-    may be the begun ones.
+    If a broker was started on it anyway, it has cut its log behind the last whole record, and the change can no longer
+    be reverted or completed: the store counts as it is. `but`: the id of an undo file whose changes are accepted.
     Raises: UnsafeStore, which names the undo file; UnreadableFile.
     """
     mark = read_mark(root)
@@ -113,7 +112,7 @@ def require_nothing_begun(root: Path, but: str | None = None) -> None:
     except (UnreadableFile, FormatError) as error:
         raise _lost(f"{what}, and {error.message}", root, mark) from error
     if undo_file.undo_id != mark.undo_id:
-        raise _lost(f"{what}, and {mark.undo_file} is the way back from others", root, mark)
+        raise _lost(f"{what}, and {mark.undo_file} is now the undo file of other changes", root, mark)
     if undo_file.state in (APPLYING, UNDOING) and not differences_since(undo_file, root, times=False):
         raise UnsafeStore(what, file=mark.undo_file, advice=way_on(mark.undo_file))
 
@@ -121,5 +120,5 @@ def require_nothing_begun(root: Path, but: str | None = None) -> None:
 def _lost(what: str, root: Path, mark: BegunMark) -> UnsafeStore:
     return UnsafeStore(
         what, file=mark.undo_file,
-        advice=f"find that undo file; if a broker has run on the store since, remove {root / BEGUN_MARK}",
+        advice=f"find that undo file; or, if a broker has run on the store since, remove {root / BEGUN_MARK}",
     )

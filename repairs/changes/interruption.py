@@ -1,4 +1,4 @@
-"""What is said when somebody stops a change in its middle; in a module of its own, as every command line loads it."""
+"""The error for an interrupted change; in a module of its own, because every command line loads it."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from readers.model.errors import RmqtxError
 
 
 class Interrupted(RmqtxError):
-    """Somebody stopped it in the middle of what must be completed or taken back."""
+    """A change was interrupted, and must be completed or reverted."""

@@ -1,6 +1,6 @@
-"""New stores: a directory that gets its name when everything in it is on the disk, and before that says that it is not.
+"""New stores: a directory with a temporary name, which gets its name when everything in it is on disk.
 
-Files are made full length and sparse: a segment of a gibibyte costs what is written into it.
+Files are made full length and sparse: a segment of 1 GiB takes only the space of what is written.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from readers.model.errors import BadRequest, UnwritableFile
 from readers.model.findings import as_text
 from readers.storage.places import is_uri
-from repairs.changes.file_operations import FileOperations, told
+from repairs.changes.file_operations import FileOperations, writing
 
-#: Added to the name as long as the store is not complete.
+#: Added to the name until the store is complete.
 UNFINISHED_SUFFIX = ".unfinished"
 #: Called with bytes done, bytes in all.
 Progress = Callable[[int, int], None]
@@ -26,21 +26,21 @@ Progress = Callable[[int, int], None]
 def new_store(
     target: str | os.PathLike[str], *, mode: int = 0o777, files: FileOperations | None = None
 ) -> Iterator[Path]:
-    """A directory to build a store in; it becomes `target` at the end, and is removed where that is not reached.
+    """A directory to build a store in; it becomes `target` when the block ends, and is removed on an error.
 
-    `mode`: who may look into it, as for `mkdir`.
-    Raises: BadRequest where the target is there already, and is not an empty directory; UnwritableFile.
+    `mode`: its permissions, as for `mkdir`.
+    Raises: BadRequest if the target exists and is not an empty directory; UnwritableFile.
     """
     place = Path(os.path.realpath(target))
     files = files or FileOperations()
     if os.path.lexists(place) and (not place.is_dir() or any(place.iterdir())):
-        raise BadRequest(f"{as_text(place)} is there already", advice="--to names a directory that is not there yet")
+        raise BadRequest(f"{as_text(place)} already exists", advice="give a directory that does not exist: --to DIR")
     if not place.parent.is_dir():
-        raise BadRequest(f"{as_text(place.parent)} is no directory", advice="make it first")
+        raise BadRequest(f"{as_text(place.parent)} is not a directory", advice="create it first")
     building = place.with_name(place.name + UNFINISHED_SUFFIX)
     _make(building, mode)
     try:
-        with told(place):
+        with writing(place):
             yield building
         _sync(building, files)
         files.rename(building, place)
@@ -51,19 +51,19 @@ def new_store(
 
 
 def _make(place: Path, mode: int) -> None:
-    """A directory that is ours alone from here on.
+    """Create a directory that no other process uses.
 
-    Raises: BadRequest where it is there; UnwritableFile.
+    Raises: BadRequest if it exists; UnwritableFile.
     """
     try:
-        with told(place):
+        with writing(place):
             place.mkdir(mode=mode)
     except UnwritableFile as error:
         if not place.exists():
             raise
         raise BadRequest(
-            f"{as_text(place)} is there: another rmqtx is making it, or was interrupted",
-            advice="if none is, remove it and try again",
+            f"{as_text(place)} exists: another rmqtx process is writing it, or was interrupted",
+            advice="if no rmqtx process is running, remove it and run the command again",
         ) from error
 
 
@@ -77,7 +77,7 @@ def _sync(root: Path, files: FileOperations) -> None:
 def refuse_within(
     target: str | os.PathLike[str], root: str | os.PathLike[str], commit_log_directories: Sequence[str] = ()
 ) -> None:
-    """A new store lies in no other one, nor the other way round.
+    """Refuse a new store within another store, or around one.
 
     Raises: BadRequest.
     """
@@ -86,12 +86,13 @@ def refuse_within(
         other = Path(os.path.realpath(directory))
         if not is_uri(directory) and (place.is_relative_to(other) or other.is_relative_to(place)):
             raise BadRequest(
-                f"{as_text(place)} and the store {as_text(root)} lie in each other", advice="name another directory"
+                f"one of {as_text(place)} and the store {as_text(root)} contains the other",
+                advice="give another directory",
             )
 
 
 def write_at(path: Path, size_bytes: int, position_bytes: int, data: bytes) -> None:
-    """Write into a file that is made full length, sparse, if it is not there.
+    """Write to a file, which is created full length and sparse if it is missing.
 
     Raises: OSError.
     """

@@ -1,8 +1,8 @@
-"""The lock of a store, taken as a broker takes it and held as long as anything is changed.
+"""The lock of a store, taken as a broker takes it and held during a change.
 
-A broker takes an exclusive POSIX lock on byte 0 of `lock` when it starts, after it has recovered its log, and keeps it
-until it ends. Ours is of the same kind to it, but belongs to the open file (Linux, F_OFD_SETLK): a POSIX lock vanishes
-as soon as the process closes any other descriptor of the file, which every look at the store does.
+A broker takes an exclusive POSIX lock on byte 0 of `lock` at its start, after recovery of its log, and keeps it until
+it ends. The lock of rmqtx conflicts with it, but belongs to the open file (Linux, F_OFD_SETLK): a POSIX lock is
+released as soon as the process closes any other descriptor of the file, which every reading of the store does.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _held: dict[tuple[int, int], int] = {}
 
 @contextmanager
 def store_locked(root: str | os.PathLike[str]) -> Iterator[None]:
-    """Keeps brokers and other rmqtx away from a store while the block runs; may be nested within one process.
+    """Lock a store against brokers and other rmqtx processes while the block runs; can be nested within a process.
 
     Raises: StoreInUse where a broker runs, NotAStore, UnwritableFile.
     """
     place = Path(os.path.realpath(root)) / "lock"
     if not place.parent.is_dir():
-        raise NotAStore(f"{os.fspath(root)} is no directory", file=root)
+        raise NotAStore(f"{os.fspath(root)} is not a directory", file=root)
     with _guard:
         again = _known(place)
         if again is not None:
@@ -53,9 +53,9 @@ def store_locked(root: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextmanager
 def store_shared(root: str | os.PathLike[str]) -> Iterator[None]:
-    """Keeps brokers from starting on a store that is only read, and changes nothing in it.
+    """Keep brokers from starting on a store that is only read, without changing anything in it.
 
-    A store without the file `lock` was copied or never used: nobody can be kept away from it.
+    A store without the file `lock` was copied or never used: it cannot be locked.
     Raises: StoreInUse, UnwritableFile.
     """
     place = Path(os.path.realpath(root)) / "lock"
@@ -69,7 +69,7 @@ def store_shared(root: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _known(place: Path) -> tuple[int, int] | None:
-    """The identity of a lock that this process holds already."""
+    """Identity of a lock that this process already holds; None if it does not."""
     try:
         status = place.stat()
     except OSError:
@@ -90,7 +90,9 @@ def _locked(place: Path, opened: Callable[[Path], int], kind: int) -> Iterator[N
     descriptor = opened(place)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UnwritableFile(f"{place} is not a file, so it is no broker's lock", file=place, advice="remove it")
+            raise UnwritableFile(
+                f"{place} is not a file, so it is not a broker's lock", file=place, advice="remove it"
+            )
         _take(descriptor, place, kind)
         status = os.fstat(descriptor)
         identity = (status.st_dev, status.st_ino)
@@ -108,7 +110,7 @@ def _locked(place: Path, opened: Callable[[Path], int], kind: int) -> Iterator[N
 
 
 def _take(descriptor: int, place: Path, kind: int) -> None:
-    """Take the lock on byte 0, or say who has it.
+    """Take the lock on byte 0, or raise an error that names its holder.
 
     Source: store/DefaultMessageStore.java start: FileChannel.tryLock(0, 1, false), fcntl F_SETLK on Linux.
     """
@@ -123,14 +125,14 @@ def _take(descriptor: int, place: Path, kind: int) -> None:
     except OSError as error:
         if error.errno in _BUSY:
             process = lock_holder(str(place))
-            who = f"process {process}" if process is not None and process > 0 else "somebody"
+            holder = f"process {process}" if process is not None and process > 0 else "another process"
             raise StoreInUse(
-                f"{place.parent} is in use: {who} holds its lock", file=place.parent,
-                advice="stop its broker first, or wait for the other rmqtx",
+                f"{place.parent} is in use: {holder} holds its lock", file=place.parent,
+                advice="stop its broker first, or wait until the other rmqtx process has ended",
             ) from error
         if error.errno in _WITHOUT_LOCKS:
             raise StoreInUse(
-                f"{place} cannot be locked on its file system, so a running broker cannot be ruled out", file=place,
+                f"cannot lock {place} on its file system, so a running broker cannot be ruled out", file=place,
                 advice="copy the store to a local file system",
             ) from error
         raise UnwritableFile(f"cannot lock {place}: {error.strerror}", file=place) from error

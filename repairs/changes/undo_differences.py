@@ -1,4 +1,4 @@
-"""In what a store is not as an undo file left it: whether its changes can still be taken back, or completed."""
+"""Differences of a store since the last state of an undo file: with any, its changes cannot be undone or completed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from repairs.changes.undo_files import APPLIED, APPLYING, UNDOING, UndoFile
 
 
 def differences_since(undo_file: UndoFile, root: Path, *, times: bool) -> list[str]:
-    """In what a store is not as the undo file left it, in a few words each.
+    """Return the differences of a store since the last state of an undo file, in a few words each.
 
     `times`: whether a file whose time has changed counts as changed.
     Raises: UnreadableFile.
@@ -26,13 +26,13 @@ def differences_since(undo_file: UndoFile, root: Path, *, times: bool) -> list[s
     if times and not found:
         now = times_of(edits, root)
         found += [
-            f"{path} was written to, or is a copy: its time has changed"
+            f"{path} has another time: it was written to, or is a copy"
             for path, time_ns in undo_file.times.items() if now.get(path) != time_ns
         ]
     return found
 
 
 def times_of(edits: Sequence[Edit], root: Path) -> dict[str, int]:
-    """Times of the changed files that are there. Units: nanoseconds."""
+    """Times of the changed files that exist. Units: nanoseconds."""
     files = {edit.path: real_file(root, edit.path) for edit in edits}
     return {path: file.stat().st_mtime_ns for path, file in files.items() if file.exists()}

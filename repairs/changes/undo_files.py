@@ -1,10 +1,11 @@
-"""The undo file: all that is needed to bring a store back, or to go on, written before the first byte changes.
+"""The undo file: everything needed to revert or complete a change, written before the first byte changes.
 
-A line says what it is; frames follow. Each has its kind, its length, and a hash over itself and the hash before it, so
-that nothing torn, cut, exchanged or put in from another file passes. First comes the plan: head, fingerprint of what is
-not changed, each edit with the content before and after, and the mark of its end. It is written under another name and
-renamed when it is on the disk; so where FILE is not there, nothing was changed. Then states are appended, each on the
-disk before what it announces. None: the changes are under way. A torn one at the end counts as not written.
+It starts with a line that names the format; frames follow. Each frame has its kind, its length, and a hash over itself
+and the hash before it, so that a torn, cut or exchanged frame is recognised. First comes the plan: head, fingerprint of
+everything that is not changed, each edit with the content before and after, and an end frame. The plan is written under
+a temporary name and renamed when it is on disk; so if FILE does not exist, nothing was changed. Then states are
+appended, each on disk before the changes that it announces. Without a state, the changes are under way. A torn state at
+the end is ignored.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import re
 import secrets
 import stat
 import struct
@@ -27,7 +29,7 @@ from typing import Any, BinaryIO
 from readers.log.store_identity import first_record_of
 from readers.model.errors import FormatError, RmqtxError, UnreadableFile, UnwritableFile
 from repairs.changes.edits import Edit, Image, chunks, is_zero
-from repairs.changes.file_operations import Attributes, FileOperations, told
+from repairs.changes.file_operations import Attributes, FileOperations, writing
 from repairs.changes.fingerprints import FilePrint
 from repairs.changes.undo_forms import END_FORM, STATE_FORM, edit_of, head_of, print_of
 from repairs.changes.undo_frames import (
@@ -48,9 +50,9 @@ from repairs.changes.undo_frames import (
 from repairs.receipts.receipts import whoever
 from verdicts.audit.provenance import tool
 
-#: Added to the name as long as the plan is not complete.
+#: Added to the name until the plan is complete.
 UNFINISHED_SUFFIX = ".unfinished"
-#: What was last begun or completed.
+#: The last step that was begun or completed.
 APPLYING, APPLIED, UNDOING, UNDONE = "applying", "applied", "undoing", "undone"
 STATES: dict[str, str] = {
     APPLYING: "the changes were begun and not completed",
@@ -59,9 +61,13 @@ STATES: dict[str, str] = {
     UNDONE: "the changes are undone",
 }
 
+#: A receipt's id in a line of an undo file of a version that did not write the ids apart.
+_RECEIPT_IN_LINE = re.compile(r"\(receipt ([0-9A-Z.]+Z-[0-9a-f]{6})\)")
+
+
 @dataclass(frozen=True, slots=True)
 class KeptImage:
-    """The content of a file, or of a part of it, as an undo file keeps it; what it does not keep is zero.
+    """The content of a file, or of a part of it, in an undo file; ranges that are not stored are zero.
 
     Shape: `blocks` are (position in the image, length, position in the undo file), in order.
     """
@@ -83,17 +89,18 @@ class KeptImage:
         return bytes(data)
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """What the undo file keeps."""
+        """The stored ranges."""
         return ((position, position + length) for position, length, _ in self.blocks)
 
 
 @dataclass(slots=True)
 class UndoFile:
-    """An undo file as it was read; `mark` appends a state.
+    """The content of an undo file; `mark` appends a state.
 
-    Shape: `root` is the store's directory when it was made; `first_record` the digest of the first record of its log,
-           None where it had none; `times` are those of the changed files after the last
-           state that completed something, by path; `end_bytes` is where the next state goes.
+    Shape: `root`: the store's directory when the file was made; `first_record`: digest of the first record of its log,
+           None where it had none; `about`: lines for people; `receipts`: ids of the receipts of the changes; `times`:
+           times of the changed files after the last state that completed something, by path; `end_bytes`: position of
+           the next state.
     """
 
     path: Path
@@ -104,6 +111,7 @@ class UndoFile:
     made_by: str
     who: str
     made_time_ms: int
+    receipts: tuple[str, ...]
     edits: list[Edit]
     fingerprint: list[FilePrint]
     state: str = APPLYING
@@ -113,14 +121,14 @@ class UndoFile:
     chain: bytes = b""
 
     def mark(self, state: str, files: FileOperations, times: Mapping[str, int] | None = None) -> None:
-        """Append a state; it is on the disk when this returns.
+        """Append a state; it is on disk when this returns.
 
         Raises: UnwritableFile.
         """
         now_ms = _now_ms()
         values = {"state": state, "time_ms": now_ms, "who": whoever(), "times": dict(times or {})}
         frame, chain = encoded(STATE, _json(values), self.chain)
-        files.write(self.path, self.end_bytes, frame)  # over one that was torn by a crash; what is left of it is none
+        files.write(self.path, self.end_bytes, frame)  # over a torn state; what remains of that is not a frame
         files.sync_file(self.path)
         self.state, self.state_time_ms, self.times = state, now_ms, dict(times or {})
         self.end_bytes, self.chain = self.end_bytes + len(frame), chain
@@ -131,23 +139,23 @@ class UndoFile:
 
 def write_undo_file(
     path: Path, root: Path, edits: Sequence[Edit], prints: Sequence[FilePrint], files: FileOperations,
-    about: Sequence[str] = (),
+    about: Sequence[str] = (), receipts: Sequence[str] = (),
 ) -> None:
-    """Write the plan part; the file has its name only when all of it is on the disk.
+    """Write the plan part; the file gets its name only when all of it is on disk.
 
-    Raises: UnwritableFile, also where the file is there already: it may be the only way back from something else.
+    Raises: UnwritableFile, also if the file exists: it may be the only undo file of another change.
     """
     with _directory_locked(path.parent):
         if path.exists():
             raise UnwritableFile(
-                f"{path} is there already", file=path,
-                advice="it may be the way back from an earlier change; name another",
+                f"{path} already exists", file=path,
+                advice="it may be the undo file of an earlier change; give another name",
             )
         unfinished = path.with_name(path.name + UNFINISHED_SUFFIX)
         if unfinished.exists():  # of an attempt that changed nothing
             files.remove(unfinished)
         try:
-            _write_plan(unfinished, root, edits, prints, files, about)
+            _write_plan(unfinished, root, edits, prints, files, about, receipts)
             files.rename(unfinished, path)
         except RmqtxError:
             with contextlib.suppress(OSError):
@@ -158,14 +166,14 @@ def write_undo_file(
 
 @contextlib.contextmanager
 def _directory_locked(directory: Path) -> Iterator[None]:
-    """Lets one of us at a time write an undo file into a directory: two may be told the same name.
+    """Lock a directory, so that two rmqtx processes cannot write an undo file of the same name at once.
 
     Raises: UnwritableFile.
     """
-    with told(directory):
+    with writing(directory):
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with contextlib.suppress(OSError):  # not every file system can; the names are checked all the same
+        with contextlib.suppress(OSError):  # not every file system can; the names are checked anyway
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -174,13 +182,14 @@ def _directory_locked(directory: Path) -> Iterator[None]:
 
 def _write_plan(
     path: Path, root: Path, edits: Sequence[Edit], prints: Sequence[FilePrint], files: FileOperations,
-    about: Sequence[str],
+    about: Sequence[str], receipts: Sequence[str],
 ) -> None:
     files.create(path, 0)
     writer = FrameWriter(path, files)
     head = {
         "undo_id": secrets.token_hex(8), "root": str(root), "first_record": first_record_of(root),
         "about": list(about), "made_by": tool(), "who": whoever(), "made_time_ms": _now_ms(),
+        "receipts": list(receipts),
     }  # fmt: skip
     writer.frame(HEAD, _json(head))
     writer.frame(PRINT, zlib.compress(_json([dataclasses.asdict(entry) for entry in prints]), 1))
@@ -195,13 +204,15 @@ def _write_plan(
 
 
 def _blocks(image: Image | None) -> Iterator[tuple[int, bytes]]:
-    """What of an image is not zero; files of a store are mostly holes."""
+    """The parts of an image that are not zero; files of a store are mostly holes."""
     if image is None:
         return
     for begin, end in chunks(image):
         data = image.read(begin, end)
         if len(data) != end - begin:
-            raise UnreadableFile("a file became shorter while it was read", advice="nothing was changed; look again")
+            raise UnreadableFile(
+                "a file became shorter while it was read; nothing was changed", advice="run the command again"
+            )
         if not is_zero(data):
             yield begin, data
 
@@ -223,20 +234,22 @@ def _json(value: object) -> bytes:
 
 
 def read_undo_file(path: Path) -> UndoFile:
-    """An undo file, every byte of it checked.
+    """Read an undo file and check every byte of it.
 
-    Raises: UnreadableFile; FormatError where it is none, is of another version, or is torn or changed.
+    Raises: UnreadableFile; FormatError if it is not an undo file, is of another version, or is damaged.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for its writer
         with open(descriptor, "rb") as source:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise FormatError(f"{path} is no undo file", file=path, advice="it is not even a file")
+                raise FormatError(f"{path} is not an undo file", file=path, advice="it is not a regular file")
             return _read(path, source)
     except FileNotFoundError as error:
         unfinished = path.with_name(path.name + UNFINISHED_SUFFIX)
-        advice = f"{unfinished} is: it was interrupted before anything was changed" if unfinished.exists() else None
-        raise UnreadableFile(f"{path} is not there", file=path, advice=advice) from error
+        advice = None
+        if unfinished.exists():
+            advice = f"{unfinished} exists: the command was interrupted before anything was changed"
+        raise UnreadableFile(f"{path} does not exist", file=path, advice=advice) from error
     except OSError as error:
         raise UnreadableFile(f"cannot read {path}: {error.strerror}", file=path) from error
     except (struct.error, zlib.error) as error:
@@ -248,7 +261,9 @@ def _read(path: Path, source: BinaryIO) -> UndoFile:
     if magic != MAGIC:
         if magic.startswith(MAGIC[:16]):
             raise FormatError(f"{path} is an undo file of another version of rmqtx", file=path, actual=magic)
-        raise FormatError(f"{path} is no undo file", file=path, advice="rmqtx writes one with --in-place --undo FILE")
+        raise FormatError(
+            f"{path} is not an undo file", file=path, advice="rmqtx writes undo files with --in-place --undo FILE"
+        )
     frames = Frames(path, source)
     undo_file: UndoFile | None = None
     described: list[tuple[dict[str, Any], dict[bytes, list[tuple[int, int, int]]]]] = []
@@ -276,15 +291,19 @@ def _read(path: Path, source: BinaryIO) -> UndoFile:
         values = STATE_FORM.read(content, str(path))
         undo_file.state, undo_file.state_time_ms, undo_file.times = values["state"], values["time_ms"], values["times"]
         if undo_file.state not in STATES:
-            raise FormatError(f"{path} has a state that this version does not know", file=path)
+            raise FormatError(f"{path} has a state that this version of rmqtx does not support", file=path)
     undo_file.end_bytes, undo_file.chain = frames.end_bytes, frames.chain
     return undo_file
 
 
 def _head(path: Path, values: dict[str, Any]) -> UndoFile:
+    receipts = values["receipts"]
+    if receipts is None:
+        receipts = [name for line in values["about"] for name in _RECEIPT_IN_LINE.findall(line)]
     return UndoFile(
         path, values["undo_id"], values["root"], values["first_record"], tuple(values["about"]), values["made_by"],
-        values["who"], values["made_time_ms"], [], [], state_time_ms=values["made_time_ms"],
+        values["who"], values["made_time_ms"], tuple(dict.fromkeys(receipts)), [], [],
+        state_time_ms=values["made_time_ms"],
     )
 
 

@@ -1,7 +1,7 @@
-"""What stands in the frames of an undo file, declared, and what a declaration cannot say of it.
+"""The content of the frames of an undo file: declared forms, and the checks beyond them.
 
-An undo file says what is written into which file, so one that comes from elsewhere must not name anything but a file
-of a broker's own below the store's root, and give it nothing but what such a file can have.
+An undo file determines what is written to which file, so a file from elsewhere must name only a broker's own files
+below the store's root, and give them only values that such files can have.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import JsonForm, list_of, needed, shown
+from readers.model.declared_json import JsonForm, list_of, needed, parsed, shown
 from readers.model.errors import BadRequest, BadText
 from repairs.changes.change_sets import check_path
 from repairs.changes.edits import CREATE, KINDS, REMOVE, REPLACE, WRITE
 from repairs.changes.fingerprints import FilePrint
 
-_NAME = "undo file that can be followed"
+_NAME = "undo file"
 _TEXT, _WHOLE, _PATH = pa.string(), pa.int64(), pa.binary()
 
 HEAD_FORM = JsonForm(
@@ -28,7 +28,7 @@ HEAD_FORM = JsonForm(
         [
             needed("undo_id", _TEXT), needed("root", _PATH), pa.field("first_record", _TEXT),
             needed("about", list_of(_TEXT)), needed("made_by", _TEXT), needed("who", _TEXT),
-            needed("made_time_ms", _WHOLE),
+            needed("made_time_ms", _WHOLE), pa.field("receipts", list_of(_TEXT)),
         ]
     ),
 )
@@ -65,7 +65,7 @@ STATE_FORM = JsonForm(
         ]
     ),
 )
-#: No store has so many files that their names take more.
+#: Limit for the list of files, above that of any real store.
 _PRINT_BYTES_MAX = 1 << 28
 _SIZE_BYTES_MAX = 1 << 42
 _UNDO_ID = re.compile(r"[0-9a-f]{16}")
@@ -76,11 +76,14 @@ _HAS = {
 
 
 def head_of(content: bytes, path: Path) -> dict[str, Any]:
-    """The head of an undo file.
+    """Return the head of an undo file; `receipts` is None in files of versions that did not write the field.
 
     Raises: BadText.
     """
-    values: dict[str, Any] = HEAD_FORM.read(content, str(path))
+    found = parsed(content, str(path), _NAME)
+    if isinstance(found, dict):
+        found.setdefault("receipts", None)
+    values: dict[str, Any] = HEAD_FORM.check(found, str(path))
     if not _UNDO_ID.fullmatch(values["undo_id"]):
         raise HEAD_FORM.bad(str(path), "undo_id", "16 hexadecimal digits", shown(values["undo_id"]))
     if not Path(values["root"]).is_absolute():
@@ -89,19 +92,19 @@ def head_of(content: bytes, path: Path) -> dict[str, Any]:
 
 
 def print_of(content: bytes, path: Path) -> list[FilePrint]:
-    """The fingerprint in an undo file.
+    """Return the fingerprint in an undo file.
 
-    Raises: BadText; zlib.error for what is not whole.
+    Raises: BadText; zlib.error for damaged content.
     """
     inflater = zlib.decompressobj()
     text = inflater.decompress(content, _PRINT_BYTES_MAX)
     if inflater.unconsumed_tail or not inflater.eof:
-        raise BadText(f"{path} is no {_NAME}: its list of files is not whole, or far too long", file=path)
+        raise BadText(f"{path} is not a valid {_NAME}: its list of files is incomplete, or far too long", file=path)
     return [FilePrint(**values) for values in _PRINT_FORM.read(text, str(path))]
 
 
 def edit_of(content: bytes, path: Path) -> dict[str, Any]:
-    """An edit in an undo file, whose parts fit together.
+    """Return an edit in an undo file, after checking that its parts fit together.
 
     Raises: BadText.
     """
@@ -115,17 +118,17 @@ def edit_of(content: bytes, path: Path) -> dict[str, Any]:
     try:
         check_path(values["path"])
     except BadRequest as error:
-        raise BadText(f"{path} is no {_NAME}: {error.message}", file=path) from error
+        raise BadText(f"{path} is not a valid {_NAME}: {error.message}", file=path) from error
     for field, has in zip(("position_bytes", "before_bytes", "after_bytes"), _HAS[values["kind"]], strict=True):
         value = values[field]
         if has is not None and has != (value is not None):
             raise bad(field, "a number" if has else "null")
         if value is not None and not 0 <= value < _SIZE_BYTES_MAX:
-            raise bad(field, "a length or a place in a file")
+            raise bad(field, "a length or a position in a file")
     if values["kind"] == WRITE and values["before_bytes"] != values["after_bytes"]:
         raise bad("after_bytes", "as many bytes as before")
     if values["attributes"] is None and values["before_bytes"] is not None:
-        raise bad("attributes", "those of the file")
+        raise bad("attributes", "the attributes of the file")
     if values["attributes"] is not None and not 0 <= values["attributes"]["mode"] <= 0o777:
         raise EDIT_FORM.bad(str(path), "attributes.mode", "permission bits", str(values["attributes"]["mode"]))
     return values

@@ -1,6 +1,6 @@
 """The frames of an undo file: each with its kind, its length, and a hash over itself and the hash before it.
 
-So nothing torn, cut, exchanged or put in from another file passes.
+So a torn, cut or exchanged frame, or one from another file, is recognised.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from repairs.changes.file_operations import CHUNK_BYTES, FileOperations
 
 MAGIC = b"rmqtx undo file 2\n"
 
-#: Kind and length of a frame's content, before the content; the hash stands between.
+#: Kind and length of a frame's content; the hash and the content follow.
 _HEADER = struct.Struct(">4sQ")
 _HASH_BYTES = 32
 HEAD, PRINT, EDIT, BEFORE, AFTER, END, STATE = b"head", b"prnt", b"edit", b"befo", b"aftr", b"end ", b"stat"
 POSITION = struct.Struct(">Q")
-#: No frame is longer, but the fingerprint of a store with very many files.
+#: No frame is longer; only the fingerprint of a store with very many files comes near.
 _FRAME_MAX_BYTES = 1 << 30
 
 
 def encoded(kind: bytes, content: bytes, chain: bytes) -> tuple[bytes, bytes]:
-    """A frame, and the hash that the next one goes on from."""
+    """Return a frame, and its hash, from which the next frame's hash continues."""
     header = _HEADER.pack(kind, len(content))
     digest = hashlib.blake2b(chain + header, digest_size=_HASH_BYTES)
     digest.update(content)
@@ -43,7 +43,7 @@ class FrameWriter:
         self._chain = b""
 
     def frame(self, kind: bytes, content: bytes) -> None:
-        """Put a frame behind the others.
+        """Append a frame.
 
         Raises: UnwritableFile.
         """
@@ -53,7 +53,7 @@ class FrameWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits; it is not on the disk yet.
+        """Write the collected frames, without syncing to disk.
 
         Raises: UnwritableFile.
         """
@@ -63,7 +63,7 @@ class FrameWriter:
 
 
 class Frames:
-    """Reads frames in order; `end_bytes` and `chain` stand behind the last good one."""
+    """Reads frames in order; `end_bytes` and `chain`: position and hash behind the last valid frame."""
 
     def __init__(self, path: Path, source: BinaryIO) -> None:
         self._path, self._source = path, source
@@ -81,7 +81,7 @@ class Frames:
             yield frame
 
     def states(self) -> Iterator[bytes]:
-        """What was appended since; a torn end is left out."""
+        """Content of the state frames behind the plan; a torn frame at the end is skipped."""
         while (frame := self._next()) is not None:
             kind, content, at = frame
             if kind != STATE:
@@ -106,8 +106,8 @@ class Frames:
 
 
 def torn(path: Path, position_bytes: int) -> FormatError:
-    """The error that an undo file is not whole."""
+    """Return the error for a damaged undo file."""
     return FormatError(
-        f"{path} is torn or was changed: it cannot be relied on", file=path, position_bytes=position_bytes,
-        advice="nothing was done; the store needs a copy of this file, or of itself",
+        f"{path} is damaged or was changed; nothing was done", file=path, position_bytes=position_bytes,
+        advice="use a backup of this undo file, or of the store",
     )

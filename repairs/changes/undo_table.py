@@ -1,4 +1,4 @@
-"""What an undo file holds, as a table."""
+"""The changes of an undo file as a table."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from repairs.changes.undo_files import UndoFile
 EDITS = pa.schema(
     [
         column("path", pa.string(), "the file, below the store's root"),
-        column("change", pa.string(), f"what was done to it: one of {', '.join(KINDS)}"),
-        column("position_bytes", pa.int64(), "where in the file; null where all of it is meant"),
-        column("before_bytes", pa.int64(), "how many bytes were there before; null where there was no file"),
-        column("after_bytes", pa.int64(), "how many bytes are there after it; null where there is no file"),
-        column("group", pa.int32(), "how many times everything had to be on the disk before this was begun"),
+        column("change", pa.string(), f"the change: one of {', '.join(KINDS)}"),
+        column("position_bytes", pa.int64(), "position in the file; null for a whole file"),
+        column("before_bytes", pa.int64(), "number of bytes before the change; null where there was no file"),
+        column("after_bytes", pa.int64(), "number of bytes after the change; null where there is no file"),
+        column("group", pa.int32(), "number of barriers before the change: earlier groups were on disk first"),
     ]
 )
 
@@ -25,7 +25,7 @@ def table(undo_file: UndoFile) -> pa.Table:
     """The changes of an undo file.
 
     Shape: EDITS.
-    Order: as they are made; undoing goes the other way.
+    Order: as they are made; undo reverses it.
     """
     rows = [
         {

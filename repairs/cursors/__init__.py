@@ -1,1 +1,1 @@
-"""Cursors set by hand."""
+"""Setting the cursors of the transaction check."""

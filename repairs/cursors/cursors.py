@@ -1,7 +1,7 @@
-"""The cursors of the transaction check set to another place, in the files of a stopped broker.
+"""Setting the cursors of the transaction check in the files of a stopped broker.
 
-What the broker would then do differently is worked out first, by the same verdicts on the same files with the other
-cursors: what nothing asks for any more, and what is asked for again although it is decided.
+What the broker would then do differently is computed first, from the verdicts on the same files with the new cursors:
+transactions that are no longer checked, and decided transactions that are checked again.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A cursor's way: `before` is None where there was none, and the check began at the queue's minimum."""
+    """A cursor's change: `before` is None where there was no cursor, so the check began at the queue's minimum."""
 
     topic: str
     before: int | None
     after: int
 
 
-#: What the broker does otherwise with a transaction once the cursors are set.
+#: What the broker does differently with a transaction once the cursors are set.
 KINDS: dict[str, str] = {
-    "abandoned": "it was before the check, and nothing asks for it any more",
-    "asked-again": "it is decided, and the check has a copy of it before it again: it may be delivered again",
-    "taken-up": "it is undecided, and asked for again",
+    "abandoned": "the check would have reached it, and will not reach it with the new cursors",
+    "asked-again": "it is decided, and the check will reach a copy of it again: it may be delivered again",
+    "taken-up": "it is undecided, and will be checked again",
 }
-#: Effects that nobody wants unless he says so.
+#: Effects that are refused unless the operator accepts them.
 UNWANTED = ("abandoned", "asked-again")
-#: One transaction that the broker treats otherwise.
+#: One transaction that the broker treats differently.
 CURSOR_EFFECTS = pa.schema(
     [
         column("kind", pa.string(), f"one of {', '.join(KINDS)}"),
         column("transaction_id", pa.string(), "the transaction"),
         column("topic", pa.string(), "the real topic"),
         column("keys", pa.string(), "business keys"),
-        column("state_before", pa.string(), "its state with the cursors as they are"),
-        column("state_after", pa.string(), "its state with the cursors as they are to be"),
+        column("state_before", pa.string(), "its state with the present cursors"),
+        column("state_after", pa.string(), "its state with the new cursors"),
         column("reason_after", pa.string(), "why"),
     ]
 )
@@ -67,22 +67,22 @@ CURSOR_EFFECTS = pa.schema(
 def moves(
     store: Store, settings: BrokerSettings, conf: Mapping[str, str], *, half: int | None, op: int | None
 ) -> list[Move]:
-    """The ways of the cursors that are to be set. `conf`: the broker's configuration as far as it is known.
+    """Return the changes of the cursors to set. `conf`: the broker's configuration as far as it is known.
 
-    Raises: BadRequest where a queue has no such place, or no cursor is to be set; UnsafeStore where they are unknown,
-            or the broker does not read them when it starts.
+    Raises: BadRequest for an offset that the queue does not have, or if no cursor is given; UnsafeStore where the
+            present cursors are unknown, or the broker does not read them at its start.
     """
     known = check_cursors(store)
     if known.half is None or known.op is None or known.file is None:
         name = chosen_cursor_file(store).file.name
         raise UnsafeStore(
-            f"{store.root} has no config/{name} that can be read", advice="rmqtx decode cursors says what is wrong"
+            f"cannot read config/{name} of {store.root}", advice=f"to see why: rmqtx decode cursors {store.root}"
         )
     other = not_read(store, known, settings, conf)
     if other is not None:
         raise UnsafeStore(
-            f"cursors that are set in {known.file} change nothing: {other[0].why}", file=known.file,
-            advice="say which broker will run: --broker-version, --broker-conf",
+            f"cursors set in {known.file} would have no effect: {other[0].why}", file=known.file,
+            advice="give the broker that will run: --broker-version, --broker-conf",
         )
     wanted = [(HALF_TOPIC, known.half.get(0), half), (OP_TOPIC, known.op.get(0), op)]
     found = []
@@ -92,17 +92,17 @@ def moves(
         with open_queue(store, topic, 0) as queue:
             low, high = queue.min_offset, queue.max_offset
         if not low <= after <= high:
-            raise BadRequest(f"{topic} has queue offsets {low} to {high}, and {after} is none of them")
+            raise BadRequest(f"{topic} has queue offsets {low} to {high}: {after} is out of range")
         found.append(Move(topic, before, after))
     if not found:
-        raise BadRequest("no cursor is given", advice="--half N, --op M, or both")
+        raise BadRequest("no cursor is given", advice="add --half N, --op M, or both")
     return found
 
 
 def change_set(store: Store, wanted: list[Move]) -> ChangeSet:
-    """The configuration with other cursors, and its backup with the same, which a broker reads if it must.
+    """Return the steps that set the cursors in the cursor file and in its backup, which a broker reads as a fallback.
 
-    Every other byte stays. Raises: UnsafeStore where a file has another form than brokers write.
+    All other bytes stay. Raises: UnsafeStore where a file does not have the form that brokers write.
     """
     steps = []
     file_name = chosen_cursor_file(store).file.name
@@ -112,7 +112,7 @@ def change_set(store: Store, wanted: list[Move]) -> ChangeSet:
             continue
         text = place.read_bytes().decode("utf-8", "surrogateescape")
         if not text.strip("\0 \t\r\n"):
-            continue  # a crash can leave one empty; brokers pass over it
+            continue  # a crash can leave an empty file; brokers skip it
         for move in wanted:
             text = _with_cursor(text, str(place), move)
         steps.append(ReplaceFile(f"config/{name}", text.encode("utf-8", "surrogateescape")))
@@ -120,7 +120,7 @@ def change_set(store: Store, wanted: list[Move]) -> ChangeSet:
 
 
 def _with_cursor(text: str, file: str, move: Move) -> str:
-    """The text with one cursor another; tested by reading it as a broker does."""
+    """Return the text with one cursor changed; the result is parsed as a broker does, and compared."""
     begin, end = _object_of(text, 0, _TABLE, file)
     key = f"{move.topic}@{CHECK_GROUP}"
     entry = re.compile(r'"' + re.escape(key) + r'"\s*:\s*\{[^{}]*\}').search(text, begin, end)
@@ -140,7 +140,7 @@ def _with_cursor(text: str, file: str, move: Move) -> str:
 
 
 def _object_of(text: str, position: int, key: str, file: str) -> tuple[int, int]:
-    """Where the braces of the object with a key are, which is not within another one of that name."""
+    """Positions of the braces of the object with a key, at the top level of the text."""
     depth = 0
     while position < len(text):
         if text[position] == '"':
@@ -154,7 +154,9 @@ def _object_of(text: str, position: int, key: str, file: str) -> tuple[int, int]
             continue
         depth += {"{": 1, "}": -1}.get(text[position], 0)
         position += 1
-    raise UnsafeStore(f"{file} has no {key} where brokers write it", file=file, advice="rmqtx decode cursors shows it")
+    raise UnsafeStore(
+        f"{file} has no {key} where brokers write it", file=file, advice="to see its content: rmqtx decode cursors"
+    )
 
 
 def _closing(text: str, position: int, file: str) -> int:
@@ -168,24 +170,27 @@ def _closing(text: str, position: int, file: str) -> int:
         if depth == 0:
             return position
         position += 1
-    raise UnsafeStore(f"{file} ends within {_TABLE}", file=file, advice="its .bak may be good")
+    raise UnsafeStore(f"{file} ends within {_TABLE}", file=file, advice="its backup (.bak) may be intact")
 
 
 def _require_only(before: Any, after: Any, key: str, value: int, file: str) -> None:
-    """That nothing but the one cursor is another."""
+    """Refuse a change of anything but the one cursor."""
     table = dict(before[_TABLE])
     table[key] = {**table.get(key, {}), "0": value}
     if {**before, _TABLE: table} != after:
-        raise UnsafeStore(f"{file} is not as brokers write it, and not changed", file=file, advice="change it by hand")
+        raise UnsafeStore(
+            f"cannot change {file}: it does not have the form that brokers write", file=file,
+            advice="change it by hand",
+        )
 
 
-# -- what it does -----------------------------------------------------------------------------------------------------
+# -- its effect -------------------------------------------------------------------------------------------------------
 
 
 def effects(
     store: Store, changes: ChangeSet, settings_of: SettingsOf, opened: Callable[[str, tuple[str, ...]], Store]
 ) -> list[dict[str, Any]]:
-    """Which transactions the broker would treat otherwise.
+    """Return the transactions that the broker would treat differently.
 
     Shape: rows of CURSOR_EFFECTS.
     Order: that of the first half copies.
@@ -225,7 +230,7 @@ def _kind(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
 
 @contextmanager
 def _as_changed(store: Store, changes: ChangeSet) -> Iterator[Path]:
-    """A directory that looks like the store with the changed configuration; everything else are links into it."""
+    """A directory like the store with the changed configuration; everything else is a link into the store."""
     with tempfile.TemporaryDirectory(prefix="rmqtx-") as directory:
         place = Path(directory)
         root = Path(store.root).resolve()

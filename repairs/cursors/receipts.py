@@ -1,4 +1,4 @@
-"""The receipt of cursors that are set: on the disk before the files are changed, like that of any act."""
+"""The receipt for setting cursors: on disk before the files are changed, as for any act."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def receipt_of_moves(
     journal: Journal, store: Store, moves: Sequence[Move], destination: Destination, *, reason: str | None,
     overrides: Sequence[str] = (),
 ) -> Iterator[Receipt]:
-    """A receipt that is begun before the block and ended after it: proved, if the block ends without an error.
+    """A receipt that is recorded before the block, and completed after it: proved if the block raises no error.
 
-    Raises: UnwritableFile before the block: then nothing must be done.
+    Raises: UnwritableFile before the block: then the change must not be made.
     """
     receipt = Receipt(
         CURSOR_SET, None, store.root, producer_group=CHECK_GROUP, reason=reason, overrides=list(overrides)

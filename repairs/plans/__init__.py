@@ -1,1 +1,1 @@
-"""Many acts, reviewed first: a plan, and its steps one after another."""
+"""Plans: acts on many transactions, written to a file for review and applied step by step."""

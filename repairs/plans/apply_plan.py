@@ -1,4 +1,4 @@
-"""From a plan to orders: what was done by an earlier run, what is stale, what is left to do."""
+"""From a plan to orders: steps that an earlier run did, stale steps, and steps left to do."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from repairs.receipts.receipts import Receipt
 from repairs.receipts.recheck import Standing, standing_of
 
 Step = Mapping[str, Any]
-#: What a plan does to a transaction twice is never wanted: these are looked up before anything is done again.
+#: Outcomes of an earlier run whose effect is looked up first, so that no step is done twice.
 _NOT_SURE = ("unknown", "accepted", "contradicted")
 _DISPUTED = ("contradicted", "reopened")
 
 
 @dataclass(slots=True)
 class Application:
-    """A plan on its way.
+    """The state of a plan while it is applied.
 
-    Shape: `acts` are what is left to do, with what the guards say; `done` are receipts of what an earlier run of the
-           same plan did; `settled` those of them whose outcome was not known and whose effect is there, and what shows
-           it; `disputed` those where something else happened too, or that the broker asks for again; `stale` are
-           transactions that are not as the plan relied on, and why; `notes` what else is to be said.
+    Shape: `acts`: what is left to do, with the refusals of the guards; `done`: receipts of what an earlier run of the
+           same plan did; `settled`: those of them whose outcome was unknown and whose effect was found, with the
+           evidence; `disputed`: those that something contradicts, or that the broker checks again; `stale`:
+           transactions that differ from what the plan relied on, with the difference; `notes`: further notes.
     """
 
     acts: list[PreparedAct] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Application:
 
 
 def missing_stores(plan: Plan, roots: Iterable[str]) -> list[str]:
-    """Live brokers that the plan was made of and that are not among those asked."""
+    """Live brokers from which the plan was made and which are not among the brokers of this run."""
     asked = set(roots)
     return [store["store"] for store in plan.stores if is_live_store(store) and store["store"] not in asked]
 
@@ -56,11 +56,11 @@ def application(
     reason: str | None = None,
     is_exact: bool = False,
 ) -> Application:
-    """What is to be done for a plan now.
+    """Return what must be done for a plan now.
 
-    `known_as`: the plan's file and digest, as receipts carry it; `receipts` are all that the journal has. A plan made
-    from files is compared with the live brokers by offsets. `is_exact`: also half copies that the check put back
-    meanwhile make a step stale.
+    `known_as`: the plan's file and digest, as in receipts; `receipts`: all receipts of the journal. A plan made from
+    files is compared with the live brokers by offsets. `is_exact`: half copies that the check put back meanwhile make a
+    step stale, too.
     """
     result = Application()
     earlier = _earlier(receipts, str(known_as["digest"]))
@@ -73,7 +73,7 @@ def application(
             left.append(step)
     live = {store["store"] for store in plan.stores if is_live_store(store)}
     if any(store["store"] not in live for store in plan.stores):
-        result.notes.append("the plan was made from files: what it relies on is compared by offsets")
+        result.notes.append("the plan was made from files: its evidence is compared with the brokers by offsets only")
     orders = [_order(step, known_as, reason, is_exact=is_exact) for step in left]
     found = {act.order.transaction_id: act for act in prepared(orders, medium, conduct)}
     for step in left:
@@ -85,7 +85,7 @@ def application(
             continue
         why = _why_stale(step, act, medium, is_exact=is_exact, is_same_store=_stores_are(step, live))
         if why is not None or act is None:
-            result.stale.append((name, why or "its records are not there any more"))
+            result.stale.append((name, why or "its records no longer exist"))
             continue
         result.acts.append(act)
         _note_newer(result, step, act)
@@ -93,9 +93,9 @@ def application(
 
 
 def _is_done(receipt: Receipt) -> bool:
-    """Whether its effect was read back, by the act's own command or by a later look.
+    """Whether its effect was read back, by the act's own command or by a recheck.
 
-    What was done to files can be taken back: they are looked at again.
+    Changes to files can be undone, so their effect is always looked up again.
     """
     if receipt.is_of_files:
         return False
@@ -120,7 +120,7 @@ def _order(step: Step, known_as: Mapping[str, Any], reason: str | None, *, is_ex
 
 
 def _was_settled(result: Application, receipt: Receipt, act: PreparedAct | None) -> bool:
-    """Whether an earlier act of unknown outcome, or one that can have been undone, is in effect."""
+    """Whether an earlier act with an unknown outcome, or one that may have been undone, is in effect."""
     standing = standing_of(receipt, None if act is None else act.situation.row)
     if standing.word in _DISPUTED:
         result.disputed.append((receipt, standing))
@@ -151,7 +151,7 @@ def _why_stale(
 def _record(
     situation: Situation, place: Mapping[str, Any], medium: Medium, *, is_discard: bool
 ) -> NamedRecord | None:
-    """The record at a place; the newest ones have been read already."""
+    """The record at a place; the newest records are already in the situation."""
     newest = situation.discard_copy if is_discard else situation.half_copy
     names = ("queue_offset", "commit_log_offset")
     if newest is not None and all(getattr(newest, name) == place[name] for name in names):
@@ -160,10 +160,10 @@ def _record(
 
 
 def _note_newer(result: Application, step: Step, act: PreparedAct) -> None:
-    """The check puts copies back all the time: the newest one is named, not the plan's."""
+    """Note that the act names a newer copy than the plan, because the check put one back."""
     planned = step["half_copy"]
     if act.order.request.decides and planned and act.named and act.named.queue_offset != planned["queue_offset"]:
         result.notes.append(
-            f"{act.order.transaction_id}: the check put back half copy {act.named.queue_offset} since: that one is "
-            f"named, not {planned['queue_offset']}"
+            f"{act.order.transaction_id}: the check has put back half copy {act.named.queue_offset} since the plan was "
+            f"made: the act names this copy, not {planned['queue_offset']}"
         )

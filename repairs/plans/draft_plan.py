@@ -1,4 +1,4 @@
-"""Plans of what somebody wants done: steps for what the guards would let pass, and why the rest is not in it."""
+"""Drafts of plans: a step for each transaction that passes the guards, and why the others have none."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from verdicts.audit.provenance import tool
 
 @dataclass(slots=True)
 class PlanDraft:
-    """What a plan would hold.
+    """The content of a plan before it is written.
 
-    Shape: `steps` are rows of PLAN_STEPS; `refused` are transaction ids with the first guard that says no.
+    Shape: `steps` are rows of PLAN_STEPS; `refused`: transaction ids with the first refusal of a guard.
     """
 
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -27,17 +27,17 @@ class PlanDraft:
 
 
 def drafted(situations: Sequence[Situation], request: ActRequest, reason: str, reason_from: str) -> PlanDraft:
-    """The steps for some transactions as they are known now.
+    """Return the steps for some transactions in their present situation.
 
-    Guards that look at the moment of the act are left to `apply`; it asks all of them again.
+    Guards that depend on the moment of the act are left to `apply`, which applies all guards again.
     Order: that of the situations.
     """
     draft = PlanDraft()
     for situation in situations:
         refusal = next(refusals(situation, request, without=ASKED_WHEN_APPLIED), None)
         if refusal is None and _named(situation, request.action) is None:
-            why = "no record that the action could name can be read"
-            refusal = Refusal("evidence-incomplete", why, "look at it with rmqtx show")
+            why = "the record that the action must name cannot be read"
+            refusal = Refusal("evidence-incomplete", why, f"see rmqtx show {situation.transaction_id}")
         if refusal is None:
             draft.steps.append(step_of_situation(situation, request.action, reason, reason_from))
         else:
@@ -57,5 +57,5 @@ def plan_of(
 
 
 def digest_of(text: bytes) -> str:
-    """What a plan's file is known by: receipts carry it, so that a plan can be gone on with."""
+    """Digest of a plan file, which receipts contain, so that a later run can continue the plan."""
     return f"sha256:{hashlib.sha256(text).hexdigest()}"

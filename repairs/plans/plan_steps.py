@@ -1,4 +1,4 @@
-"""Steps of plans: what is planned for a transaction as it stands, and whether it still stands so when it is applied."""
+"""Steps of plans: what is planned for a transaction, and whether the transaction is unchanged when it is applied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from repairs.receipts.planner import PLACE, WITNESSES, step_of
 
 __all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]
 
-#: Guards that ask what holds only at the moment of the act: a plan is made without them, `apply` asks them.
+#: Guards that depend on the moment of the act: a plan is made without them, `apply` applies them.
 ASKED_WHEN_APPLIED = ("producer-connected", "another-rmqtx", "decision-in-flight", "op-in-memory")
 _WORDS = {
     "op_marks": "an op mark", "final_records": "a final record", "discard_copies": "a discard copy",
@@ -24,7 +24,7 @@ _WORDS = {
 
 
 def step_of_situation(situation: Situation, action: str, reason: str, reason_from: str) -> dict[str, Any]:
-    """What a plan says of a transaction as it is known now.
+    """Return the plan step for a transaction in its present situation.
 
     Shape: PLAN_STEPS.
     """
@@ -36,9 +36,9 @@ def step_of_situation(situation: Situation, action: str, reason: str, reason_fro
 
 
 def live_plan_store(broker: Broker) -> dict[str, Any]:
-    """How a live broker stands.
+    """Return the state of a live broker for a plan.
 
-    Shape: a row of PLAN_STORES without segments: nobody sees a live broker's files.
+    Shape: a row of PLAN_STORES without segments, because a live broker's files cannot be read.
     Raises: Unreachable, NoAnswer, Refused.
     """
     has_half_topic = HALF_TOPIC_DESIGN.holds(broker.version())
@@ -54,7 +54,7 @@ def live_plan_store(broker: Broker) -> dict[str, Any]:
 
 
 def is_live_store(store: Mapping[str, Any]) -> bool:
-    """Whether a row of PLAN_STORES is a live broker's: a name and an address, and no files."""
+    """Whether a row of PLAN_STORES is of a live broker: it has a name and an address, and no files."""
     return not store["segments"] and "@" in store["store"]
 
 
@@ -66,26 +66,26 @@ def staleness(
     is_exact: bool = False,
     is_same_store: bool = True,
 ) -> str | None:
-    """What differs from what a step of a plan relied on; None where it still holds.
+    """Return how a transaction differs from what a step of a plan relied on; None where it does not.
 
-    `row`: the transaction as it is now, None where it is not found; `read` gives the record at a place as it is now.
+    `row`: the transaction as it is now, None where it is not found; `read` returns the record at a place as it is now.
     A half copy that the check put back meanwhile makes no difference, unless `is_exact`. `is_same_store`: whether plan
-    and row name their stores alike; a plan made from files is compared with their live broker by offsets alone.
+    and row use the same names for stores; a plan made from files is compared with the live broker by offsets alone.
     """
     if row is None:
-        return "its records are not there any more"
+        return "its records no longer exist"
     names = PLACE if is_same_store else PLACE[1:]
     planned = {kind: _places(step["witnesses"], names, kind) for kind in WITNESSES.values()}
-    for column, kind in sorted(WITNESSES.items(), key=lambda one: one[1] != "final_record"):  # what was delivered first
+    for column, kind in sorted(WITNESSES.items(), key=lambda one: one[1] != "final_record"):  # deliveries first
         now = _places(row[column], names)
         if kind == "half_copy" and not is_exact:
             continue
         if appeared := now - planned[kind]:
-            return f"{_WORDS[column]} appeared since: {_where(next(iter(appeared)), names)}"
+            return f"{_WORDS[column]} appeared since the plan was made: {_where(next(iter(appeared)), names)}"
         if gone := planned[kind] - now:
-            return f"{_WORDS[column]} it relies on is gone: {_where(next(iter(gone)), names)}"
+            return f"{_WORDS[column]} that the plan relies on is missing: {_where(next(iter(gone)), names)}"
     if row["state"] != step["state"]:
-        return f"it is {row['state']} now, the plan relies on {step['state']}"
+        return f"its state is now {row['state']}, and the plan relies on {step['state']}"
     return _record_differs(step, row, read, is_same_store=is_same_store)
 
 
@@ -96,7 +96,7 @@ def _record_differs(
     *,
     is_same_store: bool,
 ) -> str | None:
-    """What is wrong with the record that the step names."""
+    """How the record that the step names differs from the plan; None where it does not."""
     is_resume = step["action"] == "resume"
     planned = step["discard_copy"] if is_resume else step["half_copy"]
     word = "discard copy" if is_resume else "half copy"
@@ -107,11 +107,11 @@ def _record_differs(
     found = read(place)
     where = f"{planned['queue_offset']} at commit-log offset {planned['commit_log_offset']}"
     if found is None:
-        return f"the {word} that the plan names cannot be read any more: {where}"
+        return f"the {word} that the plan names can no longer be read: {where}"
     for name, noun in (("queue_offset", "queue offset"), ("length_bytes", "length"), ("body_crc", "CRC of the body")):
         wanted, actual = planned[name], getattr(found, name)
         if wanted is not None and _number(wanted) != _number(actual):
-            return f"the {word} {where} has another {noun}: {actual}, planned {wanted}"
+            return f"the {word} {where} has a different {noun}: {actual}, in the plan {wanted}"
     return None
 
 

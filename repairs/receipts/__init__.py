@@ -1,1 +1,1 @@
-"""What is kept of every change: plans, the journal, receipts, saved messages, and whether an effect still stands."""
+"""The records of every change: plans, the journal, receipts, saved messages, and rechecks of their effects."""

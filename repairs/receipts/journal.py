@@ -1,9 +1,9 @@
-"""The journal: every act's receipt, appended before it is done and again when it is over. No act without a receipt.
+"""The journal: the receipt of every act, appended before the act and again at its end. No act without a receipt.
 
-One JSON object a line. `begun` is on disk before the request goes out, `went_on` before a further request of the same
-act, `ended` holds the outcome, `rechecked` a later look. Each line has the whole receipt, so the last one of an id is
-what is known; a receipt that only began has the outcome `unknown`. Several processes may write: a line is one write
-under a lock. A crash can leave the last line torn: that is a finding, and the next writer begins on a new line.
+One JSON object per line. `begun` is on disk before the request is sent, `went_on` before a further request of the same
+act; `ended` has the outcome, `rechecked` the result of a recheck. Each line has the whole receipt, so the last line of
+an id counts; a receipt without an end has the outcome `unknown`. Several processes may write: a line is one write under
+a lock. A crash can leave the last line torn: that is a finding, and the next writer starts on a new line.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _LINE = JsonForm(
 
 
 def state_directory() -> Path:
-    """Where receipts are kept, and what `check` and `verify` leave for their next runs.
+    """Directory of the receipts, and of the state that `check` and `verify` keep for their next runs.
 
-    That is RMQTX_STATE_DIR, else rmqtx below XDG_STATE_HOME, which is ~/.local/state by default.
+    RMQTX_STATE_DIR, else rmqtx in XDG_STATE_HOME, which is ~/.local/state by default.
     """
     own = os.environ.get("RMQTX_STATE_DIR")
     if own:
         return Path(own).absolute()
     base = os.environ.get("XDG_STATE_HOME", "")
-    # The XDG specification: a relative path is to be ignored.
+    # The XDG specification: a relative path must be ignored.
     root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
     return root / "rmqtx"
 
 
 @dataclass(slots=True)
 class Journalled:
-    """What a journal holds.
+    """The content of a journal.
 
-    Order: receipts by id, that is by the time they began, oldest first.
+    Order: receipts by id, that is by start time, oldest first.
     """
 
     receipts: list[Receipt] = field(default_factory=list)
@@ -69,11 +69,11 @@ class Journal:
 
     @property
     def directory(self) -> Path:
-        """Where it lies, and what is kept beside it."""
+        """Its directory, which also contains the saved messages."""
         return self.path.parent
 
     def prepare(self) -> None:
-        """Make sure that it can be written, before anything is asked or sent.
+        """Check that the journal can be written, before the operator is asked or anything is sent.
 
         Raises: UnwritableFile.
         """
@@ -81,21 +81,21 @@ class Journal:
             pass
 
     def begin(self, receipt: Receipt) -> None:
-        """Write down that something will be done; it is on disk when this returns.
+        """Record that an act begins; the line is on disk when this returns.
 
-        Raises: UnwritableFile: then nothing must be done.
+        Raises: UnwritableFile: then the act must not be done.
         """
         self._append(BEGUN, receipt.row())
 
     def go_on(self, receipt: Receipt) -> None:
-        """Write down what was done so far, before a further request goes out.
+        """Record what was done so far, before a further request is sent.
 
         Raises: UnwritableFile.
         """
         self._append(WENT_ON, receipt.row())
 
     def end(self, receipt: Receipt) -> None:
-        """Write down the outcome; sets the time of it.
+        """Record the outcome and its time.
 
         Raises: UnwritableFile.
         """
@@ -103,7 +103,7 @@ class Journal:
         self._append(ENDED, receipt.row())
 
     def recheck(self, receipt_id: str, look: dict[str, Any]) -> None:
-        """Write down a later look, a row of RECHECK.
+        """Record a recheck, a row of RECHECK.
 
         Raises: UnwritableFile.
         """
@@ -111,9 +111,9 @@ class Journal:
         self._append(RECHECKED, {"receipt_id": receipt_id, "recheck": {**named, **look}})
 
     def read(self) -> Journalled:
-        """Every receipt, the last that is known of it.
+        """Return every receipt as of its last line.
 
-        Damage: lines that cannot be read are findings; a journal that is not there is empty.
+        Damage: lines that cannot be read are findings; a missing journal is empty.
         Raises: UnreadableFile.
         """
         try:
@@ -143,14 +143,14 @@ class Journal:
                 data = (b"\n" if is_torn else b"") + text.encode("ascii") + b"\n"
                 written = os.write(descriptor, data)
                 if written != len(data):
-                    raise self._unwritable(f"only {written} of {len(data)} bytes were taken: the disk is full")
+                    raise self._unwritable(f"only {written} of {len(data)} bytes were written: the disk is full")
                 os.fsync(descriptor)
             except OSError as error:
                 raise self._unwritable(error.strerror or str(error)) from error
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """The open file, for this process and thread alone."""
+        """The open file, locked for this process and thread."""
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             is_new = not self.path.exists()
@@ -170,20 +170,20 @@ class Journal:
 
     def _unwritable(self, why: str) -> UnwritableFile:
         return UnwritableFile(
-            f"the journal of receipts {self.path} cannot be written: {why}", file=self.path,
-            advice="nothing is done without a receipt: make room or set RMQTX_STATE_DIR",
+            f"cannot write the journal of receipts {self.path}: {why}; no act is possible without a receipt",
+            file=self.path, advice="free some space, or set RMQTX_STATE_DIR to another directory",
         )
 
 
 class _Merged:
-    """Lines of a journal on their way to receipts."""
+    """Merges the lines of a journal into receipts."""
 
     def __init__(self) -> None:
         self._receipts: dict[str, Receipt] = {}
         self._rechecks: dict[str, list[dict[str, Any]]] = {}
 
     def take(self, line: bytes) -> tuple[str, str] | None:
-        """Take a line; gives the code of what is wrong with it, and what was found."""
+        """Add a line; return the finding code and what was found if it cannot be read, else None."""
         if not line.strip():
             return None
         try:
@@ -195,11 +195,11 @@ class _Merged:
         except BadText as error:
             problem = str(error)
         except RecursionError:
-            problem = "values too deep within each other"
+            problem = "values are nested too deeply"
         return None if problem is None else ("receipt-unreadable", problem)
 
     def _take(self, value: Any) -> str | None:
-        """Take what a line holds; gives what is wrong with it.
+        """Add the values of a line; return what is wrong with them, or None.
 
         Raises: BadText.
         """
@@ -207,10 +207,10 @@ class _Merged:
         if value["journal_version"] != JOURNAL_VERSION:
             return f"version {value['journal_version']}"
         if value["line"] == RECHECKED:
-            told = RECHECK_FORM.check(_without_times(value), "a line")
-            if told["recheck"]["standing"] not in STANDINGS:
-                return f"a standing {shown(told['recheck']['standing'])}"
-            self._rechecks.setdefault(told["receipt_id"], []).append(dict(told["recheck"]))
+            recheck = RECHECK_FORM.check(_without_times(value), "a line")
+            if recheck["recheck"]["standing"] not in STANDINGS:
+                return f"a standing {shown(recheck['recheck']['standing'])}"
+            self._rechecks.setdefault(recheck["receipt_id"], []).append(dict(recheck["recheck"]))
             return None
         if value["line"] not in (BEGUN, WENT_ON, ENDED):
             return f"a line of kind {shown(value['line'])}"
@@ -223,7 +223,7 @@ class _Merged:
         return None
 
     def receipts(self) -> list[Receipt]:
-        """What the lines come to."""
+        """The receipts, with their rechecks."""
         for name, looks in self._rechecks.items():
             if name in self._receipts:
                 self._receipts[name].rechecks = looks
@@ -231,7 +231,7 @@ class _Merged:
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each line with its end, if it has one, and where it begins; only a line feed ends one."""
+    """Yield each line with its position and its line feed, if it has one; only a line feed ends a line."""
     position = 0
     while position < len(data):
         end = data.find(b"\n", position) + 1 or len(data)
@@ -240,7 +240,7 @@ def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _with_times(value: Any) -> Any:
-    """The same with a readable twin after each time, as all JSON of rmqtx has it."""
+    """The value with a readable field after each time, as in all JSON of rmqtx."""
     if isinstance(value, list):
         return [_with_times(one) for one in value]
     if not isinstance(value, dict):
@@ -254,7 +254,7 @@ def _with_times(value: Any) -> Any:
 
 
 def _without_times(value: Any) -> Any:
-    """The same without the twins: the numbers count."""
+    """The value without the readable times; the numbers count."""
     if isinstance(value, list):
         return [_without_times(one) for one in value]
     if not isinstance(value, dict):

@@ -1,12 +1,12 @@
-"""The plan file: what shall be done to which transactions, on which proof, and under which conditions.
+"""The plan file: actions on transactions, with their evidence and preconditions.
 
-A plan is written by what advises (`reconcile`) and accepted by what acts. It names for each transaction the newest half
-copy, the one that a decision must name (a decision on an older copy leaves the newest open, and one on the discard copy
-can hide another half message), the witnesses it relies on, and how the stores stood: who acts looks again before it
-does, and refuses where anything differs.
+`plan` and `reconcile` write a plan; `apply` and `answer` carry it out. It has for each transaction the newest half
+copy, which a decision must name (a decision on an older copy leaves the newest open, and one on the discard copy can
+hide another half message), the witnesses it relies on, and the state of the stores: `apply` looks up everything again,
+and refuses a step where anything differs.
 
-On disk a plan is one JSON object. Fields that this version does not know are refused, because a condition that is not
-understood is a condition that is not kept.
+On disk a plan is one JSON object. Unknown fields are refused, because a condition that rmqtx does not understand would
+not be kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from readers.model.errors import UnreadableFile
 from readers.model.tables import column
 
 PLAN_VERSION = 1
-#: What may be planned for a transaction; `verdicts.transactions.states_and_advice.ADVICE` says what each does.
+#: What may be planned for a transaction; `verdicts.transactions.states_and_advice.ADVICE` describes each.
 ACTIONS = ("commit", "rollback", "discard", "resume", "close")
 _MADE_BY, _VERSION, _FROM, _STORES, _STEPS = "made_by", "plan_version", "made_from", "stores", "steps"
 
@@ -59,15 +59,15 @@ _SEGMENT = pa.struct(
     ]
 )
 
-#: How a store stood when the plan was made.
+#: The state of a store when the plan was made.
 PLAN_STORES = pa.schema(
     [
         _STORE,
-        _needed(column("taken_time_ms", pa.int64(), "when its lengths were taken")),
+        _needed(column("taken_time_ms", pa.int64(), "when the lengths of its files were read")),
         _needed(column("aborted", pa.bool_(), "whether its broker had not stopped cleanly")),
-        column("broker_process", pa.int64(), "the process that held its lock; null where none did"),
-        column("half_cursors", list_of(_CURSOR), "where the check stood; null: unknown"),
-        column("op_cursors", list_of(_CURSOR), "where its op queue stood; null: unknown"),
+        column("broker_process", pa.int64(), "the process that held its lock; null where no process did"),
+        column("half_cursors", list_of(_CURSOR), "the check's cursors in the half queue; null: unknown"),
+        column("op_cursors", list_of(_CURSOR), "the check's cursors in the op queue; null: unknown"),
         _needed(column("segments", list_of(_SEGMENT), "the files of its commit log")),
     ]
 )  # fmt: skip
@@ -81,13 +81,13 @@ PLAN_STEPS = pa.schema(
         column("topic", pa.string(), "the real topic"),
         column("keys", pa.string(), "business keys"),
         _needed(column("stores", _TEXTS, "every store that holds a witness of it")),
-        column("half_copy", RECORD_NAMED, "the newest half copy: what a decision names"),
-        column("discard_copy", RECORD_NAMED, "the newest discard copy: what a resume names"),
+        column("half_copy", RECORD_NAMED, "the newest half copy, which a decision names"),
+        column("discard_copy", RECORD_NAMED, "the newest discard copy, which a resume names"),
         _needed(column("witnesses", list_of(_WITNESS), "what the verdict relies on")),
-        _needed(column("state", pa.string(), "precondition: the state that it is in", words="states")),
-        _needed(column("flags", _TEXTS, "precondition: what is odd about it", words="flags")),
+        _needed(column("state", pa.string(), "precondition: its state", words="states")),
+        _needed(column("flags", _TEXTS, "precondition: its flags", words="flags")),
         _needed(column("reason", pa.string(), "why")),
-        _needed(column("reason_from", pa.string(), "who says so: the ledger, and the row in it")),
+        _needed(column("reason_from", pa.string(), "source of the reason: the ledger and its row, or the operator")),
     ]
 )  # fmt: skip
 
@@ -106,9 +106,9 @@ _FORM = JsonForm(
 
 @dataclass(slots=True)
 class Plan:
-    """What a plan file holds.
+    """The content of a plan file.
 
-    Shape: `steps` are rows of PLAN_STEPS, `stores` of PLAN_STORES; `made_from` is the custody of what it was made from.
+    Shape: `steps` are rows of PLAN_STEPS, `stores` of PLAN_STORES; `made_from`: the provenance of its evidence.
     """
 
     made_by: str
@@ -122,9 +122,9 @@ class Plan:
         return pa.Table.from_pylist(self.steps, schema=PLAN_STEPS)
 
     def text(self) -> str:
-        """The file's text: JSON, one step a line, so that two plans can be compared.
+        """The file's text: JSON, one step per line, so that two plans can be compared.
 
-        Raises: BadText if it is no plan, so that no wrong plan is ever written.
+        Raises: BadText for an invalid plan, so that none is ever written.
         """
         facts = {
             _VERSION: PLAN_VERSION, _MADE_BY: self.made_by, "made_time_ms": self.made_time_ms,
@@ -141,7 +141,7 @@ def _json(value: Any) -> str:
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a file.
+    """Read a plan file.
 
     Raises: UnreadableFile; BadText with the field, what was expected and what was found.
     """
@@ -153,7 +153,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def parse_plan(data: bytes | str, file: str) -> Plan:
-    """The plan in some text; `file` is what errors name.
+    """Parse the text of a plan; `file`: the name for errors.
 
     Raises: BadText.
     """
@@ -180,13 +180,13 @@ def _checked(value: Any, file: str) -> dict[str, Any]:
 
 
 def _check_step(step: dict[str, Any], file: str, place: str, roots: set[str]) -> None:
-    """What a schema cannot say: the action exists, its record is named, its stores are described."""
+    """Check what a schema cannot: the action exists, its record is named, its stores are described."""
     action = step["action"]
     if action not in ACTIONS:
         raise _FORM.bad(file, f"{place}.action", f"one of {', '.join(ACTIONS)}", shown(action))
     named = "discard_copy" if action == "resume" else "half_copy"
     if step[named] is None:
-        raise _FORM.bad(file, f"{place}.{named}", f"a record, for {action} names it", "null")
+        raise _FORM.bad(file, f"{place}.{named}", f"a record, which {action} names", "null")
     records = [(f"{place}.{name}", step[name]) for name in ("half_copy", "discard_copy") if step[name] is not None]
     for where, record in [*records, *((f"{place}.witnesses[{n}]", w) for n, w in enumerate(step["witnesses"]))]:
         if record["store"] not in roots:

@@ -1,4 +1,4 @@
-"""From advice to a plan: for each transaction that can be acted on, what to name, on which proof, while what holds."""
+"""From advice to a plan: for each transaction that can be acted on, its record, evidence and preconditions."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ WITNESSES = {
     "half_copies": "half_copy", "op_marks": "op_mark", "final_records": "final_record",
     "discard_copies": "discard_copy",
 }  # fmt: skip
-#: What says where a witness stands.
+#: Columns of a witness's place.
 PLACE = ("store", "queue_id", "queue_offset", "commit_log_offset")
 _SETTLED = pa.array(["done", "not_done"])
 
 
 @dataclass(slots=True)
 class Planner:
-    """Gathers the steps of a plan from rows of RECONCILED as they go by.
+    """Collects the steps of a plan from rows of RECONCILED as they pass through.
 
-    `ledger_name` is what the plan says of where its reasons come from.
+    `ledger_name`: the source of reasons in the plan.
     """
 
     stores: list[Store]
@@ -38,7 +38,7 @@ class Planner:
     _rows: list[pa.RecordBatch] = field(default_factory=list)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches; what the ledger settled and somebody can carry out is kept for the plan."""
+        """Yield the same batches; rows that the ledger decides and an action can carry out are kept for the plan."""
         for batch in batches:
             settled = pc.and_(
                 pc.is_in(batch["ledger_word"], value_set=_SETTLED),
@@ -50,9 +50,9 @@ class Planner:
             yield batch
 
     def plan(self, made_from: Mapping[str, Any], made_time_ms: int) -> Plan:
-        """The plan.
+        """Make the plan.
 
-        `made_from`: the custody of the reading. Reads each record that a step names, for its length and CRC.
+        `made_from`: the provenance of the reading. Reads each record that a step names, for its length and CRC.
         Order: that of the rows.
         """
         logs = {store.root: store.log() for store in self.stores}
@@ -61,8 +61,8 @@ class Planner:
         finally:
             for log in logs.values():
                 log.close()
-        custody = {facts["store"]: facts for facts in made_from["stores"]}
-        stores = [fingerprint(store, custody[store.root]) for store in self.stores]
+        provenance = {facts["store"]: facts for facts in made_from["stores"]}
+        stores = [fingerprint(store, provenance[store.root]) for store in self.stores]
         return Plan(tool(), made_time_ms, stores, steps, dict(made_from))
 
     def _step(self, row: dict[str, Any], logs: dict[str, SegmentedLog]) -> dict[str, Any]:
@@ -81,9 +81,9 @@ def step_of(
     half_copy: Mapping[str, Any] | None,
     discard_copy: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """What a plan says of one transaction.
+    """Return the plan step of one transaction.
 
-    `row` is of TRANSACTIONS; `half_copy` and `discard_copy` are the newest ones as an action names them.
+    `row` is of TRANSACTIONS; `half_copy` and `discard_copy`: the newest copies, as RECORD_NAMED.
     Shape: PLAN_STEPS.
     """
     witnesses = witnesses_of(row)
@@ -105,7 +105,7 @@ def step_of(
 
 
 def witnesses_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The witnesses of a row of TRANSACTIONS, as plans and receipts have them."""
+    """The witnesses of a row of TRANSACTIONS in the form of plans and receipts."""
     return [
         {"kind": kind, **{name: entry[name] for name in PLACE}}
         for column, kind in WITNESSES.items()
@@ -114,7 +114,7 @@ def witnesses_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _named(copies: list[dict[str, Any]], logs: dict[str, SegmentedLog]) -> dict[str, Any] | None:
-    """The newest copy as an action names it."""
+    """The newest copy as RECORD_NAMED."""
     if not copies:
         return None
     newest = copies[-1]
@@ -127,7 +127,7 @@ def _named(copies: list[dict[str, Any]], logs: dict[str, SegmentedLog]) -> dict[
 
 
 def fingerprint(store: Store, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """How a store stands, by its custody and its cursors.
+    """The state of a store, from its provenance and its cursors.
 
     Shape: a row of PLAN_STORES.
     """

@@ -1,7 +1,7 @@
-"""The receipt of one act: who did what to which transaction and why, what was sent, what was seen before and after.
+"""The receipt of one act: who did what to which transaction and why, the requests, and the state before and after.
 
-A receipt is written twice into the journal: as begun before the request goes out, and as ended. It never holds a
-secret: of a request only the fields are kept that say what was asked, not those that say who may ask.
+A receipt is written to the journal twice: before the request is sent, and at the end. It never contains a secret:
+fields of a request that authenticate the sender are left out.
 """
 
 from __future__ import annotations
@@ -24,64 +24,64 @@ from readers.model.tables import PROPERTIES, column
 from repairs.receipts.plan_file import RECORD_NAMED
 from verdicts.audit.provenance import tool
 
-#: What became of an act.
+#: The outcome of an act.
 OUTCOMES: dict[str, str] = {
-    "proved": "the effect was read back from the broker: the final, the op mark, or a new half copy",
-    "accepted": "the broker accepted it; its effect was not looked for, or cannot be seen yet",
-    "refused_by_guard": "a guard said no: nothing was sent",
-    "not_sent": "no connection could be made, or it ended before: nothing was sent",
-    "refused_by_broker": "the broker said no: its code and remark are in the requests",
-    "unknown": "the request may have arrived, and nothing shows it yet: look again before anything else",
-    "contradicted": "something else happened too, such as a second final: the message may be delivered twice",
+    "proved": "the effect was read back: the COMMIT record, the op mark, or a new half copy",
+    "accepted": "the broker accepted the request; the effect was not verified, or is not visible yet",
+    "refused_by_guard": "a guard refused the act: nothing was sent",
+    "not_sent": "nothing was sent: the connection failed, or the command ended before",
+    "refused_by_broker": "the broker refused the request: its code and remark are in the requests",
+    "unknown": "the broker may have received the request, but no effect was seen: recheck before any other act",
+    "contradicted": "something else happened too, for example a second COMMIT record: a second delivery is possible",
 }
-#: What a look at the transaction later says of a receipt.
+#: The result of a recheck.
 STANDINGS: dict[str, str] = {
     "stands": "the effect is there, and nothing else decided the transaction",
-    "contradicted": "a second final, or a decision that says the opposite, is there",
-    "reopened": "the effect is there, but a half copy is open: the broker asks again",
-    "not_seen": "no trace of the effect is there",
-    "expired": "the transaction cannot be found any more: its records have expired, or the wrong broker was asked",
-    "settled_otherwise": "nothing of this act is there, but the transaction was decided",
-    "nothing_done": "nothing was sent, so there is nothing to see",
-    "undone": "rmqtx undo took it back: the files are as they were before",
-    "untold": "what was looked at cannot tell",
+    "contradicted": "there is a second COMMIT record, or a contradicting decision",
+    "reopened": "the effect is there, but a half copy is open: the broker will check it again",
+    "not_seen": "there is no trace of the effect",
+    "expired": "the transaction is no longer found: its records have expired, or they are on another broker",
+    "settled_otherwise": "there is no trace of this act, but the transaction was decided",
+    "nothing_done": "nothing was sent, so there is no effect",
+    "undone": "rmqtx undo reverted it: the files are as they were before",
+    "untold": "unknown: what was read does not show it",
 }
-#: Fields of requests that say who may ask; they are secrets, or lead to them.
+#: Fields of requests that authenticate the sender: secrets, or values derived from them.
 SECRET_FIELDS = frozenset({"AccessKey", "SecretKey", "Signature", "SecurityToken"})
 
-#: What a receipt calls a record that was appended to the files of a stopped broker, and a cursor that was set there.
+#: Names in a receipt for a record appended to the files of a stopped broker, and for a cursor set there.
 APPEND, SET_CURSOR = "APPEND", "SET_CURSOR"
 CURSOR_SET = "cursor set"
-#: Acts that are on no single transaction.
+#: Acts that do not concern a single transaction.
 WITHOUT_TRANSACTION = (CURSOR_SET,)
-#: One witness, as a plan has it.
+#: One witness, in the form of plans.
 WITNESS = pa.struct(
     [
         column("kind", pa.string(), "half_copy, op_mark, final_record or discard_copy"),
-        column("store", pa.string(), "store or broker that holds it"),
+        column("store", pa.string(), "store or broker that has it"),
         column("queue_id", pa.int32(), "queue number"),
         column("queue_offset", pa.int64(), "ordinal of the entry in its consume queue"),
         column("commit_log_offset", pa.int64(), "global byte position of the record in the commit log"),
     ]
 )
-#: One request and what came back.
+#: One request and its response.
 REQUEST = pa.struct(
     [
-        column("request", pa.string(), "what was asked, as RocketMQ names it"),
-        column("fields", PROPERTIES, "what was asked with, without anything secret"),
+        column("request", pa.string(), "RocketMQ's name of the request"),
+        column("fields", PROPERTIES, "fields of the request, without secrets"),
         column("sent_time_ms", pa.int64(), "when it was sent"),
-        column("response_code", pa.int32(), "the broker's response code; null where none came"),
+        column("response_code", pa.int32(), "the broker's response code; null if there was no response"),
         column("response_remark", pa.string(), "the broker's remark"),
-        column("answered_time_ms", pa.int64(), "when the response came"),
+        column("answered_time_ms", pa.int64(), "when the response was received"),
     ]
 )
 _PLAN = pa.struct(
     [column("file", pa.string(), "the plan's file"), column("digest", pa.string(), "sha256 of the plan's text")]
 )
-#: One later look at the transaction.
+#: One recheck of a receipt.
 RECHECK = pa.struct(
     [
-        column("rechecked_time_ms", pa.int64(), "when it was looked at again"),
+        column("rechecked_time_ms", pa.int64(), "when it was rechecked"),
         column("who", pa.string(), "user and host"),
         column("standing", pa.string(), f"one of {', '.join(STANDINGS)}", values=STANDINGS),
         column("standing_reason", pa.string(), "why"),
@@ -91,7 +91,7 @@ RECHECK = pa.struct(
 #: One receipt.
 RECEIPTS = pa.schema(
     [
-        column("receipt_id", pa.string(), "its name: the time of its beginning and a random part; sorts by time"),
+        column("receipt_id", pa.string(), "its id: start time and a random part; sorts by time"),
         column("outcome", pa.string(), f"one of {', '.join(OUTCOMES)}", values=OUTCOMES),
         column("action", pa.string(), "what was done: to a transaction, answer, probe or cursor set"),
         column("transaction_id", pa.string(), "the transaction; null where cursors were set"),
@@ -99,13 +99,13 @@ RECEIPTS = pa.schema(
         column("topic", pa.string(), "the real topic"),
         column("keys", pa.string(), "business keys"),
         column("store", pa.string(), "what was acted on: NAME@HOST:PORT of a broker, or directory of a store"),
-        column("begun_time_ms", pa.int64(), "when it was written down, before the request went out"),
-        column("ended_time_ms", pa.int64(), "when its outcome was written down; null where it never was"),
+        column("begun_time_ms", pa.int64(), "when the act was recorded, before the request was sent"),
+        column("ended_time_ms", pa.int64(), "when the outcome was recorded; null if it never was"),
         column("who", pa.string(), "user and host"),
         column("made_by", pa.string(), "tool and version"),
-        column("reason", pa.string(), "why, in the words of who did it"),
-        column("overrides", pa.list_(pa.string()), "guards that were told to let it pass"),
-        column("plan", _PLAN, "the plan that it carried out"),
+        column("reason", pa.string(), "why, in the operator's words"),
+        column("overrides", pa.list_(pa.string()), "guards that were overridden"),
+        column("plan", _PLAN, "the plan that the act carried out"),
         column("named_copy", RECORD_NAMED, "the record that the request named"),
         column("requests", pa.list_(REQUEST), "every request that was sent for it, in order"),
         column("state_before", pa.string(), "the transaction's state before", words="states"),
@@ -113,15 +113,15 @@ RECEIPTS = pa.schema(
         column(
             "state_after", pa.string(), "the transaction's state after; null if it was not looked up", words="states"
         ),
-        column("flags_after", pa.list_(pa.string()), "what is odd about it after", words="flags"),
+        column("flags_after", pa.list_(pa.string()), "the transaction's flags after", words="flags"),
         column("witnesses_after", pa.list_(WITNESS), "what proves that"),
-        column("notes", pa.list_(pa.string()), "what else is to be known"),
-        column("saved_message", pa.string(), "file with the message as it was, beside the journal"),
-        column("rechecks", pa.list_(RECHECK), "later looks that were written down"),
+        column("notes", pa.list_(pa.string()), "further notes"),
+        column("saved_message", pa.string(), "file with the saved message, beside the journal"),
+        column("rechecks", pa.list_(RECHECK), "its rechecks that were recorded"),
     ]
 )
 
-#: A receipt as a line of the journal has it, and a later look at one.
+#: The forms of a receipt and of a recheck in a line of the journal.
 _FORM = JsonForm(
     "receipt",
     pa.struct(
@@ -146,9 +146,9 @@ RECHECK_FORM = JsonForm(
 
 @dataclass(slots=True)
 class Receipt:
-    """One act, from its beginning to its outcome.
+    """One act, from its start to its outcome.
 
-    Shape: the columns of RECEIPTS; `requests` as `requested` makes them, witnesses as in PLAN_STEPS.
+    Shape: the columns of RECEIPTS; `requests` as `asked` makes them, witnesses as in PLAN_STEPS.
     """
 
     action: str
@@ -178,7 +178,7 @@ class Receipt:
     made_by: str = field(default_factory=tool)
 
     def asked(self, request: str, request_fields: Mapping[str, object]) -> dict[str, Any]:
-        """Add a request that is about to be sent; gives its entry, for `answered` when the response came."""
+        """Add a request that is about to be sent, and return its entry, for `answered` after the response."""
         texts = {name: _text(value) for name, value in request_fields.items() if value is not None}
         entry = {
             "request": request,
@@ -189,7 +189,7 @@ class Receipt:
         return entry
 
     def row(self) -> dict[str, Any]:
-        """The same as a row of RECEIPTS, in the schema's order."""
+        """The receipt as a row of RECEIPTS, in the schema's order."""
         values = asdict(self)
         return {name: values[name] for name in RECEIPTS.names}
 
@@ -200,32 +200,32 @@ class Receipt:
 
     @property
     def acted_on(self) -> str:
-        """The id of the transaction, of an act on one."""
+        """The id of the transaction; only for acts on a transaction."""
         assert self.transaction_id is not None, self.action
         return self.transaction_id
 
     @property
     def is_undone(self) -> bool:
-        """Whether what it did to files was taken back, and not made again since."""
-        told = [look["standing"] for look in self.rechecks if look["standing"] in ("undone", "stands")]
-        return bool(told) and told[-1] == "undone"
+        """Whether its change of files was undone, and not made again since."""
+        standings = [look["standing"] for look in self.rechecks if look["standing"] in ("undone", "stands")]
+        return bool(standings) and standings[-1] == "undone"
 
     @property
     def has_ended(self) -> bool:
-        """Whether its outcome was written down."""
+        """Whether its outcome was recorded."""
         return self.ended_time_ms is not None
 
 
 def answered(entry: dict[str, Any], code: int, remark: str | None) -> None:
-    """Put the response to a request into its entry."""
+    """Record the response to a request in its entry."""
     entry.update(response_code=code, response_remark=remark, answered_time_ms=_now_ms())
 
 
 def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
-    """A receipt from what a line of the journal holds; what this version does not know is left out.
+    """Make a receipt from the values of a line of the journal; unknown fields are ignored.
 
-    `file`: what errors name.
-    Raises: BadText for what is no receipt.
+    `file`: the name for errors.
+    Raises: BadText for values that are not a receipt.
     """
     _FORM.check(values, file)
     known = {one.name: values[one.name] for one in fields(Receipt) if values.get(one.name) is not None}
@@ -234,7 +234,7 @@ def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
     elif "transaction_id" not in known:
         raise _FORM.bad(file, "transaction_id", "a text", "nothing")
     if not is_receipt_id(known["receipt_id"]):
-        raise _FORM.bad(file, "receipt_id", "the name of a receipt", shown(known["receipt_id"]))
+        raise _FORM.bad(file, "receipt_id", "the id of a receipt", shown(known["receipt_id"]))
     for name, words in (("outcome", OUTCOMES),):
         if known.get(name, "unknown") not in words:
             raise _FORM.bad(file, name, f"one of {', '.join(words)}", shown(known[name]))
@@ -258,9 +258,9 @@ _ids = threading.Lock()
 
 
 def new_receipt_id() -> str:
-    """A new name for a receipt, unlike any other: 20261121T112900.123456Z-4f3a9c.
+    """Return a new unique receipt id: 20261121T112900.123456Z-4f3a9c.
 
-    Order: names of one process sort as they were made, those of several by the clock.
+    Order: ids of one process sort in the order of their making, those of several processes by the clock.
     """
     global _last_ns
     with _ids:
@@ -271,12 +271,12 @@ def new_receipt_id() -> str:
 
 
 def is_receipt_id(text: str) -> bool:
-    """Whether a text is a receipt's name; anything else must not become the name of a file."""
+    """Whether a text is a receipt id; nothing else may become the name of a file."""
     return _ID.fullmatch(text) is not None
 
 
 def whoever() -> str:
-    """Who acts: user@host. Behind sudo also who is behind it."""
+    """The acting user as user@host; under sudo also the user who called sudo."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name

@@ -1,4 +1,4 @@
-"""A second look at what receipts say was done: does the effect stand, and did anything else decide the transaction?"""
+"""Rechecks of receipts: is the effect still there, and did anything else decide the transaction?"""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from repairs.receipts.receipts import CURSOR_SET, SET_CURSOR, Receipt, whoever
 
 Row = Mapping[str, Any]
 Cursors = Mapping[str, int]
-#: Outcomes after which nothing of ours can be in a store.
+#: Outcomes after which the act cannot have an effect.
 _NOTHING_SENT = ("refused_by_guard", "not_sent", "refused_by_broker")
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a look says of a receipt: one of STANDINGS, and why."""
+    """The result of a recheck: one of STANDINGS, and why."""
 
     word: str
     reason: str
@@ -31,10 +31,10 @@ def rechecked(
     receipts: Sequence[Receipt], look: Callable[[list[str]], Iterable[Row]],
     cursors: Callable[[], Cursors | None] | None = None,
 ) -> Iterator[tuple[Receipt, Standing]]:
-    """Each receipt with what its transaction says of it now.
+    """Yield each receipt with its present standing.
 
-    `look`: gives fresh rows of TRANSACTIONS for some ids; it is asked once, for all that were acted on. `cursors`: the
-    check's cursors of queue 0 by topic, None where they are not known.
+    `look`: returns fresh rows of TRANSACTIONS for some ids; called once, for all transactions that were acted on.
+    `cursors`: returns the check's cursors of queue 0 by topic, None where they are unknown.
     """
     acted_on = [one.transaction_id for one in receipts if one.outcome not in _NOTHING_SENT]
     ids = list(dict.fromkeys(one for one in acted_on if one is not None))
@@ -48,8 +48,8 @@ def rechecked(
             yield receipt, standing_of(receipt, _row_of(receipt, rows.get(receipt.transaction_id or "", [])))
 
 
-def write_down(journal: Journal, receipt: Receipt, standing: Standing) -> None:
-    """Have the journal say what a look showed; the outcome of the act stays what was known then.
+def record_recheck(journal: Journal, receipt: Receipt, standing: Standing) -> None:
+    """Append the result of a recheck to the journal; the outcome of the act stays as recorded.
 
     Raises: UnwritableFile.
     """
@@ -62,19 +62,19 @@ def write_down(journal: Journal, receipt: Receipt, standing: Standing) -> None:
 
 
 def _row_of(receipt: Receipt, rows: list[Row]) -> Row | None:
-    """The row that the receipt is about: ids are those of clients, and two groups may have the same."""
+    """The row of the receipt's transaction: clients make the ids, and two groups may have the same id."""
     mine = [row for row in rows if (row["producer_group"], row["topic"]) == (receipt.producer_group, receipt.topic)]
     return next(iter(mine or rows), None)
 
 
 def standing_of(receipt: Receipt, row: Row | None) -> Standing:
-    """What the transaction says of a receipt; `row` is None where it is not found."""
+    """Return the standing of a receipt by its transaction; `row` is None where the transaction is not found."""
     if receipt.outcome in _NOTHING_SENT:
         return Standing("nothing_done", f"nothing was done ({receipt.outcome})")
     if row is None:
-        return Standing("expired", "no record of the transaction is there: expired, or kept by another broker")
-    if receipt.is_undone:  # what looks like its effect is that of another act since
-        return Standing("undone", f"rmqtx undo took it back; it is {row['state']} now")
+        return Standing("expired", "there is no record of the transaction: it has expired, or is on another broker")
+    if receipt.is_undone:  # an effect that is visible now is that of a later act
+        return Standing("undone", f"rmqtx undo reverted it; the state is now {row['state']}")
     effect = _effect_of(receipt)
     fresh = _fresh(row, receipt, "final_records", "final_record")
     if (contradiction := _contradiction(receipt, row, effect, fresh)) is not None:
@@ -85,12 +85,12 @@ def standing_of(receipt: Receipt, row: Row | None) -> Standing:
 
 
 def cursor_standing(receipt: Receipt, cursors: Cursors | None) -> Standing:
-    """What the check's cursors say of a receipt that set them; they go on by themselves once a broker runs."""
+    """Return the standing of a receipt that set the check's cursors; a running broker moves them on."""
     if receipt.outcome in _NOTHING_SENT:
         return Standing("nothing_done", f"nothing was done ({receipt.outcome})")
     if cursors is None:
-        return Standing("untold", "where the check stands is not known here: look into the store's files")
-    told, words = [], []
+        return Standing("untold", "the check's cursors are unknown here: recheck with the files of one store: --store")
+    parts, words = [], []
     for request in receipt.requests:
         if request["request"] != SET_CURSOR:
             continue
@@ -98,16 +98,16 @@ def cursor_standing(receipt: Receipt, cursors: Cursors | None) -> Standing:
         now = cursors.get(topic)
         word = "not_seen" if now is None else "stands" if now == after else "settled_otherwise"
         words.append(word)
-        told.append(f"the cursor of {topic} was set to {after} and is {'not there' if now is None else now}")
+        parts.append(f"the cursor of {topic} was set to {after} and is {'missing' if now is None else now}")
     if receipt.is_undone:
-        return Standing("undone", f"rmqtx undo took it back; {'; '.join(told)}")
+        return Standing("undone", f"rmqtx undo reverted it; {'; '.join(parts)}")
     if all(word == "stands" for word in words):
-        return Standing("stands", "; ".join(told))
-    return Standing("settled_otherwise", f"{'; '.join(told)}: a broker went on from there, or somebody set it again")
+        return Standing("stands", "; ".join(parts))
+    return Standing("settled_otherwise", f"{'; '.join(parts)}: a broker moved it on, or it was set again")
 
 
 def _effect_of(receipt: Receipt) -> str:
-    """commit, rollback or resume: what the requests asked for."""
+    """The effect that the requests have: commit, rollback or resume."""
     if receipt.action in ("commit", "resume"):
         return receipt.action
     if receipt.action in ("rollback", "discard", "close"):
@@ -119,10 +119,11 @@ def _effect_of(receipt: Receipt) -> str:
 def _contradiction(receipt: Receipt, row: Row, effect: str, fresh: list[Row]) -> str | None:
     finals = row["final_records"]
     if effect == "rollback" and fresh:
-        return f"{_where(fresh[0])} was written although it was ended by a rollback: consumers get the message"
+        return f"{_where(fresh[0])} was written although the act was a rollback: consumers get the message"
     if len(finals) > 1 and fresh:
         places = ", ".join(str(final["commit_log_offset"]) for final in finals)
-        return f"{len(finals)} COMMIT records (commit-log offsets {places}): consumers get the message as often"
+        times = len(finals)
+        return f"{times} COMMIT records (commit-log offsets {places}): consumers get the message {times} times"
     if effect == "commit" and fresh and receipt.state_before == "ROLLED_BACK":
         return f"{_where(fresh[0])} delivers what was rolled back"
     return None
@@ -130,60 +131,69 @@ def _contradiction(receipt: Receipt, row: Row, effect: str, fresh: list[Row]) ->
 
 def _committed(receipt: Receipt, row: Row, fresh: list[Row]) -> Standing:
     if fresh:
-        return _stands(receipt, row, f"{_where(fresh[0])} is there, the only one")
+        final = fresh[0]
+        where = f"commit-log offset {final['commit_log_offset']} in {final['topic']}"
+        return _stands(receipt, row, f"the only COMMIT record is at {where}")
     if row["state"] == "ROLLED_BACK":
         return Standing("settled_otherwise", f"it was rolled back: {row['reason']}")
     if (gone := _gone(receipt, row, "final_record", "COMMIT record")) is not None:
         return gone
-    return Standing("not_seen", f"no COMMIT record of it is there; it is {row['state']}")
+    return Standing("not_seen", f"there is no COMMIT record of it; its state is {row['state']}")
 
 
 def _ended(receipt: Receipt, row: Row) -> Standing:
     marks = _fresh(row, receipt, "op_marks", "op_mark")
     if marks:
         if marks[0]["half_queue_offset"] is None:
-            return _stands(receipt, row, f"a record at commit-log offset {marks[0]['commit_log_offset']} ended it")
-        return _stands(receipt, row, f"an op message at queue offset {marks[0]['queue_offset']} ended it")
+            return _stands(receipt, row, f"the record at commit-log offset {marks[0]['commit_log_offset']} settles it")
+        return _stands(receipt, row, f"the op message at queue offset {marks[0]['queue_offset']} settles it")
     if (gone := _gone(receipt, row, "op_mark", "op message")) is not None:
         return gone
-    return Standing("not_seen", f"no op message of it is there; it is {row['state']}")
+    return Standing("not_seen", f"there is no op message of it; its state is {row['state']}")
 
 
 def _gone(receipt: Receipt, row: Row, kind: str, what: str) -> Standing | None:
-    """What it means that a witness which proved an act is not there: logs expire from their begin."""
+    """The standing if the witness that proved an act is missing: expired, because logs expire from their begin, or not.
+
+    None if no such witness was recorded.
+    """
     places = [one["commit_log_offset"] for one in receipt.witnesses_after if one["kind"] == kind]
     if not places:
         return None
     older = [copy["commit_log_offset"] for copy in row["half_copies"] if copy["commit_log_offset"] < max(places)]
     if not older:
-        return Standing("expired", f"the {what} that proved it is not there any more: expired")
+        return Standing("expired", f"the {what} that proved it no longer exists: it has expired")
     return Standing(
         "not_seen",
-        f"the {what} that proved it (commit-log offset {max(places)}) is not there, though the older half copy at "
-        f"{older[0]} is: undone, cut off, or another copy of the store; it is {row['state']}",
+        f"the {what} that proved it (commit-log offset {max(places)}) is missing, but the older half copy at "
+        f"{older[0]} exists: it was undone or cut off, or this is another copy of the store; its state is "
+        f"{row['state']}",
     )
 
 
 def _resumed(receipt: Receipt, row: Row) -> Standing:
     copies = _fresh(row, receipt, "half_copies", "half_copy")
     if copies:
-        return Standing("stands", f"half copy {copies[0]['queue_offset']} was made; it is {row['state']} now")
-    return Standing("not_seen", f"no new half copy is there; it is {row['state']}")
+        return Standing("stands", f"half copy {copies[0]['queue_offset']} was made; the state is now {row['state']}")
+    return Standing("not_seen", f"there is no new half copy; its state is {row['state']}")
 
 
 def _stands(receipt: Receipt, row: Row, reason: str) -> Standing:
-    """The effect is there; is it over, or will the broker ask again?"""
+    """The standing of an effect that was found: `reopened` if the broker will check the transaction again."""
     if row["state"] == "PENDING" or "open_after_decision" in row["flags"]:
         newest = row["half_copies"][-1]["queue_offset"]
-        if any(entry["kind"] == STATE_TABLE for entry in row["state_entries"]):  # of 3.1: no close ends its asking
-            return Standing("reopened", f"{reason}, but the broker asks again: {row['reason']}")
-        why = f"{reason}, but half copy {newest} is open: the broker asks again (rmqtx close {receipt.transaction_id})"
+        if any(entry["kind"] == STATE_TABLE for entry in row["state_entries"]):  # 3.1: a close does not end its checks
+            return Standing("reopened", f"{reason}, but the broker will check it again: {row['reason']}")
+        why = (
+            f"{reason}, but half copy {newest} is open and the broker will check it again; to stop this: "
+            f"rmqtx close {receipt.transaction_id}"
+        )
         return Standing("reopened", why)
     return Standing("stands", reason)
 
 
 def _fresh(row: Row, receipt: Receipt, column: str, kind: str) -> list[Row]:
-    """Witnesses that were not there before; compared without the store, so that a copy of the broker's files serves."""
+    """Witnesses that are new since the act; compared without the store's name, so that a copy of the files serves."""
     before = {_place(one) for one in receipt.witnesses_before if one["kind"] == kind}
     return [entry for entry in row[column] if _place(entry) not in before]
 

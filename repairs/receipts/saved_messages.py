@@ -1,7 +1,7 @@
-"""Messages kept beside the receipts: what a discard takes out of the broker's sight stays readable here.
+"""Messages saved beside the receipts, so that a discarded message stays readable.
 
-Of each message two files: `RECEIPT_ID.record`, the record byte for byte as in the commit log, and `RECEIPT_ID.json`,
-the same decoded, its body inflated. Both are on disk before anything is sent.
+Each message has two files: `RECEIPT_ID.record`, the record byte for byte as in the commit log, and `RECEIPT_ID.json`,
+the decoded record with its body decompressed. Both are on disk before anything is sent.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _COLUMNS = (
 
 
 def save_message(record: bytes, receipt_id: str, directory: Path) -> Path:
-    """Keep a message; gives the file with the decoded one, its record lies beside it.
+    """Save a message, and return the file with the decoded record.
 
     `directory`: that of the journal.
-    Raises: FormatError if the bytes are no record; UnwritableFile: then nothing must be done.
+    Raises: FormatError if the bytes are not a record; UnwritableFile: then nothing must be sent.
     """
     if not is_receipt_id(receipt_id):
         raise ValueError(receipt_id)
@@ -53,18 +53,18 @@ def save_message(record: bytes, receipt_id: str, directory: Path) -> Path:
         on_disk(directory)
     except OSError as error:
         raise UnwritableFile(
-            f"the message cannot be kept in {place}: {error.strerror or error}", file=place,
-            advice="nothing is discarded unless it is kept: make room or set RMQTX_STATE_DIR",
+            f"cannot save the message in {place}: {error.strerror or error}; nothing was discarded", file=place,
+            advice="free some space, or set RMQTX_STATE_DIR to another directory",
         ) from error
     return decoded
 
 
 def message_of(record: bytes) -> dict[str, Any]:
-    """A record decoded, as JSON knows it.
+    """Return a decoded record as JSON values.
 
-    Shape: columns of RECORDS; `body_base64` is the body, inflated; `body_text` the same where it is UTF-8, else null.
-           `body_is_readable` is false where the record says compressed and the body is no such stream: then
-           `body_base64` is as stored.
+    Shape: columns of RECORDS; `body_base64`: the decompressed body; `body_text`: the body as text where it is UTF-8,
+           else null. `body_is_readable` is false where the record has the flag for compression and the body cannot be
+           decompressed: then `body_base64` is as stored.
     Raises: FormatError.
     """
     block = block_of(record)
@@ -84,12 +84,12 @@ def message_of(record: bytes) -> dict[str, Any]:
 
 
 def block_of(record: bytes) -> Block:
-    """One record as a block of one.
+    """One record as a block.
 
     Raises: FormatError.
     """
     if len(record) < RECORD_BYTES_MIN or int.from_bytes(record[:4], "big") != len(record):
-        raise FormatError(f"{len(record)} bytes are no record: its length is not theirs")
+        raise FormatError(f"{len(record)} bytes are not a record: its length field differs")
     block = Block(record + bytes(SLACK_BYTES), int.from_bytes(record[28:36], "big"), 0, "", np.zeros(1, np.int64))
     if not block.sound().all():
         raise FormatError("the parts of the record do not add up to its length")

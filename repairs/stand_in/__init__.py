@@ -1,1 +1,1 @@
-"""A producer that answers a broker's checks in place of one that is gone."""
+"""Stand-in: a producer that answers a broker's checks in place of a producer group that no longer runs."""

@@ -1,4 +1,4 @@
-"""The effects of a stand-in's answers: looked for until they show, then written into their receipts."""
+"""The effects of a stand-in's answers: looked up until they are visible, then recorded in their receipts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _LOOK_SECONDS = 0.5
 
 
 class LookMedium(Protocol):
-    """What can be looked at."""
+    """What this module needs of live brokers."""
 
     def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
-        """Fresh rows of TRANSACTIONS for some ids."""
+        """Return fresh rows of TRANSACTIONS for some ids."""
 
 
 @dataclass(slots=True)
 class _Closing:
-    """A copy that was closed, and whose op message is still looked for."""
+    """A copy that was closed and whose op message is not visible yet."""
 
     receipt: Receipt
     named: NamedRecord
@@ -35,43 +35,42 @@ class _Closing:
     until: float
 
 
-#: Where a broker's check stands in its half queue; None: not known.
+#: Returns the check cursor of a broker's half queue, by the broker's root; None: unknown.
 CheckCursor = Callable[[str], int | None]
 
 
 class Effects:
-    """Looks for effects, and ends the receipts.
+    """Looks up effects, and completes the receipts.
 
-    A pass of the check that began before an op message was written may still put a copy back after it. So what is
-    proved is watched until the check has passed the copy that was named: only then nothing of it can come up again.
-    `check_cursor`: by the broker's root. `prove_ms`: how long each is looked for, and watched. `tell`: takes a line on
-    what did not go well.
+    A pass of the check that began before an op message was written may still put a copy back afterwards. So a proved
+    answer is watched until the check has passed the copy that it named: only then no new copy can appear.
+    `prove_ms`: how long each effect is looked for, and watched. `note`: takes a line for each problem.
     """
 
     def __init__(
         self, medium: LookMedium, check_cursor: CheckCursor, journal: Journal, prove_ms: int,
-        tell: Callable[[str], None],
+        note: Callable[[str], None],
     ) -> None:
         self._medium = medium
         self._check_cursor = check_cursor
         self._journal = journal
         self._prove_seconds = prove_ms / 1000
-        self._tell = tell
+        self._note = note
         self._closings: list[_Closing] = []
         self._watched: dict[str, tuple[NamedRecord, float]] = {}
         self._next_look = 0.0
 
     def await_closing(self, receipt: Receipt, named: NamedRecord, before: Mapping[str, Any]) -> None:
-        """Look for the op message of a copy that was closed, too."""
+        """Also look for the op message of a copy that was closed."""
         self._watch(receipt.acted_on, named)
         self._closings.append(_Closing(receipt, named, before, time.monotonic() + self._prove_seconds))
 
     def are_awaited(self, tasks: Iterable[Task]) -> bool:
-        """Whether anything is still looked for."""
+        """Whether any effect is still awaited or watched."""
         return bool(self._closings or self._watched) or any(task.is_open for task in tasks)
 
     def look(self, tasks: Iterable[Task]) -> None:
-        """Look once, if it is time.
+        """Look up the open answers once, if it is time.
 
         Raises: RemotingError, UnwritableFile.
         """
@@ -80,7 +79,7 @@ class Effects:
         if not (names or self._watched) or time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _LOOK_SECONDS
-        self._forget_passed()
+        self._end_watches()
         if not names:
             return
         rows = {row["transaction_id"]: row for row in self._medium.look(list(dict.fromkeys(names)))}
@@ -92,8 +91,8 @@ class Effects:
     def _watch(self, transaction_id: str, named: NamedRecord) -> None:
         self._watched[transaction_id] = named, time.monotonic() + self._prove_seconds
 
-    def _forget_passed(self) -> None:
-        """What the check has passed, or what was watched long enough."""
+    def _end_watches(self) -> None:
+        """Stop watching copies that the check has passed, or that were watched long enough."""
         if not self._watched:
             return
         cursors = {store: self._check_cursor(store) for store in {named.store for named, _ in self._watched.values()}}
@@ -120,12 +119,12 @@ class Effects:
             self.end(task, "contradicted", proof.contradiction or "")
         elif time.monotonic() > task.proof_until:
             is_known = task.decided is not None or (task.receipt.action == "commit" and row["final_records"])
-            self.end(task, "accepted" if is_known else "unknown", proof.lacking or "its effect is not seen")
+            self.end(task, "accepted" if is_known else "unknown", proof.lacking or "its effect was not seen")
         else:
             task.outcome_reason = proof.lacking
 
     def _is_closed(self, closing: _Closing, rows: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether the op message of a closed copy is there, or is no longer waited for; then its receipt has ended."""
+        """Whether the wait for the op message of a closed copy is over; then its receipt is complete."""
         receipt, row = closing.receipt, rows.get(closing.receipt.acted_on)
         is_late = time.monotonic() >= closing.until
         if row is not None:
@@ -148,7 +147,7 @@ class Effects:
         return True
 
     def end(self, task: Task, outcome: str, why: str) -> None:
-        """Write an outcome down.
+        """Record an outcome.
 
         Raises: UnwritableFile.
         """
@@ -160,23 +159,23 @@ class Effects:
         receipt.notes.append(why)
         self._journal.end(receipt)
         if outcome not in ("proved", "refused_by_guard"):
-            self._tell(f"{task.transaction_id}: {outcome}: {why}")
+            self._note(f"{task.transaction_id}: {outcome}: {why}")
 
-    def give_up(self, tasks: Iterable[Task]) -> None:
-        """Write down what was not seen in time.
+    def record_unseen(self, tasks: Iterable[Task]) -> None:
+        """Record the effects that were not seen in time.
 
         Raises: UnwritableFile.
         """
         for task in tasks:
             if task.is_open:
-                self.end(task, task.outcome or "unknown", "it ended before the effect could be seen")
+                self.end(task, task.outcome or "unknown", "the stand-in ended before the effect was visible")
         for closing in self._closings:
             self._journal.end(closing.receipt)
         self._closings, self._watched = [], {}
 
 
 def _look_after(receipt: Receipt, row: Mapping[str, Any]) -> None:
-    """What a look afterwards shows, into the receipt."""
+    """Record the state after an answer in its receipt."""
     receipt.state_after, receipt.flags_after = row["state"], list(row["flags"])
     receipt.witnesses_after = witnesses_of(row)
 

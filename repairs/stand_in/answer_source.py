@@ -1,4 +1,4 @@
-"""What is answered when a broker asks about a transaction: the answers of a plan, or those of the business ledger."""
+"""Sources of answers to a broker's checks: a plan, or the business ledger."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from readers.model.tables import TRANSACTIONS
 from repairs.receipts.plan_file import Plan
 
 COMMIT, ROLLBACK = "commit", "rollback"
-#: What a broker can be answered; for anything else it gets no answer, because it gives no response to UNKNOWN.
+#: Actions that are answers to a check; other actions get no answer, because a broker does not respond to UNKNOWN.
 ANSWERED_ACTIONS = (COMMIT, ROLLBACK)
-#: For so long it is believed that no other transaction bears a key.
+#: How long a lookup of other transactions with a key stays valid.
 _KEYS_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class GivenAnswer:
-    """What is answered about one transaction: commit, rollback, or nothing; and who says so, or why not."""
+    """The answer for one transaction: commit, rollback or None; and its source, or why there is none."""
 
     action: str | None
     why: str
 
 
 class AnswerSource(Protocol):
-    """Who knows what became of the local transactions."""
+    """A source of the outcomes of local transactions."""
 
     @property
     def name(self) -> str:
-        """What people call it; nothing secret is in it."""
+        """Its name for people, without secrets."""
 
     @property
     def named(self) -> Sequence[str]:
-        """The transactions that it is known to decide; none where only a look at them tells."""
+        """Ids of the transactions that it decides; empty where this is known only after a lookup of a transaction."""
 
-    def may_know(self, transaction_id: str) -> bool:
-        """Whether it is worth looking at the transaction at all."""
+    def may_decide(self, transaction_id: str) -> bool:
+        """Whether it may have an answer for a transaction."""
 
     def of(self, rows: Sequence[Mapping[str, Any]]) -> list[GivenAnswer]:
-        """The answers for some rows of TRANSACTIONS, in their order."""
+        """Return the answers for some rows of TRANSACTIONS, in their order."""
 
 
 class PlanAnswers:
@@ -62,12 +62,12 @@ class PlanAnswers:
         """The transactions that it decides."""
         return [name for name, step in self._steps.items() if step["action"] in ANSWERED_ACTIONS]
 
-    def may_know(self, transaction_id: str) -> bool:
-        """Whether the plan names it."""
+    def may_decide(self, transaction_id: str) -> bool:
+        """Whether the plan names the transaction."""
         return transaction_id in self._steps
 
     def of(self, rows: Sequence[Mapping[str, Any]]) -> list[GivenAnswer]:
-        """What the plan says of some rows."""
+        """Return the plan's answers for some rows."""
         return [self._answer_of(row) for row in rows]
 
     def _answer_of(self, row: Mapping[str, Any]) -> GivenAnswer:
@@ -76,7 +76,10 @@ class PlanAnswers:
             return GivenAnswer(None, "the plan does not name it")
         for name in ("producer_group", "topic"):
             if step[name] is not None and step[name] != row[name]:
-                return GivenAnswer(None, f"the plan means one of {name.replace('_', ' ')} {step[name]}")
+                return GivenAnswer(
+                    None,
+                    f"the plan names a transaction with {name.replace('_', ' ')} {step[name]}, not {row[name]}",
+                )
         if step["action"] not in ANSWERED_ACTIONS:
             return GivenAnswer(
                 None, f"the plan has the action {step['action']}, which is not an answer to a check: use rmqtx apply"
@@ -85,42 +88,42 @@ class PlanAnswers:
 
 
 class LedgerAnswers:
-    """The answers of a business ledger, looked up again each time: it may have learnt more since.
+    """The answers of a business ledger, which is read again each time because rows may have been added.
 
     `compare`: rows of TRANSACTIONS → rows of RECONCILED, in the same order. A ledger row that several transactions
-    match decides nothing: an order that was sent twice may have been delivered by the other one. So everything seen
-    before is compared along, and what `bearing` finds with the same business keys.
+    match decides none of them: an order that was sent twice may already be delivered by the other transaction. So all
+    transactions seen before are compared too, and those that `with_key` finds for the same business keys.
     """
 
     def __init__(self, compare: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]], name: str) -> None:
         self.name = name
-        self.bearing: Callable[[str], Iterable[Mapping[str, Any]]] = lambda _key: ()
+        self.with_key: Callable[[str], Iterable[Mapping[str, Any]]] = lambda _key: ()
         self._compare = compare
         self._seen: dict[str, Mapping[str, Any]] = {}
         self._keys: dict[str, float] = {}
 
     @property
     def named(self) -> Sequence[str]:
-        """None: only a look at a transaction tells."""
+        """Empty: the transaction must be looked up first, for its keys."""
         return []
 
-    def may_know(self, _transaction_id: str) -> bool:
-        """Whether it can be looked up: only its keys tell."""
+    def may_decide(self, _transaction_id: str) -> bool:
+        """True: this depends on the transaction's keys."""
         return True
 
     def of(self, rows: Sequence[Mapping[str, Any]]) -> list[GivenAnswer]:
-        """What the ledger says of some rows."""
+        """Return the ledger's answers for some rows."""
         self._seen.update((row["transaction_id"], row) for row in rows)
         answers = self._compared(rows)
         settled = [row for row, given in zip(rows, answers, strict=True) if given.action is not None]
         return self._compared(rows) if self._see_others(settled) else answers
 
     def _see_others(self, rows: Sequence[Mapping[str, Any]]) -> bool:
-        """Look for other transactions with the keys of some rows; gives whether there are any."""
+        """Look up other transactions with the keys of some rows, and return whether there are any new ones."""
         now, before = time.monotonic(), len(self._seen)
         for key in dict.fromkeys(key for row in rows for key in (row["keys"] or "").split(" ") if key):
             if now >= self._keys.get(key, 0.0):
-                self._seen.update((row["transaction_id"], row) for row in self.bearing(key))
+                self._seen.update((row["transaction_id"], row) for row in self.with_key(key))
                 self._keys[key] = now + _KEYS_SECONDS
         return len(self._seen) > before
 
@@ -128,16 +131,16 @@ class LedgerAnswers:
         table = pa.Table.from_pylist(
             [{name: row[name] for name in TRANSACTIONS.names} for row in self._seen.values()], schema=TRANSACTIONS
         )
-        said = {
+        reconciled = {
             row["transaction_id"]: row for batch in self._compare(table.to_batches()) for row in batch.to_pylist()
         }
-        return [_ledger_answer(said[row["transaction_id"]]) for row in rows]
+        return [_ledger_answer(reconciled[row["transaction_id"]]) for row in rows]
 
 
 def _ledger_answer(row: Mapping[str, Any]) -> GivenAnswer:
-    """Only what the ledger settles and the broker has not decided is answered."""
+    """Return the answer of a row of RECONCILED; None unless the ledger decides it and the broker has it pending."""
     is_settled = row["outcome"] == "act" and row["state"] == "PENDING" and row["advice"] in ANSWERED_ACTIONS
     if not is_settled:
         return GivenAnswer(None, row["reason"])
     found = f" ({row['ledger_row']})" if row["ledger_row"] else ""
-    return GivenAnswer(row["advice"], f"the ledger says {row['ledger_word'].replace('_', ' ')}{found}")
+    return GivenAnswer(row["advice"], f"outcome in the ledger: {row['ledger_word'].replace('_', ' ')}{found}")

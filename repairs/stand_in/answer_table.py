@@ -1,4 +1,4 @@
-"""What a stand-in knows of the transactions of its group: one row each, before it starts and when it has ended."""
+"""The table of a stand-in: one row for each transaction of its group, before it starts and after it has ended."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ ANSWERS = pa.schema(
         TRANSACTIONS.field("checks_count"),
         TRANSACTIONS.field("state"),
         column(
-            "answer", pa.string(), "commit or rollback; null: no answer is given, and the broker goes on asking",
+            "answer", pa.string(), "commit or rollback; null: no answer, and the broker will check it again",
             values=("commit", "rollback"),
         ),
-        column("answer_reason", pa.string(), "who says so, or why there is none"),
-        column("asked_count", pa.int32(), "how often the broker asked while the stand-in listened"),
+        column("answer_reason", pa.string(), "source of the answer, or why there is none"),
+        column("asked_count", pa.int32(), "number of checks that the stand-in received for it"),
         column("outcome", pa.string(), f"{', '.join(OUTCOMES)}; null: nothing was answered", values=OUTCOMES),
-        column("outcome_reason", pa.string(), "what proves it, or what is in the way"),
-        column("half_queue_offset", pa.int64(), "the half copy that the broker asked about and the answer named"),
-        column("commit_log_offset", pa.int64(), "where that copy stands in the commit log"),
+        column("outcome_reason", pa.string(), "what proves the outcome, or what prevents it"),
+        column("half_queue_offset", pa.int64(), "the half copy that the broker checked and the answer named"),
+        column("commit_log_offset", pa.int64(), "offset of that copy in the commit log"),
         column("final_commit_log_offset", pa.int64(), "the message as consumers get it; null unless committed"),
         column("receipt_id", pa.string(), "its receipt: rmqtx receipts"),
     ]
@@ -43,11 +43,11 @@ ANSWERS = pa.schema(
 
 @dataclass(slots=True)
 class Task:
-    """One transaction on its way to an answer.
+    """One transaction and the progress of its answer.
 
-    Shape: `row` is the last one of TRANSACTIONS that was seen. `named`, `before` and `receipt` are those of the last
-           answer, which is open until `outcome` is final; `decided` is what the broker has acknowledged, and
-           `closed_queue_offset` the newest copy that was closed after it.
+    Shape: `row` is the last row of TRANSACTIONS that was read. `named`, `before` and `receipt` belong to the last
+           answer, which is open until `outcome` is final; `decided`: the decision that the broker acknowledged;
+           `closed_queue_offset`: the newest copy that was closed after the decision.
     """
 
     row: Mapping[str, Any]
@@ -71,16 +71,16 @@ class Task:
 
     @property
     def is_open(self) -> bool:
-        """Whether an answer was sent and its effect is still looked for."""
+        """Whether an answer was sent and its effect is still awaited."""
         return self.proof_until is not None
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing more is to be done: answered and looked up, or refused for good."""
+        """Whether nothing is left to do: answered and verified, or finally refused."""
         return self.outcome not in (None, "not_sent") and not self.is_open
 
     def as_row(self) -> dict[str, Any]:
-        """The same as a row of ANSWERS."""
+        """The task as a row of ANSWERS."""
         finals = self.row["final_records"]
         values = {
             "answer": self.given.action, "answer_reason": self.given.why, "asked_count": self.asked_count,

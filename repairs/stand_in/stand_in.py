@@ -1,9 +1,9 @@
-"""A stand-in for a producer group whose own processes are gone: it hears the broker's checks and answers them.
+"""A stand-in for a producer group whose own processes no longer run: it receives the broker's checks and answers them.
 
-It is the broker's own protocol, and yet every answer is guarded like any other act: the transaction is looked up afresh
-before it is answered, for a broker delivers again whatever it is told to commit again. What is sent is sent once, its
-receipt is on disk before, and its effect is looked for. Who is not sure gives no answer: a broker gives no response to
-UNKNOWN, and asks again by itself.
+It uses the broker's own protocol, but every answer is guarded like any other act: the transaction is looked up again
+before the answer, because a broker delivers a message again for each commit. Each answer is sent once, its receipt is
+on disk before, and its effect is looked up. Without a certain outcome there is no answer: a broker does not respond to
+UNKNOWN, and checks the transaction again anyway.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from repairs.stand_in.answer_source import AnswerSource, GivenAnswer
 from repairs.stand_in.answer_table import Task
 
 PRODUCER_CONNECTED, ANOTHER_RMQTX = "producer-connected", "another-rmqtx"
-#: Guards that a stand-in can be told to let pass; no other one makes sense for an answer.
+#: Guards that can be overridden for a stand-in; overriding others makes no sense for an answer.
 OVERRIDABLE = (PRODUCER_CONNECTED, ANOTHER_RMQTX)
-#: A broker that asks has found by itself that the time for which nobody may be asked is over.
+#: Guards that are not applied: a broker sends a check only after the time in which the producer must not be asked.
 _NOT_ASKED = ("immunity",)
-#: Reasons that pass by themselves: the broker asks again, or what was heard is looked at again.
+#: Guards whose reason ends without an act: the check is held and looked up again, or the broker repeats it.
 _PASSING = ("decision-in-flight", "evidence-incomplete")
-#: So many are looked up together; the time between the look and the last answer stays below a second or so.
+#: Transactions that are looked up together, so that the last answer follows its look-up within about a second.
 _BATCH = 32
 _LISTEN_SECONDS = 0.2
 _HELD_SECONDS_MAX = 120.0
@@ -47,10 +47,10 @@ class AnswerMedium(Protocol):
     """What a stand-in needs of live brokers; LiveMedium is one."""
 
     def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
-        """Fresh rows of TRANSACTIONS for some ids."""
+        """Return fresh rows of TRANSACTIONS for some ids."""
 
     def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:
-        """What is known of some rows and of what surrounds them."""
+        """Return the situations of some rows."""
 
     def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
         """Commit or roll back a half copy."""
@@ -58,9 +58,9 @@ class AnswerMedium(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StandInConduct:
-    """How a stand-in behaves.
+    """The settings of a stand-in.
 
-    Units: milliseconds. `prove_ms`: how long the effect of an answer is looked for.
+    Units: milliseconds. `prove_ms`: how long to look for the effect of an answer.
     """
 
     group: str
@@ -71,7 +71,7 @@ class StandInConduct:
     max_per_second: float | None = None
 
     def refusal_of(self, others: Others) -> Refusal | None:
-        """Why nothing is answered while others belong to the group; None where none does, or it was overridden."""
+        """Why nothing is answered while the group has other members; None if it has none, or on override."""
         if others.members and PRODUCER_CONNECTED not in self.overrides:
             return Refusal(PRODUCER_CONNECTED, *members_that_answer(self.group, others.members))
         if others.rivals and ANOTHER_RMQTX not in self.overrides:
@@ -80,29 +80,29 @@ class StandInConduct:
 
 
 class StandIn:
-    """Answers what it hears, for as long as it runs.
+    """Answers the checks that it receives, for as long as it runs.
 
-    Shape: `tasks` by transaction id; `stopped_by` the others whose appearance ended it.
+    Shape: `tasks` by transaction id; `stopped_by`: the other members of the group that made it stop;
+           `unmatched_count`: checks of transactions for which the source has no answer.
     """
 
     def __init__(
         self, conduct: StandInConduct, medium: AnswerMedium, check_cursor: CheckCursor, answers: AnswerSource,
-        journal: Journal,
-        watch: GroupWatch, tell: Callable[[str], None],
+        journal: Journal, watch: GroupWatch, note: Callable[[str], None],
     ) -> None:
         self.conduct = conduct
         self.tasks: dict[str, Task] = {}
         self.stopped_by: Others | None = None
-        self.strangers_count = 0
+        self.unmatched_count = 0
         self._medium = medium
         self._answers = answers
         self._journal = journal
         self._watch = watch
-        self._tell = tell
-        self._heard: queue.SimpleQueue[Check] = queue.SimpleQueue()
+        self._note = note
+        self._received: queue.SimpleQueue[Check] = queue.SimpleQueue()
         self._held: dict[str, Check] = {}
         self._next_answer = 0.0
-        self._effects = Effects(medium, check_cursor, journal, conduct.prove_ms, tell)
+        self._effects = Effects(medium, check_cursor, journal, conduct.prove_ms, note)
         self._last_trouble: str | None = None
         self._unknown: str | None = None
         self._is_ending = False
@@ -110,18 +110,18 @@ class StandIn:
     # -- before it starts -----------------------------------------------------------------------------------------
 
     def propose(self, rows: Sequence[Mapping[str, Any]]) -> list[Task]:
-        """What would be answered about some transactions; they are what `is_done` waits for."""
+        """Return the answers for some transactions; `is_done` waits for these transactions."""
         tasks = [Task(row, given) for row, given in zip(rows, self._answers.of(rows), strict=True)]
         self.tasks.update((task.transaction_id, task) for task in tasks)
         return tasks
 
-    def hear(self, check: Check) -> None:
-        """Take a broker's question; called from the connections' threads."""
-        self._heard.put(check)
+    def receive(self, check: Check) -> None:
+        """Queue a check from a broker; called from the connections' threads."""
+        self._received.put(check)
 
     @property
     def is_done(self) -> bool:
-        """Whether all that has an answer is answered, looked up and passed by the check, or refused for good."""
+        """Whether every transaction with an answer is answered, verified and passed by the check, or refused."""
         if self._effects.are_awaited(self.tasks.values()):
             return False
         return all(task.is_settled for task in self.tasks.values() if task.given.action is not None)
@@ -129,10 +129,10 @@ class StandIn:
     # -- while it runs --------------------------------------------------------------------------------------------
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Hear and answer until it is over, or until others of the group appear.
+        """Answer checks until `is_over`, or until other members of the group appear.
 
-        Then what was answered is still looked for, and what the check puts back of it is closed, but nothing else is
-        answered.
+        Afterwards the effects of the answers are still looked up, and copies that the check puts back are closed, but
+        no further transaction is answered.
         """
         self._journal.prepare()
         while not is_over():
@@ -140,7 +140,7 @@ class StandIn:
             others = self._watch.look(if_due=True)
             if self._is_stopped(others):
                 break
-            self._tell_of_unknown(others)
+            self._note_unknown(others)
             self._guarded(self._answer_held)
             self._guarded(self._look_for_effects)
         end = time.monotonic() + self.conduct.prove_ms / 1000
@@ -149,46 +149,46 @@ class StandIn:
             self._listen()
             self._guarded(self._answer_held)
             self._guarded(self._look_for_effects)
-        self._effects.give_up(self.tasks.values())
+        self._effects.record_unseen(self.tasks.values())
 
-    def _tell_of_unknown(self, others: Others) -> None:
-        """Say once that nothing is answered while nobody can say who is connected."""
+    def _note_unknown(self, others: Others) -> None:
+        """Report once that nothing is answered while the other members of the group are unknown."""
         if others.unknown is not None and others.unknown != self._unknown:
-            self._tell(f"nothing is answered while it is not known who is connected: {others.unknown}")
+            self._note(f"not answering while the connected producers of the group are unknown: {others.unknown}")
         self._unknown = others.unknown
 
     def _look_for_effects(self) -> None:
         self._effects.look(self.tasks.values())
 
     def _guarded(self, part: Callable[[], None]) -> None:
-        """Do a part that reads from brokers; one that is away for a while is no reason to stop."""
+        """Run a part that reads from brokers; a broker that cannot be reached for a while does not end the stand-in."""
         try:
             part()
         except RemotingError as error:
             if error.message != self._last_trouble:
-                self._tell(f"nothing can be answered at the moment: {error.message}")
+                self._note(f"cannot answer at the moment, retrying: {error.message}")
             self._last_trouble = error.message
             time.sleep(1)
         else:
             self._last_trouble = None
 
     def _listen(self) -> None:
-        """Take what was heard; of several questions about one transaction the last one counts."""
+        """Sort the received checks; of several checks of one transaction the last one counts."""
         patience = _LISTEN_SECONDS
         while True:
             try:
-                check = self._heard.get(timeout=patience) if patience else self._heard.get_nowait()
+                check = self._received.get(timeout=patience) if patience else self._received.get_nowait()
             except queue.Empty:
                 return
             patience = 0.0
-            if check.transaction_id is None or not self._answers.may_know(check.transaction_id):
-                self.strangers_count += 1
+            if check.transaction_id is None or not self._answers.may_decide(check.transaction_id):
+                self.unmatched_count += 1
                 continue
             task = self.tasks.get(check.transaction_id)
             if task is not None:
                 task.asked_count += 1
             if task is not None and task.decided is not None:
-                self._close_again(task, check)  # before the next pass puts back one more
+                self._close_again(task, check)  # before the next pass puts back another copy
                 continue
             before = self._held.get(check.transaction_id)
             if before is None or check.commit_log_offset > before.commit_log_offset:
@@ -218,12 +218,12 @@ class StandIn:
             check = self._held.pop(situation.transaction_id)
             if not self._take(check, situation, given):
                 self._held.setdefault(check.transaction_id or "", check)
-        for name in set(names) - set(rows):  # a look that does not show what the broker has just written
+        for name in set(names) - set(rows):  # what the broker has just written is not visible yet
             self._trouble(name, "its records cannot be found")
             self._held[name] = self._held.pop(name)  # behind the others
 
     def _take(self, check: Check, situation: Situation, given: GivenAnswer) -> bool:
-        """Answer one question or say why not; False: it has to be looked at again."""
+        """Answer one check or record why not; False: the transaction must be looked up again."""
         task = self.tasks.get(situation.transaction_id)
         if task is None and self._is_ending:
             return True
@@ -240,10 +240,10 @@ class StandIn:
             return True
         newest = situation.newest_queue_offset
         if newest is not None and newest > check.queue_offset:
-            return True  # the broker asks about that one too
+            return True  # the broker checks that copy too
         named = situation.half_copy
         if named is None or named.queue_offset != check.queue_offset:
-            self._trouble(situation.transaction_id, "the half copy asked about does not show yet")
+            self._trouble(situation.transaction_id, "the half copy that the broker checks is not visible yet")
             return False
         refusal = self._refusal(situation, ActRequest(given.action, self.conduct.group, check.queue_offset))
         if refusal is None:
@@ -256,7 +256,7 @@ class StandIn:
         return True
 
     def _refusal(self, situation: Situation, request: ActRequest) -> Refusal | None:
-        others = self._watch.seen  # the medium does not know that this member of the group is ourselves
+        others = self._watch.seen  # the medium would list this stand-in itself as a member of the group
         around = replace(
             situation.around, producers=None if others.unknown else others.members, producers_unknown=others.unknown,
             rivals=others.rivals,
@@ -265,9 +265,9 @@ class StandIn:
         return next(iter(refusals(asked, request, self.conduct.overrides, _NOT_ASKED)), None)
 
     def _close_again(self, task: Task, check: Check) -> None:
-        """The broker asks about a copy that it put back before it saw our decision: that one is closed, at once.
+        """Close a copy that the broker put back before it read the decision, and checks now.
 
-        A second COMMIT would deliver again; a rollback of the newest copy delivers nothing and stops the asking.
+        A second COMMIT would deliver again; a rollback of the newest copy delivers nothing and ends the checks.
         """
         assert task.named is not None
         assert task.situation is not None
@@ -281,11 +281,13 @@ class StandIn:
         situation = replace(task.situation, row=task.row)
         receipt = self._receipt("close", named, situation)
         receipt.named_copy = {**named.place(), "length_bytes": None}  # it was not read
-        receipt.notes.append(f"{task.decided} was answered before; the check put half copy {check.queue_offset} back")
+        receipt.notes.append(
+            f"the answer {task.decided} was sent before; the check then put back half copy {check.queue_offset}"
+        )
         self._journal.begin(receipt)
         try:
             answer = self._medium.decide(named, situation, ROLLBACK, receipt)
-        except RemotingError as error:  # the broker asks again
+        except RemotingError as error:  # the broker checks it again
             receipt.notes.append(error.message)
             self._journal.end(receipt)
             return
@@ -294,9 +296,9 @@ class StandIn:
             self._journal.end(receipt)
             return
         receipt.outcome = "accepted"
-        finals = task.row["final_records"] or ([{}] if task.decided == "commit" else [])  # ours may not show yet
+        finals = task.row["final_records"] or ([{}] if task.decided == "commit" else [])  # may not be visible yet
         self._effects.await_closing(receipt, named, {**task.row, "final_records": finals})
-        self._tell(f"{task.transaction_id}: half copy {check.queue_offset}, put back meanwhile, is closed")
+        self._note(f"{task.transaction_id}: closed half copy {check.queue_offset}, which the check had put back")
 
     def _answer(self, task: Task, action: str, named: NamedRecord, situation: Situation, note: str) -> None:
         self._wait_turn()
@@ -310,14 +312,14 @@ class StandIn:
             self._effects.end(task, "not_sent", f"nothing was sent: {error.message}")
             return
         except RemotingError as error:
-            task.outcome, task.outcome_reason = "unknown", f"{error.message}: it may have been received"
+            task.outcome, task.outcome_reason = "unknown", f"{error.message}; the broker may have received the answer"
         else:
             if not answer.is_success:
                 self._effects.end(task, "refused_by_broker", f"code {answer.code}: {answer.remark or 'no remark'}")
                 return
             task.outcome, task.outcome_reason, task.decided = "accepted", None, action
         task.proof_until = time.monotonic() + self.conduct.prove_ms / 1000
-        self._tell(f"{task.transaction_id}: answered {action} about half copy {named.queue_offset}")
+        self._note(f"{task.transaction_id}: answered {action} for half copy {named.queue_offset}")
 
     def _receipt(self, action: str, named: NamedRecord, situation: Situation) -> Receipt:
         row = situation.row
@@ -329,7 +331,7 @@ class StandIn:
         )  # fmt: skip
 
     def _refuse(self, task: Task, refusal: Refusal) -> None:
-        """Say once, and write down, that a question is not answered."""
+        """Report once, and record, that a check is not answered."""
         if task.outcome == "refused_by_guard" and task.outcome_reason == str(refusal):
             return
         row = task.row
@@ -338,11 +340,11 @@ class StandIn:
             producer_group=row["producer_group"], topic=row["topic"], keys=row["keys"], reason=self.conduct.reason,
             overrides=list(self.conduct.overrides), state_before=row["state"], witnesses_before=witnesses_of(row),
         )  # fmt: skip
-        self._tell(f"{task.transaction_id}: not answered: {refusal}")
+        self._note(f"{task.transaction_id}: not answered: {refusal}")
         self._effects.end(task, "refused_by_guard", str(refusal))
 
     def _trouble(self, transaction_id: str, why: str) -> None:
-        """Note why a question waits."""
+        """Record why a check is not answered yet."""
         task = self.tasks.get(transaction_id)
         if task is not None and task.outcome is None:
             task.outcome_reason = why
@@ -353,4 +355,4 @@ class StandIn:
             self._next_answer = time.monotonic() + 1 / self.conduct.max_per_second
 
 
-_NOTE = "answered the broker's check of half copy {}, standing in for the producer group"
+_NOTE = "answered the broker's check of half copy {} in place of the producer group"

@@ -69,7 +69,7 @@ def test_what_is_pending_has_the_same_rows_as_its_files(rmqtx: Run, common: Path
         for copy in row["half_copies"]:
             copy["store"] = str(common)
     assert rows == json.loads(files.out) != []
-    assert "nobody answers the checks" in live.err
+    assert "no process answers the checks" in live.err
     assert "a live broker, asked over the wire" in live.err
 
 
@@ -81,7 +81,7 @@ def test_show_audit_check_and_decode_of_a_live_broker(rmqtx: Run, common: Path, 
     whole = pending[0]["transaction_id"]
     short = rmqtx("show", whole[-12:].lower(), "--broker", address)
     assert (short.status, short.out.split()[0]) == (0, whole)
-    assert f"{whole[-12:].lower()} is short for {whole}, because nothing has that name" in short.err
+    assert f"nothing is named {whole[-12:].lower()}; it is taken as short for {whole}" in short.err
     audited = rmqtx("audit", "--broker", address, "--format", "jsonl")
     files = rmqtx("audit", common, "--format", "jsonl")
     assert audited.out.count("\n") == files.out.count("\n")

@@ -79,7 +79,7 @@ def test_a_hole_is_no_proof_that_there_is_no_transaction(
     assert shown.status == INCOMPLETE
     assert shown.out == ""
     last = shown.err.splitlines()[-1]
-    assert f"no transaction {identity} in what could be read of {root}" in last
+    assert f"no transaction {identity} in the readable part of {root}" in last
     assert "commit-log offset" in last or "log-missing" in last
 
 
@@ -97,7 +97,7 @@ def test_an_act_says_the_same(rmqtx: Run, tmp_path: Path) -> None:
     zero_bytes(log_files(root)[1], 0, 4096)
     refused = rmqtx(*arguments)
     assert refused.status == INCOMPLETE
-    assert "not all could be read" in refused.err
+    assert "some parts cannot be read" in refused.err
     assert not (tmp_path / "new").exists()
 
 

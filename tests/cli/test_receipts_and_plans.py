@@ -140,7 +140,7 @@ def test_a_second_look_at_files(rmqtx: Run, common: Path) -> None:
     result = rmqtx("receipts", "--recheck", "--store", common, *where, "--format", "jsonl")
     (row,) = [json.loads(line) for line in result.out.splitlines()]
     assert (result.status, row["receipt_id"]) == (FINDINGS, bad.receipt_id)
-    assert "although it was ended by a rollback" in row["standing_reason"]
+    assert "although the act was a rollback" in row["standing_reason"]
     assert journal.path.read_bytes() == text  # a look writes nothing
     assert contents(common) == before
 
@@ -152,7 +152,7 @@ def test_a_second_look_is_written_down_where_that_is_asked(rmqtx: Run, common: P
     (found,) = journal.read().receipts
     assert [look["standing"] for look in found.rechecks] == ["stands"]
     assert found.outcome == "unknown"
-    assert "looked at again" in rmqtx("receipts", made.receipt_id).out
+    assert "rechecks" in rmqtx("receipts", made.receipt_id).out
 
 
 def test_what_is_elsewhere_is_not_there(rmqtx: Run, common: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_plan_of_another_broker_misses_it(rmqtx: Run, common: Path, tmp_path: 
     ("arguments", "status", "told"),
     [
         (("none.json", "-n", "127.0.0.1:1"), UNREADABLE, "cannot read none.json"),
-        (("bad.json", "-n", "127.0.0.1:1"), UNREADABLE, "is no plan"),
+        (("bad.json", "-n", "127.0.0.1:1"), UNREADABLE, "is not a valid plan"),
         (("p.json",), USAGE, "no live broker given"),
         (("p.json", "-n", "127.0.0.1:1"), UNREACHABLE, "127.0.0.1:1"),
         (("p.json", "-n", "127.0.0.1:1", "--override", "immunity"), USAGE, "--override needs --reason"),

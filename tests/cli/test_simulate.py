@@ -99,7 +99,7 @@ def test_what_keeps_it_from_being_known(rmqtx: Run, tmp_path: Path) -> None:
     assert "a slave does not check" in rmqtx("simulate", store, "--broker-conf", conf).err
     (store / "consumequeue" / HALF_TOPIC).rename(tmp_path / "taken away")
     result = rmqtx("simulate", store)
-    assert (result.status, "it has no half queue" in result.err) == (exit_status.DONE, True)
+    assert (result.status, "no half queue" in result.err) == (exit_status.DONE, True)
     (store / "consumequeue" / "CURRENT").write_text("MANIFEST-000001\n")
     result = rmqtx("simulate", store)
     assert (result.status, "its half queue is in RocksDB" in result.err) == (exit_status.UNREADABLE, True)
@@ -131,7 +131,7 @@ def test_the_timer_of_a_state_table(rmqtx: Run) -> None:
     assert "half cursor" not in first.err
     result = rmqtx("simulate", store, "--show", "transactions", "--at", LATER, "--format", "jsonl")
     fates = rows(result.out)
-    assert "16 open slots: 16 asked for once in each run, without a limit; of 13 every answer is refused" in result.err
+    assert "16 open slots: 16 checked once in each run, without a limit; every answer about 13 of them" in result.err
     assert {(row["design"], row["end"], row["checks_to_come_count"]) for row in fates} == {("state_table", None, None)}
     assert [row["half_queue_offset"] for row in fates if row["is_answerable"]] == [13, 14, 15]
     switch = ("--with", "checkTransactionMessageEnable=false")
@@ -145,7 +145,7 @@ def test_the_timer_of_a_state_table(rmqtx: Run) -> None:
 def test_nobody_asks_for_prepared_records(rmqtx: Run) -> None:
     result = rmqtx("simulate", unpacked("prepared-4.2.0"))
     assert (result.status, result.out) == (exit_status.DONE, "")
-    assert "nobody is ever asked for its prepared records: brokers from 3.2 on have no check for them" in result.err
+    assert "its prepared records are never checked: brokers from 3.2 on have no check for them" in result.err
     assert "round 1" not in result.err
 
 
@@ -167,7 +167,7 @@ def test_without_the_library_the_check_of_rocksdb_is_not_known(rmqtx: Run, monke
     result = rmqtx("simulate", unpacked("rocksdb-5.5.0"))
     assert (result.status, result.out) == (exit_status.INCOMPLETE, "")
     assert "pip install 'rmqtx[rocksdb]'" in result.err
-    assert "what the check does is not known" in result.err
+    assert "what the check does is unknown" in result.err
 
 
 def test_both_designs_of_one_store(rmqtx: Run) -> None:
@@ -186,7 +186,7 @@ def test_a_table_that_cannot_be_made_anew_is_not_known(rmqtx: Run, tmp_path: Pat
     shutil.rmtree(store / "transaction" / "redolog")
     result = rmqtx("simulate", store)
     assert (result.status, result.out) == (exit_status.INCOMPLETE, "")
-    assert "because the redo log is not there, out of which the next start makes the state table" in result.err
+    assert "the next start rebuilds the state table from the redo log, which is missing" in result.err
 
 
 @pytest.mark.parametrize("name", ["busystop-4.3.0", "propcrc-5.3.3"])
@@ -252,7 +252,7 @@ def test_a_destroyed_log_is_no_log_with_nothing_to_do(rmqtx: Run, tmp_path: Path
     (segment,) = log_files(store)
     segment.write_bytes(bytes(segment.stat().st_size))
     result = rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl")
-    assert (result.status, "because no record" in result.err) == (exit_status.INCOMPLETE, True)
+    assert (result.status, "without a record" in result.err) == (exit_status.INCOMPLETE, True)
 
 
 def test_a_lost_log_before_a_file_of_zeros_is_not_an_expired_one(rmqtx: Run, tmp_path: Path) -> None:

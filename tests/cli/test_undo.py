@@ -89,7 +89,7 @@ def test_a_store_that_was_used_since_is_stale(rmqtx: Run, store: Path, undo_file
     for more in (["--yes"], ["--dry-run"], ["--resume", "--yes"], ["--ignore-times", "--yes"]):
         result = rmqtx("undo", undo_file, *more)
         assert result.status == exit_status.STALE_PLAN
-        assert "abort is not there any more" in result.err
+        assert "abort is missing" in result.err
     assert snapshot(store) == changed
 
 
@@ -112,8 +112,8 @@ def test_a_moved_store_is_named(rmqtx: Run, common: Path, store: Path, undo_file
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (lambda data: b"{}", "is no undo file"), (lambda data: data[: len(data) // 2], "is torn or was changed"),
-        (lambda data: data.replace(b"undo file 2", b"undo file 1"), "of another version"), (None, "is not there"),
+        (lambda data: b"{}", "is not an undo file"), (lambda data: data[: len(data) // 2], "is damaged or was changed"),
+        (lambda data: data.replace(b"undo file 2", b"undo file 1"), "of another version"), (None, "does not exist"),
     ],
 )  # fmt: skip
 def test_what_is_no_undo_file_is_one_line(

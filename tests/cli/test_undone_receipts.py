@@ -42,7 +42,7 @@ def test_a_commit_that_was_undone_and_made_again(rmqtx: Run, store: Path, waitin
     act = ("commit", waiting, "--store", store, "--in-place", "--undo", undo, *VERSION, "--yes")
     assert rmqtx(*act).status == DONE
     assert standings(rmqtx, store) == [("proved", "stands")]
-    assert "1 receipt in" in rmqtx("undo", undo, "--yes").err
+    assert "1 receipt updated in" in rmqtx("undo", undo, "--yes").err
     assert standings(rmqtx, store) == [("proved", "undone")]
     (listed,) = _rows(rmqtx("receipts", "--format", "jsonl").out)
     assert [look["standing"] for look in listed["rechecks"]] == ["undone"]
@@ -62,7 +62,7 @@ def test_without_a_word_in_the_journal_the_files_tell(
     found = rmqtx("receipts", "--recheck", "--store", store, "--format", "jsonl")
     (row,) = _rows(found.out)
     assert row["standing"] == "not_seen"
-    assert "undone, cut off, or another copy of the store; it is PENDING" in row["standing_reason"]
+    assert "undone or cut off, or this is another copy of the store; its state is PENDING" in row["standing_reason"]
 
 
 def test_a_plan_can_be_applied_again_once_it_was_undone(
@@ -93,7 +93,7 @@ def test_the_journal_of_somebody_else_is_named(
     assert rmqtx(*act).status == DONE
     monkeypatch.setenv("RMQTX_STATE_DIR", str(tmp_path / "elsewhere"))
     undone = rmqtx("undo", undo, "--yes")
-    assert (undone.status, "1 receipt not in" in undone.err) == (DONE, True)
+    assert (undone.status, "1 receipt not found in" in undone.err) == (DONE, True)
 
 
 def test_cursors_that_are_set_leave_a_receipt(rmqtx: Run, store: Path, tmp_path: Path) -> None:

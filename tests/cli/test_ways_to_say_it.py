@@ -24,7 +24,7 @@ def test_a_unique_part_of_an_id_is_shown(rmqtx: Run, common: Path, short: str) -
     result = rmqtx("show", short, "--store", common)
     assert result.status == 0
     assert result.out.startswith(f"{WHOLE}  PENDING")
-    assert ("is short for" in result.err) == (short != WHOLE)
+    assert ("as short for" in result.err) == (short != WHOLE)
 
 
 def test_a_part_that_several_ids_have_lists_them(rmqtx: Run, common: Path) -> None:

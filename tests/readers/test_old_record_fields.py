@@ -68,5 +68,5 @@ def test_a_decision_that_names_no_record_says_so(record: str, tmp_path: Path) ->
     rows = verdicts(open_store(root), "3.2.6")
     assert all(row["half_copies"] for row in rows.values())  # no transaction is made of such a name alone
     reasons = [row["reason"] for row in rows.values() if row["state"] == "UNDECIDABLE"]
-    what = f"the {record.upper()} record at commit-log offset {places[record]} may end it"
+    what = f"the {record.upper()} record at commit-log offset {places[record]} may have ended it"
     assert any(what in one for one in reasons)

@@ -128,7 +128,7 @@ def test_each_way_of_being_wrong_is_told() -> None:
     words = {row["commit_log_offset"]: row["actual"] for row in found}
     for state, record in (("COMMITTED", "COMMIT"), ("ROLLED_BACK", "ROLLBACK")):
         offset = ended[state]["half_commit_log_offset"]
-        assert words[offset] == f"row {offset}, and a {record} record in the log"
+        assert words[offset] == f"row {offset}, but the log has a {record} record"
     assert words[other] == f"row {other} of somebody"
     assert words[10**9].startswith("row 1000000000, and the log ends at ")
 

@@ -108,7 +108,7 @@ def test_what_is_not_as_planned_is_stale() -> None:
     assert ids(result) == ["T1"]
     assert [name for name, _ in result.stale] == ["T2", "T3"]
     assert "a final record appeared since" in result.stale[0][1]
-    assert result.stale[1][1] == "its records are not there any more"
+    assert result.stale[1][1] == "its records no longer exist"
 
 
 def test_the_newest_copy_is_named_and_that_is_said() -> None:
@@ -117,7 +117,8 @@ def test_the_newest_copy_is_named_and_that_is_said() -> None:
     assert ids(result) == list(NAMES)
     assert result.acts[0].named is not None
     assert result.acts[0].named.queue_offset == 9
-    assert result.notes == ["T1: the check put back half copy 9 since: that one is named, not 7"]
+    why = "the check has put back half copy 9 since the plan was made: the act names this copy, not 7"
+    assert result.notes == [f"T1: {why}"]
     exact = found(now(T1=put_back), is_exact=True)
     assert [name for name, _ in exact.stale] == ["T1"]
     assert exact.acts[0].order.request.queue_offset == 7

@@ -57,7 +57,7 @@ def test_an_error_leaves_nothing(store: Path, tmp_path: Path) -> None:
 
 def test_what_another_of_us_makes_is_left_alone(store: Path, tmp_path: Path) -> None:
     with cloned(store, tmp_path / "copy"):
-        with pytest.raises(BadRequest, match="another rmqtx is making it"), cloned(store, tmp_path / "copy"):
+        with pytest.raises(BadRequest, match="another rmqtx process is writing it"), cloned(store, tmp_path / "copy"):
             pass
         assert (tmp_path / "copy.unfinished" / SEGMENT).exists()
     assert (tmp_path / "copy" / SEGMENT).exists()

@@ -82,7 +82,7 @@ def test_what_no_crash_can_leave_is_refused(memory: Path, path: str) -> None:
         file.write_bytes(data)
         foreign = crashed.content()
         for way in (undo, resume):
-            with pytest.raises(StoreChanged, match="has another content"):
+            with pytest.raises(StoreChanged, match="has changed"):
                 way(crashed.undo_file, crashed.store, files=Unsynced())
         assert crashed.content() == foreign
     assert tried > 10

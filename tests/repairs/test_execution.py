@@ -73,9 +73,9 @@ def test_steps_that_contradict_themselves_are_no_change_set(steps: tuple[WriteAt
 @pytest.mark.parametrize(
     ("steps", "why"),
     [
-        ((WriteAt(SEGMENT, 4095, b"xx"),), "is 4096 bytes"), ((WriteAt("abort", 0, b"x"),), "is not there"),
-        ((CreateFile("checkpoint", 3),), "is there already"), ((RemoveFile("abort"),), "is not there"),
-        ((CreateFile("config/no/where", 3),), "is no directory"),
+        ((WriteAt(SEGMENT, 4095, b"xx"),), "has 4096 bytes"), ((WriteAt("abort", 0, b"x"),), "is missing"),
+        ((CreateFile("checkpoint", 3),), "already exists"), ((RemoveFile("abort"),), "is missing"),
+        ((CreateFile("config/no/where", 3),), "is not a directory"),
         ((ReplaceFile("consumequeue/T", b""),), "is not a file"),
     ],
 )  # fmt: skip
@@ -94,7 +94,7 @@ def test_a_running_broker_and_a_bad_place_for_the_undo_file_are_refused(store: P
     with pytest.raises(BadRequest, match="inside the store"):
         execute(ROLL_OVER, store, store / "config" / "undo")
     kept.write_bytes(b"precious")
-    with pytest.raises(UnwritableFile, match="is there already"):
+    with pytest.raises(UnwritableFile, match="already exists"):
         execute(ROLL_OVER, store, kept)
     with pytest.raises(UnwritableFile, match="No such file"):
         execute(ROLL_OVER, store, kept.parent / "none" / "undo")
@@ -122,14 +122,14 @@ def append_a_record(store: Path) -> None:
 
 
 SINCE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a broker stopped": (lambda store: (store / "abort").unlink(), "abort is not there any more"),
-    "a broker crashed": (lambda store: (store / "abort").write_bytes(b"4711"), "abort has another content"),
-    "a record came": (append_a_record, "has another content"),
+    "a broker stopped": (lambda store: (store / "abort").unlink(), "abort is missing"),
+    "a broker crashed": (lambda store: (store / "abort").write_bytes(b"4711"), "abort has changed"),
+    "a record came": (append_a_record, "has changed"),
     "a segment came": (lambda store: (store / "commitlog/00000000000000008192").touch(), "is new"),
-    "cursors moved": (lambda store: (store / CURSORS).write_bytes(b"{}"), "consumerOffset.json has another content"),
-    "a queue went": (lambda store: shutil.rmtree(store / "consumequeue" / "T"), "is not there any more"),
-    "a file was written": (touch_times, "its time has changed"),
-    "a segment was cut": (lambda store: os.truncate(store / SEGMENT, 4000), "has another content|bytes and is"),
+    "cursors moved": (lambda store: (store / CURSORS).write_bytes(b"{}"), "consumerOffset.json has changed"),
+    "a queue went": (lambda store: shutil.rmtree(store / "consumequeue" / "T"), "is missing"),
+    "a file was written": (touch_times, "has another time"),
+    "a segment was cut": (lambda store: os.truncate(store / SEGMENT, 4000), "has changed|bytes and has"),
 }
 
 
@@ -151,7 +151,7 @@ def test_a_record_behind_what_was_written_is_seen_whatever_its_time(store: Path,
     with (store / SEGMENT).open("r+b") as file:
         file.seek(where)
         file.write(b"\0")
-    with pytest.raises(StoreChanged, match="has another content"):
+    with pytest.raises(StoreChanged, match="has changed"):
         undo(kept, times=False)
 
 
@@ -160,7 +160,7 @@ def test_a_copy_has_other_times(store: Path, kept: Path, tmp_path: Path) -> None
     execute(SCATTERED, store, kept)
     moved = tmp_path / "moved"
     shutil.copytree(store, moved, copy_function=shutil.copyfile)
-    with pytest.raises(StoreChanged, match="its time has changed"):
+    with pytest.raises(StoreChanged, match="has another time"):
         undo(kept, moved)
     undo(kept, moved, times=False)
     assert snapshot(moved) == before
@@ -185,7 +185,7 @@ class Failing(Unsynced):
     def _count(self, path: Path) -> None:
         self.left -= 1
         if self.left < 0:
-            raise UnwritableFile(f"cannot write {path}: {os.strerror(self.code)}", file=path, advice="make room")
+            raise UnwritableFile(f"cannot write {path}: {os.strerror(self.code)}", file=path, advice="free some space")
 
     def create(self, path: Path, size_bytes: int) -> None:
         self._count(path)
@@ -218,7 +218,7 @@ def test_a_disk_that_fills_up_at_any_point_leaves_a_way_back_and_a_way_on(tmp_pa
             undo_file, differing = standing(kept)
             assert undo_file.state in (APPLYING, APPLIED)
             assert differing == []
-            assert f"rmqtx undo {kept} then brings the store back" in failing.said
+            assert f"to revert the changes: rmqtx undo {kept}" in failing.said
             undo(kept, files=Unsynced())
         assert "No space left" in failing.said
         assert "\n" not in failing.said
@@ -261,7 +261,7 @@ def test_who_interrupts_is_told_the_way_back(store: Path, kept: Path) -> None:
                 raise KeyboardInterrupt
             super().rename(old, new)
 
-    with pytest.raises(Interrupted, match=f"rmqtx undo {kept} then brings the store back"):
+    with pytest.raises(Interrupted, match=f"to revert the changes: rmqtx undo {kept}"):
         execute(ROLL_OVER, store, kept, files=Stopped())
     assert snapshot(store) != before
     undo(kept)
@@ -289,5 +289,5 @@ def test_somebody_who_writes_meanwhile_is_found(store: Path, kept: Path) -> None
             if new.name == Path(CURSORS).name:
                 (store / SEGMENT).write_bytes(bytes(4096))
 
-    with pytest.raises(StoreChanged, match="somebody else writes"):
+    with pytest.raises(StoreChanged, match="another process writes"):
         execute(ROLL_OVER, store, kept, files=Disturbed())

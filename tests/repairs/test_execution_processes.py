@@ -46,7 +46,7 @@ def test_what_the_broker_could_not_write_to_is_refused_before_anything_is_done(m
         before = snapshot(store)
         command = [sys.executable, "-c", FOREIGN, str(store), str(kept / "undo")]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert done.stdout.count("do it as the user that the broker runs as, or as root") == 3
+        assert done.stdout.count("run the command as the broker's user, or as root") == 3
         assert snapshot(store) == before
         assert list(kept.iterdir()) == []
 
@@ -142,6 +142,6 @@ def test_one_undo_file_is_one_change_of_one_store(tmp_path: Path, kept: Path) ->
     said = [process.communicate()[1] for process in processes]
     changed = [store for store in stores if snapshot(store) != before]
     assert [process.returncode for process in processes].count(0) == len(changed) == 1
-    assert sum("is there already" in text for text in said) == 3
+    assert sum("already exists" in text for text in said) == 3
     assert undo(kept).root == str(changed[0])
     assert snapshot(changed[0]) == before

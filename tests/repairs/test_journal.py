@@ -183,7 +183,7 @@ def test_without_a_journal_nothing_is_begun(tmp_path: Path) -> None:
         journal = Journal(path)
         with pytest.raises(UnwritableFile) as caught:
             journal.begin(Receipt("commit", "A", "b"))
-        assert "nothing is done without a receipt" in str(caught.value)
+        assert "no act is possible without a receipt" in str(caught.value)
         assert "\n" not in str(caught.value)
 
 

@@ -71,7 +71,7 @@ def test_what_was_rolled_back_is_not_delivered_because_one_bit_flipped(tmp_path:
         assert refused.outcome == "refused_by_guard"
         (note,) = refused.notes
         assert note.startswith("evidence-incomplete: ")
-        assert f"ROLLBACK record at commit-log offset {end} may end it" in note
+        assert f"ROLLBACK record at commit-log offset {end} may have ended it" in note
         assert "rmqtx show" in note
     done = outcome(root, OLD_VERSION, name, "rollback", journal, tmp_path / "forced", "evidence-incomplete")
     assert done.outcome != "refused_by_guard"

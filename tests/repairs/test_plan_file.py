@@ -92,11 +92,11 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "nothing to name": (
         lambda p: p["steps"][0].update(half_copy=None),
-        "steps[0].half_copy: expected a record, for commit names it, found null",
+        "steps[0].half_copy: expected a record, which commit names, found null",
     ),
     "nothing to resume": (
         lambda p: p["steps"][0].update(action="resume"),
-        "steps[0].discard_copy: expected a record, for resume names it, found null",
+        "steps[0].discard_copy: expected a record, which resume names, found null",
     ),
     "a store that nobody described": (
         lambda p: p["steps"][0]["witnesses"][0].update(store="/t"),

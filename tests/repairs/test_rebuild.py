@@ -197,10 +197,10 @@ def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     root = corpus.unpack("common-5.3.3", tmp_path)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
-    with pytest.raises(BadRequest, match="is there already"):
+    with pytest.raises(BadRequest, match="already exists"):
         made(root, tmp_path / "taken")
     damage.drop(tmp_path / "taken")
-    with pytest.raises(BadRequest, match="lie in each other"):
+    with pytest.raises(BadRequest, match="contains the other"):
         made(root, root / "new")
     damage.drop(root / "commitlog")
     with pytest.raises(NotAStore, match="rmqtx salvage"):

@@ -91,13 +91,13 @@ def test_the_record_alone_is_a_log_that_every_command_reads(store: Store, tmp_pa
 def test_nothing_is_written_over(store: Store, tmp_path: Path) -> None:
     record, name = records(store)[0][1], new_receipt_id()
     save_message(record, name, tmp_path)
-    with pytest.raises(UnwritableFile, match="nothing is discarded unless it is kept"):
+    with pytest.raises(UnwritableFile, match="nothing was discarded"):
         save_message(record, name, tmp_path)
 
 
 def test_what_cannot_be_written_stops_the_act(store: Store, tmp_path: Path) -> None:
     (tmp_path / "messages").write_text("a file in the way")
-    with pytest.raises(UnwritableFile, match="cannot be kept"):
+    with pytest.raises(UnwritableFile, match="cannot save the message"):
         save_message(records(store)[0][1], new_receipt_id(), tmp_path)
 
 

@@ -51,7 +51,7 @@ class FixedAnswers:
     def __init__(self, action: str | None) -> None:
         self.action = action
 
-    def may_know(self, transaction_id: str) -> bool:
+    def may_decide(self, transaction_id: str) -> bool:
         return transaction_id != "stranger"
 
     def of(self, rows: Sequence[Mapping[str, Any]]) -> list[GivenAnswer]:
@@ -77,7 +77,7 @@ class Played:
             conduct, medium, lambda _: 1_000, FixedAnswers(action), self.journal, watch or FakeWatch(), self.said.append  # type: ignore[arg-type]
         )
         for one in checks:
-            self.stand_in.hear(one)
+            self.stand_in.receive(one)
         end = time.monotonic() + seconds
         tasks = self.stand_in.tasks
         self.stand_in.run(
@@ -95,7 +95,7 @@ def test_a_question_is_answered_once_and_proved(tmp_path: Path) -> None:
     assert medium.acts == [("commit", 7)]
     assert played.outcomes == [("commit", "proved")]
     receipt = played.journal.read().receipts[0]
-    assert receipt.notes[0] == "answered the broker's check of half copy 7, standing in for the producer group"
+    assert receipt.notes[0] == "answered the broker's check of half copy 7 in place of the producer group"
     assert receipt.reason == "a test"
     assert played.stand_in.is_done
 
@@ -105,7 +105,7 @@ def test_nothing_is_answered_where_nobody_knows(tmp_path: Path) -> None:
     played = Played(tmp_path, medium, check(), check(name="stranger"), check(name=None), action=None, seconds=0.5)
     assert medium.acts == []
     assert played.outcomes == []
-    assert played.stand_in.strangers_count == 2
+    assert played.stand_in.unmatched_count == 2
 
 
 @pytest.mark.parametrize(
@@ -163,14 +163,14 @@ def test_copies_put_back_after_the_answer_are_closed_and_never_committed_again(t
         if queue_offset == 7:
             copies = medium.rows["T1"]["half_copies"]
             medium.rows["T1"]["half_copies"] = [*copies, place(17, 1_700, checks_count=1)]
-            played_in.hear(check(17))
+            played_in.receive(check(17))
 
     medium.on_act = slow_broker
     conduct = StandInConduct("shop", prove_ms=1_000)
     journal = Journal(tmp_path / "receipts.jsonl")
     words, cursor = FixedAnswers("commit"), lambda _: 1_000
     played_in = StandIn(conduct, medium, cursor, words, journal, FakeWatch(), lambda _: None)  # type: ignore[arg-type]
-    played_in.hear(check(7))
+    played_in.receive(check(7))
     end = time.monotonic() + 1.5
     played_in.run(lambda: time.monotonic() > end)
     assert medium.acts == [("commit", 7), ("rollback", 17)]
@@ -189,13 +189,13 @@ def test_what_the_check_has_not_passed_is_watched_and_closed(tmp_path: Path) -> 
         cursor = next(cursors, 18)
         if cursor == 7 and len(medium.rows["T1"]["half_copies"]) == 1:
             medium.rows["T1"]["half_copies"] = [place(7, 700), place(17, 1_700, checks_count=1)]
-            stand_in.hear(check(17))
+            stand_in.receive(check(17))
         return cursor
 
     conduct, journal = StandInConduct("shop", prove_ms=4_000), Journal(tmp_path / "receipts.jsonl")
     words, watch = FixedAnswers("commit"), FakeWatch()
     stand_in = StandIn(conduct, medium, check_cursor, words, journal, watch, lambda _: None)  # type: ignore[arg-type]
-    stand_in.hear(check(7))
+    stand_in.receive(check(7))
     stand_in.propose([row()])
     end = time.monotonic() + 6
     stand_in.run(lambda: stand_in.is_done or time.monotonic() > end)
@@ -218,7 +218,7 @@ def test_while_nobody_can_say_who_is_connected_nothing_is_answered(tmp_path: Pat
     played = Played(tmp_path, medium, check(), watch=FakeWatch(Others(unknown="broker-b is away")), seconds=0.6)
     assert medium.acts == []
     assert "broker-b is away" in str(played.stand_in.tasks["T1"].outcome_reason)
-    assert played.said == ["nothing is answered while it is not known who is connected: broker-b is away"]
+    assert played.said == ["not answering while the connected producers of the group are unknown: broker-b is away"]
 
 
 def test_what_cannot_be_found_does_not_keep_others_waiting(tmp_path: Path) -> None:
@@ -291,8 +291,8 @@ def test_a_plan_is_about_transactions_of_its_group_and_topic() -> None:
     assert found[0].why == "dead (orders.csv)"
     assert "rmqtx apply" in found[2].why
     assert found[3].why == "the plan does not name it"
-    assert found[4].why == "the plan means one of topic orders"
-    assert not words.may_know("T5")
+    assert found[4].why == "the plan names a transaction with topic orders, not payments"
+    assert not words.may_decide("T5")
 
 
 def test_a_ledger_decides_only_what_the_broker_has_not() -> None:
@@ -313,7 +313,7 @@ def test_a_ledger_decides_only_what_the_broker_has_not() -> None:
     words = LedgerAnswers(compare, "orders.csv")
     found = words.of([row(transaction_id=name) for name in said])
     assert [word.action for word in found] == ["commit", "rollback", None, None]
-    assert found[0].why == "the ledger says done"
+    assert found[0].why == "outcome in the ledger: done"
 
 
 def test_an_order_that_was_sent_twice_is_not_settled_by_its_one_ledger_row(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_an_order_that_was_sent_twice_is_not_settled_by_its_one_ledger_row(tmp_p
         return [row("COMMITTED", transaction_id="T0", keys="order-1", final_records=[final()])] * (key == "order-1")
 
     words = LedgerAnswers(compare, question.name)
-    words.bearing = bearing
+    words.with_key = bearing
     found = words.of(pending)
     assert [word.action for word in found] == [None, "commit"]
     assert "its ledger row matches 2 transactions" in found[0].why

@@ -43,18 +43,18 @@ def test_what_holds_is_not_stale() -> None:
 def test_a_copy_that_the_check_put_back_makes_no_difference_unless_that_is_asked() -> None:
     facts = row(half_copies=[place(7, 700, checks_count=None), place(9, 900, checks_count=1)])
     assert stale(facts) is None
-    assert "a half copy appeared since: queue 0, queue offset 9" in (stale(facts, is_exact=True) or "")
+    assert "half copy appeared since the plan was made: queue 0, queue offset 9" in (stale(facts, is_exact=True) or "")
 
 
 @pytest.mark.parametrize(
     ("facts", "told"),
     [
-        (None, "not there any more"),
+        (None, "no longer exist"),
         (row(state="COMMITTED", final_records=[final()], op_marks=[mark(7)]), "a final record appeared since"),
         (row(state="ROLLED_BACK", op_marks=[mark(7)]), "an op mark appeared since"),
         (row(state="DISCARDED", discard_copies=[place(0, 999)]), "a discard copy appeared since"),
-        (row(state="LOST"), "it is LOST now, the plan relies on PENDING"),
-        (row(state="UNDECIDABLE"), "it is UNDECIDABLE now"),
+        (row(state="LOST"), "its state is now LOST, and the plan relies on PENDING"),
+        (row(state="UNDECIDABLE"), "its state is now UNDECIDABLE"),
     ],
 )
 def test_what_differs_makes_it_stale(facts: dict[str, Any] | None, told: str) -> None:
@@ -66,14 +66,14 @@ def test_a_witness_that_is_gone_makes_it_stale() -> None:
     step = step_of_situation(situation(planned), "commit", "why", "me")
     told = staleness(step, row(state="DISCARDED"), lambda _: record())
     assert told is not None
-    assert "a discard copy it relies on is gone" in told
+    assert "a discard copy that the plan relies on is missing" in told
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"length_bytes": 401}, "another length: 401, planned 400"), ({"body_crc": 2}, "another CRC of the body"),
-        ({"queue_offset": 8}, "another queue offset"),
+        ({"length_bytes": 401}, "length: 401, in the plan 400"), ({"body_crc": 2}, "different CRC of the body"),
+        ({"queue_offset": 8}, "different queue offset"),
     ],
 )  # fmt: skip
 def test_a_named_record_with_other_bytes_makes_it_stale(changes: dict[str, Any], told: str) -> None:
@@ -83,13 +83,13 @@ def test_a_named_record_with_other_bytes_makes_it_stale(changes: dict[str, Any],
 def test_a_named_record_that_cannot_be_read_makes_it_stale() -> None:
     step = step_of_situation(situation(row()), "commit", "why", "me")
     told = staleness(step, row(), lambda _: None)
-    assert told == "the half copy that the plan names cannot be read any more: 7 at commit-log offset 700"
+    assert told == "the half copy that the plan names can no longer be read: 7 at commit-log offset 700"
 
 
 def test_a_resume_relies_on_its_discard_copy() -> None:
     facts = row(discard_copies=[place(0, 999)], state="DISCARDED")
     assert stale(facts, record(0, 999), action="resume") is None
-    assert "discard copy 0 at commit-log offset 999 has another length" in (
+    assert "discard copy 0 at commit-log offset 999 has a different length" in (
         stale(facts, replace(record(0, 999), length_bytes=1), action="resume") or ""
     )
 

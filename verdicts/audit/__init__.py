@@ -1,1 +1,1 @@
-"""The questions: `local_audit` reads whole logs, `lookups` answers pending and show by the index."""
+"""Entry points: `local_audit` reads whole logs, `lookups` serves pending and show by the index."""

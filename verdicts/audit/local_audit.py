@@ -1,7 +1,7 @@
 """Runs the audit over stores on this machine: in this process for small stores, in one per core for large ones.
 
-Memory is bounded whatever the log's length: witnesses are set aside by transaction (`spool.py`), and one partition
-after another is judged. The rules are in `judge.py`, and the same function judges what the fast path finds.
+Memory is bounded for any length of the log: witnesses are written to files by transaction (`spool.py`), and judged
+partition by partition. The rules are in `judge.py`; the fast path uses the same function.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PARTITION_BYTES = 96 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """How splits are scanned, and where their witnesses go."""
+    """How splits are scanned, and where their witnesses are written."""
 
     partitions_count: int
     directory: Path | None
@@ -55,7 +55,7 @@ class _Scan:
 
 @dataclass(slots=True)
 class _SetAside:
-    """What one split said of itself, its witnesses by partition, and which halves went where."""
+    """The facts of one split, its witnesses by partition, and the partitions of its halves."""
 
     scanned: Scanned
     spool: Spool
@@ -64,12 +64,12 @@ class _SetAside:
 
     @property
     def stem(self) -> str:
-        """What the split's files are named by."""
+        """The stem of the split's file names."""
         return f"{self.scanned.split.number:08d}"
 
 
 def _scan_split(scan: _Scan, split: Split) -> _SetAside:
-    """Scan one split and set its witnesses aside."""
+    """Scan one split and write its witnesses to files."""
     use_accelerator(scan.is_accelerated)
     found = scan_witnesses(split, scan.at_ms)
     result = _SetAside(found.scanned, Spool(scan.partitions_count, scan.directory))
@@ -81,7 +81,7 @@ def _scan_split(scan: _Scan, split: Split) -> _SetAside:
             if name == "halves":
                 _keep_places(result, rows, numbers)
     if found.marks:
-        # Where op numbers go is known when all halves are: until then they are one partition.
+        # The partitions of op numbers are known after all halves are read: until then they are one partition.
         whole = Spool(1, scan.directory)
         numbers = np.zeros(sum(len(rows) for rows in found.marks), np.int64)
         whole.add("marks-unsorted", found.marks, numbers, result.stem)
@@ -90,14 +90,14 @@ def _scan_split(scan: _Scan, split: Split) -> _SetAside:
 
 
 def _keep_places(result: _SetAside, rows: list[pa.RecordBatch], numbers: Int64s) -> None:
-    """Where the half copies went that op messages name by queue offset."""
+    """Keep the partitions of half copies that op messages name by queue offset."""
     offsets = pa.chunked_array([op_numbers(some) for some in rows], pa.int64())
     result.half_queue_offsets = np.asarray(offsets.drop_null())
     result.half_partitions = numbers[np.asarray(offsets.is_valid())].astype(np.uint16)
 
 
 class _Marks:
-    """Op marks sent to the partitions of the halves that they name."""
+    """Sends op marks to the partitions of the halves that they name."""
 
     def __init__(self, parts: list[_SetAside], partitions_count: int) -> None:
         self.partitions_count = partitions_count
@@ -111,9 +111,9 @@ class _Marks:
         self._is_dense = len(offsets) > 0 and bool((np.diff(offsets) == 1).all())
 
     def spread(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
-        """The marks that name a half, once for each partition that has one; and those partitions."""
+        """Return the marks that name a half, once for each partition with one, and these partitions."""
         numbers = np.asarray(rows["half_queue_offset"])
-        if self._is_dense:  # every number has one half: its place is its distance from the first
+        if self._is_dense:  # each number has one half: its index is the distance from the first
             owners = np.flatnonzero((numbers >= self._first) & (numbers < self._first + len(self._offsets)))
             partitions = self._partitions[numbers[owners] - self._first].astype(np.int64)
             return (rows if len(owners) == len(numbers) else rows.take(pa.array(owners))), partitions
@@ -131,7 +131,7 @@ class _Marks:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """Partitions to judge together: one, or several that a final with another id than its copy's ties."""
+    """Partitions to judge together: one, or several that are tied by a final with another id than its copy."""
 
     spool: Spool
     numbers: tuple[int, ...]
@@ -139,12 +139,12 @@ class _Verdict:
     predicted: dict[str, Prediction] = field(default_factory=dict)
 
     def witnesses(self) -> Witnesses:
-        """Their witnesses, in log order."""
+        """Return their witnesses, in log order."""
         halves, marks, finals, discards, offset_marks = (
             [batch for number in self.numbers for batch in self.spool.part(name, number)]
             for name in ("halves", "marks", "finals", "discards", "offset_marks")
         )
-        if len(self.numbers) > 1:  # a mark that names a half in each of two partitions stands in both
+        if len(self.numbers) > 1:  # a mark that names halves in two partitions is in both
             table = pa.Table.from_batches(marks, MARKS)
             marks = table.group_by(MARKS.names, use_threads=False).aggregate([]).cast(MARKS).to_batches()
         return Witnesses.of(halves, marks, finals, discards, offset_marks)
@@ -174,13 +174,13 @@ def audit(
     temporary_directory: str | None = None,
     progress: Progress | None = None,
 ) -> VerdictReading:
-    """The verdict on every transaction of the stores, which are one audit: copies and decisions join across them.
+    """Return the verdict on every transaction of the stores as one audit: copies and decisions join across stores.
 
-    Shape:  batches of TRANSACTIONS. `processes`: at most so many; None is one per core, and one for small stores.
-            `split_bytes`: what one task reads; the rows are the same whatever it is.
+    Shape:  batches of TRANSACTIONS. `processes`: the maximum; None is one per core, and one for small stores.
+            `split_bytes`: the bytes of one task; the rows do not depend on it.
     Order:  of the first witness, within a partition; a store below ONE_PROCESS_BYTES_MAX is one partition.
-    Damage: findings; what it makes unknowable is UNDECIDABLE.
-    Raises: SourceError if nothing at all can be read.
+    Damage: findings; transactions that damage makes unknowable are UNDECIDABLE.
+    Raises: SourceError if nothing can be read.
     """
     reading = VerdictReading(TRANSACTIONS, [])
     plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
@@ -240,7 +240,7 @@ def _audit(
 
 
 def _set_aside(found: Iterable[_SetAside], total_bytes: int, progress: Progress | None) -> list[_SetAside]:
-    """What all splits gave, but for those that hold what a recovery once cut off; tells how far it came."""
+    """Collect the results of all splits, except those with records that a recovery cut off; reports progress."""
     parts: list[_SetAside] = []
     done = 0
     for part in found:
@@ -249,13 +249,13 @@ def _set_aside(found: Iterable[_SetAside], total_bytes: int, progress: Progress 
         if progress is not None:
             progress(min(done, total_bytes), total_bytes)
     if progress is not None:
-        progress(total_bytes, total_bytes)  # what no record explains was read too
+        progress(total_bytes, total_bytes)  # bytes without records were read too
     kept = {id(part) for part in without_stale([part.scanned for part in parts])}
     return [part for part in parts if id(part.scanned) in kept]
 
 
 def _taken(path: Path) -> Iterator[pa.RecordBatch]:
-    """The verdicts in a file, which is gone then."""
+    """Read the verdicts in a file and remove it."""
     with pa.memory_map(str(path)) as file:
         verdicts = pa.ipc.open_file(file)
         yield from (verdicts.get_batch(i) for i in range(verdicts.num_record_batches))
@@ -263,7 +263,7 @@ def _taken(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def tied_partitions(ties: list[tuple[str, str]], partitions_count: int) -> list[tuple[int, ...]]:
-    """Which partitions are judged together: all that a chain of ties connects; most are alone.
+    """Return the groups of partitions that are judged together: a chain of ties connects them; most are alone.
 
     Order: of the lowest number.
     """
@@ -274,7 +274,7 @@ def tied_partitions(ties: list[tuple[str, str]], partitions_count: int) -> list[
 
 
 def _damaged_halves(conclusion: Conclusion, parts: list[_SetAside], spool: Spool) -> list[_SetAside]:
-    """The damaged half copies of a store put among the others; and the same as what a further split would give."""
+    """Add the damaged half copies of a store to the others; return them as the result of a further split."""
     rows = conclusion.damaged_halves
     if not rows:
         return []

@@ -1,4 +1,4 @@
-"""The small questions: what is pending, and what became of one transaction. By the derived files, else by a scan."""
+"""Lookups: the pending transactions, and single transactions. By the derived files, else by a scan."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import judge
 
 _Named = dict[str, str | None]
-#: Up to so much of a log is read for damage alone: for one transaction, in about a second; for all open ones, in 12 ms.
+#: How much of a log is read only to find damage: for one transaction in about 1 s, for all open ones in 12 ms.
 _SHOWN_BYTES_MAX = 256 << 20
 _OPEN_BYTES_MAX = 4 << 20
-#: Ids of one process begin alike, and end in a counter: less would be a guess.
+#: Ids of one process have the same beginning and end in a counter: a shorter part would be a guess.
 SHORT_ID_LENGTH_MIN = 4
-_SHORT_IDS_TOLD_MAX = 3
+_SHORT_IDS_MAX = 3
 
 
 def pending(
@@ -46,11 +46,11 @@ def pending(
     scan: bool = False,
     progress: Progress | None = None,
 ) -> VerdictReading:
-    """The transactions that the broker still has before it: PENDING, and decided ones that it will ask again.
+    """Return the transactions that the check will still reach: PENDING, and decided ones that are checked again.
 
     Shape:  rows of TRANSACTIONS, the same as `audit` gives for them. Rows that are not PENDING have the advice `close`.
     Order:  first half copy.
-    Damage: where derived files cannot be trusted the log is scanned, and a note says so. `scan` and `at_ms` always do.
+    Damage: if derived files cannot be trusted, the log is scanned, with a note. `scan` and `at_ms` always scan.
     """
     facts = {store.root: store_facts(store, settings_of) for store in stores}
     reading = VerdictReading(TRANSACTIONS, [])
@@ -81,12 +81,12 @@ def show(
     short: bool = False,
     progress: Progress | None = None,
 ) -> VerdictReading:
-    """The transactions that an id, the message id of any of their records, or a business key names.
+    """Return the transactions for an id, the message id of any of their records, or a business key.
 
-    `short`: where nothing has the name, those whose id begins or ends with it; a note says so.
+    `short`: if nothing has this name, those with an id that begins or ends with it, with a note.
     Shape:  rows of TRANSACTIONS.
     Order:  first half copy.
-    Raises: NoSuchTransaction if nothing in the stores has that name; EvidenceMissing if not all that may was read.
+    Raises: NoSuchTransaction if nothing in the stores has that name; EvidenceMissing if parts could not be read.
     """
     facts = {store.root: store_facts(store, settings_of) for store in stores}
     reading = VerdictReading(TRANSACTIONS, [])
@@ -96,12 +96,12 @@ def show(
         for part in files:
             named.update(part.transactions_of([identity]).get(identity, {}))
         if not named:
-            raise Untrusted(f"the index does not know {identity}")
+            raise Untrusted(f"{identity} is not in the index")
         return named
 
     table = None if scan or at_ms is not None else _by_derived_files(reading, facts, by_name)
     if table is not None and _rests_on_most_checks(table, facts):
-        reading.notes.append(_scanned_for("the most checks that any half copy shows decide it"))
+        reading.notes.append(_scanned_for("the result depends on the highest number of checks of any half copy"))
         table = None
     if table is not None and _is_damaged_behind(table, reading, facts, _SHOWN_BYTES_MAX):
         table = None
@@ -127,9 +127,9 @@ def show(
 def lookup(
     stores: list[Store], settings_of: SettingsOf, transaction_ids: Sequence[str], *, scan: bool = False
 ) -> VerdictReading:
-    """Some transactions by their ids.
+    """Return some transactions by their ids.
 
-    Shape:  rows of TRANSACTIONS; nothing for an id that no record bears. `scan`: by the whole log, with its findings.
+    Shape:  rows of TRANSACTIONS; nothing for an id without records. `scan`: by the whole log, with its findings.
     Order:  first half copy.
     """
     facts = {store.root: store_facts(store, settings_of) for store in stores}
@@ -144,7 +144,7 @@ def lookup(
                     named[identity] = found[identity]
         unknown = [identity for identity in wanted.to_pylist() if identity not in named]
         if unknown:
-            raise Untrusted(f"the index does not know {unknown[0]}")
+            raise Untrusted(f"{unknown[0]} is not in the index")
         return named
 
     def chosen(rows: pa.Table) -> pa.Table:
@@ -161,7 +161,7 @@ def lookup(
 
 
 def _with_discard_times(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts]) -> pa.Table:
-    """Rows with the time of their discard: the check is played only where something is open."""
+    """Add the discard times to rows; the check is played only for stores with open rows."""
     are_open = is_open_row(rows)
     roots = pc.unique(rows["store"].filter(are_open)).to_pylist()
     for root, fact in facts.items():
@@ -173,10 +173,10 @@ def _with_discard_times(rows: pa.Table, reading: VerdictReading, facts: dict[str
 
 
 def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
-    """Whether a row would be DISCARDED, not LOST, if its checks are the most that the broker makes.
+    """Whether a row is DISCARDED instead of LOST if its number of checks is the broker's maximum.
 
-    Where a version writes no discard copy and transactionCheckMax was not given, the most checks in the whole log stand
-    for it, and derived files lead to some copies only.
+    If a version writes no discard copies and transactionCheckMax was not given, the highest number of checks in the
+    whole log is used for it, and derived files show only some copies.
     """
     silent = [
         root for root, fact in facts.items()
@@ -187,9 +187,9 @@ def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
 
 
 def _is_damaged_behind(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts], bytes_max: int) -> bool:
-    """Whether the log is damaged behind the first copy of transactions whose states rest on what is not there.
+    """Whether the log is damaged behind the first copy of transactions with states that depend on absent records.
 
-    Queues and index do not show damage in the log. A stretch of more than `bytes_max` is left, and a note says so.
+    Queues and index do not show damage in the log. A range of more than `bytes_max` is not read, with a note.
     """
     for root, fact in facts.items():
         mine = rows.filter(pc.and_(pc.equal(rows["store"], root), pc.not_equal(rows["state"], "COMMITTED")))
@@ -201,8 +201,8 @@ def _is_damaged_behind(rows: pa.Table, reading: VerdictReading, facts: dict[str,
         if fact.store.is_remote or length > bytes_max:
             reading.notes.append(Note(
                 NoteKind.HOW,
-                f"the log behind the first open copy ({length} bytes) was not read from end to end: damage in the "
-                "middle of a file does not show; --scan reads it",
+                f"the log behind the first open copy ({length} bytes) was not read completely: damage in the middle "
+                "of a file is not found; add --scan to read it",
             ))
             continue
         try:
@@ -217,7 +217,7 @@ def _is_damaged_behind(rows: pa.Table, reading: VerdictReading, facts: dict[str,
 def _by_derived_files(
     reading: VerdictReading, facts: dict[str, StoreFacts], name: Callable[[list[DerivedFiles]], _Named]
 ) -> pa.Table | None:
-    """Verdicts by the derived files of all stores; None, with a note, where they cannot be trusted."""
+    """Return verdicts by the derived files of all stores; None, with a note, if they cannot be trusted."""
     try:
         with ExitStack() as stack:
             files = [stack.enter_context(DerivedFiles(fact)) for fact in facts.values()]
@@ -225,7 +225,7 @@ def _by_derived_files(
             parts = [part.witnesses(named) for part in files]
     except (Untrusted, UnreadableFile) as reason:
         if isinstance(reason, UnreadableFile) and any(fact.store.is_remote for fact in facts.values()):
-            raise  # the scan would ask the same place for all of it
+            raise  # a scan would read the same remote place
         reading.notes.append(_scanned_for(reason.message))
         return None
     witnesses = Witnesses(
@@ -249,7 +249,7 @@ def _scanned(
     progress: Progress | None,
     choose: Callable[[pa.Table], pa.Table],
 ) -> Iterator[pa.RecordBatch]:
-    """The chosen rows of an audit, whose findings and coverage become the reading's."""
+    """Return the chosen rows of an audit; its findings and coverage are added to the reading."""
     whole = audit(stores, settings_of, at_ms=at_ms, progress=progress)
     reading.findings, reading.coverage, reading.missing = whole.findings, whole.coverage, whole.missing
     reading.check_stops = whole.check_stops
@@ -263,7 +263,7 @@ def _scanned(
 
 
 def undecidable_findings(rows: pa.Table) -> list[Finding]:
-    """What is not listed because it cannot be known must not look like nothing."""
+    """Return findings for UNDECIDABLE transactions, which are not listed, so that none is overlooked."""
     return _undecidable_findings(Counter(_undecidable(rows)))
 
 
@@ -280,39 +280,39 @@ def _undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding
 
 
 def open_rows(rows: pa.Table) -> pa.Table:
-    """The rows that the broker still has before it: PENDING, and decided or discarded ones that it will ask again."""
+    """Return the rows that the check will still reach: PENDING, and decided or discarded ones that it checks again."""
     return rows_where(rows, is_open_row(rows))
 
 
 def is_short_for(part: str, identity: str) -> bool:
-    """Whether an id begins or ends with some text, so long that this is no chance; case does not count."""
+    """Whether an id begins or ends with a text that is long enough to be no coincidence; case does not count."""
     short, whole = part.upper(), identity.upper()
     return len(part) >= SHORT_ID_LENGTH_MIN and (whole.startswith(short) or whole.endswith(short))
 
 
 def _scanned_for(why: str) -> Note:
-    return Note(NoteKind.WHY, f"the log is scanned, because {why}")
+    return Note(NoteKind.WHY, f"the log is scanned because {why}")
 
 
 def short_note(part: str, identities: Sequence[str]) -> Note:
-    """Which ids a text was taken for."""
-    ids = ", ".join(identities[:_SHORT_IDS_TOLD_MAX])
-    return Note(NoteKind.WHY, f"{part} is short for {ids}, because nothing has that name")
+    """Return a note about the ids that a short text was resolved to."""
+    ids = ", ".join(identities[:_SHORT_IDS_MAX])
+    return Note(NoteKind.WHY, f"nothing is named {part}; it is taken as short for {ids}")
 
 
 def _rows_of_short_id(rows: pa.Table, part: str) -> pa.Table:
-    """The rows whose id begins or ends with some text; case does not count."""
+    """Return the rows with an id that begins or ends with a text; case does not count."""
     ids = pc.utf8_upper(rows["transaction_id"])
     return rows.filter(pc.or_(pc.starts_with(ids, part.upper()), pc.ends_with(ids, part.upper())))
 
 
 def rows_named(rows: pa.Table, identity: str) -> pa.Table:
-    """The rows that an id, the message id of any of their records, or a business key names."""
+    """Return the rows for an id, the message id of any of their records, or a business key."""
     return rows.filter(_is_named(rows, identity))
 
 
 def _is_of_one(entry: dict[str, Any]) -> bool:
-    """Whether a witness is of one transaction alone: an op message that names queue offsets may be of many."""
+    """Whether a witness belongs to one transaction only: an op message with queue offsets may belong to many."""
     return entry.get("half_queue_offset") is None
 
 

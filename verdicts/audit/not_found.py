@@ -1,4 +1,4 @@
-"""What to answer where nothing in some stores bears a name: that there is none, or that it cannot be known."""
+"""The error if nothing in some stores has a name: it does not exist, or this cannot be determined."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ _NAMES = "give a UNIQ_KEY, the message id of any of its records, or a business k
 
 
 def not_found(stores: Sequence[Store], identity: str, reading: VerdictReading) -> RmqtxError:
-    """What to raise if nothing in the stores bears a name; `reading`: the audit that looked for it, read to its end.
+    """Return the error if nothing in the stores has a name; `reading`: the completed audit that searched for it.
 
-    Shape:  NoSuchTransaction only where the whole log was read and is sound; EvidenceUnreadable where a file cannot be
-            read, else EvidenceMissing where records are damaged or missing.
+    Shape:  NoSuchTransaction only if the whole log was read and is sound; EvidenceUnreadable if a file cannot be read;
+            else EvidenceMissing, if records are damaged or missing.
     """
     roots = ", ".join(store.root for store in stores)
     hiding = [finding for finding in reading.findings if finding.kind.hides_records]
     unreadable = [finding for finding in hiding if finding.code == "unreadable-file"]
     if not hiding and not reading.missing:
         return NoSuchTransaction(f"no transaction {identity} in {roots}", advice=_NAMES)
-    unread = f"no transaction {identity} in what could be read of {roots}, but not all could be read"
+    unread = f"no transaction {identity} in the readable part of {roots}; some parts cannot be read"
     if unreadable:
         places = [f"{finding.file}: {finding.actual}" for finding in unreadable]
-        return EvidenceUnreadable(f"{unread}: {_few(places)}", advice="ask as a user who may read it")
+        advice = "run the command as a user with permission to read it"
+        return EvidenceUnreadable(f"{unread}: {_few(places)}", advice=advice)
     places = [f"{missing.what} ({missing.store})" for missing in reading.missing] or list(map(_place, hiding))
     return EvidenceMissing(
-        f"{unread}: {_few(places)}", advice="look for it in a backup or on a slave; rmqtx verify lists what is missing"
+        f"{unread}: {_few(places)}", advice="search a backup or a slave; rmqtx verify lists the missing parts"
     )
 
 

@@ -1,8 +1,8 @@
-"""Custody: what a result was made from and how, so that somebody else can make it again and find out what has changed.
+"""Provenance: what a result was made from and how, so that another person can repeat it and see what has changed.
 
-A store is known by its segments, each with its length and a digest: of head, tail and length, which cost two reads, or
-of all its bytes. The small files that verdicts rely on (cursors, checkpoint) are digested whole. Apart from times, the
-same question to the same bytes has the same custody.
+A store is identified by its segments, each with its length and a digest: of head, tail and length, which takes two
+reads, or of all its bytes. The small files that verdicts depend on (cursors, checkpoint) are digested completely. The
+same command over the same bytes has the same provenance, except for times.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from readers.store.paths import CURSOR_FILES
 from readers.store.store import Store
 
 PROVENANCE_VERSION = 1
-#: The key under which Parquet and Arrow files carry it in their schema's metadata.
+#: The key of the provenance in the schema metadata of Parquet and Arrow files.
 METADATA_KEY = b"rmqtx"
 #: How much of a segment's head and tail goes into its digest.
 EDGE_BYTES = 64 << 10
 _READ_BYTES = 4 << 20
 _SMALL_FILE_BYTES_MAX = 64 << 20
-#: Small files beside the log that verdicts rely on.
+#: Small files beside the log that verdicts depend on.
 _SMALL_FILES = (
     "checkpoint", *(f"config/{one.name}{end}" for one in CURSOR_FILES for end in ("", ".bak")),
     "config/transactionMetrics", "config/topics.json",
@@ -43,14 +43,14 @@ EDGES, WHOLE = "head, tail and length", "all bytes"
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What ran: its name, and how the bytes were split among its tasks. Units: bytes."""
+    """The engine: its name, and how the bytes were split among its tasks. Units: bytes."""
 
     name: str
     split_bytes: int | None = None
     splits_count: int | None = None
 
     def facts(self) -> dict[str, Any]:
-        """The same as JSON knows it."""
+        """Return the values of a JSON object."""
         return {"name": self.name, "split_bytes": self.split_bytes, "splits_count": self.splits_count}
 
 
@@ -58,7 +58,7 @@ def tool() -> str:
     """The name and version of this program."""
     try:
         return f"rmqtx {version('rmqtx')}"
-    except PackageNotFoundError:  # run from a directory that nobody installed
+    except PackageNotFoundError:  # run from a source directory without installation
         return "rmqtx"
 
 
@@ -90,12 +90,12 @@ def provenance(
 
 
 def store_provenance(store: Store, *, hash_all: bool = False) -> dict[str, Any]:
-    """One store: how it stood when it was read, its segments and the small files beside them, each with a digest.
+    """Return the facts of one store: its state when it was read, its segments and small files, each with a digest.
 
-    Shape:  `broker_process` is set, and the log may have grown since, where a broker holds the lock.
+    Shape:  if a broker holds the lock, `broker_process` is set, and the log may have grown since.
     Units:  bytes.
     Order:  segments by offset.
-    Damage: a file that cannot be read has a null digest and says why.
+    Damage: a file that cannot be read has a null digest and the cause in `unreadable`.
     """
     last = last_with_data(store.commit_log)
     segments = [
@@ -116,9 +116,9 @@ def store_provenance(store: Store, *, hash_all: bool = False) -> dict[str, Any]:
 
 
 def file_provenance(file: Path) -> dict[str, Any]:
-    """A file of this machine that went into a result, with a digest of all its bytes.
+    """Return the facts of a local file that a result was made from, with a digest of all its bytes.
 
-    Damage: a file that cannot be read has a null digest and says why.
+    Damage: a file that cannot be read has a null digest and the cause in `unreadable`.
     """
     facts: dict[str, Any] = {"file": as_text(file), "size_bytes": None, "digest": None, "digest_of": WHOLE}
     try:
@@ -130,20 +130,20 @@ def file_provenance(file: Path) -> dict[str, Any]:
 
 
 def as_json(facts: Mapping[str, Any]) -> str:
-    """The one text of some facts."""
+    """Return facts as JSON text; equal facts give equal text."""
     return json.dumps(facts, ensure_ascii=True, separators=(",", ":"))
 
 
 def with_provenance(schema: pa.Schema, facts: Mapping[str, Any]) -> pa.Schema:
-    """A schema that carries custody in its metadata."""
+    """Return a schema with the provenance in its metadata."""
     return schema.with_metadata({**(schema.metadata or {}), METADATA_KEY: as_json(facts).encode()})
 
 
 def segment_digest(segment: Segment, *, hash_all: bool = False, is_open_ended: bool = True) -> str:
-    """`sha256:` and the digest of a segment: of its length, its first and its last EDGE_BYTES, or of all its bytes.
+    """Return `sha256:` and the digest of a segment: of its length and first and last EDGE_BYTES, or of all its bytes.
 
-    `is_open_ended`: it may end in preallocated zeros; then the tail is that of what is written, found by some twenty
-    small reads, so that the digest changes when the log grows.
+    `is_open_ended`: the segment may end in preallocated zeros; then the tail is that of the written data, found by some
+    twenty small reads, so the digest changes when the log grows.
     Raises: SourceError.
     """
     with segment.open() as file:
@@ -194,7 +194,7 @@ def _small_file_facts(store: Store, name: str) -> dict[str, Any] | None:
 
 
 def _digest_of_all(segments: list[dict[str, Any]], small: list[dict[str, Any]]) -> str:
-    """One digest for a whole store, the same wherever its copy lies."""
+    """Return one digest for a whole store, which does not depend on its directory."""
     digest = hashlib.sha256()
     for facts in segments:
         digest.update(f"{facts['base_offset']} {facts['size_bytes']} {facts['digest']}\n".encode())

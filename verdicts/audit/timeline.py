@@ -1,4 +1,4 @@
-"""One transaction's life in order, and which consumer groups have read past its final."""
+"""The events of one transaction in order, and which consumer groups have read past its final."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ TIMELINE = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )
-#: The place in a message id, after the broker's host.
+#: Length of the place in a message id, which follows the broker's host.
 _OFFSET_DIGITS = 16
-_ROUND = "its commit, which went to the half topic: a delay had diverted the half (no consumer reads it there)"
+_ROUND = "its commit, written to the half topic because a delay had diverted the half (no consumer reads it there)"
 CONSUMERS = pa.schema(
     [
         pa.field("store", pa.string()),
@@ -48,10 +48,10 @@ CONSUMERS = pa.schema(
 
 
 class RecordName(NamedTuple):
-    """What a record is called: its offset message id, and its topic; and what a half copy says of how it came there.
+    """The names of a record: its offset message id and its topic; for a half copy also why it was written.
 
-    Shape: `is_resumed`: a resume set its checks back to 0. `is_immune`: written while its producer's immunity lasted,
-           so its producer was not asked. `is_commit`: the commit of a diverted half message.
+    Shape: `is_resumed`: a resume set its checks back to 0. `is_immune`: written during the immunity time, without a
+           question to the producer. `is_commit`: the commit of a diverted half message.
     """
 
     message_id: str
@@ -62,7 +62,7 @@ class RecordName(NamedTuple):
 
 
 def record_names(block: Block) -> dict[int, RecordName]:
-    """Those of the records of a block, by commit-log offset."""
+    """Return the names of the records of a block, by commit-log offset."""
     age_ms = block.header("store_time_ms") - block.header("born_time_ms")
     immunity = np.asarray(integers(block.properties.text(IMMUNITY), pa.int64()).fill_null(0))
     names = zip(
@@ -76,28 +76,28 @@ def record_names(block: Block) -> dict[int, RecordName]:
 
 
 class TimelineSource(Protocol):
-    """What stands around a transaction's witnesses in the store, or at the broker, that they are from."""
+    """The store or live broker of a transaction's witnesses, as a source of record names and cursors."""
 
     @property
     def root(self) -> str:
-        """What stands in the column `store`."""
+        """The value of the column `store`."""
 
     def records(self, offsets: Iterable[int]) -> dict[int, RecordName]:
-        """What records at some commit-log offsets are called; those that cannot be read are left out."""
+        """Return the names of records at some commit-log offsets; unreadable ones are skipped."""
 
     def cursors(self) -> list[dict[str, Any]]:
-        """Where consumer groups stand: group, topic, queue_id, next_queue_offset."""
+        """Return the cursors of consumer groups: group, topic, queue_id, next_queue_offset."""
 
     def check_cursors(self) -> CheckCursors:
-        """Where the transaction check stands."""
+        """Return the cursors of the transaction check."""
 
     def stopped_time_ms(self) -> int | None:
-        """When its broker stopped, as far as its files tell; None where it runs."""
+        """Return when its broker stopped, as far as its files show; None if it runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreTimelineSource:
-    """Those of a store."""
+    """The files of a store as a source."""
 
     store: Store
 
@@ -132,11 +132,11 @@ class StoreTimelineSource:
 
 
 def timeline(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> pa.Table:
-    """What happened to a transaction (a row of TRANSACTIONS as a dictionary), one row an event.
+    """Return the events of a transaction (a row of TRANSACTIONS as a dictionary), one row per event.
 
-    Shape: TIMELINE. The first copy is `sent`; one with a check behind it is a `check` (the broker put it back and
-           asked), whatever other copies count: where the check began again at an older cursor, chains go on side by
-           side. One that a resume made is `resumed`, any other a `put back`. A prepared record is `prepared`, and a
+    Shape: TIMELINE. The first copy is `sent`; a copy with checks is a `check` (the broker put it back and asked the
+           producer), for any count of other copies: if the check began again at an older cursor, there are parallel
+           chains. A copy by a resume is `resumed`, any other `put back`. A prepared record is `prepared`, and a
            ROLLBACK record a `rollback`.
     Order: time, then place in the log.
     """
@@ -154,7 +154,7 @@ def timeline(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> p
         detail = "COMMIT record: consumers can read it" if number == 1 else f"COMMIT record number {number}"
         events.append(_event(final, "commit", final["topic"], detail))
     for copy in transaction["discard_copies"]:
-        events.append(_event(copy, "discard", DISCARD_TOPIC, "the broker gave up on it"))
+        events.append(_event(copy, "discard", DISCARD_TOPIC, "the broker discarded it"))
     _add_names(events, names)
     events.sort(key=lambda event: (event["time_ms"], event.get("commit_log_offset") or -1))
     return pa.Table.from_pylist(events, schema=TIMELINE)
@@ -163,7 +163,7 @@ def timeline(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> p
 def _record_names(
     transaction: dict[str, Any], places: Sequence[TimelineSource]
 ) -> dict[tuple[str, int], RecordName]:
-    """What the records of a transaction are called, by store and commit-log offset."""
+    """Return the names of a transaction's records, by store and commit-log offset."""
     kinds = ("half_copies", "op_marks", "final_records", "discard_copies")
     entries = [entry for kind in kinds for entry in transaction[kind]]
     return {
@@ -178,7 +178,7 @@ def _record_names(
 def _copy_events(
     copies: Sequence[dict[str, Any]], names: dict[tuple[str, int], RecordName]
 ) -> Iterator[dict[str, Any]]:
-    """Each half copy as what it is. Order: that of the copies."""
+    """Return an event for each half copy. Order: that of the copies."""
     highest = 0
     hosts: set[str] = set()
     for number, copy in enumerate(copies):
@@ -193,20 +193,20 @@ def _copy_events(
 
 
 def _copy_event(number: int, checks: int, highest: int, name: RecordName, *, is_handed_on: bool) -> tuple[str, str]:
-    """What a half copy is, after others of which the highest count of checks is known."""
+    """Return event and detail of a half copy; `highest`: the highest count of checks of the copies before it."""
     if number == 0:
         if name.is_commit:
             return "sent", _ROUND
         return "sent", f"first copy left in the log, {checks} checks before it" if checks else "half message stored"
     if name.is_resumed:
-        return "resumed", "put back by a resume, with no checks behind it"
+        return "resumed", "put back by a resume, number of checks set to 0"
     if is_handed_on:
-        return "put back", "handed on by another broker (a slave acting as master)"
+        return "put back", "passed on by another broker (a slave acting as master)"
     if not checks:
-        return "put back", _ROUND if name.is_commit else "came to the half queue again, as after a delay"
+        return "put back", _ROUND if name.is_commit else "written to the half queue again, as after a delay"
     if name.is_immune:
-        return "put back", f"check {checks}: put back and not asked, its producer's immunity was not over"
-    return "check", f"check {checks}: put back and asked{', in a chain of its own' if checks <= highest else ''}"
+        return "put back", f"check {checks}: put back without asking, the immunity time was not over"
+    return "check", f"check {checks}: put back and producer asked{', in a parallel chain' if checks <= highest else ''}"
 
 
 def _event(entry: dict[str, Any], event: str, topic: str, detail: str) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _event(entry: dict[str, Any], event: str, topic: str, detail: str) -> dict[s
 
 
 def _add_names(events: list[dict[str, Any]], names: dict[tuple[str, int], RecordName]) -> None:
-    """The message id of each record, and where it is of another design than the half topic, what it is there."""
+    """Add the message id of each record, and adapt events of other designs than the half topic."""
     firsts: dict[str, int] = {}
     for event in events:
         if "commit_log_offset" not in event:
@@ -240,23 +240,23 @@ def _add_names(events: list[dict[str, Any]], names: dict[tuple[str, int], Record
 
 
 def _of_other_design(event: dict[str, Any], topic: str, *, is_first: bool) -> dict[str, Any]:
-    """What a half copy or a mark is in the design that its topic tells."""
+    """Return what a half copy or a mark is in the design of its topic."""
     if topic in (ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
-        again = {"event": "resumed", "detail": "put into RocksDB again, with no checks behind it"}
+        again = {"event": "resumed", "detail": "put into RocksDB again, number of checks set to 0"}
         is_again = topic == ROCKSDB_HALF_TOPIC and not is_first
         return {"topic": topic, **(again if is_again else {})}
     if event["topic"] == OP_TOPIC:
-        return {"topic": topic, "event": "rollback", "detail": "ROLLBACK record: nothing is delivered by it"}
+        return {"topic": topic, "event": "rollback", "detail": "ROLLBACK record: nothing is delivered"}
     number = event["queue_offset"]
     return {"topic": topic, "event": "prepared", "detail": f"prepared record, number {number} in its broker's table"
             if number else "prepared record stored"}
 
 
 def consumers_past(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> pa.Table:
-    """For each final and each consumer group of its topic: whether the group's cursor is past it.
+    """Return for each final and each consumer group of its topic whether the group's cursor is past the final.
 
-    A message that was committed is not thereby consumed: a group whose next queue offset is not past the final has
-    not confirmed it.
+    A committed message is not necessarily consumed: a group with a cursor that is not past the final has not confirmed
+    it.
     Shape: CONSUMERS.
     Order: final, then group.
     """

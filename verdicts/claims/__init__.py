@@ -1,4 +1,4 @@
-"""What a store's other files claim about its log, and which of these claims hold: a lost end, a hole, a foreign log.
+"""Claims of a store's other files about its log, and which are true: they show a lost end, a hole or a foreign log.
 
-Other folders ask `log_claims` before the log is read, and `lost_end` after.
+Other folders call `log_claims` before the log is read, and `lost_end` after.
 """

@@ -1,8 +1,8 @@
-"""Which claims about a commit log it does not keep, and which of those are to be believed.
+"""Which claims about a commit log are broken, and which of these are trustworthy.
 
-A claim that reaches no further than what was decoded is kept, and costs a comparison. Any other is examined: a slot or
-an entry can be damaged itself, and a queue, an index or a table can be another log's. It is another log's where records
-of this one stand where its earlier entries lead to, and are others; where there is nothing, nothing contradicts it.
+A claim about the decoded part of the log holds, and costs one comparison. Any other claim is examined: a slot or entry
+can be damaged itself, and a queue, index or table can belong to another log. It belongs to another log if its earlier
+entries point to other records in this one; where the log has no records, nothing contradicts it.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from verdicts.claims.log_claim import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STA
 from verdicts.claims.log_claims import LogClaims
 from verdicts.missing.missing_ranges import SEARCHED_BYTES_MAX, UnfoundSlot, stands_between_its_neighbours
 
-#: So many of a witness's entries before the log's end are compared with their records.
+#: The number of a witness's entries before the log's end that are compared with their records.
 _COMPARED = 8
-#: So many claims are examined, the furthest first.
+#: The most claims that are examined, the furthest first.
 _EXAMINED = 32
 _LENGTH_UNKNOWN = -1
 
-#: Entries of one witness as (offset, length), -1 for a length that it does not say.
+#: Entries of one witness as (offset, length), -1 for an unknown length.
 _Entries = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedLog:
-    """What a scan found of a log.
+    """The decoded extent of a log.
 
-    Units: commit-log offsets in bytes. `end_offset` is past the last record; `last_store_time_ms` None where there is
-           no record.
+    Units: commit-log offsets in bytes. `end_offset` is past the last record; `last_store_time_ms` is None without
+           records.
     """
 
     end_offset: int
@@ -54,15 +54,15 @@ class DecodedLog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no record in it."""
+        """Whether the log has no records."""
         return self.last_store_time_ms is None
 
 
 def broken_claim(store: Store, claims: LogClaims, decoded: DecodedLog) -> LogClaim | None:
-    """The furthest claim that the log does not keep and that is to be believed; None where it keeps all.
+    """Return the furthest claim that is broken and trustworthy; None if all claims hold.
 
-    Of a store in use claims count as far as its snapshot has files.
-    Raises: SourceError if the log cannot be read any more.
+    For a store in use, claims count as far as its snapshot has files.
+    Raises: SourceError if the log can no longer be read.
     """
     log = store.log()
     try:
@@ -78,11 +78,11 @@ def _broken(store: Store, claims: LogClaims, decoded: DecodedLog, log: Segmented
         if reach is None or (store.in_use and reach > log.end_offset):
             continue
         if decoded.is_empty and claim.record_offset is not None:
-            return claim  # even one that leads before the log's begin: the file of the newest record never expires
+            return claim  # even one before the log's beginning: the file of the newest record never expires
         if reach <= decoded.end_offset or examined == _EXAMINED:
             break
         examined += 1
-        if decoded.is_empty or _is_believed(store, claim, decoded, log):
+        if decoded.is_empty or _is_trustworthy(store, claim, decoded, log):
             return claim
     return next((claim for claim in claims.newest if _is_broken_without_place(claim, decoded)), None)
 
@@ -95,10 +95,10 @@ def _is_broken_without_place(claim: LogClaim, decoded: DecodedLog) -> bool:
     return claim.store_time_ms is not None and claim.store_time_ms > decoded.last_store_time_ms
 
 
-def unkept_claims(store: Store, claims: LogClaims, log: SegmentedLog) -> list[LogClaim]:
-    """The claims whose record does not stand where they say; one look at the log each, and nothing is scanned.
+def broken_claims(store: Store, claims: LogClaims, log: SegmentedLog) -> list[LogClaim]:
+    """Return the claims whose record is not at its place; one read of the log for each, no scan.
 
-    Claims that name no record, or one that has expired, are not among them.
+    Claims without a record, or about an expired one, are not included.
     Raises: SourceError.
     """
     return [
@@ -113,16 +113,15 @@ def unkept_claims(store: Store, claims: LogClaims, log: SegmentedLog) -> list[Lo
 def contradicted_claims(
     store: Store, claims: LogClaims, decoded: DecodedLog, holes: Sequence[tuple[int, int]]
 ) -> list[LogClaim]:
-    """The claims whose place was decoded, and has no such record: the log is not the one that they know.
+    """Return the claims whose place was decoded and has another record: they belong to another log.
 
-    `holes`: offsets of what is reported as lost, from the first to past the last. A slot that is damaged itself
-    contradicts nothing.
+    `holes`: offsets that are reported as lost, from the first to past the last. A damaged slot contradicts nothing.
     Raises: SourceError.
     """
     log = store.log()
     try:
         inside = [
-            claim for claim in unkept_claims(store, claims, log)
+            claim for claim in broken_claims(store, claims, log)
             if claim.record_offset is not None
             and claim.record_offset < decoded.end_offset
             and not any(begin <= claim.record_offset < end for begin, end in holes)
@@ -143,31 +142,31 @@ def _is_damaged_slot(store: Store, claim: LogClaim) -> bool:
         return True
 
 
-def unkept_findings(store: Store, claims: LogClaims) -> list[Finding]:
-    """One finding where records are not in the log that other files know, for whoever does not scan it.
+def broken_claim_findings(store: Store, claims: LogClaims) -> list[Finding]:
+    """Return one finding if other files refer to records that are not in the log, without a scan.
 
-    A log without a file keeps nothing, so whatever knows a record of it contradicts it.
+    For a log without files, every claim about a record is broken.
     Raises: SourceError.
     """
     log = store.log()
     try:
-        return contradiction(store, unkept_claims(store, claims, log) if store.commit_log else claims.newest)
+        return contradiction(store, broken_claims(store, claims, log) if store.commit_log else claims.newest)
     finally:
         log.close()
 
 
 def contradiction(store: Store, broken: Sequence[LogClaim]) -> list[Finding]:
-    """The finding about claims that the log does not keep; none where there is none."""
+    """Return the finding about broken claims, if there are any."""
     if not broken:
         return []
     first = broken[0]
     segment = None if first.record_offset is None else store.log().segment_at(first.record_offset)
-    more = f", and {len(broken) - 1} more like it" if len(broken) > 1 else ""
+    more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
     return [
         Finding(
             store.root, "log-missing", None if segment is None else segment.file,
-            commit_log_offset=first.record_offset, expected=f"{first.words}, as {first.witness} knows{more}",
-            actual="no such record there" if store.commit_log else "no file of the log",
+            commit_log_offset=first.record_offset, expected=f"{first.words}, which {first.witness} refers to{more}",
+            actual="another record or none" if store.commit_log else "no file of the log",
         )
     ]
 
@@ -187,12 +186,12 @@ def _is_kept(log: SegmentedLog, claim: LogClaim) -> bool:
 
 
 def is_there(log: SegmentedLog, offset: int, length_bytes: int | None) -> bool:
-    """Whether a sound record begins at a commit-log offset, of that length where it is known."""
+    """Whether a sound record, of the given length if known, begins at a commit-log offset."""
     block = block_at(log, offset)
     return block is not None and length_bytes in (None, _LENGTH_UNKNOWN, int(block.header("length_bytes")[0]))
 
 
-def _is_believed(store: Store, claim: LogClaim, decoded: DecodedLog, log: SegmentedLog) -> bool:
+def _is_trustworthy(store: Store, claim: LogClaim, decoded: DecodedLog, log: SegmentedLog) -> bool:
     end = decoded.end_offset
     try:
         if claim.kind == QUEUE:
@@ -204,7 +203,7 @@ def _is_believed(store: Store, claim: LogClaim, decoded: DecodedLog, log: Segmen
         if claim.kind == ROCKSDB_QUEUE and claim.slot is not None:
             return _is_of_this_database(store, claim, end, log)
     except SourceError:
-        return False  # a witness that cannot be read proves nothing against the log; whatever reads it reports it
+        return False  # an unreadable witness proves nothing against the log; its reader reports it
     return True
 
 
@@ -222,12 +221,12 @@ def _is_of_this_queue(store: Store, claim: LogClaim, end: int, log: SegmentedLog
     if number - first < 1:
         slot = UnfoundSlot(topic, number, claim.record_offset, claim.record_length_bytes or 0, queue_id)
         if stands_between_its_neighbours(store, slot):
-            return False  # the slot is what is damaged
+            return False  # then the slot is damaged
     return _is_not_another_logs(log, list(zip(places.tolist(), sizes.tolist(), strict=True)))
 
 
 def _is_of_this_index(store: Store, claim: LogClaim, end: int, log: SegmentedLog) -> bool:
-    """An index whose last entry is the record that its header names, and whose entries lead to records."""
+    """Whether the last entry of an index is the record in its header, and its entries point to records."""
     segment = next(one for one in store.index_files if one.file == claim.witness)
     index = open_index_file(segment)
     if index.wrong() is not None or index.slots_count is None:
@@ -260,13 +259,13 @@ def _is_of_this_table(store: Store, claim: LogClaim, end: int, log: SegmentedLog
     if first == len(offsets) - 1:
         begin = int(offsets[first - 1] + lengths[first - 1]) if first else store.log_begin_offset
         if _has_transactions(store, begin):
-            return False  # the one entry that leads behind the end is what is damaged
+            return False  # then the one entry that points behind the end is damaged
     before = slice(max(0, first - _COMPARED), first)
     return _is_not_another_logs(log, list(zip(offsets[before].tolist(), lengths[before].tolist(), strict=True)))
 
 
 def _has_transactions(store: Store, begin: int) -> bool:
-    """Whether the log has a prepared, COMMIT or ROLLBACK record at or behind a place, not too far from it."""
+    """Whether the log has a prepared, COMMIT or ROLLBACK record at or shortly behind a place."""
     for segment in store.commit_log:
         low = max(begin - segment.base_offset, 0)
         if low >= segment.size_bytes or segment.base_offset - begin > SEARCHED_BYTES_MAX:
@@ -278,7 +277,7 @@ def _has_transactions(store: Store, begin: int) -> bool:
 
 
 def _is_of_this_database(store: Store, claim: LogClaim, end: int, log: SegmentedLog) -> bool:
-    """A queue in RocksDB, by those of its slots that point before the end."""
+    """A queue in RocksDB, judged by its slots that point before the end."""
     assert claim.slot is not None
     topic, queue_id, last = claim.slot
     for name in queue_directories(store):

@@ -1,4 +1,4 @@
-"""What all but queues knows of the commit log: index, checkpoint, tables, epochs, cursors, counts, the log's files."""
+"""Claims about the commit log, except those of queues: index, checkpoint, tables, epochs, cursors, counts, files."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from verdicts.claims.log_claim import (
 
 #: Index files, the newest ones first, whose headers are read: a new one is empty.
 _INDEX_FILES = 2
-#: Files that brokers make ahead: the one that is needed, and the next.
+#: Files that brokers create in advance: the one that is needed, and the next.
 _FILES_AHEAD = 2
-#: Position in config/timercheck of how much of the timer's queue was taken in. Source: docs/formats/cursors.md#timer.
+#: Position in config/timercheck of the next offset of the timer's queue. Source: docs/formats/cursors.md#timer.
 _TIMER_QUEUE_OFFSET = 16
 
 
 def checkpoint_claims(store: Store) -> Iterator[LogClaim]:
-    """The checkpoint: the store time of the last record that was flushed, and from 5.5.0 on a record's place."""
+    """The checkpoint: the store time of the last flushed record, and from 5.5.0 on the place of a record."""
     place = store.place("checkpoint")
     time_ms = flushed_time_ms(store)
     if time_ms is not None:
@@ -51,7 +51,7 @@ def checkpoint_claims(store: Store) -> Iterator[LogClaim]:
 
 
 def index_claims(store: Store) -> Iterator[LogClaim]:
-    """The newest index file that has an entry: its header names the last record with a key."""
+    """The newest index file that has an entry: its header has the last record with a key."""
     for segment in store.index_files[-1 : -_INDEX_FILES - 1 : -1]:
         try:
             with segment.open() as file:
@@ -92,7 +92,7 @@ def epoch_claims(store: Store) -> Iterator[LogClaim]:
 
 
 def file_claims(store: Store) -> Iterator[LogClaim]:
-    """The files of the log: brokers make the next one ahead, so one more proves that the log had come further.
+    """The files of the log: brokers create the next one in advance, so one more proves that the log was longer.
 
     Source: store/MappedFileQueue.java getLastMappedFile, AllocateMappedFileService.java;
             docs/formats/store.md#segments.
@@ -104,7 +104,7 @@ def file_claims(store: Store) -> Iterator[LogClaim]:
 
 
 def timer_claims(store: Store) -> Iterator[LogClaim]:
-    """How much of the timer's queue was taken into its wheel (5.0.0+)."""
+    """The offset up to which the timer's queue was read into its wheel (5.0.0+)."""
     place = store.place("config", "timercheck")
     try:
         data = store.files.content(place, 1 << 12)
@@ -122,17 +122,17 @@ def metrics_claims(store: Store) -> Iterator[LogClaim]:
 
 
 def cursor_claims(cursors: CheckCursors) -> Iterator[LogClaim]:
-    """How far the check has come in the half queue and the op queue: what it has read stood in the log."""
+    """The cursors of the check in the half queue and the op queue: records before them were in the log."""
     for topic, known in ((HALF_TOPIC, cursors.half), (OP_TOPIC, cursors.op)):
         highest = max((known or {}).values(), default=0)
         if highest > 0:
-            yield LogClaim(CURSOR, f"the check's cursor of {topic} ({highest})", slot=(topic, 0, highest - 1))
+            yield LogClaim(CURSOR, f"the check cursor of {topic} ({highest})", slot=(topic, 0, highest - 1))
 
 
 def rocksdb_table_claims(store: Store) -> Iterator[LogClaim]:
-    """The table of transactions in RocksDB: the largest place of a half that it was given (5.4.0+).
+    """The table of transactions in RocksDB: the largest place of a half that was written to it (5.4.0+).
 
-    Every broker from 5.4.0 on has the database; it is opened where its transactions may be there.
+    Every broker from 5.4.0 on has the database; it is opened if it may contain transactions.
     Raises: UnreadableFile, MissingLibrary.
     """
     may_have = store.has("consumequeue", ROCKSDB_HALF_TOPIC) or store.has_rocksdb_queues

@@ -1,4 +1,4 @@
-"""What consume queues know of the commit log: the newest slot of each, in files and in RocksDB."""
+"""Claims of consume queues about the commit log: the newest slot of each queue, in files and in RocksDB."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 from verdicts.claims.log_claim import BATCH_QUEUE, QUEUE, ROCKSDB_QUEUE, LogClaim, of_record
 
-#: So many queues in files are asked: a store may have tens of thousands, and the index knows what they know.
+#: The most queues in files that are read: a store may have tens of thousands, and the index covers them too.
 QUEUES_ASKED_MAX = 64
-#: So many queues in RocksDB; the database also says itself how far it has come.
+#: The most queues in RocksDB that are read; the database also stores the offset up to which it was built.
 _ROCKSDB_QUEUES_MAX = 20_000
 _OWN_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 
 
 def queue_claims(store: Store) -> tuple[list[LogClaim], bool]:
-    """The claims of queues in files, and whether some queues were not asked.
+    """Return the claims of queues in files, and whether some queues were not read.
 
     Order: the broker's own topics, then names.
     Damage: a queue that cannot be read claims nothing.
@@ -45,7 +45,7 @@ def queue_claims(store: Store) -> tuple[list[LogClaim], bool]:
 
 
 def _queues(store: Store, kind: str) -> Iterator[tuple[str, int]]:
-    """Queues in the order of their use: the check's own ones, those of other topics, and those of consumer groups."""
+    """Queues by importance: those of the check, those of other topics, and those of consumer groups."""
     topics = store.topics(kind)
     own = [topic for topic in _OWN_TOPICS if topic in topics]
     others = [topic for topic in topics if topic not in own]
@@ -73,9 +73,9 @@ def _are_records(slots: Slots) -> Bools:
 
 
 def rocksdb_queue_claims(store: Store) -> Iterator[LogClaim]:
-    """The claims of queues in RocksDB: of each queue its last slot, and how far the log was taken in.
+    """The claims of queues in RocksDB: the last slot of each queue, and the offset up to which the log was dispatched.
 
-    Of a running or killed broker they are as old as its last flush, and then true all the same
+    For a running or killed broker they are as old as its last flush, and still true
     (docs/formats/consume_queues.md#rocksdb).
     Raises: UnreadableFile, MissingLibrary.
     """

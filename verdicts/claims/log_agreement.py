@@ -1,4 +1,4 @@
-"""Whether a log and the other files of its store agree, as far as a look at few places shows it; nothing is scanned."""
+"""Whether a log and the other files of its store agree at a few places; nothing is scanned."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from readers.model.errors import SourceError
 from readers.model.findings import Finding
 from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
-from verdicts.claims.claim_proofs import contradiction, unkept_claims, unkept_findings
+from verdicts.claims.claim_proofs import broken_claim_findings, broken_claims, contradiction
 from verdicts.claims.log_claims import LogClaims
 from verdicts.claims.segment_joins import broken_join
 
 
 def disagreement(store: Store, claims: LogClaims, log: SegmentedLog) -> str | None:
-    """The first contradiction: a record that other files know and that is not there, or files that do not join.
+    """Return the first contradiction: a missing record that other files refer to, or files that do not join.
 
     Raises: UnreadableFile, FileChanged.
     """
-    for claim in unkept_claims(store, claims, log):
-        return f"{claim.witness} knows a record at commit-log offset {claim.record_offset}, and it is not there"
+    for claim in broken_claims(store, claims, log):
+        return f"{claim.witness} refers to a record at commit-log offset {claim.record_offset}, which is missing"
     if claims.newest and not has_data(store):
-        return f"{claims.newest[0].witness} knows {claims.newest[0].words}, and the log is empty"
+        return f"{claims.newest[0].witness} refers to {claims.newest[0].words}, but the log is empty"
     return broken_join(store)
 
 
 def has_data(store: Store) -> bool:
-    """Whether anything but zeros is in the files of a log."""
+    """Whether the files of a log contain anything but zeros."""
     last = last_with_data(store.commit_log)
     return any(written_bytes(segment) > 0 for segment in store.commit_log if segment.base_offset == last)
 
 
 def missing_findings(store: Store, claims: LogClaims) -> list[Finding]:
-    """One finding where other files know records that are not in the log, or know any and the log is empty.
+    """Return one finding if other files refer to records that are not in the log, or if the log is empty.
 
-    A file of zeros behind the one that is gone makes those records look expired.
+    A file of zeros behind a missing file makes the records of the missing file look expired.
     Raises: SourceError.
     """
-    return unkept_findings(store, claims) or ([] if has_data(store) else contradiction(store, claims.newest))
+    return broken_claim_findings(store, claims) or ([] if has_data(store) else contradiction(store, claims.newest))
 
 
 def agreement_findings(store: Store, claims: LogClaims) -> list[Finding]:
-    """The same as findings, and files of the log that this user may not read."""
+    """Return these contradictions as findings, and files of the log that the user has no permission to read."""
     findings = []
-    for segment in () if store.is_remote else store.commit_log:  # there an opening is a request
+    for segment in () if store.is_remote else store.commit_log:  # opening a remote file is a request
         try:
             segment.open().close()
         except SourceError as error:

@@ -1,10 +1,10 @@
-"""One thing beside a commit log that knows a record of it."""
+"""A claim about the commit log by another file of the store."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Who makes a claim; `claim_proofs.py` knows how each is examined.
+#: Kinds of witnesses; `claim_proofs.py` examines each in its own way.
 QUEUE, BATCH_QUEUE, ROCKSDB_QUEUE = "queue", "batch queue", "RocksDB queue"
 INDEX, REDO_LOG, STATE_TABLE, ROCKSDB_TABLE = "index", "redo log", "state table", "RocksDB table"
 CHECKPOINT, EPOCHS, FILES, CURSOR, METRICS, TIMER = "checkpoint", "epochs", "files", "cursor", "metrics", "timer"
@@ -12,11 +12,11 @@ CHECKPOINT, EPOCHS, FILES, CURSOR, METRICS, TIMER = "checkpoint", "epochs", "fil
 
 @dataclass(frozen=True, slots=True)
 class LogClaim:
-    """What one file beside the log knows of the newest record that it has met.
+    """The newest record of the log that another file refers to.
 
-    Shape: `witness` is its place in words; `record_offset` where the record begins, None where only `reach_offset` is
-           known: the log had been written up to there. Both are None for what only knows that there were records.
-           `slot` is topic, queue number and queue offset, for the claim of a queue.
+    Shape: `witness` is the place of that file as text; `record_offset` where the record begins, None if only
+           `reach_offset` is known: the log was written up to there. Both are None if the file only shows that there
+           were records. `slot` is topic, queue number and queue offset, for the claim of a queue.
     Units: commit-log offsets in bytes; milliseconds.
     """
 
@@ -30,7 +30,7 @@ class LogClaim:
 
     @property
     def words(self) -> str:
-        """What it knows, for a sentence after its witness."""
+        """The content of the claim, as the object of a sentence."""
         if self.reach_offset is not None:
             return f"records up to commit-log offset {self.reach_offset}"
         return "records" if self.store_time_ms is None else f"a record stored at {self.store_time_ms}"
@@ -40,5 +40,5 @@ def of_record(
     kind: str, witness: str, offset: int, length_bytes: int | None = None, *, store_time_ms: int | None = None,
     slot: tuple[str, int, int] | None = None,
 ) -> LogClaim:
-    """The claim of something that knows where a record begins, and perhaps how long it is."""
+    """Return a claim about a record with known place, and perhaps known length."""
     return LogClaim(kind, witness, offset + max(length_bytes or 1, 1), offset, length_bytes, store_time_ms, slot)

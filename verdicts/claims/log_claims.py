@@ -1,11 +1,11 @@
-"""What the other files of a store know of its commit log, asked before the log itself is read.
+"""The claims of a store's other files about its commit log, read before the log itself.
 
 A broker writes a record into the commit log first, and only then into queues, index, checkpoint and tables. So each of
-those is a witness: a log that ends before a record that one of them knows has lost records, whatever its own bytes say.
-That holds for a killed broker too, and for a running one, as far as the claims are older than the reading of the log.
+these is a witness: if one refers to a record behind the end of the log, the log has lost records. This also holds for a
+killed broker, and for a running one if the claims are older than the reading of the log.
 
-Nothing is compared here; `claim_proofs.py` says which claims the log does not keep, and which of those to believe.
-How far back the other files reach proves nothing: brokers delete the oldest files of a log and leave the slots behind.
+Nothing is compared here; `claim_proofs.py` decides which claims are broken and trustworthy. Old entries of other files
+prove nothing: brokers delete the oldest files of a log and leave the slots.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from verdicts.claims.log_claim import LogClaim
 
 _Ask = Callable[[Store], Iterator[LogClaim]]
 
-#: Everything that is asked, cheap ones first.
+#: All sources of claims, cheap ones first.
 _WITNESSES: tuple[_Ask, ...] = (
     checkpoint_claims, index_claims, table_claims, epoch_claims, file_claims, timer_claims, metrics_claims,
     rocksdb_table_claims, rocksdb_queue_claims,
@@ -41,10 +41,10 @@ _WITNESSES: tuple[_Ask, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class LogClaims:
-    """What a store's other files know of its log.
+    """The claims of a store's other files about its log.
 
     Shape: `newest` are the claims, the furthest first, those without a place last. `has_unasked_queues`: there are more
-           than QUEUES_ASKED_MAX queues, and not all were asked; index and transaction topics were.
+           than QUEUES_ASKED_MAX queues, and some were not read; index and transaction topics were.
     """
 
     newest: tuple[LogClaim, ...] = ()
@@ -52,17 +52,17 @@ class LogClaims:
 
     @property
     def note(self) -> str | None:
-        """What to say of queues that were not asked."""
+        """A note about queues that were not read; None if there are none."""
         if not self.has_unasked_queues:
             return None
-        return f"more than {QUEUES_ASKED_MAX} queues: not all were asked how far they know the log"
+        return f"more than {QUEUES_ASKED_MAX} queues: some were not compared with the end of the log"
 
 
 def log_claims(store: Store, cursors: CheckCursors | None = None) -> LogClaims:
-    """What the other files of a store know of its log: the newest entry of each, no more than their ends are read.
+    """Return the claims of a store's other files about its log: the newest entry of each; only their ends are read.
 
     `cursors`: those of the check, if they were read already.
-    Damage: a witness that cannot be read claims nothing; whatever reads it reports that.
+    Damage: a witness that cannot be read claims nothing; its reader reports that.
     """
     claims, has_unasked_queues = queue_claims(store)
     for ask in _WITNESSES:

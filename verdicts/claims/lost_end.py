@@ -1,4 +1,4 @@
-"""What a scan found of a log, held against what the store's other files know: then its end, or all of it, is lost."""
+"""The scanned log compared with the claims of other files: they show whether its end, or all of it, is lost."""
 
 from __future__ import annotations
 
@@ -14,65 +14,66 @@ from verdicts.claims.claim_proofs import DecodedLog, broken_claim, contradicted_
 from verdicts.claims.log_claims import LogClaims
 from verdicts.model.verdict_inputs import MissingRange
 
-#: So much of a log before its end is read again for the time of its last record.
+#: How much of a log before its end is read again for the time of its last record.
 _BEFORE_END_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class LostEnd:
-    """Records behind the end of a log that something beside it knows."""
+    """Records behind the end of a log that another file refers to."""
 
     missing: MissingRange
     finding: Finding
 
 
-#: What is no record in each file that was scanned.
+#: Spans without records, by scanned file.
 _Spans = Mapping[str, Sequence[Span]]
 
 
 def lost_end(
     store: Store, claims: LogClaims, spans: _Spans, decoded: DecodedLog | None = None
 ) -> LostEnd | None:
-    """What is lost behind the end of what was decoded; None where the log keeps every claim.
+    """Return what is lost behind the end of the decoded log; None if all claims hold.
 
-    `spans`: what a scan found to be no record, for every file that it read. `decoded`: how far it came, where the spans
-    do not say it because those without loss are not among them.
+    `spans`: the spans without records, for every file that was read. `decoded`: the decoded extent, needed if spans
+    without loss are not included.
     Units: commit-log offsets in bytes.
     """
     try:
         decoded = decoded or decoded_log(store, spans)
         broken = broken_claim(store, claims, decoded)
     except SourceError:
-        return None  # the log cannot be read any more, which the scan reports
+        return None  # the log can no longer be read, which the scan reports
     if broken is None:
         return None
     reach = broken.reach_offset
-    if reach is None:  # how far is not known: as far as there are files, for nothing says more
+    if reach is None:  # unknown extent: up to the end of the files
         reach = max(decoded.end_offset + 1, store.log().end_offset)
     is_empty = decoded.is_empty
-    if is_empty and reach <= decoded.end_offset:  # all that is left begins behind the newest record that is known
+    if is_empty and reach <= decoded.end_offset:  # all that is left begins behind the newest known record
         end, reach = reach - 1, decoded.end_offset
     else:
         end = _behind_known_damage(store, spans, decoded.end_offset, reach)
     if end >= reach:
         return None
     segment = store.log().segment_at(end)
-    what = f"{broken.witness} knows {broken.words}, and the log {'holds no record' if is_empty else f'ends at {end}'}"
+    state = "has no records" if is_empty else f"ends at {end}"
+    what = f"{broken.witness} refers to {broken.words}, but the log {state}"
     return LostEnd(
         MissingRange(store.root, end, reach, what),
         Finding(
             store.root, "log-missing", None if segment is None else segment.file,
             None if segment is None else end - segment.base_offset, reach - end, commit_log_offset=end,
-            expected=f"{broken.words}, as {broken.witness} knows",
-            actual="no record at all" if is_empty else f"no record from {end} on",
+            expected=f"{broken.words}, which {broken.witness} refers to",
+            actual="no records" if is_empty else f"no record from {end} on",
         ),
     )  # fmt: skip
 
 
 def contradictions(store: Store, claims: LogClaims, spans: _Spans, lost: LostEnd | None) -> list[Finding]:
-    """A finding where other files know records at places of the log that hold others: it is another log.
+    """Return a finding if other files refer to records at places with other records: they belong to another log.
 
-    `lost`: what is reported as lost behind its end.
+    `lost`: what is reported as lost behind the end.
     """
     try:
         decoded = decoded_log(store, spans)
@@ -81,11 +82,11 @@ def contradictions(store: Store, claims: LogClaims, spans: _Spans, lost: LostEnd
             holes.append((lost.missing.begin_offset, lost.missing.end_offset))
         return contradiction(store, contradicted_claims(store, claims, decoded, holes))
     except SourceError:
-        return []  # the log cannot be read any more, which the scan reports
+        return []  # the log can no longer be read, which the scan reports
 
 
 def _behind_known_damage(store: Store, spans: _Spans, end: int, reach: int) -> int:
-    """The first offset from an end on that is not in damage which the scan reports, in a gap, or in a blank record."""
+    """Return the first offset from `end` on that is not in reported damage, in a gap or in a blank record."""
     for begin, stop in sorted(_holes(store, spans, reach)):
         if begin <= end:
             end = max(end, stop)
@@ -93,7 +94,7 @@ def _behind_known_damage(store: Store, spans: _Spans, end: int, reach: int) -> i
 
 
 def _holes(store: Store, spans: _Spans, reach: int) -> list[tuple[int, int]]:
-    """Offsets of damage that the scan reports, of gaps, and of blank records at the end of files before `reach`."""
+    """Offsets of reported damage, gaps, and blank records at the end of files before `reach`."""
     known = [
         (finding.commit_log_offset, finding.commit_log_offset + finding.length_bytes)
         for finding in store.findings
@@ -109,7 +110,7 @@ def _holes(store: Store, spans: _Spans, reach: int) -> list[tuple[int, int]]:
 
 
 def decoded_log(store: Store, spans: _Spans) -> DecodedLog:
-    """Where the last record that a scan found ends, and when it was stored.
+    """Return where the last scanned record ends, and when it was stored.
 
     Raises: SourceError.
     """
@@ -121,7 +122,7 @@ def decoded_log(store: Store, spans: _Spans) -> DecodedLog:
 
 
 def _data_end(segment: Segment, spans: Sequence[Span]) -> int:
-    """Position past the last record of a segment; 0 where it has none."""
+    """Position past the last record of a segment; 0 if it has none."""
     end = segment.size_bytes
     for span in sorted(spans, key=lambda span: span.position_bytes, reverse=True):
         if span.position_bytes + span.length_bytes < end:

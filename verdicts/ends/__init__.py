@@ -1,1 +1,1 @@
-"""What COMMIT, ROLLBACK and op records name: their own half, another record, or nothing at all."""
+"""The records that COMMIT, ROLLBACK and op records name: their own half, another record, or none."""

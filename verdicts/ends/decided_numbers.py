@@ -1,9 +1,8 @@
-"""Numbers of records outside the half topic that a decision names, held against their queues: an op carries them.
+"""Queue offsets of records outside the half topic that a decision names, compared with their queues.
 
-No checksum covers a record's queue offset, and the op of such a decision has it
-(docs/formats/end_transaction.md#repeats). Where record and queue differ, no more is known than that an op with either
-number may be the decision's. Where the name is what is damaged, the op may have the number of any final or discard copy
-of the same transaction.
+The op of a decision on another record has the queue offset of that record (docs/formats/end_transaction.md#repeats),
+and no checksum covers a queue offset. If record and queue differ, an op with either number may belong to the decision.
+If the reference in the decision is damaged, its op may have the number of any final or discard copy of the transaction.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from verdicts.model.verdict_inputs import MissingRange
 def doubtful_number(
     store: Store, log: SegmentedLog, named: Block, end_offset: int
 ) -> tuple[MissingRange, Finding] | None:
-    """What is in doubt where a queue slot contradicts the number of a record that a decision names; None if none does.
+    """Return the doubt if a queue slot contradicts the queue offset of a record that a decision names; else None.
 
-    `named`: one record; `end_offset`: where the decision on it stands.
+    `named`: one record; `end_offset`: the place of the decision on it.
     Units: commit-log offsets in bytes.
     Damage: slot-mismatch. A queue that cannot be read, or has neither slot, contradicts nothing.
     """
@@ -61,8 +60,8 @@ def _doubt(
     segment = log.segment_at(place)
     own = f"{int(named.header('queue_offset')[0])} of queue {int(named.header('queue_id')[0])}"
     what = (
-        f"the decision at commit-log offset {end_offset} names the record at {place}, which says number {own}, where "
-        f"its queue has {held}: an op of either number may be its own"
+        f"the decision at commit-log offset {end_offset} names the record at {place} with number {own}, but its "
+        f"queue has {held}: an op with either number may belong to this decision"
     )
     missing = MissingRange(
         store.root, place, place + length, what, is_identified=True, half_queue_offsets=tuple(sorted(set(numbers)))
@@ -75,9 +74,9 @@ def _doubt(
 
 
 class PossibleNumbers:
-    """Numbers that the op of a COMMIT record may have whose name is damaged: if it did not name its half, some copy.
+    """Possible op numbers of COMMIT records with a damaged reference, if they named another record than their half.
 
-    The index leads to the other records of its transaction; it is opened once, for the first such record.
+    The other records of the transaction are found by the index, which is opened once, when it is first needed.
     """
 
     def __init__(self, store: Store, log: SegmentedLog) -> None:
@@ -85,9 +84,9 @@ class PossibleNumbers:
         self._index: Index | None = None
 
     def of(self, end: Block, what: str) -> list[MissingRange]:
-        """The doubt that one COMMIT record leaves; none where it had nothing but its half to name.
+        """Return the doubt about one COMMIT record; none if it could only name its half.
 
-        `what`: what is wrong with it. Where the index does not know all that is before it, any op behind may be its.
+        `what`: the fault of the record. If the index does not cover all records before it, any later op may be its own.
         """
         place, topic = int(end.commit_log_offsets[0]), str(end.topic_texts()[0])
         identity, words = end.properties.text(UNIQ_KEY)[0].as_py(), words_of(end)
@@ -104,7 +103,8 @@ class PossibleNumbers:
         if is_whole and not numbers:
             return []
         return [MissingRange(
-            self._store.root, place, place + int(end.lengths[0]), f"{what}; an op may be its own, not the half's",
+            self._store.root, place, place + int(end.lengths[0]),
+            f"{what}; an op mark may belong to this decision and not to the half",
             is_identified=True, half_queue_offsets=tuple(sorted(numbers)),
             named_from_offset=None if is_whole else place,
         )]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Ends whose names are damaged are no witnesses of what they name, and ids that the index contradicts name nothing.
+"""Ends with a damaged reference do not count for the record they name, and ids that the index contradicts for nothing.
 
-No transaction is made of such a name alone.
+A damaged reference alone makes no transaction.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from verdicts.model.witnesses import Witnesses
 
 
 def without_doubtful(witnesses: Witnesses, views: Mapping[str, StoreView]) -> Witnesses:
-    """The witnesses without the ends known by a damaged name only; one with an id loses just its name."""
+    """Return the witnesses without ends that have only a damaged reference; an end with an id loses the reference."""
     for root, view in views.items():
         named = [end.commit_log_offset for end in view.doubtful_ends if end.transaction_ids]
         if named:
@@ -55,6 +55,6 @@ def doubtful_id_findings(segment: Segment, doubtful: Sequence[DoubtfulId]) -> It
     for one in doubtful:
         yield Finding(
             one.store, "words-contradict", segment.file, one.commit_log_offset - segment.base_offset,
-            commit_log_offset=one.commit_log_offset, expected="the id by which the index knows this record",
-            actual=f"another: {one.what}",
+            commit_log_offset=one.commit_log_offset, expected="the id of this record in the index",
+            actual=f"another id: {one.what}",
         )

@@ -1,7 +1,7 @@
-"""Whose end a record may be whose name leads nowhere: by the redo log, the state table, or one byte of the name.
+"""Candidates for the half of an end with a damaged reference: by redo log, state table, or one changed byte.
 
-Each candidate has to say what the end says: group, topic, born time and host, keys, body or number. An end with an id
-needs none of this; an end that no half record answers to may be that of any of its group.
+A candidate must have the same group, topic, born time and host, keys, body or number as the end. An end with an id
+needs no candidate; an end without candidates may belong to any transaction of its group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
 
 _OFFSET_BYTES = 8
-#: For so many ends places near the name are tried; a log with more is damaged at large.
+#: The most ends for which similar offsets are tried; a log with more is badly damaged.
 _ENDS_MAX = 64
 
 
@@ -35,22 +35,22 @@ class EndCandidates:
         self._is_read = False
 
     def of(self, end: Block, named_offset: int) -> tuple[int, ...]:
-        """Commit-log offsets of the half records that say what an end says; none where no witness leads to one.
+        """Return the commit-log offsets of half records that match an end; none if no witness points to one.
 
         Order: ascending.
         """
         words, offset = words_of(end), int(end.commit_log_offsets[0])
         for places in (self._by_tables(words, offset), self._near(named_offset, offset)):
-            found = sorted({place for place in places if self._says_the_same(place, words)})
+            found = sorted({place for place in places if self._matches(place, words)})
             if found:
                 return tuple(found)
         return ()
 
     def _by_tables(self, words: RecordWords, offset: int) -> Iterator[int]:
-        """What the redo log says that this end ended, and the state table of a slot with its number."""
+        """Places that the redo log has for this end, and those of state-table slots with its number."""
         if not self._is_read:
             self._is_read = True
-            with suppress(SourceError):  # what reads them for themselves reports it
+            with suppress(SourceError):  # their own readers report it
                 self._redo, self._slots = redo_entries(self._store, []), state_slots(self._store, [])
         if self._redo is not None:
             mine = (self._redo.offsets == offset) & (self._redo.tags != PREPARED_TAGS)
@@ -59,7 +59,7 @@ class EndCandidates:
             yield from self._slots.offsets[self._slots.numbers == words.number].tolist()
 
     def _near(self, named_offset: int, offset: int) -> Iterator[int]:
-        """The places that differ from a name in one byte."""
+        """The offsets that differ from the named one in one byte."""
         self._left -= 1
         if self._left < 0:
             return
@@ -70,6 +70,6 @@ class EndCandidates:
                 if self._log.begin_offset <= place < offset and place != named_offset:
                     yield place
 
-    def _says_the_same(self, place: int, words: RecordWords) -> bool:
+    def _matches(self, place: int, words: RecordWords) -> bool:
         half = block_at(self._log, place)
         return half is not None and bool(are_halves(half)[0]) and not any(words.contradictions(words_of(half)))

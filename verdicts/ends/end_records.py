@@ -1,14 +1,14 @@
-"""What COMMIT, ROLLBACK and op records name, looked at one by one: their own half, another's, or nothing at all.
+"""The records that COMMIT, ROLLBACK and op records name, examined one by one: their own half, another record, or none.
 
-An end copies the words of the half that it names: group, born time and host, keys, id, and its body if it is a COMMIT
-record; a ROLLBACK record its number (3.1). So a name that leads nowhere inside the log, or to a half with other words,
-is damage: no checksum covers it. Which end is whose is then asked of other witnesses (`end_candidates.py`).
+An end copies values of the half that it names: group, born time and host, keys, id; a COMMIT record also the body, a
+ROLLBACK record the number (3.1). So a reference to a place in the log without a record, or with another half, is
+damaged: no checksum covers it. Other witnesses then show the possible halves (`end_candidates.py`).
 (EndTransactionProcessor; docs/formats/half_and_op.md#final, docs/formats/state_table.md#records,
 docs/formats/rocksdb_transactions.md#records, docs/formats/end_transaction.md#repeats.)
 
-A decision on a record outside the half topic is no damage: END_TRANSACTION does not test the topic of what it names (to
-5.3.3). The op then has the queue offset of *that* record, and may hide a half that was never decided (seen on 4.9.7 and
-5.3.3).
+A decision on a record outside the half topic is no damage: END_TRANSACTION does not test the topic of the named record
+(to 5.3.3). The op then has the queue offset of *that* record, and may hide a half that was never decided (seen on 4.9.7
+and 5.3.3).
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _COMMIT, _ROLLBACK, _OP = "COMMIT record", "ROLLBACK record", "op message"
 
 @dataclass(slots=True)
 class ExaminedEnds:
-    """What some ends name.
+    """The results for some ends.
 
-    Shape: `decisions` are those on records outside the half topic; `ties` pairs of identities that are one transaction
-           or may be, and so must be judged together; `doubtful` the ends of which it is not known what they ended;
-           `missing`: op numbers that may be another half's: a queue contradicts them, or their end's name is damaged.
+    Shape: `decisions`: those on records outside the half topic; `ties`: pairs of identities that are, or may be, one
+           transaction and must be judged together; `doubtful`: ends for which the ended half is unknown; `missing`: op
+           numbers that may belong to another half: a queue contradicts them, or the reference of the end is damaged.
     """
 
     decisions: list[ForeignDecision] = field(default_factory=list)
@@ -67,7 +67,7 @@ class ExaminedEnds:
 
 @dataclass(frozen=True, slots=True)
 class _Wrong:
-    """One thing that is wrong with an end: where it stands, and the words of its finding."""
+    """One fault of an end: its place, and the texts of its finding."""
 
     code: str
     offset: int
@@ -83,14 +83,14 @@ def examined_ends(
     unreadable_files: frozenset[str] = frozenset(),
     missing: Sequence[MissingRange] = (),
 ) -> ExaminedEnds:
-    """What some ends, and commits of diverted half messages, name.
+    """Examine the records that some ends, and commits of diverted half messages, name.
 
-    `offsets`: where they stand; `named_offsets`: what they name. Those known to name a half copy of their own may be
-    left out. `unreadable_files`: those of which it is known that they cannot be read; `missing`: what else cannot be.
+    `offsets`: their places; `named_offsets`: the places that they name. Ends that name their own half copy need not be
+    included. `unreadable_files`: files that cannot be read; `missing`: other missing ranges.
     Units: commit-log offsets in bytes; the two arrays go together.
     Order: commit-log offset of the end.
     Damage: end-names-nothing, words-contradict, slot-mismatch.
-    Raises: SourceError if a file that an end names cannot be read any more.
+    Raises: SourceError if a file that an end names can no longer be read.
     """
     log = store.log()
     try:
@@ -105,14 +105,14 @@ def examined_ends(
             settled = _settled(log, store.root, portion)
             for offset, named in portion:
                 if offset not in settled:
-                    work.look_at(offset, named)
+                    work.examine(offset, named)
         return work.result()
     finally:
         log.close()
 
 
 def _settled(log: SegmentedLog, store: str, pairs: Sequence[tuple[int, int]]) -> set[int]:
-    """The ends that name a half copy with the same words: most do, and need no look of their own."""
+    """Return the ends that name a half copy with the same values: most do, and need no closer examination."""
     own, named = (
         [witnesses_of(block, store) for block in blocks_at(log, sorted(places))]
         for places in ({offset for offset, _ in pairs}, {place for offset, place in pairs if 0 <= place < offset})
@@ -138,15 +138,17 @@ class _Examination:
         self._candidates = EndCandidates(store, log)
         self._numbers = PossibleNumbers(store, log)
 
-    def look_at(self, offset: int, named_offset: int) -> None:
-        """One end and what it names."""
+    def examine(self, offset: int, named_offset: int) -> None:
+        """Examine one end and the record that it names."""
         end = block_at(self._log, offset)
         if end is None:
             return
         kind, is_before = _kind_of(end), 0 <= named_offset < offset
         named = block_at(self._log, named_offset) if is_before else None
         if named is None:
-            what = "no record begins there" if is_before else "it begins later" if named_offset >= 0 else "no place"
+            what = "not before this record" if named_offset >= 0 else "no offset"
+            if is_before:
+                what = "no record begins there"
             self._add_nothing(end, kind, named_offset, what)
             return
         words, other = words_of(end), words_of(named)
@@ -156,26 +158,26 @@ class _Examination:
                 self._add_decision(named, end)
             return
         is_copy = is_half or bool(named.topic_is(DISCARD_TOPIC)[0])
-        if is_copy:  # a chain may join them by the place, where nothing else bears the end's id
+        if is_copy:  # a chain may join them by the place, if no other record has the end's id
             self._add_tie(named, end, kind)
         is_known = is_half or bool(can_be_decided(named)[0])
         if not is_known or not words.is_of_same(other) or (_is_of_old_design(end) and not is_half):
-            self._add_nothing(end, kind, named_offset, f"what begins there is {_described(named)}")
+            self._add_nothing(end, kind, named_offset, f"{_described(named)} begins there")
             return
         for name, mine, its in words.contradictions(other):
             self._wrong.append(_Wrong(
                 "words-contradict", offset, int(end.lengths[0]),
-                f"{name} {its}, as {_described(named, with_id=False)} at commit-log offset {named_offset} says, which "
-                f"this {kind} names", f"{name} {mine}",
+                f"{name} {its}, as in {_described(named, with_id=False)} at commit-log offset {named_offset} that this "
+                f"{kind} names", f"{name} {mine}",
             ))  # fmt: skip
         if not is_half:
             self._add_decision(named, end)
 
     def result(self) -> ExaminedEnds:
-        """All that was found."""
+        """Return all results."""
         for code in ("end-names-nothing", "words-contradict"):
             mine = [one for one in self._wrong if one.code == code]
-            for one, more in one_by_one(mine, "such records"):
+            for one, more in one_by_one(mine, "records"):
                 segment = self._log.segment_at(one.offset)
                 self._found.findings.append(Finding(
                     self._store.root, code, None if segment is None else segment.file,
@@ -185,7 +187,7 @@ class _Examination:
         return self._found
 
     def cannot_be_read(self, named_offset: int, offset: int) -> bool:
-        """Whether what is named has left the log, or is missing from it: then the name may be right."""
+        """Whether the named record has left the log or is missing: then the reference may be right."""
         if not 0 <= named_offset < offset:
             return False
         segment = self._log.segment_at(named_offset)
@@ -197,17 +199,17 @@ class _Examination:
         offset = int(end.commit_log_offsets[0])
         name = "half record" if kind is None else kind
         self._wrong.append(_Wrong(
-            "end-names-nothing", offset, int(end.lengths[0]), f"the place of the half that this {name} ends",
+            "end-names-nothing", offset, int(end.lengths[0]), f"the place of the half that this {name} ended",
             f"commit-log offset {named_offset}: {what}",
         ))  # fmt: skip
-        if kind is None:  # a half message first of all: it ends nothing by itself
+        if kind is None:  # a half message itself: it ends nothing
             return
         words = words_of(end)
         ids = () if words.transaction_id is None else (words.transaction_id,)
         named = f"commit-log offset {named_offset}: {what}"
         self._found.doubtful.append(DoubtfulEnd(
             self._store.root, offset, kind == _COMMIT,
-            f"the {kind} at commit-log offset {offset} may end it, and names {named}",
+            f"the {kind} at commit-log offset {offset} may have ended it; the place it names is damaged: {named}",
             ids, () if ids else self._candidates.of(end, named_offset), words.group,
         ))  # fmt: skip
         if kind == _COMMIT and not _is_of_old_design(end):
@@ -232,7 +234,7 @@ class _Examination:
 
 
 def _kind_of(end: Block) -> str | None:
-    """What an end is called; None for a record of a half topic."""
+    """The kind of an end as text; None for a record of a half topic."""
     if end.topic_is(ROCKSDB_OP_TOPIC)[0]:
         return _OP
     if is_rollback(end)[0]:
@@ -246,7 +248,7 @@ def _is_of_old_design(end: Block) -> bool:
 
 
 def _described(named: Block, *, with_id: bool = True) -> str:
-    """A record that an end names, in words."""
+    """Describe a record that an end names."""
     if are_halves(named)[0]:
         what = "a half record"
     elif named.topic_is(DISCARD_TOPIC)[0]:

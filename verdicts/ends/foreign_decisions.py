@@ -1,9 +1,9 @@
-"""Decisions on records outside the half topic: their op numbers are those of other half messages.
+"""Decisions on records outside the half topic: their op numbers belong to other half messages.
 
-END_TRANSACTION does not test the record's topic (to 5.3.3): naming a discard copy or a final writes an op with *that*
-record's queue offset, which may hide a half message that never was decided (docs/formats/end_transaction.md#repeats;
-seen on 4.9.7 and 5.3.3). A scan meets every such decision (`end_records.py`); where records are looked up, in files or
-at a broker, the op marks tell which records may have been decided so.
+END_TRANSACTION does not test the record's topic (to 5.3.3): a decision on a discard copy or a final writes an op with
+*that* record's queue offset, which may hide a half message that was never decided
+(docs/formats/end_transaction.md#repeats; seen on 4.9.7 and 5.3.3). A scan finds every decision of this kind
+(`end_records.py`); if records are looked up, in files or at a broker, the op marks show which ones may be affected.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from verdicts.model.witnesses import Witnesses
 
 
 class RecordLookup(Protocol):
-    """Where single records are looked up."""
+    """A source of single records."""
 
     def numbered(self, numbers: Sequence[int]) -> Iterator[Block]:
-        """Records with one of some queue offsets in queue 0 of any topic but those of halves and ops, one a block."""
+        """Return records by queue offset in queue 0 of any topic except those of halves and ops, one per block."""
 
     def namesakes(self, named: Sequence[Block]) -> Iterator[Block]:
-        """Records that stand behind one of these and have one of its `names_of`, one a block; others may come along."""
+        """Return records behind one of these that share one of its `names_of`, one per block, and possibly others."""
 
 
 def foreign_decisions(store: str, kept: Witnesses, lookup: RecordLookup) -> list[ForeignDecision]:
-    """The decisions on other records that may explain an op mark on one of some transactions' half copies.
+    """Return the decisions on other records that may explain an op mark on a half copy of some transactions.
 
     Order: the decision's place in the log.
     """
@@ -55,9 +55,9 @@ def foreign_decisions(store: str, kept: Witnesses, lookup: RecordLookup) -> list
 
 
 def unexplained_numbers(kept: Witnesses) -> list[int]:
-    """The half queue offsets that an op names, but for those of half copies with one op, which a final names too.
+    """Return the half queue offsets that an op names, except those of half copies with one op and a final.
 
-    That final wrote the op (`judged_copies.py` takes no mark of such a copy for a foreign one).
+    That final wrote the op (`judged_copies.py` treats no mark on these copies as foreign).
     """
     own = pa.array(int64s(kept.finals["prepared_transaction_offset"]))
     explained = kept.halves.filter(pc.is_in(kept.halves["commit_log_offset"], value_set=own))
@@ -66,19 +66,19 @@ def unexplained_numbers(kept: Witnesses) -> list[int]:
 
 
 def can_be_decided(block: Block) -> Bools:
-    """Which records outside the half topic a broker takes for a half: copies of one, with its words."""
+    """Which records outside the half topic a broker accepts as a half: copies with the values of one."""
     return block.topic_is(DISCARD_TOPIC) | is_final(block) | is_delayed_half(block)
 
 
 def names_of(named: Block) -> list[tuple[str, str]]:
-    """The topics and the id under which an index has a record that was decided, and what decided it."""
+    """Return the topics and the id under which an index has a decided record and its decision."""
     name = named.properties.text(UNIQ_KEY)[0].as_py()
     topics = {named.properties.text(REAL_TOPIC)[0].as_py(), named.topic_texts()[0].as_py()} - {None}
     return [] if name is None else [(topic, name) for topic in sorted(topics)]
 
 
 def foreign_decision(store: str, named: Block, final: Block) -> ForeignDecision:
-    """The decision that a final of one record is; both blocks hold one record."""
+    """Return the decision that a final makes on a record; both blocks contain one record."""
     return ForeignDecision(
         store,
         int(named.header("queue_id")[0]),

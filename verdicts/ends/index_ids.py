@@ -1,8 +1,8 @@
-"""Ids that no other record bears, held against the index: it knows every record by the id that the broker stored.
+"""Ids that only one record has, compared with the index, which has every record under the id that the broker stored.
 
-No checksum covers a property. An id that two records bear is sound; one that a single record bears may have a flipped
-bit, and then invents a transaction and hides another. The index has the hash of the true one at the record's place.
-An entry is believed only where its own chain leads to it: else the index is what is damaged.
+No checksum covers a property. An id in two records is sound; an id in a single record may have a flipped bit, which
+invents a transaction and hides another. The index has the hash of the true id for the record's place. An entry counts
+only if its own chain leads to it; otherwise the index is damaged.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
 from verdicts.model.verdict_inputs import DoubtfulId
 
-#: A split in which more records contradict the index has another log's index.
+#: If more records of a split contradict the index, the index belongs to another log.
 _SUSPECTS_MAX = 1000
 _BEARERS = ("halves", "finals", "discards")
-#: What bears an id and is not in the index.
+#: Witnesses with an id that are not in the index.
 _NAMERS = ("offset_marks",)
 
 
 def doubtful_ids(
     store: Store, batches: Mapping[str, Sequence[pa.RecordBatch]], hashes: Mapping[str, UInt64s]
 ) -> list[DoubtfulId]:
-    """The witnesses of one split whose id no other of them bears, and that the index knows by another id.
+    """Return the witnesses of one split with an id that no other witness has, if the index has another id for them.
 
     `batches`: the witnesses by kind. `hashes`: those of their identities, all batches of a kind together.
     Order: commit-log offset.
-    Damage: an index that cannot be read contradicts nothing; a remote one is not asked.
+    Damage: an index that cannot be read contradicts nothing; a remote one is not read.
     """
     return [] if store.is_remote or not store.index_files else contradicted_ids(store, _lone(batches, hashes))
 
 
 def contradicted_ids(store: Store, rows: pa.Table) -> list[DoubtfulId]:
-    """Those of some records that the index knows by another id than they bear.
+    """Return the records for which the index has another id.
 
     `rows`: commit_log_offset, topic and transaction_id of each, in the order of the log.
     Order: commit-log offset.
-    Damage: an index that cannot be read contradicts nothing; a remote one is not asked.
+    Damage: an index that cannot be read contradicts nothing; a remote one is not read.
     """
     if store.is_remote or not store.index_files or not rows.num_rows:
         return []
     log = store.log()
     try:
         index = open_index(store)
-        found = [_looked_at(store, log, index, suspect) for suspect in _suspects(index, rows)]
+        found = [_examined(store, log, index, suspect) for suspect in _suspects(index, rows)]
         return [one for one in found if one is not None]
     except SourceError:
-        return []  # what searches or verifies the index reports it
+        return []  # reported where the index is searched or verified
     finally:
         log.close()
 
@@ -81,7 +81,7 @@ def _lone(batches: Mapping[str, Sequence[pa.RecordBatch]], hashes: Mapping[str, 
 
 
 def _suspects(index: Index, rows: pa.Table) -> list[int]:
-    """Places that the index knows, and by other hashes than that of the record's id."""
+    """Return places that are in the index with other hashes than that of the record's id."""
     offsets = np.asarray(rows["commit_log_offset"])
     keys = [
         b"" if name is None else f"{topic}#{name}".encode()
@@ -105,7 +105,7 @@ def _suspects(index: Index, rows: pa.Table) -> list[int]:
 
 
 def _entries_between(index: IndexFile, first: int, last: int) -> Iterator[tuple[Int64s, Int64s]]:
-    """Places and hashes of the entries of a range of the log, which stand in the log's order."""
+    """Places and hashes of the index entries for a range of the log, in log order."""
     if index.end_offset < first or index.begin_offset > last:
         return
     with index.segment.open() as file:
@@ -128,7 +128,7 @@ def _entry_number(index: IndexFile, file: OpenFile, offset: int) -> int:
     return low
 
 
-def _looked_at(store: Store, log: SegmentedLog, index: Index, offset: int) -> DoubtfulId | None:
+def _examined(store: Store, log: SegmentedLog, index: Index, offset: int) -> DoubtfulId | None:
     block = block_at(log, offset)
     if block is None:
         return None
@@ -141,5 +141,5 @@ def _looked_at(store: Store, log: SegmentedLog, index: Index, offset: int) -> Do
         return None
     topic, name = str(block.topic_texts()[0]), block.properties.text(UNIQ_KEY)[0].as_py()
     return DoubtfulId(
-        store.root, offset, topic, f"no other record bears the id {name}" if name else "it bears no id", proven
+        store.root, offset, topic, f"no other record has the id {name}" if name else "the record has no id", proven
     )

@@ -1,4 +1,4 @@
-"""Ends held against the half copies that they name: those of one split, or some of a whole log."""
+"""Ends compared with the half copies that they name: those of one split, or some of a whole log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from readers.log.named_offsets import NO_PLACE
 from readers.model.columns import Bools, Int64s
 from readers.model.identities import UInt64s, identities, identity_hashes
 
-#: What an end repeats of its half beside the identity, where both say it.
+#: Columns that an end copies from its half beside the identity.
 _REPEATED = ("born_time_ms", "producer_group")
 
 
@@ -41,15 +41,15 @@ class Naming:
         return np.concatenate([np.empty(0, np.bool_), *(np.asarray(value_of(rows)) for rows in self._batches)])
 
     def strays(self, named_by: str, halves: Naming) -> tuple[Int64s, Int64s, UInt64s]:
-        """The ends that name no half copy here, or one with other words; see `Scanned`.
+        """Return the ends that name no half copy here, or one with other values; see `Scanned`.
 
-        `named_by`: the column that has what they name.
+        `named_by`: the column with the named offsets.
         """
         named = self.integers(named_by)
         is_by_place = self._each(
             lambda rows: pc.fill_null(pc.equal(rows["fingerprint"], rows["lone_prepared_id"]), False)
         )
-        # 0 is a name only where an end knows no other: a final that waited for its time names nothing.
+        # 0 is a reference only if an end has no other: a final that waited for its delay names nothing.
         names = (named != 0) | is_by_place
         is_settled, is_contradicted = self._settled_by(named, halves)
         rows = np.flatnonzero(names & ~is_settled)
@@ -57,12 +57,12 @@ class Naming:
         return self._offsets[rows], named[rows], hashes[rows]
 
     def settled(self, named_by: str, halves: Naming) -> Int64s:
-        """Where the ends stand that name a half copy with the same words."""
+        """Return the places of ends that name a half copy with the same values."""
         is_settled, _ = self._settled_by(self.integers(named_by), halves)
         return self._offsets[is_settled]
 
     def _settled_by(self, named: Int64s, halves: Naming) -> tuple[Bools, Bools]:
-        """Whether each end names a half copy with the same words, and whether one that has others."""
+        """Whether each end names a half copy with the same values, and whether one with other values."""
         settled, contradicted = np.zeros(len(named), np.bool_), np.zeros(len(named), np.bool_)
         places = halves._offsets
         if not len(places) or not len(named):
@@ -76,7 +76,7 @@ class Naming:
         return settled, contradicted
 
     def _agrees(self, name: str, rows: Int64s, halves: Naming, half_rows: Int64s) -> Bools:
-        # Numbers for the values of both, as gathering texts by place costs more than comparing them.
+        # Compare dictionary numbers of the values: gathering texts by place costs more than comparing them.
         ends = [batch[name] for batch in self._batches]
         values = pa.chunked_array([*ends, *(batch[name] for batch in halves._batches)])
         numbers = np.asarray(values.combine_chunks().dictionary_encode().indices.fill_null(-1))
@@ -86,6 +86,6 @@ class Naming:
 
 
 def naming_of(batches: list[pa.RecordBatch]) -> Naming:
-    """Some half copies, or ends, with the hashes of their identities."""
+    """Return half copies or ends with the hashes of their identities."""
     hashes = [identity_hashes(identities(rows)) for rows in batches]
     return Naming(batches, np.concatenate([np.empty(0, np.uint64), *hashes]))

@@ -1,8 +1,8 @@
-"""Entries of the redo log (3.0, 3.1) that lead to a record which is not what they say: its flag is damaged.
+"""Entries of the redo log (3.0, 3.1) that point to a record of another kind: the flag of the record is damaged.
 
-The header has no CRC, and prepared, COMMIT and ROLLBACK records stand in their real topic: their flag alone marks
-them. In no queue, a prepared record is known by this log: an entry for each (`redo_log.py`). So a sound record at such
-a place is one, whatever its flag says, and its transaction is listed, in doubt.
+The header has no CRC, and prepared, COMMIT and ROLLBACK records are in their real topic: only their flag marks them.
+A prepared record is in no queue, but has an entry in the redo log (`redo_log.py`). So a sound record at the place of an
+entry is a prepared record, whatever its flag is, and its transaction is listed as doubtful.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from verdicts.model.verdict_inputs import MissingRange
 
 _KIND = "/".join(DIRECTORY[:2])
 _ENTRIES_AT_ONCE = 1 << 20
-#: A log that contradicts its records more often is not of these.
+#: A redo log with more contradictions belongs to another log.
 _UNFOUND_MAX = 1000
 
 
 def unfound_entries(
     store: Store, prepared_places: Int64s, end_places: Int64s, begin_offset: int, end_offset: int
 ) -> list[UnfoundSlot]:
-    """Entries of the redo log about a range of the log where no such record was found.
+    """Return entries of the redo log for a range of the log where their record was not found.
 
     `prepared_places`, `end_places`: where prepared records, and COMMIT and ROLLBACK records, were found in the range.
     Units: bytes of the commit log.
@@ -57,18 +57,18 @@ def unfound_entries(
                     unfound.append(UnfoundSlot(TOPIC, int(numbers[row]), int(places[row]), int(lengths[row])))
                 first += _ENTRIES_AT_ONCE
     except SourceError:
-        pass  # a log that cannot be read proves nothing; whatever reads it as a table reports it
+        pass  # an unreadable redo log proves nothing; its own reader reports it
     return unfound
 
 
 def evidence_of_entries(
     store: Store, unfound: Iterable[UnfoundSlot], known: Sequence[MissingRange]
 ) -> MissingBytes:
-    """What is in doubt for the entries among unfound slots: those of sound records; the rest is damage known as such.
+    """Return the doubt about entries of sound records among unfound slots; other entries point into known damage.
 
-    `known`: bytes that are missing anyway.
+    `known`: ranges that are missing anyway.
     Damage: redo-entry-mismatch.
-    Raises: SourceError if a file of the log cannot be read any more.
+    Raises: SourceError if a file of the log can no longer be read.
     """
     result = MissingBytes()
     mine = [
@@ -94,13 +94,13 @@ def evidence_of_entries(
                     result.damaged_halves.append(mended)
     finally:
         log.close()
-    for (slot, tag), more in one_by_one(contradicted, "such entries"):
+    for (slot, tag), more in one_by_one(contradicted, "entries"):
         segment = log.segment_at(slot.commit_log_offset)
         result.findings.append(Finding(
             store.root, "redo-entry-mismatch", None if segment is None else as_text(segment.file),
             None if segment is None else slot.commit_log_offset - segment.base_offset, slot.record_length_bytes,
-            commit_log_offset=slot.commit_log_offset, expected=f"{_called(tag)}, as the redo log says",
-            actual=f"a record of something else{more}",
+            commit_log_offset=slot.commit_log_offset, expected=f"{_called(tag)}, by the redo log",
+            actual=f"another record{more}",
         ))  # fmt: skip
     return result
 
@@ -111,7 +111,7 @@ def _called(tag: int) -> str:
 
 def _doubt(store: Store, slot: UnfoundSlot, tag: int) -> MissingRange:
     place = slot.commit_log_offset
-    what = f"the record at commit-log offset {place} is not {_called(tag)}, which the redo log says"
+    what = f"the record at commit-log offset {place} is not {_called(tag)}, as the redo log states"
     missing = MissingRange(
         store.root, place, place + slot.record_length_bytes, what, is_identified=True, prepared_offsets=(place,)
     )

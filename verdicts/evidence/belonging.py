@@ -1,7 +1,7 @@
-"""What belongs together among witnesses, wherever those of a transaction are brought together.
+"""The rules by which witnesses of one transaction are grouped.
 
-Processes do that by files, Spark by shuffling, an audit that follows in its database, a look by derived files or at a
-broker in memory: each by its own means, and by these rules.
+Processes group them with files, Spark by shuffling, a following audit in its database, a lookup in memory; all use
+these rules.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ T = TypeVar("T", bound=Hashable)
 
 
 def op_numbers(halves: pa.RecordBatch | pa.Table) -> pa.Array:
-    """The number by which op messages name each half copy: its half queue offset.
+    """Return the number by which op messages name each half copy: its half queue offset.
 
-    Shape: null for copies that no op names so: those that wait in another topic, and those of other designs.
+    Shape: null for copies without one: those that wait in another topic, and those of other designs.
     """
     return pc.if_else(pc.equal(halves["topic"], HALF_TOPIC), halves["queue_offset"], None)
 
 
 def tied_groups(ties: Iterable[tuple[T, T]]) -> dict[T, frozenset[T]]:
-    """For each that is tied to any other, all that a chain of ties connects it with, itself too."""
+    """Return for each tied element all elements that a chain of ties connects with it, including itself."""
     groups: dict[T, frozenset[T]] = {}
     for pair in ties:
         joined = frozenset(pair).union(*(groups.get(one, frozenset()) for one in pair))

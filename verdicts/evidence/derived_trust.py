@@ -1,7 +1,7 @@
-"""Whether the derived files of a store and its log agree as far as can be seen without reading the log end to end.
+"""Whether the derived files of a store agree with its log, tested without reading the whole log.
 
-What contradicts shows in few places: records that queues, index and tables know are not there, the files of the log do
-not join, or the log breaks off before what is known of it. Then no derived file carries an answer.
+Contradictions show in a few places: records that queues, index and tables refer to are missing, the files of the log
+do not join, or the log ends before a known record. Then no derived file is used for an answer.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ from verdicts.claims.log_agreement import disagreement
 from verdicts.evidence.store_facts import StoreFacts
 
 _SLOTS_AT_ONCE = 1 << 16
-#: So many slots before the one where the reading of a queue begins are looked at.
+#: The number of slots before the first one of a reading that are examined.
 _SLOTS_BEFORE = 64
-#: So much behind the place where a log seems to end is searched for records.
+#: How far behind the apparent end of a log records are searched for.
 _BEHIND_END_BYTES = 1 << 20
 
 
 class Untrusted(RmqtxError):
-    """The derived files cannot carry the answer; the reason says which, and the log is scanned instead."""
+    """The derived files cannot be used for the answer; the reason names the file, and the log is scanned instead."""
 
 
 def require_agreement(facts: StoreFacts, log: SegmentedLog) -> None:
-    """That the log has the newest records that the store's other files know, and that its files join.
+    """Require that the log has the newest records that other files refer to, and that its files join.
 
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
     claims = facts.claims
     if claims.newest and all(claim.record_offset is None for claim in claims.newest):
-        raise Untrusted(f"{claims.newest[0].witness} knows of records, and nothing tells where they are")
+        raise Untrusted(f"{claims.newest[0].witness} refers to records at an unknown place")
     found = disagreement(facts.store, claims, log)
     if found is not None:
         raise Untrusted(found)
 
 
 def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
-    """That the half queue leads to each half copy of its topic, by the number that the copy bears.
+    """Require that the half queue points to each half copy of its topic, by the queue offset of the copy.
 
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
     mine = halves.filter(pc.equal(halves["topic"], HALF_TOPIC))
     if pc.any(pc.not_equal(mine["queue_id"], queue.queue_id)).as_py():
-        raise Untrusted(f"a half message bears the number of another queue than {queue.queue_id}")
+        raise Untrusted(f"a half message has the number of another queue than {queue.queue_id}")
     numbers, offsets = int64s(mine["queue_offset"]), int64s(mine["commit_log_offset"])
     is_new = (numbers >= queue.max_offset) & (store.aborted or store.in_use)
     asked = ~is_new & ~((numbers >= 0) & (numbers < queue.first_offset))
@@ -73,20 +73,20 @@ def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
             wrong = (found[row] != numbers[here]) | (places[row] != offsets[here])
         if wrong.any():
             number, offset = int(numbers[here][wrong][0]), int(offsets[here][wrong][0])
-            raise Untrusted(f"slot {number} of the half queue is not that of the half message at {offset}")
+            raise Untrusted(f"slot {number} of the half queue does not point to the half message at {offset}")
 
 
 def require_end(queue: Queue) -> None:
-    """That nothing but zeros is behind the last slot that can be: a damaged slot there hides the record it led to.
+    """Require that only zeros follow the last valid slot: a damaged slot there hides the record it pointed to.
 
     Raises: Untrusted.
     """
     if queue.has_rubbish_behind:
-        raise Untrusted(f"the queue of {queue.topic} has slots behind {queue.max_offset} that cannot be")
+        raise Untrusted(f"the queue of {queue.topic} has invalid slots behind {queue.max_offset}")
 
 
 def require_readable_copies(copies: pa.Table) -> None:
-    """That no half or discard copy has words that run into one another: such a group tells other transactions apart.
+    """Require that the properties of half and discard copies can be parsed: a wrong group affects other transactions.
 
     Raises: Untrusted.
     """
@@ -94,8 +94,8 @@ def require_readable_copies(copies: pa.Table) -> None:
         raise Untrusted("the properties of a half copy or discard copy cannot be read")
 
 
-def require_sound_words(block: Block) -> None:
-    """That no record contradicts its property CRC: what it says of its transaction may be another's.
+def require_sound_properties(block: Block) -> None:
+    """Require that no record contradicts its property CRC: its transaction may be another one.
 
     Raises: Untrusted.
     """
@@ -104,27 +104,27 @@ def require_sound_words(block: Block) -> None:
 
 
 def require_order_before(queue: Queue, number: int, log: SegmentedLog) -> None:
-    """That the slots before one, which a search by halves went past, are sound and in the order of the log.
+    """Require that the slots before `number`, which a binary search skipped, are sound and in log order.
 
-    The one right before leads to its record: a slot whose place is damaged seems to stand before what is looked for.
+    The slot right before must point to its record: a slot with a damaged place seems to lie before the search result.
 
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
     findings_before = len(queue.findings)
     places = queue.read(max(queue.first_offset, number - _SLOTS_BEFORE), number + 1)[1]
     if len(queue.findings) > findings_before or (np.diff(places) <= 0).any():
-        raise Untrusted(f"the queue of {queue.topic} has slots before {number} that cannot be")
+        raise Untrusted(f"the queue of {queue.topic} has invalid slots before {number}")
     for place in queue.read(max(queue.min_offset, number - 1), number)[1].tolist():
         block = block_at(log, place)
         if block is None or not block.topic_is(queue.topic)[0] or block.header("queue_offset")[0] != number - 1:
-            raise Untrusted(f"slot {number - 1} of the queue of {queue.topic} does not lead to its record")
+            raise Untrusted(f"slot {number - 1} of the queue of {queue.topic} does not point to its record")
 
 
 def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> Iterator[Block]:
-    """The records of a range of the log, to its end where `to_offset` is None.
+    """Return the records of a range of the log, up to its end if `to_offset` is None.
 
     Order:  commit-log offset ascending.
-    Raises: Untrusted where the range is damaged, or ends before what is known of the log; UnreadableFile, FileChanged.
+    Raises: Untrusted if the range is damaged, or ends before a known record; UnreadableFile, FileChanged.
     """
     last = last_with_data(facts.store.commit_log)
     for segment in facts.store.commit_log:
@@ -132,7 +132,7 @@ def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> 
         end = segment.size_bytes if to_offset is None else min(segment.size_bytes, to_offset - segment.base_offset)
         if begin >= end or segment.base_offset > last:
             continue
-        # Zeros behind the end of a log may be as long as its file, and need not be read.
+        # Zeros behind the end of a log may fill its file, and need not be read.
         is_open = segment.base_offset == last and end == segment.size_bytes
         scan = SegmentScan(
             segment, from_position=begin, to_position=end, is_last=segment.base_offset == last, stops_at_break=is_open
@@ -155,11 +155,11 @@ def _require_soundness(scan: SegmentScan) -> None:
 
 
 def _require_end(facts: StoreFacts, segment: Segment, newest_position: int, end_position: int) -> None:
-    """That a log ends where a scan found no record any more: nothing knows one behind, and none follows soon."""
+    """Require that a log ends after the last scanned record: no file refers to a later one, and none follows soon."""
     end = segment.base_offset + end_position
     for claim in facts.claims.newest:
         if claim.reach_offset is not None and claim.reach_offset > end:
-            raise Untrusted(f"the log ends at commit-log offset {end}, and {claim.witness} knows {claim.words}")
+            raise Untrusted(f"the log ends at commit-log offset {end}, but {claim.witness} refers to {claim.words}")
     part = replace(segment, size_bytes=min(segment.size_bytes, end_position + _BEHIND_END_BYTES))
     scan = SegmentScan(part, from_position=newest_position)
     for _ in scan:

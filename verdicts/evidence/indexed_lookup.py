@@ -1,9 +1,9 @@
-"""The fast path: some transactions' witnesses by cursors, queues and index, without reading the log end to end.
+"""The fast path: the witnesses of some transactions by cursors, queues and index, without reading the whole log.
 
-It costs what the open window costs, not what the log costs: the half queue from the check cursor on, the op queue from
-the first copy's place on, and for each transaction a look into the index for its other copies, its final and its
-discard copy. What neither queue nor index covers (the log's tail after a crash, holes between index files) is scanned.
-Whatever cannot be trusted is said in `Untrusted`, and the caller scans the log instead.
+Its cost depends on the open window, not on the log: the half queue from the check cursor on, the op queue from the
+first copy's place on, and for each transaction an index lookup for its other copies, its final and its discard copy.
+What neither queue nor index covers (the log's tail after a crash, holes between index files) is scanned. If a file
+cannot be trusted, `Untrusted` is raised with the cause, and the caller scans the log instead.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from verdicts.evidence.derived_trust import (
     require_order_before,
     require_readable_copies,
     require_slots,
-    require_sound_words,
+    require_sound_properties,
     sound_blocks,
 )
 from verdicts.evidence.store_facts import StoreFacts
 from verdicts.evidence.witness_collector import Gathered, incomplete_chains
 from verdicts.model.witnesses import Witnesses
 
-#: A window larger than this is read faster by a scan of the log.
+#: For a window larger than this, a scan of the log is faster.
 WINDOW_SLOTS_MAX = 1 << 20
-#: So much of a log in front of its first half message is read, to see that no older broker wrote prepared records.
+#: How much of a log before its first half message is read, to exclude prepared records of older brokers.
 _BEFORE_HALVES_BYTES_MAX = 16 << 20
-#: Real topics in whose queue 0 a wrongly named final is looked for.
+#: The most real topics in whose queue 0 a wrongly named final is searched for.
 _TOPICS_MAX = 256
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 _OPS_AT_ONCE = 1 << 16
@@ -56,7 +56,7 @@ _HASH_BITS = 31
 
 
 def _packed(places: Int64s, offsets: Int64s, hashes: Int64s) -> Int64s:
-    """Pairs of an offset and a hash as one number each; `places`: all offsets that there are, ascending."""
+    """Pack pairs of offset and hash into numbers; `places`: all existing offsets, ascending."""
     packed: Int64s = np.searchsorted(places, offsets) << _HASH_BITS | hashes
     return packed
 
@@ -69,8 +69,8 @@ def offset_of(identity: str) -> int | None:
 class DerivedFiles:
     """One store, read by its derived files.
 
-    Shape:  `open_transactions()` and `transactions_of(...)` name transactions, `witnesses(...)` gives whole ones. The
-            store's facts get what was found on the way.
+    Shape:  `open_transactions()` and `transactions_of(...)` return names, `witnesses(...)` whole transactions. Findings
+            are added to the store's facts.
     Raises: Untrusted; SourceError if files vanish.
     """
 
@@ -80,7 +80,7 @@ class DerivedFiles:
         self._gathered = Gathered(self._store.root)
 
     def __enter__(self) -> DerivedFiles:
-        with ExitStack() as stack:  # closed here if anything cannot be trusted
+        with ExitStack() as stack:  # closed here if a file cannot be trusted
             self._require_trust()
             self._log = stack.enter_context(closing(self._store.log()))
             require_agreement(self._facts, self._log)
@@ -98,8 +98,8 @@ class DerivedFiles:
             if not self._index.exists and self._half_queue.exists:
                 raise Untrusted("there is no index")
             if self._store.aborted or self._store.in_use:
-                # What was not dispatched to queues and index when the broker was killed, or is being dispatched now;
-                # after a clean stop there is nothing (the broker removes `abort` only then).
+                # Records that were not dispatched when the broker was killed, or are being dispatched now; there are
+                # none after a clean stop (the broker removes `abort` only then).
                 self._scan_into(self._index.covered_until_offset or self._store.log_begin_offset, None)
             self._stack = stack.pop_all()
         return self
@@ -107,22 +107,22 @@ class DerivedFiles:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    #: Whether single transactions were asked for, whose copies need not all be in the window.
+    #: Whether single transactions were requested; their copies need not all be in the window.
     _is_lookup = False
 
     def open_transactions(self) -> dict[str, str | None]:
-        """Every transaction with a half copy that the check has before it: id → real topic."""
+        """Return every transaction with a half copy that the check has still to reach: id → real topic."""
         self._read_window()
         self._read_scheduled()
         halves = self._gathered.table("halves")
         if pc.any(pc.is_null(halves["transaction_id"])).as_py():
-            raise Untrusted("half messages without UNIQ_KEY are before the check: the index does not know them")
+            raise Untrusted("open half messages without UNIQ_KEY are not in the index")
         return self._named(halves)
 
     def transactions_of(self, identities: Sequence[str]) -> dict[str, dict[str, str | None]]:
-        """The transactions that ids, message ids of any copy or final, or business keys name.
+        """Return the transactions for ids, message ids of any copy or final, or business keys.
 
-        Shape: for each identity that is known: id → real topic. The index is asked once for all.
+        Shape: for each known identity: id → real topic. The index is read once for all.
         """
         self._is_lookup = True
         for identity in identities:
@@ -135,7 +135,7 @@ class DerivedFiles:
         for identity, records in self._gathered.named_by({one: offset_of(one) for one in identities}).items():
             for name, _, topic in records:
                 if name is None:
-                    raise Untrusted("the transaction has no UNIQ_KEY: the index does not know it")
+                    raise Untrusted("the transaction has no UNIQ_KEY, so it is not in the index")
                 named.setdefault(identity, {}).setdefault(name, topic)
         self._require_half_copies(self._gathered.table("halves"))
         return named
@@ -145,7 +145,7 @@ class DerivedFiles:
         return dict(zip(halves["transaction_id"].to_pylist(), halves["real_topic"].to_pylist(), strict=True))
 
     def witnesses(self, named: dict[str, str | None]) -> Witnesses:
-        """Half copies, op marks, finals and discard copies of some transactions: id → real topic."""
+        """Return half copies, op marks, finals and discard copies of some transactions, given as id → real topic."""
         self._names = list(named)
         if named:
             self._follow_index(named)
@@ -179,19 +179,19 @@ class DerivedFiles:
             raise Untrusted(f"the commit log has a {holes[0].code}")
 
     def _require_half_topic_alone(self) -> None:
-        """That no transactions of another design are in the log: queues and cursors tell nothing of them."""
+        """Require that the log has no transactions of another design: queues and cursors do not show them."""
         if self._store.has("consumequeue", ROCKSDB_HALF_TOPIC):
-            raise Untrusted("it has transactions in RocksDB: no cursor tells which are open")
+            raise Untrusted("it has transactions in RocksDB: no cursor shows which are open")
         queue, begin = self._half_queue, self._log.begin_offset
         places = queue.read(queue.min_offset, queue.min_offset + 1)[1].tolist()
         first = places[0] if places else self._log.end_offset
         if places and first == begin:
             block = block_at(self._log, first)
             if block is None or not block.topic_is(HALF_TOPIC)[0]:
-                raise Untrusted(f"the half queue's first slot leads to commit-log offset {first}, to no half message")
+                raise Untrusted(f"the first slot of the half queue does not point to a half message: {first}")
         if queue.min_offset > 0 or first <= begin:
-            return  # half messages were written before the log begins
-        # Only a broker before 4.3 writes prepared records, and it wrote the log's begin before this one came.
+            return  # the first half messages have left the log
+        # Only a broker before 4.3 writes prepared records, and it would have written the beginning of the log.
         oldest = next(sound_blocks(self._facts, begin, begin + 1), None)
         if oldest is not None and oldest.properties.locate(CLUSTER)[2][0]:
             return
@@ -199,14 +199,14 @@ class DerivedFiles:
             raise Untrusted(f"{first - begin} bytes of the log are older than the half topic")
         for block in sound_blocks(self._facts, begin, first):
             if (is_prepared(block) | is_rollback(block)).any():
-                raise Untrusted("it has prepared records of a broker before 4.3: no queue knows them")
+                raise Untrusted("it has prepared records of a broker before 4.3, which are in no queue")
 
     @staticmethod
     def _require_half_copies(halves: pa.Table) -> None:
-        """That half copies which were found by name or by the index are of the half topic."""
+        """Require that half copies that were found by name or by the index are of the half topic."""
         topics = pa.array([HALF_TOPIC, *WAITING_TOPICS])
         if not pc.all(pc.is_in(halves["topic"], value_set=topics), min_count=0).as_py():
-            raise Untrusted("it is of another design than the half topic: no queue leads to all of it")
+            raise Untrusted("it belongs to another design than the half topic: no queue contains all its records")
 
     # -- reading --------------------------------------------------------------------------------------------------
 
@@ -214,11 +214,11 @@ class DerivedFiles:
         queue = self._half_queue
         cursor = (self._facts.cursors.half or {}).get(0, queue.min_offset)
         if queue.max_offset - cursor > WINDOW_SLOTS_MAX:
-            raise Untrusted(f"{queue.max_offset - cursor} half messages lie before the check")
+            raise Untrusted(f"the check has still to reach {queue.max_offset - cursor} half messages")
         begin = max(cursor, queue.min_offset)
         numbers, offsets, lengths, _ = queue.read(begin, queue.max_offset)
         if len(numbers) != queue.max_offset - begin:
-            raise Untrusted("the half queue has slots that cannot be")
+            raise Untrusted("the half queue has invalid slots")
         self._read(HALF_TOPIC, numbers, offsets, lengths)
 
     def _read_scheduled(self) -> None:
@@ -237,32 +237,32 @@ class DerivedFiles:
                     self._add(block.take(is_delayed_half(block)))
 
     def _read(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> None:
-        """Records that queue slots point at; every one must be there and be what its slot says."""
+        """Read records that queue slots point to; every one must be there and match its slot."""
         for block in self._records_of(topic, numbers, offsets, lengths):
             self._gathered.add(block)
 
     def _records_of(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> Iterator[Block]:
-        """The records of some slots of a queue.
+        """Return the records of some slots of a queue.
 
-        Raises: Untrusted when the slots and their records contradict one another.
+        Raises: Untrusted if the slots and their records contradict one another.
         """
         if (np.diff(offsets) <= 0).any():
             raise Untrusted(f"the queue of {topic} is not in the order of the log")
         found = 0
         for block in blocks_at(self._log, offsets.tolist(), lengths.tolist()):
             if not block.topic_is(topic).all():
-                raise Untrusted(f"the queue of {topic} points at records of other topics")
+                raise Untrusted(f"the queue of {topic} points to records of other topics")
             place = np.searchsorted(offsets, block.commit_log_offsets)
             if (numbers[place] != block.header("queue_offset")).any() or block.header("queue_id").any():
-                raise Untrusted(f"the queue of {topic} and its records number them differently")
-            require_sound_words(block)
+                raise Untrusted(f"the queue of {topic} and its records have different queue offsets")
+            require_sound_properties(block)
             found += len(block)
             yield block
         if found != len(offsets):
-            raise Untrusted(f"{len(offsets) - found} records that the queue of {topic} points at cannot be read")
+            raise Untrusted(f"{len(offsets) - found} records that the queue of {topic} points to cannot be read")
 
     def _add(self, block: Block) -> None:
-        require_sound_words(block)
+        require_sound_properties(block)
         self._gathered.add(block)
 
     def _scan_into(self, from_offset: int, to_offset: int | None) -> None:
@@ -272,11 +272,11 @@ class DerivedFiles:
     # -- whole transactions ---------------------------------------------------------------------------------------
 
     def _follow_index(self, named: dict[str, str | None]) -> None:
-        """Other copies, finals and discard copies of the transactions, by the index."""
+        """Read other copies, finals and discard copies of the transactions, by the index."""
         halves = self._chosen("halves")
         whole = set(halves.filter(pc.is_null(halves["checks_count"]))["transaction_id"].to_pylist())
         keys = [f"{topic}#{name}".encode() for name, topic in named.items() if topic]
-        # An original is the first copy, and what follows it is in the window as well.
+        # An original is the first copy, so all later copies are in the window too.
         keys.extend(f"{HALF_TOPIC}#{name}".encode() for name in named if name not in whole or self._is_lookup)
         for topic in (DISCARD_TOPIC, *WAITING_TOPICS):
             if self._store.has("consumequeue", topic):
@@ -300,49 +300,49 @@ class DerivedFiles:
             self._require_keys(block, offsets[rows], hashes[rows])
             if (lost := are_lost_finals(block)).any():
                 offset = int(block.commit_log_offsets[lost][0])
-                raise Untrusted(f"the header of the COMMIT record at commit-log offset {offset} cannot be right")
+                raise Untrusted(f"the header of the COMMIT record at commit-log offset {offset} is damaged")
             self._add(block)
         if found != len(unseen):
-            raise Untrusted(f"{len(unseen) - found} records that the index points at are none")
+            raise Untrusted(f"{len(unseen) - found} places that the index points to have no record")
 
     @staticmethod
     def _require_keys(block: Block, offsets: Int64s, hashes: Int64s) -> None:
-        """That records have the keys by which the index led to them: it was made of what the log said then."""
+        """Require that records have the keys under which the index has them: it was built from the original records."""
         places = block.commit_log_offsets
         wanted = _packed(places, offsets, hashes)
         wanted = wanted[~np.isin(wanted, _packed(places, *unique_key_pairs(block)))]
         if not len(wanted):
             return
         rest = block.take(np.unique(wanted >> _HASH_BITS))
-        for pairs in (key_pairs, tag_pairs):  # tags stand in the index from 5.5.0 on
+        for pairs in (key_pairs, tag_pairs):  # tags are in the index from 5.5.0 on
             wanted = wanted[~np.isin(wanted, _packed(places, *pairs(rest)))]
         if not len(wanted):
             return
         offset = int(places[wanted[0] >> _HASH_BITS])
-        raise Untrusted(f"the record at commit-log offset {offset} has not the key that the index knows it by")
+        raise Untrusted(f"the record at commit-log offset {offset} does not have the key that it has in the index")
 
     def _read_holes(self) -> None:
-        """Stretches that the index does not cover: a recovered broker rebuilds its last file from a later place on.
+        """Read ranges that the index does not cover: a recovered broker rebuilds its last file from a later place on.
 
-        A diverted half message stands before all copies that its queue leads to; a damaged index may have lost it.
+        A diverted half message lies before all its copies in the queue; a damaged index may have lost it.
         """
         if self._index.findings and any(self._store.has("consumequeue", topic) for topic in WAITING_TOPICS):
-            raise Untrusted("the index is damaged, and half messages were delayed: it alone knows where they stood")
+            raise Untrusted("the index is damaged, and half messages were delayed: only the index has their places")
         for begin, end in self._index.uncovered(self._first_offset(), self._log.end_offset):
             self._scan_into(begin, None if end == self._log.end_offset else end)
 
     def _first_offset(self) -> int:
-        """Commit-log offset of the first half copy that is known."""
+        """Commit-log offset of the first known half copy."""
         return int(pc.min(self._chosen("halves")["commit_log_offset"]).as_py())
 
     def _require_whole_chains(self) -> None:
-        """Every put-back has its predecessors: checks n needs n copies before it, unless the log begins later."""
+        """Require that put-backs have all predecessors: n checks need n copies before, unless the log begins later."""
         without = incomplete_chains(self._chosen("halves"))
         if without and self._store.log_begin_offset == 0:
-            raise Untrusted("the index does not know every copy of a transaction before the check")
+            raise Untrusted("the index lacks copies of a transaction that the check has still to reach")
 
     def _read_ops(self) -> None:
-        """Op messages from the first copy's place on; an older op cannot name any of the copies."""
+        """Read op messages from the first copy's place on; an older op cannot name any of the copies."""
         wanted = pc.unique(self._chosen("halves")["queue_offset"])
         queue = self._op_queue
         begin = queue.offset_of(self._first_offset())
@@ -351,24 +351,24 @@ class DerivedFiles:
             end = min(begin + _OPS_AT_ONCE, queue.max_offset)
             numbers, offsets, lengths, _ = queue.read(begin, end)
             if len(numbers) != end - begin:
-                raise Untrusted("the op queue has slots that cannot be")
+                raise Untrusted("the op queue has invalid slots")
             for block in self._records_of(OP_TOPIC, numbers, offsets, lengths):
                 rows = ops_of(block, self._store.root)
                 self._gathered.add_ops(rows, wanted)
             begin = end
 
     def _chosen(self, name: str) -> pa.Table:
-        """Only the rows of the transactions asked for: keys of one hash bring in others."""
+        """Return only the rows of the requested transactions: keys with the same hash add others."""
         return self._gathered.chosen(name, self._names)
 
     # -- op numbers of other records ------------------------------------------------------------------------------
 
     def numbered(self, numbers: Sequence[int]) -> Iterator[Block]:
-        """Records with some queue offsets in queue 0 of any topic but those of halves and ops: what queues lead to."""
+        """Return records with the given queue offsets in queue 0 of any topic except those of halves and ops."""
         topics = [topic for topic, queue_id in self._store.queues() if queue_id == 0]
         topics = [topic for topic in topics if topic not in (HALF_TOPIC, OP_TOPIC) and not topic.startswith("%")]
         if len(topics) > _TOPICS_MAX:
-            raise Untrusted(f"{len(topics)} topics: a decision on another record is looked for by scanning")
+            raise Untrusted(f"{len(topics)} topics: a scan is needed to find decisions on other records")
         for topic, _ in self._store.prepared_queues((topic, 0) for topic in topics):
             with open_queue(self._store, topic, 0) as queue:
                 for number in numbers:
@@ -377,9 +377,9 @@ class DerivedFiles:
                         yield from (block for place in places if (block := block_at(self._log, place)) is not None)
 
     def namesakes(self, named: Sequence[Block]) -> Iterator[Block]:
-        """Records behind some others that the index has by the same id.
+        """Return records behind some others that have the same id in the index.
 
-        Raises: Untrusted if one of them is a COMMIT record that names nothing of its own.
+        Raises: Untrusted if one of them is a COMMIT record that names no record of its own transaction.
         """
         for block in named:
             names = names_of(block)
@@ -391,7 +391,7 @@ class DerivedFiles:
                 if found is None:
                     continue
                 if is_final(found)[0] and not self._names_its_own(found, names[0][1]):
-                    raise Untrusted(f"the COMMIT record at commit-log offset {hit} names nothing of its own")
+                    raise Untrusted(f"the COMMIT record at commit-log offset {hit} names no record of its transaction")
                 yield found
 
     def _names_its_own(self, final: Block, name: str) -> bool:

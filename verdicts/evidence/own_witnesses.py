@@ -1,7 +1,7 @@
-"""One transaction's records held against everything else that knows them: queue slots, index, body CRC.
+"""One transaction's records compared with queue slots, index and body CRC, before an act on the transaction.
 
-What a verification compares for the whole store, for the few records of one transaction: what acts on it asks first.
-State table, redo log and RocksDB table are part of its verdict (`design_tables.py`).
+The same comparisons as in a verification of the whole store, for the few records of one transaction. State table, redo
+log and RocksDB table are part of its verdict (`design_tables.py`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _LISTS = ("half_copies", "op_marks", "final_records", "discard_copies")
 
 
 def cited_offsets(row: Mapping[str, Any]) -> set[int]:
-    """Commit-log offsets of all records that a row of TRANSACTIONS rests on."""
+    """Commit-log offsets of all records that are evidence for a row of TRANSACTIONS."""
     return {int(entry["commit_log_offset"]) for name in _LISTS for entry in row[name]}
 
 
 def own_findings(store: Store, log: SegmentedLog, index: Index, row: Mapping[str, Any]) -> Iterator[Finding]:
-    """Where queue, index or checksum contradict a record that a row of TRANSACTIONS rests on.
+    """Return where queue, index or checksum contradict a record that is evidence for a row of TRANSACTIONS.
 
     Order: commit-log offset.
     Damage: record-body-crc, slot-mismatch, slot-missing, index-missing.
@@ -38,10 +38,10 @@ def own_findings(store: Store, log: SegmentedLog, index: Index, row: Mapping[str
     for offset in sorted(cited_offsets(row)):
         block = block_at(log, offset)
         if block is None:
-            continue  # a damaged record: the scan that gave the row says so
+            continue  # a damaged record: reported by the scan
         if int(block.body_lengths[0]) and not block.body_crc_matches()[0]:
             yield _finding(store, log, offset, "record-body-crc")
-        if not (is_prepared(block)[0] or is_rollback(block)[0]):  # those are in no queue
+        if not (is_prepared(block)[0] or is_rollback(block)[0]):  # these are in no queue
             yield from _of_queue(store, log, block)
         yield from _of_index(store, log, index, block)
 
@@ -65,7 +65,7 @@ def _of_queue(store: Store, log: SegmentedLog, block: Block) -> Iterator[Finding
         return
     try:
         with open_queue(store, topic, queue_id) as queue:
-            if not queue.exists:  # a queue that the broker deletes, of another kind, or in RocksDB
+            if not queue.exists:  # a deleted queue, one of another kind, or one in RocksDB
                 return
             name, begin, end = as_text(store.queue_directory(topic, queue_id)), queue.min_offset, queue.max_offset
             read = queue.read(number, number + 1) if begin <= number < end else None
@@ -79,8 +79,8 @@ def _of_queue(store: Store, log: SegmentedLog, block: Block) -> Iterator[Finding
     if not places:
         yield _finding(store, log, offset, "slot-missing", expected, "no slot")
     elif places[0][0] != offset:
-        yield _finding(store, log, offset, "slot-mismatch", expected, f"a slot that points at {places[0][0]}")
-    elif places[0][1] != int(block.lengths[0]):  # a broker reads just so many bytes
+        yield _finding(store, log, offset, "slot-mismatch", expected, f"a slot that points to {places[0][0]}")
+    elif places[0][1] != int(block.lengths[0]):  # a broker reads exactly this number of bytes
         length = int(block.lengths[0])
         yield _finding(
             store, log, offset, "slot-mismatch", f"{expected} of {length} bytes", f"a slot of {places[0][1]} bytes"
@@ -95,6 +95,6 @@ def _of_index(store: Store, log: SegmentedLog, index: Index, block: Block) -> It
         return
     if offset not in index.find([f"{topic}#{identity}".encode()])[1].tolist():
         yield _finding(
-            store, log, offset, "index-missing", f"an entry of {topic}#{identity}",
-            "none: the id of one of them is another",
+            store, log, offset, "index-missing", f"an entry for {topic}#{identity}",
+            "none: the record or the index has another id",
         )

@@ -1,4 +1,4 @@
-"""What is known of a store when all its splits are scanned: coverage, findings, missing bytes, decisions of others."""
+"""The conclusion after all splits of a store are scanned: coverage, findings, missing bytes, foreign decisions."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _Place = tuple[Segment, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The facts of a store, complete; and what must still find its place among the witnesses.
+    """The complete facts of a store, and what must still be added to the witnesses.
 
-    Shape: `damaged_halves` JUDGED_HALVES: half copies that are damaged stay in their chains, so that marks and copies
-           still find their transaction. `ties`: pairs of identities that are one transaction or may be, and so must be
-           judged together: an end whose id is not that of the copy it names.
+    Shape: `damaged_halves` JUDGED_HALVES: damaged half copies stay in their chains, so that marks and copies still
+           belong to their transaction. `ties`: pairs of identities that are, or may be, one transaction and must be
+           judged together: an end with another id than the copy that it names.
     """
 
     facts: StoreFacts
@@ -49,35 +49,35 @@ class Conclusion:
 def conclude(
     facts: StoreFacts, scanned: list[Scanned], strays: tuple[Int64s, Int64s] | None = None
 ) -> Conclusion:
-    """The conclusion for a store, with its facts as they are now; those that were given stay as they are.
+    """Return the conclusion for a store with its updated facts; the given facts are not changed.
 
-    `scanned`: its splits in log order. `strays`: the stray decisions (their offsets, and the offsets they name) if the
-    engine already knows that others of `scanned` are in order.
-    Raises: SourceError if a file that a decision names cannot be read any more.
+    `scanned`: its splits in log order. `strays`: the unmatched decisions (their offsets, and the offsets they name), if
+    the engine has already matched the others of `scanned`.
+    Raises: SourceError if a file that a decision names can no longer be read.
     """
-    store, told = facts.store, _Told(facts.store, scanned)
+    store, splits = facts.store, _AllSplits(facts.store, scanned)
     offsets, named_offsets = strays_of(scanned) if strays is None else strays
     known = list(facts.findings)
-    beside = _tables_beside(facts, told, known)
-    lost = lost_end(store, facts.claims, told.spans_of)
+    beside = _tables_beside(facts, splits, known)
+    lost = lost_end(store, facts.claims, splits.spans_of)
     unfound = [slot for part in scanned for slot in part.unfound]
     missing = missing_bytes(
-        store, told.damaged, [*known, *told.findings], unfound, None if lost is None else lost.missing
+        store, splits.damaged, [*known, *splits.findings], unfound, None if lost is None else lost.missing
     )
     entries = evidence_of_entries(store, unfound, missing.ranges)
     ranges, hidden_decisions = bounded(
         store, [*facts.missing, *missing.ranges, *entries.ranges], offsets, named_offsets
     )
-    unreadable = frozenset(f.file for f in told.findings if f.code == "unreadable-file" and f.file is not None)
+    unreadable = frozenset(f.file for f in splits.findings if f.code == "unreadable-file" and f.file is not None)
     examined = examined_ends(store, offsets, named_offsets, unreadable, ranges)
-    if told.has_prepared and not told.has_halves:  # no cursor decides anything of those
+    if splits.has_prepared and not splits.has_halves:  # no cursor decides prepared records
         known = [finding for finding in known if finding.code != "config-missing"]
     concluded = replace(
         facts,
         findings=[
-            *known, *told.findings, *entries.findings, *examined.findings, *([] if lost is None else [lost.finding]),
-            *contradictions(store, facts.claims, told.spans_of, lost), *missing.findings,
-            *derived_findings(store, facts.cursors.half, told.has_halves),
+            *known, *splits.findings, *entries.findings, *examined.findings, *([] if lost is None else [lost.finding]),
+            *contradictions(store, facts.claims, splits.spans_of, lost), *missing.findings,
+            *derived_findings(store, facts.cursors.half, splits.has_halves),
         ],
         missing=[*ranges, *examined.missing],
         foreign_decisions=sorted(
@@ -91,15 +91,15 @@ def conclude(
     )  # fmt: skip
     damaged = [*missing.damaged_halves, *entries.damaged_halves]
     return Conclusion(
-        concluded, told.coverage, [halves_of(block, store.root, JUDGED_HALVES) for block in damaged], examined.ties
+        concluded, splits.coverage, [halves_of(block, store.root, JUDGED_HALVES) for block in damaged], examined.ties
     )
 
 
-class _Told:
-    """What all splits of a store said, taken together.
+class _AllSplits:
+    """The results of all splits of a store together.
 
-    Shape: `damaged`: the bytes of its log that no record explains; behind a clean stop there is no record that was
-           being written, and before 5.5.0 no page with others' bytes, so of a design before 4.3 torn ones are too.
+    Shape: `damaged`: bytes of the log that belong to no record. After a clean stop no record was being written, and
+           before 5.5.0 no page has foreign bytes, so torn records of designs before 4.3 are included.
     """
 
     def __init__(self, store: Store, scanned: list[Scanned]) -> None:
@@ -120,7 +120,7 @@ class _Told:
             self.damaged += torn
 
     def _add(self, store: Store, segment: Segment, parts: list[Scanned]) -> list[_Place]:
-        """Take in what was said of one file; gives where it is torn."""
+        """Add the results for one file; return where it is torn."""
         spans = merged_spans([span for part in parts for span in part.spans])
         self.findings.extend(span_findings(store, segment, spans))
         coverage = Coverage(store.root, segment.file, segment.size_bytes)
@@ -139,20 +139,20 @@ class _Told:
         return places["torn"]
 
 
-def _tables_beside(facts: StoreFacts, told: _Told, findings: list[Finding]) -> BesideLog:
-    """What the tables beside the log say, where the log has half copies that they know of; adds to the findings."""
+def _tables_beside(facts: StoreFacts, splits: _AllSplits, findings: list[Finding]) -> BesideLog:
+    """Return the tables beside the log, if the log has half copies for them; adds to the findings."""
     beside = facts.beside
     if beside is None:
         beside = beside_log(
-            facts.store, findings, has_prepared=told.has_prepared, has_rocksdb_halves=told.has_rocksdb_halves
+            facts.store, findings, has_prepared=splits.has_prepared, has_rocksdb_halves=splits.has_rocksdb_halves
         )
-    if told.has_rocksdb_halves and ROCKSDB not in beside.kinds and not has_entries(facts.store):
+    if splits.has_rocksdb_halves and ROCKSDB not in beside.kinds and not has_entries(facts.store):
         findings.append(no_database(facts.store))
     return beside
 
 
 def strays_of(scanned: list[Scanned]) -> tuple[Int64s, Int64s]:
-    """The stray decisions of some splits: where they stand, and the offsets they name."""
+    """The unmatched decisions of some splits: their offsets, and the offsets they name."""
     empty = np.empty(0, np.int64)
     return (
         np.concatenate([empty, *(part.stray_offsets for part in scanned)]),
@@ -161,9 +161,9 @@ def strays_of(scanned: list[Scanned]) -> tuple[Int64s, Int64s]:
 
 
 def without_stale(scanned: list[Scanned]) -> list[Scanned]:
-    """The splits that count: those behind the end of their segment's data hold what a recovery once cut off.
+    """Return the splits that count: those behind the end of their segment's data contain what a recovery has cut off.
 
-    Order: as given, in which a segment's splits follow one another.
+    Order: as given; the splits of a segment are consecutive.
     """
     ended: set[str] = set()
     kept: list[Scanned] = []

@@ -1,4 +1,4 @@
-"""What a store says beside its records, put together for the verdict: cursors, settings, until when it is known."""
+"""The facts of a store beside its records, collected for the verdict: cursors, settings, end time."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ SettingsOf = Callable[[Store], BrokerSettings]
 
 
 def moment_ms(store: Store) -> int:
-    """The moment that "now" means for a store: that of reading. From it on the rounds of its check are foretold."""
+    """Return the time that counts as "now" for a store: that of reading. Its check is predicted from there on."""
     return store.taken_time_ms
 
 
 @dataclass(slots=True)
 class StoreFacts:
-    """One store on its way to a verdict. `findings` and `missing` grow while its records are read.
+    """The facts of one store. `findings` and `missing` grow while its records are read.
 
-    The cursors are read when this is made, that is before any record: a decision that arrives in between can then only
-    be missed for a half that was still open at that moment. So is the RocksDB table of a running broker; `beside` is
-    None until the tables beside the log were asked.
+    The cursors are read first, before any record: a decision that arrives in between can then only be missed for a half
+    that was still open at that moment. The same holds for the RocksDB table of a running broker; `beside` is None until
+    the tables beside the log are read.
     """
 
     store: Store
@@ -68,12 +68,12 @@ class StoreFacts:
 
     @property
     def notes(self) -> list[Note]:
-        """What is to be said of the store beside its findings."""
+        """Return the notes about the store beside its findings."""
         why = self.claims.note
         return [Note(NoteKind.HOW, f"{self.store.root}: {why}")] if why else []
 
     def view(self, at_ms: int | None) -> StoreView:
-        """The same as the verdict takes it."""
+        """Return the facts in the form that the verdict uses."""
         beyond = self._beyond_end()
         return StoreView(
             store=self.store.root,
@@ -98,15 +98,15 @@ class StoreFacts:
         )
 
     def _beyond_end(self) -> str | None:
-        """Why the half cursor says nothing: it lies beyond its queue, and the next start of the broker resets it.
+        """Return why the half cursor proves nothing: it lies beyond its queue, and the next start resets it.
 
-        Not where the log has the half messages that the queue lacks: it is made again from the log.
+        None if the log has the half messages that the queue lacks: then the queue is rebuilt from the log.
         """
         found = next((one for one in self.findings if one.code == "cursor-beyond-end"), None)
         cursor = (self.cursors.half or {}).get(0)
         if found is None or cursor is None or cursor <= _half_queue_end_by_log(self.store):
             return None
-        return f"{cursor} is beyond the queue's end, {found.expected}"
+        return f"{cursor} is beyond the end of the queue, {found.expected}"
 
 
 def _from_minimum(store: Store, topic: str, cursors: dict[int, int] | None) -> dict[int, int] | None:
@@ -124,7 +124,7 @@ def _from_minimum(store: Store, topic: str, cursors: dict[int, int] | None) -> d
 
 
 def _half_queue_end_by_log(store: Store) -> int:
-    """Where the half queue ends when it is made again from the log, from its last slot on."""
+    """Return where the half queue ends after a rebuild from the log, from its last slot on."""
     end = 0
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
@@ -135,12 +135,12 @@ def _half_queue_end_by_log(store: Store) -> int:
                 numbers = block.header("queue_offset")[block.topic_is(HALF_TOPIC)]
                 end = max(end, int(numbers.max(initial=-1)) + 1)
     except SourceError:
-        pass  # the log cannot be read, which the reading itself reports
+        pass  # reported by the reader of the log
     return end
 
 
 def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
-    """The facts of a store, before its records are read.
+    """Return the facts of a store before its records are read.
 
     Damage: cursors that cannot be read are unknown and a finding.
     """
@@ -161,10 +161,10 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
 
 
 def known_until_ms(store: Store) -> int:
-    """The moment at which a stopped store ends: its last flush, or the last half or op message if that is later.
+    """Return the end time of a stopped store: its last flush, or the last half or op message if that is later.
 
-    A broker that stopped cleanly has flushed all, so there a record that claims to be much later is damaged (5.5.0
-    flushes the checkpoint up to two seconds before its last records).
+    After a clean stop everything is flushed, so a record with a much later time is damaged (5.5.0 flushes the
+    checkpoint up to two seconds before its last records).
     """
     flushed = flushed_time_ms(store) or 0
     times = [flushed]
@@ -176,7 +176,7 @@ def known_until_ms(store: Store) -> int:
                 blocks = [block_at(log, offset) for offset in last]
             times.extend(int(block.header("store_time_ms")[0]) for block in blocks if block is not None)
     except SourceError:
-        pass  # the queue is missing or unreadable, which the reading itself reports
+        pass  # a missing or unreadable queue, reported by its reader
     finally:
         log.close()
     if flushed and not store.aborted:
@@ -185,6 +185,6 @@ def known_until_ms(store: Store) -> int:
 
 
 def checks_seen_max(halves: pa.Table) -> int:
-    """The most checks that any half copy shows; 0 if none does."""
+    """Return the highest number of checks of any half copy; 0 if there is none."""
     highest = pc.max(halves["checks_count"]).as_py()
     return int(highest or 0)

@@ -1,4 +1,4 @@
-"""Witnesses as they are gathered, record by record, from wherever a look into one store's log led: each record once."""
+"""Collects the witnesses of one store, record by record, from several lookups: each record once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SCHEMAS = {
 
 
 class Names(NamedTuple):
-    """What a record is known by: UNIQ_KEY, identity, real topic."""
+    """The names of a record: UNIQ_KEY, identity, real topic."""
 
     transaction_id: str | None
     identity: str | None
@@ -35,7 +35,7 @@ class Names(NamedTuple):
 class Gathered:
     """Half copies, op marks, finals and discard copies of one store.
 
-    Shape: `findings` are of op messages that cannot be read. An identity is a UNIQ_KEY, else what stands for one.
+    Shape: `findings` are of op messages that cannot be read. An identity is a UNIQ_KEY, or its replacement.
     """
 
     def __init__(self, root: str) -> None:
@@ -62,18 +62,18 @@ class Gathered:
         self._marks.append(marks_of(rows, wanted))
 
     def table(self, name: str) -> pa.Table:
-        """All that is known of `halves`, `finals`, `discards` or `offset_marks`."""
+        """Return all collected `halves`, `finals`, `discards` or `offset_marks`."""
         return pa.Table.from_batches(self._rows[name], _SCHEMAS[name])
 
     def chosen(self, name: str, names: Iterable[str]) -> pa.Table:
-        """Only the rows of some identities: keys of one hash bring in others."""
+        """Return only the rows of some identities: keys with the same hash add others."""
         table = self.table(name)
         return rows_where(table, pc.is_in(identities(table), value_set=pa.array(list(names), pa.string())))
 
     def named_by(self, identities_offsets: Mapping[str, int | None]) -> dict[str, list[Names]]:
-        """What some ids, message ids or business keys name. Their offsets: those in message ids, None in other words.
+        """Return the records for ids, message ids or business keys; the values are the offsets in message ids, or None.
 
-        Shape: for each that is known, the records that are meant.
+        Shape: for each known one, its records.
         """
         by_word = {word: name for name in identities_offsets for word in (name, name.upper())}
         by_offset = {offset: name for name, offset in identities_offsets.items() if offset is not None}
@@ -93,7 +93,7 @@ class Gathered:
         return named
 
     def kept(self, names: Iterable[str]) -> Witnesses:
-        """What is known of some identities, in log order, as a scan would find it."""
+        """Return the witnesses of some identities, in log order, as a scan would find them."""
         names = list(names)
         halves, finals, discards, offset_marks = (
             rows_in_order(self.chosen(name, names), ["commit_log_offset"])
@@ -104,15 +104,15 @@ class Gathered:
         place = ["commit_log_offset", "half_queue_offset", "repetition"]
         marks = rows_in_order(marks, place)
         places = np.stack([int64s(marks[name]) for name in place])
-        again = (np.diff(places) == 0).all(axis=0)  # an op that was read twice, by two ways to it
+        again = (np.diff(places) == 0).all(axis=0)  # an op that was read twice, by two lookups
         marks = marks.filter(pa.array(np.append(np.ones(min(1, marks.num_rows), np.bool_), ~again)))
         return Witnesses(halves, marks, finals, discards, offset_marks)
 
 
 def incomplete_chains(halves: pa.Table) -> list[str]:
-    """The transactions of some half copies that earlier copies must be of: a chain begins with one never checked.
+    """Return the transactions that lack earlier half copies: a chain begins with a copy that was never checked.
 
-    A put-back after n checks has n copies before it; a copy that was resumed has a count of 0, an original none.
+    A put-back after n checks has n copies before it; a resumed copy has a count of 0, an original none.
     """
     is_copy = pc.is_valid(halves["checks_count"])
     if not pc.any(is_copy).as_py():

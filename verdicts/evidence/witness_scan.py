@@ -1,7 +1,7 @@
-"""One split of a log on its way to verdicts: its witnesses, and the little that only all splits together can judge.
+"""Scans one split of a log: its witnesses, and facts that only all splits together can judge.
 
-Both engines call this for every split, put the witnesses where their transaction's others are, and hand what is said
-of the splits to `store_conclusion.py`.
+Both engines call this for every split, group the witnesses by transaction, and pass the facts of all splits to
+`store_conclusion.py`.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from verdicts.model.verdict_inputs import DoubtfulId
 
 @dataclass(slots=True)
 class Scanned:
-    """What one split said of itself; small whatever the split's size, unless the log is badly damaged.
+    """The facts of one split; small for any size of the split, unless the log is badly damaged.
 
-    Shape: the three strays go together: ends that name no half copy of this split, or one with other words: where they
-           stand, what they name, and the hash of their identity. Most name a copy before the split's border, and a half
-           of that identity there settles it; one with 0 for a hash needs a look whatever stands there.
-           `later_hashes`: the identities of half and discard copies stored after the time that is asked about.
+    Shape: the three `stray_` arrays belong together: ends that name no half copy of this split, or one with other
+           values: their places, the places they name, and the hashes of their identities. Most name a copy before the
+           split, and match if a half with that identity is there; an end with hash 0 must be examined in any case.
+           `later_hashes`: the identities of half and discard copies stored after the given time.
     Units: bytes of the commit log; milliseconds.
     """
 
@@ -71,18 +71,18 @@ class Scanned:
 
     @property
     def is_segment_ended(self) -> bool:
-        """Whether the segment's data ended here: records in later splits are those that recovery once cut off."""
+        """Whether the segment's data ended here: records in later splits were cut off by a recovery."""
         size = self.split.segment.size_bytes
         return any(span.position_bytes + span.length_bytes == size for span in self.spans)
 
     @property
     def settling_identities(self) -> pa.Array:
-        """For each stray the identity of the half copies that settle it where it points; null: it needs a look."""
+        """Return for each unmatched end the identity of a half that would match it; null: it must be examined."""
         return pa.array(self.stray_hashes.view(np.int64), mask=self.stray_hashes == 0)
 
     @property
     def offsets(self) -> tuple[int, int]:
-        """The range of the log, without what a running broker had not written when the scan came there.
+        """Return the range of the log, without what a running broker wrote after the scan.
 
         Queues are read later than the log.
         """
@@ -95,7 +95,7 @@ class Scanned:
 
 @dataclass(slots=True)
 class SplitWitnesses:
-    """The witnesses of one split, in log order, and what it said of itself.
+    """The witnesses of one split, in log order, and its facts.
 
     Shape: `halves` and `discards` JUDGED_HALVES, `finals` JUDGED_FINALS, `marks` MARKS, `offset_marks` OFFSET_MARKS;
            lists of batches. The hashes are those of the identities of the rows, all batches together.
@@ -110,7 +110,7 @@ class SplitWitnesses:
     hashes: dict[str, UInt64s] = field(default_factory=dict)
 
 
-#: The witnesses whose own words say whose they are; a mark names a half queue offset.
+#: The witnesses that contain their identity; a mark contains only a half queue offset.
 IDENTIFIED = ("halves", "discards", "finals", "offset_marks")
 
 
@@ -118,9 +118,9 @@ _WRITTEN_BY_THE_CHECK = pa.array([HALF_TOPIC, DISCARD_TOPIC])
 
 
 def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
-    """The witnesses in one split; `at_ms` leaves out what was stored later.
+    """Return the witnesses in one split; records stored after `at_ms` are skipped.
 
-    Damage: spans and findings of `scanned`; a file that cannot be read any further is its `error`.
+    Damage: spans and findings of `scanned`; if the rest of a file cannot be read, `error` has the cause.
     """
     scanned = Scanned(split)
     result = SplitWitnesses(scanned)
@@ -153,7 +153,7 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
         result.hashes[name] = np.concatenate([np.empty(0, np.uint64), *hashes])
     _count_halves(result)
     scanned.checks_seen_max = int(column(result.halves, "checks_count").max(initial=0))
-    _look_for_strays(result)
+    _find_unmatched_ends(result)
     witnesses = {name: getattr(result, name) for name in IDENTIFIED}
     scanned.doubtful_ids.extend(doubtful_ids(split.store, witnesses, result.hashes))
     if at_ms is None:
@@ -163,7 +163,7 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
 
 
 def _crc_findings(block: Block, found: dict[str, pa.RecordBatch], store: str) -> list[Finding]:
-    """The witnesses of a block that contradict their property CRC; most brokers write none."""
+    """Findings for witnesses of a block that contradict their property CRC; most brokers write no property CRC."""
     marked = block.take(have_property_crc(block))
     if not len(marked):
         return []
@@ -173,9 +173,9 @@ def _crc_findings(block: Block, found: dict[str, pa.RecordBatch], store: str) ->
 
 
 def _note_later(scanned: Scanned, block: Block) -> None:
-    """Whose half and discard copies were written later.
+    """Keep the identities of half and discard copies that were written later.
 
-    The check had before it until then what it puts back, or gives up on.
+    What the check puts back or discards, it had still to reach until then.
     """
     found = witnesses_of(block, scanned.split.store.root)
     for name in ("halves", "discards"):
@@ -185,7 +185,7 @@ def _note_later(scanned: Scanned, block: Block) -> None:
 
 
 def _count_halves(result: SplitWitnesses) -> None:
-    """How many half copies there are of the half topic, of RocksDB, and of prepared records."""
+    """Count half copies of the half topic, of RocksDB, and prepared records."""
     scanned = result.scanned
     for rows in result.halves:
         counts = {row["values"]: row["counts"] for row in pc.value_counts(rows["topic"]).to_pylist()}
@@ -197,22 +197,22 @@ def _count_halves(result: SplitWitnesses) -> None:
 
 
 def are_of_half_topic(rows: pa.RecordBatch) -> Bools:
-    """Which half copies are of the half topic; no op message and no slot of its queue knows those of other designs."""
+    """Which half copies are of the half topic; those of other designs are in no op message and no slot of its queue."""
     chosen: Bools = np.asarray(pc.is_in(rows["topic"], value_set=pa.array([HALF_TOPIC, *WAITING_TOPICS])))
     return chosen
 
 
 def column(batches: list[pa.RecordBatch], name: str) -> Int64s:
-    """A column of all batches as native integers; 0 for null."""
+    """Return a column of all batches as native integers; 0 for null."""
     parts = [np.asarray(rows[name].fill_null(0).cast(pa.int64())) for rows in batches]
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _look_for_strays(result: SplitWitnesses) -> None:
-    """Ends that need a look: those that name a half copy of their own transaction in this split need none.
+def _find_unmatched_ends(result: SplitWitnesses) -> None:
+    """Find the ends that must be examined: those that do not name a half copy of their own in this split.
 
-    A commit of a diverted half message is in the half topic again, so halves may be decisions too: on a record of
-    another topic, whose queue offset then is in the op.
+    A commit of a diverted half message goes to the half topic, so halves may be decisions too: on a record of another
+    topic, whose queue offset is then in the op.
     """
     halves = Naming(result.halves, result.hashes["halves"])
     places = halves.integers("commit_log_offset")
@@ -254,7 +254,7 @@ def _compare_with_queues(result: SplitWitnesses, ops: list[pa.RecordBatch]) -> N
         places, numbers = (column(batches, name)[mine] for name in ("commit_log_offset", "queue_offset"))
         scanned.unfound.extend(unfound_slots(scanned.split.store, topic, places, numbers, *scanned.offsets))
         found[topic] = places, numbers
-    known = set(scanned.unfound)  # queues may be kept in files and in RocksDB
+    known = set(scanned.unfound)  # queues may be in files and in RocksDB
     in_rocksdb = unfound_rocksdb_slots(scanned.split.store, found, *scanned.offsets)
     scanned.unfound.extend(slot for slot in in_rocksdb if slot not in known)
 

@@ -1,6 +1,6 @@
-"""The rows of a log as files by topic and day: each split writes its own, and adds only what is not there yet.
+"""Exports the rows of a log as files by topic and day: each split writes its own files, and only missing rows.
 
-The same files come out whatever the engine and the size of splits were is not promised; the same rows are, each once.
+Engine and split size may change the files; the rows are always the same, each once.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from verdicts.export.partitions import PARTITIONINGS
 EXPORTED = pa.schema(
     [
         column("store", pa.string(), "root directory of the store the rows were read from"),
-        column("table", pa.string(), "what its rows are"),
+        column("table", pa.string(), "name of the table of its rows"),
         column("segment", pa.string(), "file of the commit log that they were read from"),
-        column("from_position", pa.int64(), "position in it of the first byte of their range"),
-        column("to_position", pa.int64(), "position in it after the range"),
+        column("from_position", pa.int64(), "position in the segment of the first byte of their range"),
+        column("to_position", pa.int64(), "position in the segment after the range"),
         column("topic", pa.string(), "topic of the rows"),
         column("day", pa.string(), "day of the rows' store time, UTC"),
-        column("rows_count", pa.int64(), "rows in it"),
-        column("size_bytes", pa.int64(), "its length"),
+        column("rows_count", pa.int64(), "number of rows in the file"),
+        column("size_bytes", pa.int64(), "length of the file"),
         column("file", pa.string(), "the file, relative to the export's directory"),
     ]
 )
@@ -71,7 +71,7 @@ class ExportJob:
         return EXPORTED
 
     def of_split(self, split: Split) -> SplitResult:
-        """Export what is left of a split."""
+        """Export the part of a split that is not exported yet."""
         result = SplitResult(carried=[])
         begin, end = split.from_position, split.to_position
         identity = store_id(split.store)
@@ -93,14 +93,14 @@ class ExportJob:
         return result
 
     def of_store(self, store: Store, carried: list[Any]) -> SplitResult:
-        """Name what was exported from the end of a store's log."""
+        """Rename the files from the end of a store's log to their final names."""
         result = SplitResult()
         for file, waiting in (one for split in carried for one in split):
             result.rows.extend(self._commit(store, file, waiting))
         return result
 
     def _export(self, part: Split, first: int, result: SplitResult) -> _Waiting | None:
-        """Write the records that begin at `first` or later; None if there is nothing to say about the range."""
+        """Write the records that begin at `first` or later; None if the range has no result."""
         files = self._files(part, first)
         scan = part.scan()
         make = _MAKERS[self.table]
@@ -122,7 +122,7 @@ class ExportJob:
         except BaseException:
             files.abort()
             raise
-        spans = [span for span in scan.spans if span.position_bytes >= first]  # others are told already
+        spans = [span for span in scan.spans if span.position_bytes >= first]  # others are reported already
         result.spans.extend(spans)
         result.decoded_bytes += decoded_bytes
         result.findings.extend(span_findings(part.store, part.segment, spans))
@@ -138,9 +138,9 @@ class ExportJob:
 
     @staticmethod
     def _is_stale(part: Split, first: int, block: Block) -> bool:
-        """Whether the first records of a range are what a recovery once cut off.
+        """Whether the first records of a range were cut off by a recovery.
 
-        At the end of a log the engine tells: it does not count such a split, so its files never get their names.
+        At the end of a log the engine skips a split of this kind, so its files never get their final names.
         """
         begins_blind = part.from_position == first > 0
         return not part.is_last and begins_blind and len(block) > 0 and is_behind_end(part, int(block.positions[0]))
@@ -175,18 +175,18 @@ _BEGIN_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A range whose files are complete and have no names yet."""
+    """A range with complete files that do not have their final names yet."""
 
     done: Range
     files: list[WrittenFile]
 
 
 def _covered_end(part: Split, spans: list[Span], last_position: int | None) -> int:
-    """How far the range is exported: at the end of a log only its sound records are, for what follows may change."""
+    """Return where the exported range ends: at the end of a log with its sound records, because the rest may change."""
     if not part.is_last:
         return part.to_position
     if last_position is None and not spans:
-        return 0  # nothing begins here; records may come
+        return 0  # no record begins here yet
     end = part.segment.size_bytes
     for span in sorted(spans, key=lambda one: one.position_bytes, reverse=True):
         if span.kind == "blank" or span.position_bytes + span.length_bytes != end:

@@ -1,8 +1,7 @@
-"""What an export directory already holds: one manifest for each range of a log whose files are complete.
+"""The content of an export directory: one manifest for each range of a log with complete files.
 
-A range is exported when its manifest is there, and not before: files without one are what a killed run left, and the
-next run removes them. So a run continues where the one before it stopped, a later one adds only what the log has grown
-by, and no row is ever there twice.
+A range is exported if its manifest exists: files without one were left by a killed run, and the next run removes them.
+So a run continues where the last one stopped, a later one adds only what is new in the log, and no row is there twice.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from readers.storage.segments import Segment
 from readers.store.store import Store
 from verdicts.export.partition_files import TEMPORARY_SUFFIX, WrittenFile, on_disk
 
-#: Where an export keeps what it knows; readers of tables leave out names that begin so.
+#: The state directory of an export; readers of tables skip names with this beginning.
 STATE_DIRECTORY = "_rmqtx"
 _MANIFESTS, _LOCK, _SETTINGS = "manifests", "lock", "export.json"
 _BEGIN_BYTES = 4096
@@ -47,10 +46,10 @@ _SETTINGS_FORM = JsonForm("list of an export's settings", pa.map_(pa.string(), A
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of a segment that is exported.
+    """An exported range of a segment.
 
     Units: positions in the file, bytes, the upper one excluded. `last_position`: where its last record begins, None if
-    it has none. `begin_digest` is that of the segment's first bytes, as many as `begin_bytes` says.
+    it has none. `begin_digest`: the digest of the first `begin_bytes` bytes of the segment.
     """
 
     store: str
@@ -71,13 +70,14 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The ranges of some stores that are exported, by store and segment."""
+    """The exported ranges of some stores, by store and segment."""
 
     ranges: dict[tuple[str, int], list[Range]] = field(default_factory=dict)
 
     def gaps(self, store: str, base_offset: int, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """What is left of a range of a segment: from, to, and where to begin reading, before `from` where a record is
-        known there: what follows it can then be told from what a recovery once cut off.
+        """Return the parts of a range that are not exported yet: from, to, and where to begin reading.
+
+        Reading begins at a known record before `from` if there is one, to recognise records that a recovery cut off.
 
         Units: positions in the file, in bytes.
         """
@@ -97,12 +97,12 @@ class Done:
 
 
 def store_id(store: Store) -> str:
-    """What file names call a store: twelve digits made of where it lies."""
+    """Return the id of a store in file names: twelve digits derived from its path."""
     return hashlib.sha256(identity_of(store.root).encode()).hexdigest()[:12]
 
 
 def begin_of(segment: Segment, length_bytes: int = _BEGIN_BYTES) -> tuple[int, str]:
-    """How many of a segment's first bytes are digested, and their digest: another file of that name has another one.
+    """Return the number of a segment's first bytes and their digest, which shows a replaced file.
 
     Raises: SourceError.
     """
@@ -112,7 +112,7 @@ def begin_of(segment: Segment, length_bytes: int = _BEGIN_BYTES) -> tuple[int, s
 
 
 def write_manifest(directory: Path, done: Range, files: list[WrittenFile]) -> None:
-    """Give a range's files their names, then write its manifest.
+    """Rename a range's files to their final names, then write its manifest.
 
     Raises: UnwritableFile.
     """
@@ -128,9 +128,9 @@ def write_manifest(directory: Path, done: Range, files: list[WrittenFile]) -> No
 
 
 def replace_manifests(directory: Path, done: Range, files: list[WrittenFile]) -> None:
-    """Remove all that the directory holds, then give these files their names.
+    """Remove all files of the directory, then rename the new ones to their final names.
 
-    The old manifests go first: from then on their files are leftovers, which the next run removes if this one cannot.
+    The old manifests are removed first: without them their files are leftovers, which the next run can remove.
     Raises: OSError, UnwritableFile.
     """
     manifests = sorted((directory / STATE_DIRECTORY / _MANIFESTS).glob("[!.]*.json"))
@@ -141,7 +141,7 @@ def replace_manifests(directory: Path, done: Range, files: list[WrittenFile]) ->
 
 
 def write_json(path: Path, facts: dict[str, Any]) -> None:
-    """A small file of ours, complete or not at all."""
+    """Write a small JSON file, completely or not at all."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
     with open(temporary, "w", encoding="utf-8") as stream:
         json.dump(facts, stream, ensure_ascii=True)
@@ -153,15 +153,15 @@ def write_json(path: Path, facts: dict[str, Any]) -> None:
 
 @contextmanager
 def opened_directory(directory: Path, settings: dict[str, Any], stores: list[Store]) -> Iterator[Done]:
-    """An export directory, locked while the block lasts: what is done in it, and nothing half-done.
+    """Open and lock an export directory; return its exported ranges after removing incomplete files.
 
-    `settings`: what makes rows of two runs the same (table, columns, format); another run's must be the same.
-    Raises: BadRequest for a directory that is no export of this kind, or in use; BadText; UnwritableFile.
+    `settings`: all that determines the rows (table, columns, format); every run must have the same.
+    Raises: BadRequest for a directory that is not an export of this kind, or in use; BadText; UnwritableFile.
     """
     state = directory / STATE_DIRECTORY
     with ExitStack() as stack:
         try:
-            _refuse_strange(directory, state)
+            _refuse_foreign(directory, state)
             (state / _MANIFESTS).mkdir(parents=True, exist_ok=True)
             lock = stack.enter_context(open(state / _LOCK, "w", encoding="utf-8"))
             _take(lock.fileno(), directory)
@@ -176,9 +176,9 @@ def opened_directory(directory: Path, settings: dict[str, Any], stores: list[Sto
             _remove_temporary(directory)
 
 
-def _refuse_strange(directory: Path, state: Path) -> None:
+def _refuse_foreign(directory: Path, state: Path) -> None:
     if directory.is_dir() and not state.is_dir() and any(directory.iterdir()):
-        raise BadRequest(f"{directory} is not empty, and no export of ours", advice="give a new directory")
+        raise BadRequest(f"{directory} is not empty and not an export by rmqtx", advice="give a new directory")
     if directory.exists() and not directory.is_dir():
         raise BadRequest(f"{directory} is a file", advice="an export needs a directory")
 
@@ -198,9 +198,19 @@ def _same_settings(path: Path, settings: dict[str, Any]) -> None:
     for name, value in settings.items():
         if before.get(name) != value:
             raise BadRequest(
-                f"{path.parent.parent} holds an export with {name} {_word(before.get(name))}, not {_word(value)}",
+                f"{path.parent.parent} contains an export with {_other(name, before.get(name), value)}",
                 advice="give the same options, or a new directory",
             )
+
+
+def _other(name: str, before: Any, value: Any) -> str:
+    """The difference between a setting of the export and one of the command line."""
+    if not isinstance(before, list) or not isinstance(value, list):
+        return f"{name} {_word(before)}, not {_word(value)}"
+    more, less = ([_word(one) for one in a if one not in b] for a, b in ((before, value), (value, before)))
+    parts = [f"also {', '.join(more)}"] if more else []
+    parts += [f"not {', '.join(less)}"] if less else []
+    return f"other {name} ({'; '.join(parts) or 'in another order'})"
 
 
 def _word(value: Any) -> str:
@@ -208,7 +218,7 @@ def _word(value: Any) -> str:
 
 
 def _read_range(path: Path) -> Range:
-    """A manifest. What it names is removed later on, so it can name nothing but an export's own files below it.
+    """Read a manifest. Its files are removed later, so only files of an export below the directory are accepted.
 
     Raises: BadText; OSError.
     """
@@ -223,13 +233,13 @@ def _read_range(path: Path) -> Range:
 
 
 def is_own_name(name: str) -> bool:
-    """Whether a path below an export's directory is one that an export gives its files."""
+    """Whether a path below an export's directory has the form of an exported file."""
     *directories, file = name.split("/")
     return file.startswith("part-") and not any(part in ("", ".", "..") or part.startswith("/") for part in directories)
 
 
 def _remove_half_done(directory: Path, names: set[str]) -> None:
-    """Remove files that no manifest names: a run was killed before it could write theirs."""
+    """Remove files without a manifest: a run was killed before it could write the manifest."""
     for place, directories, files in os.walk(directory):
         directories[:] = [name for name in directories if name != STATE_DIRECTORY]
         for file in files:
@@ -242,13 +252,13 @@ def _remove_half_done(directory: Path, names: set[str]) -> None:
 
 
 def _remove_temporary(directory: Path) -> None:
-    """Remove what stands behind the end of a log's data, and so got no names; and what an error left."""
+    """Remove temporary files: of ranges behind the end of a log's data, and those left by an error."""
     for leftover in directory.rglob(f".*{TEMPORARY_SUFFIX}"):
         leftover.unlink(missing_ok=True)
 
 
 def _of_stores(ranges: list[Range], stores: list[Store]) -> Done:
-    """The ranges of these stores, looked at once more: a segment must still begin as it did."""
+    """Return the ranges of these stores; the first bytes of a segment must be unchanged."""
     by_segment: dict[tuple[str, int], list[Range]] = {}
     for done in sorted(ranges, key=lambda one: one.from_position):
         by_segment.setdefault((done.store, done.base_offset), []).append(done)
@@ -263,9 +273,9 @@ def _refuse_another(segment: Segment, done: Range) -> None:
     try:
         found = begin_of(segment, done.begin_bytes)
     except SourceError:
-        return  # the scan itself reports what cannot be read
+        return  # the scan reports unreadable files
     if found != (done.begin_bytes, done.begin_digest):
         raise BadRequest(
-            f"{segment.file} is not the file that was exported here: it begins with other bytes",
+            f"{segment.file} is not the file that was exported here: its first bytes differ",
             advice="export another store into another directory",
         )

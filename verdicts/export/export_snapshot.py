@@ -1,7 +1,7 @@
-"""Verdicts as files by topic and day. They change as the log grows, so each run replaces what the one before it wrote.
+"""Exports verdicts as files by topic and day. Verdicts change as the log grows, so each run replaces the last export.
 
-The new files are complete before the old ones go. Whoever reads in the moment between sees fewer rows, never one twice;
-a run that is killed then leaves nothing of either, and the next one writes all again.
+The new files are complete before the old ones are removed. A reader in between sees fewer rows, but none twice; if a
+run is killed in between, its files are gone and the next run writes all again.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def export_snapshot(
     form: FileForm,
     made_from: dict[str, Any],
 ) -> Iterator[pa.RecordBatch]:
-    """Write the rows of a table, and then replace what the directory held; gives rows of EXPORTED.
+    """Write the rows of a table, then replace the content of the directory; return rows of EXPORTED.
 
-    `made_from`: what each file says of itself.
-    Raises: UnwritableFile; whatever reading the batches raises. The directory is then as it was.
+    `made_from`: the provenance in each file.
+    Raises: UnwritableFile; errors of reading the batches. The directory is then unchanged.
     """
     schema = with_provenance(pa.schema([ALL_TABLES[table].field(name) for name in columns]), made_from)
     files = PartitionFiles(directory, f"{made_from['made_time_ms']}", form, schema, PARTITIONINGS[table])
@@ -43,9 +43,9 @@ def export_snapshot(
     except BaseException:
         files.abort()
         raise
-    told = tuple({"name": file.name, "rows_count": file.rows_count} for file in written)
+    listed = tuple({"name": file.name, "rows_count": file.rows_count} for file in written)
     rows_count = sum(file.rows_count for file in written)
-    done = Range("snapshot", 0, 0, 0, None, rows_count, 0, "", told)
+    done = Range("snapshot", 0, 0, 0, None, rows_count, 0, "", listed)
     try:
         replace_manifests(directory, done, written)
     except OSError as error:

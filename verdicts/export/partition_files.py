@@ -27,7 +27,7 @@ class RowsFile(Protocol):
         """Write some more rows."""
 
     def finish(self) -> None:
-        """Write what ends the file, and close it. What was written is on the disk then."""
+        """Write the end of the file and close it. Everything written is then on the disk."""
 
 
 class FileForm(Protocol):
@@ -35,10 +35,10 @@ class FileForm(Protocol):
 
     @property
     def suffix(self) -> str:
-        """How its names end, without a dot."""
+        """The suffix of its names, without a dot."""
 
     def open(self, path: Path, schema: pa.Schema) -> RowsFile:
-        """A new file."""
+        """Open a new file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ParquetForm:
     suffix: str = "parquet"
 
     def open(self, path: Path, schema: pa.Schema) -> RowsFile:
-        """A new file."""
+        """Open a new file."""
         return _ArrowFile(path, pq.ParquetWriter(str(path), schema, compression="zstd"))
 
 
@@ -59,7 +59,7 @@ class ArrowForm:
     suffix: str = "arrow"
 
     def open(self, path: Path, schema: pa.Schema) -> RowsFile:
-        """A new file."""
+        """Open a new file."""
         return _ArrowFile(path, pa.ipc.new_file(str(path), schema))
 
 
@@ -77,7 +77,7 @@ class _ArrowFile:
 
 
 def on_disk(path: Path) -> None:
-    """Have the system write a file, or a directory's names, before anything relies on it."""
+    """Make the system write a file, or the names of a directory, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -87,7 +87,7 @@ def on_disk(path: Path) -> None:
 
 @dataclass(slots=True)
 class WrittenFile:
-    """A complete file that has not got its name yet. Units: bytes."""
+    """A complete file that does not have its final name yet. Units: bytes."""
 
     temporary: str
     name: str
@@ -122,7 +122,7 @@ class PartitionFiles:
     _files_of: dict[Partition, int] = field(default_factory=dict)
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Add rows; columns that the schema lacks are used to find their partition and left out."""
+        """Add rows; columns that are not in the schema only determine the partition and are not written."""
         for partition, part in self.partitioning.split(rows):
             chosen = part.select(self.schema.names)
             self._waiting.setdefault(partition, []).append(chosen)
@@ -131,10 +131,10 @@ class PartitionFiles:
             self._flush()
 
     def close(self) -> list[WrittenFile]:
-        """The files, complete and on the disk.
+        """Return the files, complete and on the disk.
 
         Order: of their names.
-        Raises: UnwritableFile where one cannot be written.
+        Raises: UnwritableFile if one cannot be written.
         """
         self._flush()
         while self._open:
@@ -173,7 +173,7 @@ class PartitionFiles:
         path = self.directory / temporary
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Keys and bodies are nobody else's to read; whoever opens the file by its name next keeps its permissions.
+            # Keys and bodies are private: create the file with its permissions before it is opened by name.
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             file = self.form.open(path, self.schema)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""Where exported rows go: directories by topic and day (`topic=orders/day=2026-01-02`), as Hive, Spark and Arrow read.
+"""The directories of exported rows, by topic and day (`topic=orders/day=2026-01-02`), as Hive, Spark and Arrow read.
 
-A topic's name is whatever a producer wrote: in a directory's name everything but letters, digits, `_`, `-` and `.` is
-escaped, so that no name leads anywhere else. The rows keep the name as it is.
+A producer can write any topic name, so in a directory's name everything except letters, digits, `_`, `-` and `.` is
+escaped: no name can point outside the directory. The rows contain the original name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Int64s
 
-#: The partition of what is not known.
+#: The partition of unknown values.
 UNKNOWN = "__HIVE_DEFAULT_PARTITION__"
 _DAY = "day"
 _DAY_MS = 86_400_000
@@ -50,7 +50,7 @@ class Partition:
 
 
 def escaped_name(name: str) -> str:
-    """A name as part of a directory's name: what is reserved or unprintable as %XX, long ones cut and told apart."""
+    """Return a name as part of a directory's name: reserved or unprintable as %XX, long ones cut, with a digest."""
     text = "".join(c if _is_plain(c) else "".join(f"%{byte:02X}" for byte in c.encode()) for c in name)
     if len(text.encode()) <= _NAME_BYTES_MAX:
         return text
@@ -67,9 +67,9 @@ def _is_plain(character: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """Which columns of a table say topic and day; None where it has no such column, and the level is left out.
+    """The columns of a table with topic and day; None if the table has no such column: then the level is omitted.
 
-    A level has the name of the column that it is made of: its value is that of the column in all rows below it.
+    A level has the name of its column, and the column has the level's value in all rows below it.
     """
 
     topic_column: str | None
@@ -82,7 +82,7 @@ class Partitioning:
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are looked at."""
+        """The columns that determine the partition."""
         return [self.time_column] if self.topic_column is None else [self.topic_column, self.time_column]
 
     def split(self, rows: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:

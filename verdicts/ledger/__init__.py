@@ -1,1 +1,1 @@
-"""Transactions against the business ledger: how rows match, and what to do about each pair."""
+"""Transactions compared with a business ledger: how rows match, and the advice for each pair."""

@@ -1,7 +1,7 @@
-"""Verdicts joined with a ledger on this machine, in bounded memory: only keys, words and matches are held.
+"""Joins verdicts with a ledger on this machine, in bounded memory: only keys, values and matches are held.
 
-Verdicts are set aside in a temporary file while their keys are collected; the ledger then goes by once, and what
-matches nothing is forgotten.
+Verdicts are written to a temporary file while their keys are collected; the ledger is then read once, and rows without
+a match are not kept.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from readers.model.tables import TRANSACTIONS
 from verdicts.ledger.matching import Match, plain_texts
 from verdicts.ledger.reconcile import LOOKED_UP, SAYS_BOTH, SAYS_DONE, SAYS_NOT_DONE, reconciled
 
-#: A condition on rows of the ledger: one truth value per row, null where it is not known.
+#: A condition on rows of the ledger: one truth value per row, null if unknown.
 Condition = Callable[[pa.RecordBatch], pa.Array]
 
-#: What a ledger row says, as far as a transaction needs it.
+#: The values of a ledger row that a transaction needs.
 LEDGER_WORDS = pa.schema(
     [
         pa.field("key", pa.string()),
@@ -32,16 +32,16 @@ LEDGER_WORDS = pa.schema(
         pa.field("ledger_row", pa.string()),
     ]
 )
-#: So many ledger rows without a transaction are named.
+#: The number of ledger rows without a transaction that are named.
 UNMATCHED_SHOWN_MAX = 3
 
 
 @dataclass(slots=True)
 class LedgerFit:
-    """How transactions and a ledger fit together; complete before the first row of a comparison is given.
+    """How transactions and a ledger match; complete before the first row of a comparison is returned.
 
-    Shape: `unmatched` are the texts of some ledger rows without any transaction, `key` and `ledger_key` examples of
-           what was compared, None where there is none.
+    Shape: `unmatched`: the texts of some ledger rows without a transaction; `key` and `ledger_key`: examples of the
+           compared values, None if there are none.
     """
 
     keys_count: int = 0
@@ -57,7 +57,7 @@ class LedgerFit:
         return self.keys_count > 0 and self.unmatched_count == self.rows_count > 0
 
     def add(self, words: pa.Table, is_matched: pa.ChunkedArray) -> None:
-        """Count some ledger rows: LEDGER_WORDS, and whether each is of any transaction."""
+        """Count some ledger rows: LEDGER_WORDS, and whether each matches a transaction."""
         self.rows_count += len(words)
         left = words.filter(pc.invert(is_matched))
         self.unmatched_count += len(left)
@@ -65,7 +65,7 @@ class LedgerFit:
         self.ledger_key = self.ledger_key or next(iter(words["key"].drop_null().slice(0, 1).to_pylist()), None)
 
 
-#: Ledger rows that are looked up together: a search begins by hashing all keys.
+#: Ledger rows that are looked up together, because each search hashes all keys first.
 _ROWS_AT_ONCE = 1 << 20
 
 
@@ -81,9 +81,9 @@ def reconcile(
     temporary_directory: str | None = None,
     fit: LedgerFit | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of RECONCILED for some verdicts.
+    """Return the rows of RECONCILED for some verdicts.
 
-    Shape:  `columns` are those of the ledger that the conditions and the match look at; `fit` is filled.
+    Shape:  `columns`: the ledger columns that the conditions and the match use; `fit` is filled.
     Order:  that of the verdicts.
     Raises: what reading the ledger raises.
     """
@@ -106,7 +106,7 @@ def reconcile(
 
 
 def _set_aside(verdicts: Iterable[pa.RecordBatch], match: Match, file: Path) -> tuple[pa.Table, int]:
-    """Write verdicts to a file; their keys, one row a key, and how many verdicts there are."""
+    """Write verdicts to a file; return their keys, one row per key, and the number of verdicts."""
     rows, keys, count = [np.empty(0, np.int64)], [pa.array([], pa.string())], 0
     with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, TRANSACTIONS) as writer:
         for batch in verdicts:
@@ -119,7 +119,7 @@ def _set_aside(verdicts: Iterable[pa.RecordBatch], match: Match, file: Path) -> 
 
 
 def ledger_words(rows: pa.RecordBatch, match: Match, done: Condition, not_done: Condition) -> pa.RecordBatch:
-    """What ledger rows say: rows of LEDGER_WORDS."""
+    """Return the values of ledger rows as rows of LEDGER_WORDS."""
     says = _numbers(done(rows)) * SAYS_DONE + _numbers(not_done(rows)) * SAYS_NOT_DONE
     assert SAYS_DONE + SAYS_NOT_DONE == SAYS_BOTH
     arrays = [match.ledger_keys(rows), pa.array(says.astype(np.int8)), _row_texts(rows)]
@@ -159,9 +159,9 @@ def _among(words: list[pa.RecordBatch], keys: pa.Array, fit: LedgerFit) -> list[
 
 
 def look_up(keys: pa.Table, words: pa.Table, count: int) -> pa.RecordBatch:
-    """Which ledger rows each of `count` transactions matches: rows of LOOKED_UP.
+    """Return the ledger rows that each of `count` transactions matches: rows of LOOKED_UP.
 
-    A ledger row has one key, and the keys of a transaction differ: so the rows that its keys lead to do.
+    A ledger row has one key, and the keys of a transaction differ, so no row is counted twice.
     Shape: `keys` has row (of a transaction) and key, `words` is LEDGER_WORDS.
     """
     by_key = words.group_by("key", use_threads=False).aggregate(

@@ -1,7 +1,7 @@
-"""Which ledger row a transaction is about: columns of both made into texts that can be compared.
+"""Matches transactions with ledger rows: columns of both are converted to texts and compared.
 
 A term compares a column of TRANSACTIONS with a column of the ledger; `keys` is a list of words, and each of them may
-match. A regular expression takes a part out of the transaction's value first. Several terms must all match.
+match. A regular expression first extracts a part of the transaction's value. All of several terms must match.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class Match:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of TRANSACTIONS that are looked at."""
+        """The compared columns of TRANSACTIONS."""
         return list(dict.fromkeys(term.column for term in self.terms))
 
     @property
     def ledger_columns(self) -> list[str]:
-        """The columns of the ledger that are looked at."""
+        """The compared columns of the ledger."""
         return list(dict.fromkeys(term.ledger_column for term in self.terms))
 
     def keys_of(self, rows: pa.RecordBatch) -> tuple[Int64s, pa.Array]:
-        """What each transaction could be in the ledger: row numbers and keys, none where a value is unknown.
+        """Return the possible ledger keys of each transaction: row numbers and keys; none if a value is unknown.
 
         Order: row number.
         """
@@ -59,12 +59,12 @@ class Match:
         return np.asarray(pairs["row"]), pairs["key"].combine_chunks()
 
     def ledger_keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """The key of each ledger row; null where a value of it is."""
+        """Return the key of each ledger row; null if one of its values is null."""
         return pc.binary_join_element_wise(*(plain_texts(rows.column(t.ledger_column)) for t in self.terms), SEPARATOR)
 
 
 def _values(term: Term, column: pa.Array) -> tuple[pa.Array, Int64s]:
-    """The texts that may match, and which row each is of."""
+    """Return the texts that may match, and the row of each."""
     texts = plain_texts(column)
     if term.column == "keys":
         words = pc.split_pattern(texts, " ")  # MessageConst.KEY_SEPARATOR
@@ -78,8 +78,8 @@ def _values(term: Term, column: pa.Array) -> tuple[pa.Array, Int64s]:
 
 
 def plain_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Values as texts that are equal where people would call them so: 42 and 42.0 are, and blanks that a fixed width
-    adds at the end do not count.
+    """Return values as texts that are equal if a person would call them equal: 42 equals 42.0, and trailing blanks of
+    fixed-width columns do not count.
     """
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -91,7 +91,7 @@ def plain_texts(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def named_pattern(pattern: str) -> str:
-    """The expression with its first group, or all of it, under the one name that is asked for.
+    """Return the expression with a fixed name for its first group, or for all of it.
 
     Raises: BadRequest for what is not a regular expression.
     """

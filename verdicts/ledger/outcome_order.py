@@ -1,4 +1,4 @@
-"""Rows of a comparison with a ledger in the order in which people need them: first what is to be done."""
+"""Sorts the rows of a ledger comparison: first those that need an action."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from verdicts.ledger.reconcile import OUTCOMES, RECONCILED
 def by_outcome(
     batches: Iterable[pa.RecordBatch], *, temporary_directory: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows of RECONCILED, those to act on first.
+    """Return the rows of RECONCILED, those that need an action first.
 
-    Order: of OUTCOMES, then as given. What is to act on passes at once; the rest waits in files.
+    Order: of OUTCOMES, then as given. Rows with an action pass at once; the rest waits in files.
     """
     first, *later = OUTCOMES
     with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:

@@ -1,9 +1,9 @@
-"""What to do about transactions whose outcome a business ledger knows: the one place where that advice lives.
+"""The advice for transactions after a comparison with a business ledger.
 
-The state of a transaction stays what `judge.py` says: what the broker recorded. The ledger says what the local
-transaction did. Where both agree nothing is to do; where the broker has no decision the ledger's is to be given; where
-it has the other one nothing here can undo it, and that is said. A ledger that says nothing, or says it of several
-transactions at once, decides nothing.
+The state of a transaction does not change: it is what the broker recorded (`judge.py`). The ledger shows the outcome of
+the local transaction. If both agree, nothing needs to be done; if the broker has no decision, the advice is the
+decision of the ledger; if the broker has the opposite decision, nothing can undo it, and the reason states this. A
+ledger without a clear entry for the transaction decides nothing.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from readers.model.columns import Bools, Int64s, scatter
 from readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK, TRANSACTIONS, column
 
 WORDS: dict[str, str] = {
-    "done": "one ledger row matches, and it says that the local transaction was done",
-    "not_done": "one ledger row matches, and it says that it was not done (or no row does, where that means so)",
-    "unknown": "one ledger row matches and says neither, or both; or the transaction has nothing to look a row up by",
+    "done": "one ledger row matches: the local transaction was done",
+    "not_done": "one ledger row matches: it was not done (or no row matches, if that means the same)",
+    "unknown": "one ledger row matches neither condition, or both; or the transaction has no value to look up a row",
     "missing": "no ledger row matches",
-    "several": "several ledger rows match, or one that matches other transactions too: which is meant is not known",
+    "several": "several ledger rows match, or one that matches other transactions too: the right one is unknown",
 }
 OUTCOMES: dict[str, str] = {
-    "act": "the ledger settles it, and the advice can be carried out",
-    "contradiction": "broker and ledger say the opposite, or consumers got it more than once: nothing here can undo it",
-    "open": "the ledger does not settle it, or what the broker did is not known",
-    "agrees": "broker and ledger say the same: nothing to do",
+    "act": "the ledger decides it, and the advice can be carried out",
+    "contradiction": "broker and ledger contradict each other, or it was delivered more than once: nothing can undo it",
+    "open": "the ledger does not decide it, or what the broker did is unknown",
+    "agrees": "broker and ledger have the same decision: nothing to do",
 }
 
 
@@ -38,21 +38,21 @@ def _same(name: str) -> pa.Field:
     return TRANSACTIONS.field(name)
 
 
-#: One transaction with the ledger's word.
+#: One transaction with the result of the ledger.
 RECONCILED = pa.schema(
     [
         _same("store"),
         _same("transaction_id"),
         _same("state"),
         _same("flags"),
-        column("ledger_word", pa.string(), f"{', '.join(WORDS)}: what the ledger says of it", values=WORDS),
-        column("outcome", pa.string(), f"{', '.join(OUTCOMES)}: what comes of comparing both", values=OUTCOMES),
+        column("ledger_word", pa.string(), f"{', '.join(WORDS)}: the result of the ledger", values=WORDS),
+        column("outcome", pa.string(), f"{', '.join(OUTCOMES)}: the result of the comparison", values=OUTCOMES),
         column(
-            "advice", pa.string(), "commit, rollback, close, resume, wait or none, the ledger taken into account",
+            "advice", pa.string(), "commit, rollback, close, resume, wait or none, based on broker and ledger",
             words="advice",
         ),
-        column("reason", pa.string(), "why that is the advice"),
-        column("ledger_row", pa.string(), "the columns of the ledger row that were looked at; null without one row"),
+        column("reason", pa.string(), "the reason for the advice"),
+        column("ledger_row", pa.string(), "the compared columns of the ledger row; null unless one row matches"),
         column("ledger_rows_count", pa.int64(), "ledger rows that match it"),
         column("transactions_count", pa.int64(), "transactions that match those rows, itself included"),
         _same("producer_group"),
@@ -61,15 +61,15 @@ RECONCILED = pa.schema(
         _same("half_store_time_ms"),
         _same("decided_time_ms"),
         _same("checks_count"),
-        column("state_reason", pa.string(), "why the state is what it is"),
+        column("state_reason", pa.string(), "the reason for the state"),
         column("half_copies", HALF_COPY, "every half copy, in log order"),
-        column("op_marks", OP_MARK, "every op number that names one of its copies"),
-        column("final_records", FINAL_RECORD, "every COMMIT record of it"),
+        column("op_marks", OP_MARK, "every op mark on one of its copies"),
+        column("final_records", FINAL_RECORD, "all its COMMIT records"),
         column("discard_copies", DISCARD_COPY, "its copies in the discard topic"),
     ]
 )
 
-#: What a look into the ledger gave for each transaction. `says`: 0 neither, 1 done, 2 not done, 3 both; of one row.
+#: The ledger rows of each transaction. `says`, of one row: 0 neither, 1 done, 2 not done, 3 both.
 LOOKED_UP = pa.schema(
     [
         pa.field("has_key", pa.bool_()),
@@ -86,7 +86,7 @@ Reason = Callable[[Int64s], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Some rows, and what is advised for them."""
+    """Some rows, and the advice for them."""
 
     rows: Bools
     outcome: str
@@ -97,10 +97,10 @@ class _Case:
 def reconciled(
     verdicts: pa.RecordBatch, looked_up: pa.RecordBatch, *, missing_is_not_done: bool = False
 ) -> pa.RecordBatch:
-    """Verdicts with the ledger's word, and the advice that follows.
+    """Return verdicts with the result of the ledger and the advice.
 
-    Shape:  `verdicts` are rows of TRANSACTIONS, `looked_up` of LOOKED_UP, in the same order; gives rows of RECONCILED.
-            `missing_is_not_done`: a row is written only by a local transaction that was done.
+    Shape:  `verdicts` are rows of TRANSACTIONS, `looked_up` of LOOKED_UP, in the same order; returns RECONCILED.
+            `missing_is_not_done`: only a local transaction that was done writes a row.
     Order:  kept.
     """
     return _Advice(verdicts, looked_up, missing_is_not_done=missing_is_not_done).batch()
@@ -141,7 +141,7 @@ class _Advice:
         arrays = [columns[name] if name in columns else self.verdicts[name] for name in RECONCILED.names]
         return pa.RecordBatch.from_arrays(arrays, schema=RECONCILED)
 
-    # -- what is looked at ------------------------------------------------------------------------------------------
+    # -- values -----------------------------------------------------------------------------------------------------
 
     def _words(self) -> pa.Array:
         found = _numbers(self.looked_up["ledger_rows_count"])
@@ -181,44 +181,44 @@ class _Advice:
         twice = committed & (self.finals > 1)
         return [
             _Case(unreadable, "contradiction", "none", _text(
-                "the ledger says done, but a copy of it says compressed and is not: a commit would deliver what no "
-                "consumer can read; the application has to send the message again"
+                "the ledger says done, but a copy is marked as compressed and is not: a commit would deliver a message "
+                "that no consumer can read; the application must send it again"
             )),
             _Case(pending & has_half, "act", "commit", self._with_newest(
-                "the ledger says done and the broker has no decision: commit, naming its newest half copy"
+                "the ledger says done and the broker has no decision: commit its newest half copy"
             )),
             _Case(pending, "open", "wait", _text(
-                "the ledger says done, but no half copy is in the half topic to be named: it waits to come back there"
+                "the ledger says done, but no half copy is in the half topic yet: wait until it returns there"
             )),
             _Case(given_up & has_half, "act", "commit", self._with_newest(
-                "the ledger says done and the broker gave up: a commit may still name its newest half copy (never the "
-                "discard copy, whose number could hide another half message)"
+                "the ledger says done, but the broker discarded it: commit its newest half copy (not the discard copy, "
+                "whose number could hide another half message)"
             )),
             _Case(given_up & (self.discards > 0), "act", "resume", _text(
-                "the ledger says done and the broker gave up; no half copy is left in the log to be named: resume puts "
+                "the ledger says done, but the broker discarded it, and no half copy is left in the log: resume puts "
                 "the discard copy back as a new half copy, which can then be committed"
             )),
             _Case(given_up, "contradiction", "none", _text(
-                "the ledger says done, but no copy of it is left in the log: the application has to send it again"
+                "the ledger says done, but no copy of it is left in the log: the application must send it again"
             )),
             _Case(twice & again, "contradiction", "close", self._delivered_often(
-                "; it will be asked again and could be delivered once more: close it"
+                "; the broker will check it again and could deliver it once more: close it"
             )),
-            _Case(twice, "contradiction", "none", self._delivered_often("; nothing takes a delivered message back")),
+            _Case(twice, "contradiction", "none", self._delivered_often("; a delivered message cannot be taken back")),
             _Case(committed & again, "act", "close", _text(
-                "committed, as the ledger says, but it will be asked again and could be delivered a second time"
+                "committed, as in the ledger, but the broker will check it again and could deliver it a second time"
             )),
-            _Case(committed, "agrees", "none", _text("committed, as the ledger says")),
+            _Case(committed, "agrees", "none", _text("committed, as in the ledger")),
             _Case(rolled_back & again, "open", "wait", self._with_newest(
-                "the ledger says done, and a rollback was recorded that names an older copy: the broker will ask again "
-                "about the newest, and the producer's answer COMMIT delivers it"
+                "the ledger says done, but a rollback of an older copy was recorded: the broker will check the newest "
+                "copy, and the producer's answer COMMIT delivers it"
             )),
             _Case(rolled_back, "contradiction", "none", _text(
-                "the ledger says done, and the broker recorded a rollback: it keeps no way back, so the application "
-                "has to send the message again"
+                "the ledger says done, but the broker recorded a rollback, which cannot be undone: the application "
+                "must send the message again"
             )),
             _Case(done, "open", "none", _text(
-                "the ledger says done, but what the broker did cannot be known: a commit could deliver it twice"
+                "the ledger says done, but what the broker did is unknown: a commit could deliver it twice"
             )),
         ]  # fmt: skip
 
@@ -231,26 +231,26 @@ class _Advice:
         again = has_half & self._advised("close")
         return [
             _Case(pending & has_half, "act", "rollback", self._with_newest(
-                "the ledger says not done and the broker has no decision: roll back, naming its newest half copy"
+                "the ledger says not done and the broker has no decision: roll back its newest half copy"
             )),
             _Case(pending, "open", "wait", _text(
-                "the ledger says not done, but no half copy is in the half topic to be named: it waits to come back"
+                "the ledger says not done, but no half copy is in the half topic yet: wait until it returns there"
             )),
             _Case(committed & again, "contradiction", "close", self._delivered_wrongly(
-                "; it will be asked again and could be delivered once more: close it"
+                "; the broker will check it again and could deliver it once more: close it"
             )),
-            _Case(committed, "contradiction", "none", self._delivered_wrongly("; consumers have to compensate")),
+            _Case(committed, "contradiction", "none", self._delivered_wrongly("; consumers must compensate")),
             _Case(given_up & has_half & self._advised("wait"), "act", "rollback", self._with_newest(
-                "given up on, as the ledger says not done, but the broker will ask again, and an answer COMMIT would "
-                "deliver it: roll back, naming its newest half copy"
+                "discarded, and the ledger says not done, but the broker will check it again, and an answer COMMIT "
+                "would deliver it: roll back its newest half copy"
             )),
             _Case(ended & again, "act", "close", self._with_newest(
-                "not delivered, as the ledger says, but the broker will ask again, and an answer COMMIT would deliver "
-                "it: close it, naming its newest half copy"
+                "not delivered, as in the ledger, but the broker will check it again, and an answer COMMIT would "
+                "deliver it: close its newest half copy"
             )),
-            _Case(ended, "agrees", "none", _text("not delivered, as the ledger says")),
+            _Case(ended, "agrees", "none", _text("not delivered, as in the ledger")),
             _Case(not_done, "open", "none", _text(
-                "the ledger says not done, but what the broker did cannot be known"
+                "the ledger says not done, but what the broker did is unknown"
             )),
         ]  # fmt: skip
 
@@ -260,17 +260,17 @@ class _Advice:
         rest = np.ones(self.count, np.bool_)
         return [
             _Case(~_truths(self.looked_up["has_key"]), "open", "own", _text(
-                "it has no value to look a ledger row up by"
+                "it has no value to look up a ledger row"
             )),
             _Case(found > 1, "open", "own", lambda rows: _joined(
-                _strings(found[rows]), " ledger rows match: which one is meant is not known"
+                _strings(found[rows]), " ledger rows match: the right one is unknown"
             )),
             _Case(shared > 1, "open", "own", lambda rows: _joined(
-                "its ledger row matches ", _strings(shared[rows]), " transactions: which one is meant is not known"
+                "its ledger row matches ", _strings(shared[rows]), " transactions: the right one is unknown"
             )),
             _Case(found == 0, "open", "own", _text("the ledger has no row for it")),
-            _Case(both, "open", "own", _text("its ledger row fulfils both conditions, done and not done")),
-            _Case(rest, "open", "own", _text("its ledger row fulfils neither condition, done nor not done")),
+            _Case(both, "open", "own", _text("its ledger row meets both conditions, done and not done")),
+            _Case(rest, "open", "own", _text("its ledger row meets neither condition, done nor not done")),
         ]  # fmt: skip
 
     # -- reasons ----------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class _Advice:
     def _delivered_often(self, ending: str) -> Reason:
         def reason(rows: Int64s) -> pa.Array:
             return _joined(
-                "the ledger says done once, and it was delivered ", _strings(self.finals[rows]),
+                "the ledger says done once, but it was delivered ", _strings(self.finals[rows]),
                 " times: COMMIT records at commit-log offsets ", self._final_places(rows), ending,
             )  # fmt: skip
 
@@ -295,7 +295,7 @@ class _Advice:
     def _delivered_wrongly(self, ending: str) -> Reason:
         def reason(rows: Int64s) -> pa.Array:
             return _joined(
-                "the ledger says not done, and it was delivered: COMMIT record at commit-log offset ",
+                "the ledger says not done, but it was delivered: COMMIT record at commit-log offset ",
                 self._final_places(rows), ending,
             )  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""Which ranges of a log are missing, and what the queues, the index and the redo log know of what stood there."""
+"""Missing ranges of a log, and their former content as far as queues, index and redo log show it."""

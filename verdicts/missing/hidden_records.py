@@ -1,24 +1,24 @@
-"""What a hole in a log can hide: the records that stood there, as far as queues, index and redo log know them.
+"""What a hole in a log can hide: its former records, as far as queues, index and redo log show them.
 
-Missing bytes leave every verdict open that rests on the absence of a record. They close again as far as it is proven
-what the bytes held. Three proofs, of which one is enough for each byte:
+Missing bytes make every verdict undecidable that depends on the absence of a record, unless the former content of the
+bytes is proven. There are three proofs; one is enough for each byte:
 
-1. *Tiles.* Slots of queues point into the hole, one record's end at the next one's begin: there is no room for
-   another record. An index entry at a slot's place names the record's keys by their hashes. Bytes between two slots
-   that are too few for a record (a DLedger header) hide none. Entries of the redo log (3.0, 3.1) are tiles as well, for
-   the prepared and ROLLBACK records that are in no queue.
-2. *Numbers.* A queue's records are numbered without gaps, in the order of the log (every append takes the next number).
-   Where slots k and k + 1 stand before and behind bytes that no slot explains, and the log has the records of both with
-   these numbers, no record of that queue stood between. Slots alone would not do: a queue can be another log's.
-3. *The end of a file.* The broker ends a file with a blank where the next record does not fit
-   (docs/formats/record.md#blank). Bytes up to the end of a file that are fewer than the record at the next file's begin
-   needs, are that blank as far as queues are concerned that have no later slot, if records behind were dispatched: a
-   broker dispatches in the log's order.
+1. *Tiles.* Queue slots point into the hole, and each record ends where the next one begins: there is no room for
+   another record. An index entry for the place of a slot contains the hashes of the record's keys. If the bytes between
+   two slots are too few for a record (a DLedger header), they hide none. Entries of the redo log (3.0, 3.1) are tiles
+   too, for the prepared and ROLLBACK records that are in no queue.
+2. *Numbers.* A queue's records are numbered without gaps in the order of the log (every append takes the next number).
+   If slots k and k + 1 lie before and behind bytes that no slot explains, and the log has both records with these
+   numbers, no record of that queue was between them. Slots alone are no proof: a queue can belong to another log.
+3. *The end of a file.* If the next record does not fit, the broker ends a file with a blank
+   (docs/formats/record.md#blank). If the bytes up to the end of a file are fewer than the first record of the next file
+   needs, and records behind were dispatched, the bytes are a blank for all queues without a later slot: a broker
+   dispatches in the order of the log.
 
-A hole that the log has no record behind may reach further than anything knows. After a clean stop all was dispatched,
-so the queues know its last record; else nothing is known of it.
+A hole without a record behind it may be longer than any evidence shows. After a clean stop everything was dispatched,
+so the queues contain its last record; otherwise nothing is known about it.
 
-What none of them covers stays a gap, which may hide anything of the topics that are not named as clear. Prepared and
+Bytes without a proof are a gap, which may hide records of all topics that are not listed as clear. Prepared and
 ROLLBACK records of brokers before 4.3 are in no queue, so for them only tiles are a proof.
 """
 
@@ -41,8 +41,8 @@ from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS, Store
 from verdicts.model.verdict_inputs import ForeignDecision, HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
 
-#: Topics of the broker's own, which are never deleted: where the broker dispatched records behind some bytes and has no
-#: queue of such a topic, none of its records stood there. The half topic is not among them: it has to have a queue.
+#: Topics of the broker itself, which are never deleted: if records behind some bytes were dispatched and one of these
+#: topics has no queue, the bytes contained none of its records. Not the half topic, which must have a queue.
 _BORN_LATER = (DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS)
 _RANGES_MAX = 256
 _READ_BYTES = 1 << 20
@@ -52,11 +52,11 @@ _BEHIND_ALL = 1 << 62
 def bounded(
     store: Store, ranges: Sequence[MissingRange], final_offsets: Int64s, named_offsets: Int64s
 ) -> tuple[list[MissingRange], list[ForeignDecision]]:
-    """The same ranges with what each is known to hide; and the decisions on hidden records outside the half topic.
+    """Return the ranges with what each can hide, and the decisions on hidden records outside the half topic.
 
-    `final_offsets`, `named_offsets`: decisions, and the places that they name, of which those in the ranges count.
+    `final_offsets`, `named_offsets`: decisions and the places that they name; only places in the ranges count.
     Order: as given. Units: commit-log offsets in bytes.
-    Damage: a queue, an index or a redo log that cannot be read proves nothing; whoever reads it says so.
+    Damage: a queue, an index or a redo log that cannot be read proves nothing; its reader reports it.
     """
     ranges = [one for one in ranges if one.end_offset > one.begin_offset]
     if not ranges:
@@ -88,9 +88,9 @@ def bounded(
 
 
 def _may_hold_fillers(store: Store, hole: MissingRange) -> bool:
-    """Whether a salvage may have filled a hole: slots that lead to its fillers say nothing of what stood there.
+    """Whether a salvage may have filled a hole: slots that point to fillers do not show the former records.
 
-    Damage: a file that cannot be read may hold them.
+    Damage: a file that cannot be read may contain fillers.
     """
     for segment in store.commit_log:
         begin = max(hole.begin_offset - segment.base_offset, 0)
@@ -118,7 +118,7 @@ def _redo_of(store: Store) -> RedoEntries | None:
 
 
 class _RangeEvidence:
-    """One range, with what is known of it."""
+    """The evidence for one missing range."""
 
     def __init__(
         self, store: Store, log: SegmentedLog, missing: MissingRange, parts: list[RangeSlots],
@@ -131,14 +131,14 @@ class _RangeEvidence:
         self._redo = redo
 
     def has_record_behind(self) -> bool:
-        """Whether the log has a record at or behind its end that a queue knows."""
+        """Whether the log has a record at or behind the end of the range that is in a queue."""
         return any(self._is_confirmed(part, int(np.searchsorted(part.offsets, self._end))) for part in self._parts)
 
     def decisions_on(self, finals: Int64s, named: Int64s) -> tuple[list[ForeignDecision], list[int]]:
-        """What decisions on records in here are, if the records were not half copies, and those that nothing explains.
+        """Return the decisions on hidden records that were not half copies, and those without any evidence.
 
-        A slot says of which topic the record was, and has its number: so the op of the decision is known.
-        Shape: foreign decisions, and the places of decisions that name what no slot knows.
+        A slot contains the number of the record and belongs to its topic, so the op of the decision is known.
+        Shape: foreign decisions, and the places of decisions on a record without a slot.
         """
         queues = {
             offset: (part.topic, part.queue_id, number)
@@ -149,7 +149,7 @@ class _RangeEvidence:
         for final, place in zip(finals.tolist(), named.tolist(), strict=True):
             block = block_at(self._log, final)
             if block is not None and (is_rollback(block)[0] or block.topic_is(ROCKSDB_OP_TOPIC)[0]):
-                continue  # no op message with a number comes of it
+                continue  # these write no op message with a number
             if place not in queues:
                 unknown.append(final)
                 continue
@@ -160,7 +160,7 @@ class _RangeEvidence:
         return found, unknown
 
     def records(self) -> HiddenRecords | None:
-        """What it hides; None where the slots contradict one another, so that nothing is known."""
+        """Return what the range can hide; None if the slots contradict one another, so that nothing is known."""
         is_open = self._end == _BEHIND_ALL
         if is_open and (self._store.aborted or self._store.in_use):
             return None
@@ -177,7 +177,7 @@ class _RangeEvidence:
         return inside
 
     def _tiles(self) -> tuple[Int64s, Int64s, dict[int, int]]:
-        """Places and lengths of the records that are known; and of those that end a prepared record, which."""
+        """Return places and lengths of the known records, and which prepared record each COMMIT or ROLLBACK ended."""
         places = [part.offsets[self._inside(part)] for part in self._parts]
         lengths = [part.lengths[self._inside(part)] for part in self._parts]
         ended: dict[int, int] = {}
@@ -190,7 +190,7 @@ class _RangeEvidence:
                     ended[place] = tag
         empty = np.empty(0, np.int64)
         pairs = np.stack([np.concatenate([empty, *places]), np.concatenate([empty, *lengths])], axis=1)
-        pairs = np.unique(pairs, axis=0)  # several queues may lead to one record
+        pairs = np.unique(pairs, axis=0)  # several queues may point to one record
         return pairs[:, 0], pairs[:, 1], ended
 
     def _topics(self, ended: dict[int, int]) -> Iterator[HiddenTopic]:
@@ -222,7 +222,7 @@ class _RangeEvidence:
         )))
 
     def _hides_nothing(self, part: RangeSlots, begin: int, end: int, *, may_be_idle: bool) -> bool:
-        """Whether no record of a queue can stand in a gap: the slots next to it have numbers that follow each other."""
+        """Whether a gap can contain no record of a queue: the slots before and behind it have consecutive numbers."""
         behind = int(np.searchsorted(part.offsets, end))
         if behind and part.offsets[behind - 1] >= begin:
             return False
@@ -247,7 +247,7 @@ class _RangeEvidence:
         )
 
     def _is_blank(self, begin: int, end: int) -> bool:
-        """Whether bytes reach to the end of a file, and are too few for the record that the next file begins with."""
+        """Whether bytes reach the end of a file, and are too few for the first record of the next file."""
         if not any(segment.base_offset == end for segment in self._store.commit_log):
             lengths = [int(part.lengths[row]) for part in self._parts for row in np.flatnonzero(part.offsets == end)]
             file_bytes = self._store.commit_log[0].size_bytes if self._store.commit_log else 0

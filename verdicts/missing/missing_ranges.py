@@ -1,7 +1,7 @@
-"""What damage means for transactions: which bytes of a log are missing as evidence, and whom they can concern.
+"""The effect of damage on transactions: which bytes of a log are missing as evidence, and for which transactions.
 
-A transaction whose verdict rests on the absence of a record is UNDECIDABLE if that record may have stood in missing
-bytes. Damaged bytes mostly still say whose they were: then only those transactions are concerned.
+If a verdict depends on the absence of a record, and missing bytes may have contained that record, the transaction is
+UNDECIDABLE. Damaged bytes often still show their transactions: then only these are concerned.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from readers.store.store import (
 )
 from verdicts.model.verdict_inputs import MissingRange
 
-#: Whose records are witnesses that a queue knows: each of its slots is looked for in the log.
+#: Topics of witnesses with a queue: the record of each slot is searched for in the log.
 COMPARED_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
 _IDENTIFIED_BYTES_MAX = 8 << 20
 _SLOTS_AT_ONCE = 1 << 20
-#: A queue that contradicts its log more often is not this log's queue.
+#: A queue with more contradictions belongs to another log.
 _UNFOUND_SLOTS_MAX = 1000
-#: So few may all be damaged records.
+#: Up to this number, all may be damaged records.
 UNFOUND_SLOTS_FEW = 16
-#: How far from its neighbours' records the record of a slot is looked for.
+#: How far from the records of its neighbours the record of a slot is searched for.
 SEARCHED_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class UnfoundSlot:
-    """A slot of the half, op or discard queue whose record is not there; of any queue where prepared records are.
+    """A slot of the half, op or discard queue whose record is missing; of any queue if the log has prepared records.
 
     Units: bytes of the commit log.
     """
@@ -81,7 +81,7 @@ def missing_bytes(
     unfound: Iterable[UnfoundSlot],
     lost: MissingRange | None = None,
 ) -> MissingBytes:
-    """What is missing in a log that was scanned.
+    """Return what is missing in a scanned log.
 
     `spans`: damaged (segment, position, length); `findings`: those of the scan; `unfound`: see `unfound_slots`; `lost`:
     what lies behind the last record that was found.
@@ -116,7 +116,7 @@ def _add_lost(result: MissingBytes, store: Store, lost: MissingRange) -> None:
 
 
 def _add_range(result: MissingBytes, store: Store, segment: Segment, missing: MissingRange) -> None:
-    """Bytes of one file that are not there as records: those that can still be read say whose they were."""
+    """Add bytes of one file that are no records; their readable parts may still show their transaction."""
     offset, length = missing.begin_offset, missing.end_offset - missing.begin_offset
     position = offset - segment.base_offset
     blocks = None
@@ -133,14 +133,14 @@ def _add_range(result: MissingBytes, store: Store, segment: Segment, missing: Mi
 
 
 def _identified(missing: MissingRange, block: Block) -> MissingRange:
-    """A missing range narrowed to what its record says it was."""
+    """Narrow a missing range to the transaction that its record names."""
     if block.topic_is(OP_TOPIC)[0]:
         numbers = _op_numbers(block)
         return missing if numbers is None else replace(missing, is_identified=True, half_queue_offsets=tuple(numbers))
     ids = {
         value for name in (UNIQ_KEY, TRANSACTION_ID) for value in block.properties.text(name).to_pylist() if value
     }
-    names_first = bool(int(block.sys_flag[0]) & COMMIT)  # a half may be the log's first record
+    names_first = bool(int(block.sys_flag[0]) & COMMIT)  # a half may be the first record of the log
     prepared = tuple(
         value for value in block.header("prepared_transaction_offset").tolist() if value or names_first
     )
@@ -152,7 +152,7 @@ def _identified(missing: MissingRange, block: Block) -> MissingRange:
 
 
 def _with_what_it_decided(store: Store, missing: MissingRange, block: Block) -> MissingRange:
-    """The same for a COMMIT record on a record outside the half topic: its op has the number of another half (9.4)."""
+    """Narrow a range for a COMMIT record on a record outside the half topic: its op has the number of another half."""
     place = int(block.header("prepared_transaction_offset")[0])
     if not place or not int(block.sys_flag[0]) & COMMIT or is_rollback(block)[0]:
         return missing
@@ -178,7 +178,7 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
     if finding.code == "segment-gap" and offset is not None and finding.length_bytes is not None:
         end = offset + finding.length_bytes
         result.ranges.append(
-            MissingRange(store.root, offset, end, f"no file holds commit-log offsets {offset} to {end}")
+            MissingRange(store.root, offset, end, f"no file contains commit-log offsets {offset} to {end}")
         )
     elif finding.code == "unreadable-file":
         for segment in store.commit_log:
@@ -189,12 +189,12 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
         missing, block = _range_of(
             finding, store, offset, f"the properties of the half copy at commit-log offset {offset} cannot be read"
         )
-        # A prepared record has no copies: its place says whose it is.
+        # A prepared record has no copies: its place identifies the transaction.
         is_lone = block is not None and (bool(is_prepared(block)[0]) or has_readable_id(block))
         result.ranges.append(_identified(missing, block) if block is not None and is_lone else missing)
     elif finding.code in ("record-header", "words-contradict") and offset is not None:
         missing, block = _range_of(finding, store, offset, f"the header of the record at commit-log offset {offset} "
-                                   "cannot be right")
+                                   "is damaged")
         if block is not None and (finding.code == "record-header" or _may_be_an_end(store, block)):
             result.ranges.append(_identified(missing, block))
     elif finding.code == "record-property-crc" and offset is not None:
@@ -207,9 +207,9 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
 
 
 def _may_be_an_end(store: Store, block: Block) -> bool:
-    """Whether a record may have ended one: a COMMIT record with a damaged header, or a prepared one that names a half.
+    """Whether a record may be an end: a COMMIT record with a damaged header, or a prepared record that names a half.
 
-    Else the name of what seems to be prepared is what is damaged.
+    Otherwise it is a prepared record with a damaged reference.
     """
     if are_lost_finals(block)[0]:
         return True
@@ -224,7 +224,7 @@ def _may_be_an_end(store: Store, block: Block) -> bool:
 
 
 def _range_of(finding: Finding, store: Store, offset: int, what: str) -> tuple[MissingRange, Block | None]:
-    """The range of a record that a finding is about, and the record."""
+    """Return the range of the record of a finding, and the record."""
     log = store.log()
     try:
         block = block_at(log, offset)
@@ -236,10 +236,9 @@ def _range_of(finding: Finding, store: Store, offset: int, what: str) -> tuple[M
 def unfound_slots(
     store: Store, topic: str, offsets: Int64s, queue_offsets: Int64s, begin_offset: int, end_offset: int
 ) -> list[UnfoundSlot]:
-    """Queue slots that point into a range of the log where no such record was found.
+    """Return queue slots that point into a range of the log where their record was not found.
 
-    `offsets`, `queue_offsets`: where the topic's records of queue 0 in the range stand and which slots they claim, in
-    the order of the log.
+    `offsets`, `queue_offsets`: places and slots of the topic's records of queue 0 in the range, in log order.
     Units: bytes of the commit log.
     """
     unfound: list[UnfoundSlot] = []
@@ -261,7 +260,7 @@ def unfound_slots(
 def unfound_among(
     topic: str, numbers: Int64s, places: Int64s, lengths: Int32s | Int64s, offsets: Int64s, queue_offsets: Int64s
 ) -> list[UnfoundSlot]:
-    """Those of some slots of queue 0 of a topic that point at none of its records.
+    """Return the slots of queue 0 of a topic that point to none of its records.
 
     `numbers`, `places`, `lengths` are the slots'; `offsets`, `queue_offsets` the records', in the order of the log.
     """
@@ -276,7 +275,7 @@ def unfound_among(
 
 
 def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSlot]) -> None:
-    """Queue slots whose record the scan did not find: either the record is damaged, or the slot."""
+    """Add queue slots whose record the scan did not find: either the record or the slot is damaged."""
     known = [(missing.begin_offset, missing.end_offset) for missing in result.ranges]
     for topic in COMPARED_TOPICS:
         mine = [
@@ -285,7 +284,7 @@ def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSl
             if slot.topic == topic and not any(begin <= slot.commit_log_offset < end for begin, end in known)
         ]
         if len(mine) > _UNFOUND_SLOTS_MAX or _is_most_of_its_queue(store, topic, len(mine)):
-            result.findings.append(_not_believed(store, topic, mine))
+            result.findings.append(_foreign_queue(store, topic, mine))
             continue
         for slot in mine:
             _add_unfound(result, store, slot)
@@ -298,10 +297,11 @@ def _is_most_of_its_queue(store: Store, topic: str, count: int) -> bool:
         return 2 * count > queue.max_offset - queue.min_offset
 
 
-def _not_believed(store: Store, topic: str, slots: list[UnfoundSlot]) -> Finding:
+def _foreign_queue(store: Store, topic: str, slots: list[UnfoundSlot]) -> Finding:
     return Finding(
         store.root, "slot-mismatch", as_text(store.queue_directory(topic, 0)),
-        expected=f"slots of {topic}", actual=f"{len(slots)} slots that point at other records: another log's queue",
+        expected=f"slots of {topic}",
+        actual=f"{len(slots)} slots that point to other records: the queue belongs to another log",
     )
 
 
@@ -315,7 +315,7 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
         is_elsewhere = stands_between_its_neighbours(store, slot)
     finally:
         log.close()
-    actual = "no record" if sound is None else "a record of something else"
+    actual = "no record" if sound is None else "another record"
     result.findings.append(
         Finding(
             store.root, "slot-mismatch", None if segment is None else segment.file,
@@ -323,9 +323,9 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
             commit_log_offset=offset, expected=f"slot {number} of {topic}", actual=actual,
         )
     )
-    if is_elsewhere:  # the slot is what is damaged
+    if is_elsewhere:  # then the slot is damaged
         return
-    what = f"the record of slot {number} of {topic} at commit-log offset {offset} is not one"
+    what = f"slot {number} of {topic} points to commit-log offset {offset}, where no record of this topic begins"
     missing = MissingRange(store.root, offset, end, what)
     if block is None:
         result.ranges.append(missing)
@@ -335,7 +335,7 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
 
 
 def _add_doubtful_topic(result: MissingBytes, store: Store, finding: Finding) -> None:
-    """A record whose topic is damaged, where no slot of a queue leads to it."""
+    """Add a record whose topic is damaged, if no slot of a queue points to it."""
     offset = finding.commit_log_offset
     if finding.code != "words-contradict" or offset is None:
         return
@@ -351,7 +351,7 @@ def _add_doubtful_topic(result: MissingBytes, store: Store, finding: Finding) ->
 def _add_record_of(
     result: MissingBytes, missing: MissingRange, topic: str, queue_offset: int, block: Block, *, is_damaged: bool
 ) -> None:
-    """What the record of a topic still says whose it was. `is_damaged`: by its own words it is of another topic."""
+    """Add what a record still shows of its transaction. `is_damaged`: the record itself has another topic."""
     is_half = topic in (*_HALF_TOPICS, *WAITING_TOPICS)
     if is_half:
         numbers = (queue_offset,) if topic == HALF_TOPIC else ()
@@ -364,7 +364,7 @@ def _add_record_of(
 
 
 def _mended_at(log: SegmentedLog, slot: UnfoundSlot) -> Block | None:
-    """What the record of a slot must have been, if only one of its fields is damaged; the slot knows its length."""
+    """Return the original record of a slot, if only one of its fields is damaged; the slot has its length."""
     offset, length = slot.commit_log_offset, slot.record_length_bytes
     segment = log.segment_at(offset)
     if segment is None or length > _IDENTIFIED_BYTES_MAX:
@@ -374,19 +374,19 @@ def _mended_at(log: SegmentedLog, slot: UnfoundSlot) -> Block | None:
 
 
 def _with_words_of(missing: MissingRange, topic: str, block: Block) -> MissingRange:
-    """A missing range narrowed by what still can be read at the place that a slot of a topic points at."""
+    """Narrow a missing range by what can still be read at the place of a slot."""
     if topic == OP_TOPIC:
         numbers = _op_numbers(block)
         if numbers is None:
             return missing
         return replace(missing, is_identified=True, half_queue_offsets=tuple(numbers))
-    name = TRANSACTION_ID if topic == ROCKSDB_OP_TOPIC else UNIQ_KEY  # such an op has a UNIQ_KEY of its own
+    name = TRANSACTION_ID if topic == ROCKSDB_OP_TOPIC else UNIQ_KEY  # these ops have their own UNIQ_KEY
     ids = tuple(value for value in block.properties.text(name).to_pylist() if value)
     return replace(missing, is_identified=True, transaction_ids=ids) if ids else missing
 
 
 def stands_between_its_neighbours(store: Store, slot: UnfoundSlot) -> bool:
-    """Whether the log has the record that a slot should point at, where the slots beside it say that it must be."""
+    """Whether the log has the record of a damaged slot at a place between the records of its neighbours."""
     number = slot.queue_offset
     with open_queue(store, slot.topic, slot.queue_id) as queue:
         before = queue.read(number - 1, number)[1].tolist()
@@ -398,14 +398,14 @@ def stands_between_its_neighbours(store: Store, slot: UnfoundSlot) -> bool:
         if low >= high or end - begin > SEARCHED_BYTES_MAX:
             continue
         for block in SegmentScan(segment, from_position=low, to_position=high):
-            rows = block.topic_is(slot.topic) & ~(is_prepared(block) | is_rollback(block))  # those are in no queue
+            rows = block.topic_is(slot.topic) & ~(is_prepared(block) | is_rollback(block))  # these are in no queue
             if (rows & (block.header("queue_offset") == number) & (block.header("queue_id") == slot.queue_id)).any():
                 return True
     return False
 
 
 def derived_findings(store: Store, half_cursors: Mapping[int, int] | None, has_halves: bool) -> list[Finding]:
-    """What is wrong beside the log and matters to the check: no half queue, or a check cursor outside of it."""
+    """Return faults beside the log that affect the check: no half queue, or a check cursor outside of it."""
     found: list[Finding] = []
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
@@ -431,5 +431,5 @@ def derived_findings(store: Store, half_cursors: Mapping[int, int] | None, has_h
                     )
                 )
     except SourceError:
-        pass  # what reads the queue reports it
+        pass  # the reader of the queue reports it
     return found

@@ -1,7 +1,7 @@
-"""Slots of queues in RocksDB whose record is not there: what `missing.unfound_slots` asks of queues in files.
+"""Slots of queues in RocksDB whose record is missing, as `missing_ranges.unfound_slots` finds them in files.
 
-The database is opened once for a range of the log. Of a store on another machine that would copy it each time, so there
-only its newest slots are asked for (`claims_of_queues.py`).
+The database is opened once for each range of the log. For a remote store this would copy the database each time, so
+only its newest slots are read there (`claims_of_queues.py`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _PLACE = struct.Struct(">q")
 def unfound_rocksdb_slots(
     store: Store, found: Mapping[str, tuple[Int64s, Int64s]], begin_offset: int, end_offset: int
 ) -> list[UnfoundSlot]:
-    """Slots that point into a range of the log where no such record was found.
+    """Return slots that point into a range of the log where their record was not found.
 
-    `found`: by topic, where its records of queue 0 in the range stand and which slots they claim, in the log's order.
+    `found`: by topic, places and slots of its records of queue 0 in the range, in log order.
     Units: bytes of the commit log.
     Damage: a database that cannot be read proves nothing against the log.
     """
@@ -52,14 +52,14 @@ def unfound_rocksdb_slots(
                             topic, some.queue_offsets[inside], places[inside], lengths[inside], offsets, queue_offsets
                         )
         except SourceError:
-            continue  # what reads it as a witness of the whole log says so
+            continue  # reported where it is read for the whole log
     return unfound
 
 
 def _number_at(queues: QueueDatabase, topic: str, commit_log_offset: int, end: int) -> int:
     """Number of the first slot of queue 0 that points at or behind a place of the log; `end` if none does.
 
-    Searches by halves: a queue's records lie in the log in the queue's order.
+    A binary search: the records of a queue have the same order in the log.
     """
     low, high = 0, end
     while low < high:

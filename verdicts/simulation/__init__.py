@@ -1,1 +1,1 @@
-"""What the check of the next broker would do, round by round."""
+"""Simulation of a broker's check, round by round."""

@@ -1,4 +1,4 @@
-"""What the next rounds of the check do, as rows: by half, by round, and when each open half is given up on."""
+"""The next rounds of the check as rows: by half, by round, and when each open half is discarded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verdicts.simulation import simulation_without_queue_rows
 from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from verdicts.simulation.simulation_without_queue import BesideSimulated
 
-#: Rounds in a row that end in an exception before nothing else is expected: each writes the same copies again.
+#: Consecutive rounds with an exception after which playing stops: each round writes the same copies again.
 _ABORTED_ROUNDS_MAX = 3
 _BATCH_ROWS = 65_536
 
@@ -39,16 +39,16 @@ class Simulated:
     last: Round | None = None
 
     def rounds(self) -> Iterator[Round]:
-        """Round after round, without an end."""
+        """Play rounds without end."""
         return play_rounds(self.window.state, self.rules, self.settings, self.begin_ms)
 
     def words(self, row: int) -> dict[str, Any]:
-        """What a stored half copy says of its transaction."""
+        """Return the names of a stored half copy's transaction."""
         found: dict[str, Any] = self.window.words.slice(row, 1).to_pylist()[0]
         return found
 
 
-#: One check, ready to be played, of whichever design.
+#: One check, ready to be played, of any design.
 SimulatedCheck = Simulated | BesideSimulated
 
 
@@ -56,7 +56,7 @@ SimulatedCheck = Simulated | BesideSimulated
 
 
 def check_rows(simulated: SimulatedCheck, rounds: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    """Rows of SIMULATED_CHECKS: what its rounds do with halves that no op has ended."""
+    """Rows of SIMULATED_CHECKS: the actions of the rounds on halves that no op has ended."""
     if isinstance(simulated, BesideSimulated):
         yield simulation_without_queue_rows.check_rows(simulated, rounds)
         return
@@ -137,12 +137,12 @@ def _round_row(number: int, played: Round) -> dict[str, Any]:
     }
 
 
-# --- what becomes of each half ---------------------------------------------------------------------------------------
+# --- the outcome of each half -----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Fate:
-    """What simulated rounds do with one stored half copy and what descends from it."""
+    """The actions of simulated rounds on one stored half copy and on its later copies."""
 
     queue_offset: int
     checks_count: int | None
@@ -156,7 +156,7 @@ class _Fate:
     may_be_a_round_later: bool = False
 
     def take(self, number: int, step: CheckStep) -> None:
-        """One more step."""
+        """Add one step."""
         self.written_bytes += step.written_bytes
         if step.action is Action.CHECKED:
             self.next_check_ms = step.time_ms if self.next_check_ms is None else self.next_check_ms
@@ -169,9 +169,9 @@ class _Fate:
 
 
 def transaction_rows(simulated: SimulatedCheck, rounds_max: int = ROUNDS_MAX) -> pa.RecordBatch:
-    """Rows of SIMULATED_TRANSACTIONS: every half copy before the check that no op ends, and when it is given up on.
+    """Rows of SIMULATED_TRANSACTIONS: every half copy that the check has still to reach and no op ends.
 
-    Order: as they stand in the queue.
+    Order: that of the queue.
     """
     if isinstance(simulated, BesideSimulated):
         return simulation_without_queue_rows.transaction_rows(simulated, rounds_max)
@@ -206,7 +206,7 @@ def _open_halves(simulated: Simulated) -> dict[int, _Fate]:
 
 
 def _row_of(played: Round, step: CheckStep) -> int | None:
-    """The stored half copy that a step's half descends from."""
+    """Return the stored half copy from which the half of a step was made."""
     half, before = step.half, played.before
     if half is None and step.action is Action.ENDED and before.half_begin <= step.queue_offset < before.half_end:
         half = before.copy_at(step.queue_offset)

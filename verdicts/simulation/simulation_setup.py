@@ -1,4 +1,4 @@
-"""What a simulated check starts from: the checks of a store under each configuration, and what is supposed of them."""
+"""The setup of a simulation: the checks of a store under each configuration, and their assumptions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursor
 
 @dataclass(frozen=True, slots=True)
 class SimulatedConfiguration:
-    """A broker's settings under a name. `conf`: keys and values as its broker.conf gives them."""
+    """A broker's settings under a name. `conf`: keys and values of its broker.conf."""
 
     name: str
     settings: BrokerSettings
@@ -38,17 +38,17 @@ class SimulatedConfiguration:
 
 
 def half_queues(store: Store) -> list[int]:
-    """The numbers of the half queues; 0 where there is none yet."""
+    """Return the numbers of the half queues; 0 if there is none yet."""
     return [number for topic, number in store.queues() if topic == HALF_TOPIC] or [0]
 
 
 def simulated_checks(
     store: Store, configurations: Iterable[SimulatedConfiguration], cursors: CheckCursors | None, begin_ms: int
 ) -> tuple[list[SimulatedCheck], list[Finding], list[str]]:
-    """The checks of every half queue and of every table beside the log under each configuration; what was wrong; what
-    is supposed. `cursors`: None where the store has no half queue, as `has_half_queue` tells.
+    """Return the checks of every half queue and of every table beside the log under each configuration, findings, and
+    notes about assumptions. `cursors`: None if the store has no half queue, see `has_half_queue`.
 
-    Raises: UnreadableFile, FileChanged; NotAStore where the half queue cannot be read at all.
+    Raises: UnreadableFile, FileChanged; NotAStore if the half queue cannot be read.
     """
     configurations = list(configurations)
     found: list[SimulatedCheck] = []
@@ -66,7 +66,7 @@ def simulated_checks(
 
 
 def has_half_queue(store: Store) -> bool:
-    """Whether half topics are what a check of this store is about: not where it shows other designs alone."""
+    """Whether the check of this store uses half topics: not if the store has only other designs."""
     designs = [seen.word for seen in designs_of(store)]
     return not designs or HALF_TOPIC_DESIGN in designs
 
@@ -77,7 +77,7 @@ def _half_topic_checks(
 ) -> Iterator[Simulated]:
     if store.has_rocksdb_queues:
         raise NotAStore(
-            f"{store.root}: its half queue is in RocksDB, and the check of such a queue is not simulated",
+            f"{store.root}: its half queue is in RocksDB, and the check of these queues is not simulated",
             file=store.root, advice="rmqtx pending reads the log itself",
         )  # fmt: skip
     findings += cursors.findings
@@ -87,7 +87,7 @@ def _half_topic_checks(
         version, note = supposed_version(configuration.settings)
         notes += [] if note is None else [note]
         if configuration.settings.broker_role == "SLAVE":
-            notes.append(f"{store.root}: a slave does not check: this is what it would do as a master")
+            notes.append(f"{store.root}: a slave does not check: the simulation shows it as a master")
         rules = check_rules(version)
         started, why = CursorsAtStart(cursors, None)
         if not store.in_use:
@@ -105,12 +105,12 @@ def _half_topic_checks(
             yield Simulated(store.root, configuration.name, window, rules, settings, begin_ms)
         if not number:
             findings += stop_findings(store, configuration.settings, cursors)
-            # Where the store's own cursor lies outside its queue, not where somebody wants one to stand.
+            # About the store's own cursor, not about one from the command line.
             findings += derived_findings(store, check_cursors(store).half, has_halves=False)
 
 
 def _id_findings(store: Store, window: CheckWindow) -> Iterator[Finding]:
-    """What the index contradicts of the ids that a single half of the window bears."""
+    """Findings for ids that only one half of the window has and that the index contradicts."""
     words = window.words.select(["commit_log_offset", "transaction_id"])
     counts = words.group_by("transaction_id").aggregate([([], "count_all")])
     lone = counts.filter(pc.equal(counts["count_all"], 1))["transaction_id"]
@@ -123,10 +123,10 @@ def _id_findings(store: Store, window: CheckWindow) -> Iterator[Finding]:
 
 
 def _situation_notes(store: Store) -> list[str]:
-    """What keeps the check from being what is simulated."""
+    """Return notes about conditions that the simulation does not cover."""
     notes = []
     if not store.queue_segments(HALF_TOPIC, 0)[0]:
-        notes.append(f"{store.root}: it has no half queue: lost, never needed, or its broker is older than 4.3")
+        notes.append(f"{store.root}: no half queue: it is lost, was never needed, or the broker is older than 4.3")
     return notes
 
 
@@ -134,13 +134,13 @@ def _diverted_note(store: Store, window: CheckWindow) -> list[str]:
     if not window.diverted_count:
         return []
     return [
-        f"{store.root}: {window.diverted_count} of the halves carry a delay or a timer: each copy of them waits in"
-        " another topic before it comes back to the half queue, which is not simulated"
+        f"{store.root}: {window.diverted_count} half copies have a delay or timer property: each copy of them"
+        " waits in another topic before it returns to the half queue, which is not simulated"
     ]
 
 
 def with_cursors(cursors: CheckCursors, half: int | None, op: int | None) -> CheckCursors:
-    """The cursors with those of queue 0 as somebody wants them."""
+    """Return the cursors with those of queue 0 replaced."""
     def changed(known: Mapping[int, int] | None, wanted: int | None) -> dict[int, int] | None:
         if wanted is None:
             return None if known is None else dict(known)

@@ -1,8 +1,8 @@
-"""What a simulated check of the designs without a half queue starts from: the state table (3.0, 3.1), RocksDB (5.4.0+).
+"""The setup of a simulation for designs without a half queue: the state table (3.0, 3.1), RocksDB (5.4.0+).
 
-A broker that did not stop cleanly changes its table when it starts, before it asks for anything: 3.1 makes it anew out
-of the redo log and numbers the slots from 0, 5.4.0 and later put in what the log has behind the table's last half. That
-is done here first.
+A broker that did not stop cleanly changes its table at its start, before any check: 3.1 rebuilds it from the redo log
+and numbers the slots from 0; 5.4.0 and later add the halves of the log behind the table's last half. The same is done
+here first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from readers.store.broker_settings import BrokerSettings, conf_integer
 from readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 from verdicts.check.timers_without_copies import AskingRound, AskingSettings, OpenRecord, rocksdb_passes, timer_runs
 
-#: How often a timer of 3.0 and 3.1 runs, and how many slots a file has, if its broker was not told.
+#: Interval of a timer of 3.0 and 3.1, and slots per file, unless configured.
 TIMER_INTERVAL_KEY, _TIMER_INTERVAL_MS = "checkTransactionMessageTimerInterval", 60_000
 ENABLE_KEY = "checkTransactionMessageEnable"
 _FILE_BYTES_KEY, _FILE_BYTES = "tranStateTableMapedFileSize", 2_000_000 * STATE_SLOT.size_bytes
@@ -45,8 +45,8 @@ _FILE_BYTES_KEY, _FILE_BYTES = "tranStateTableMapedFileSize", 2_000_000 * STATE_
 class BesideSimulated:
     """The check of one state-table file, or of the RocksDB table, under one configuration, ready to be played.
 
-    Shape: `records` are what is open; `words` are rows of HALVES, by the `row` of a record. `file` is the table
-           file, each of which has a timer of its own; None for RocksDB.
+    Shape: `records`: the open ones; `words`: rows of HALVES, by the `row` of a record. `file`: the table file, each
+           with its own timer; None for RocksDB.
     """
 
     store: str
@@ -62,7 +62,7 @@ class BesideSimulated:
     settings: AskingSettings | None = None
 
     def rounds(self) -> Iterator[AskingRound]:
-        """Run after run, without an end unless a timer cancels itself."""
+        """Play runs, without end unless a timer cancels itself."""
         if self.settings is not None:
             return rocksdb_passes(self.records, self.settings, self.begin_ms)
         return timer_runs(
@@ -72,9 +72,9 @@ class BesideSimulated:
 
 @dataclass(slots=True)
 class BesideTables:
-    """The tables of a store as its broker's next check finds them; read once, simulated under any configuration.
+    """The tables of a store at the next check of its broker; read once, simulated under any configuration.
 
-    Shape: of the state table a list of (file, open records, whether the file is full).
+    Shape: for the state table a list of (file, open records, whether the file is full).
     """
 
     store: Store
@@ -89,7 +89,7 @@ class BesideTables:
     def simulated(
         self, name: str, settings: BrokerSettings, conf: Mapping[str, str], begin_ms: int
     ) -> list[BesideSimulated]:
-        """The checks under one configuration. Order: table files, then RocksDB."""
+        """Return the checks under one configuration. Order: table files, then RocksDB."""
         root = self.store.root
         found = [
             BesideSimulated(
@@ -110,7 +110,7 @@ class BesideTables:
 
 
 def beside_tables(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) -> BesideTables:
-    """What the checks of other designs start from in a store; nothing in one of half topics alone.
+    """Return the tables of other designs in a store; empty in a store with only half topics.
 
     Damage: as the tables' readers.
     Raises: UnreadableFile, FileChanged.
@@ -120,18 +120,18 @@ def beside_tables(store: Store, settings: BrokerSettings, conf: Mapping[str, str
     asks = low is None or not PREPARED_NEVER_ASKED.holds(low)
     if PREPARED_RECORDS in found.designs or (STATE_TABLE in found.designs and not asks):
         found.notes.append(
-            f"{store.root}: nobody is ever asked for its prepared records: brokers from 3.2 on have no check for them"
+            f"{store.root}: its prepared records are never checked: brokers from 3.2 on have no check for them"
         )
     if STATE_TABLE in found.designs and asks:
         _take_state_table(found, conf)
         if settings.broker_role == "SLAVE":
-            found.notes.append(f"{store.root}: a slave's timers ask nobody: this is what it would do as a master")
+            found.notes.append(f"{store.root}: a slave's timers check nothing: the simulation shows it as a master")
     if ROCKSDB in found.designs:
         _take_rocksdb(found)
         if settings.broker_role == "SLAVE":
             found.notes.append(
-                f"{store.root}: a slave checks too, no producer is connected to it, and what is not decided in time is"
-                " dropped from its table all the same"
+                f"{store.root}: a slave checks too, but no producer is connected to it, and transactions that are not"
+                " decided in time are dropped from its table"
             )
     return found
 
@@ -148,11 +148,11 @@ def _take_state_table(found: BesideTables, conf: Mapping[str, str]) -> None:
         remade = _remade(found)
         numbers, offsets, is_open = np.arange(len(remade)), remade, np.ones(len(remade), np.bool_)
         found.notes.append(
-            f"{store.root}: its broker did not stop cleanly: the next start makes the state table anew,"
-            f" {len(remade)} slots numbered from 0, and that table is simulated"
+            f"{store.root}: its broker did not stop cleanly: the next start rebuilds the state table,"
+            f" {len(remade)} slots numbered from 0; the rebuilt table is simulated"
         )
     elif slots is None:
-        found.notes.append(f"{store.root}: it has no state table, as slaves have none: nobody is asked")
+        found.notes.append(f"{store.root}: it has no state table, like a slave: nothing is checked")
         return
     else:
         numbers, offsets, is_open = slots.numbers, slots.offsets, slots.states == PREPARED
@@ -170,9 +170,9 @@ def _take_state_table(found: BesideTables, conf: Mapping[str, str]) -> None:
 
 
 def _contradicted_slots(store: Store, slots: StateSlots, is_open: Bools) -> Iterator[Finding]:
-    """Open slots that lead to another record than theirs: none that is prepared, or one of other words.
+    """Findings for open slots that point to another record than theirs: not a prepared one, or with other values.
 
-    Damage: table-slot-mismatch. A place where no record stands is reported where its words are looked for.
+    Damage: table-slot-mismatch. A place without a record is reported where its values are read.
     """
     log = store.log()
     try:
@@ -187,22 +187,22 @@ def _contradicted_slots(store: Store, slots: StateSlots, is_open: Bools) -> Iter
             prepared.group_hashes.tolist(), strict=True,
         )
     }
-    said = [slots.values(name) for name in ("record_length_bytes", "store_time_seconds", "producer_group_hash")]
+    found = [slots.values(name) for name in ("record_length_bytes", "store_time_seconds", "producer_group_hash")]
     rows = np.flatnonzero(is_open & np.isin(slots.offsets, places)).tolist()
-    wrong = [row for row in rows if known.get(int(slots.offsets[row])) != [int(values[row]) for values in said]]
-    for row, more in one_by_one(wrong, "such slots"):
+    wrong = [row for row in rows if known.get(int(slots.offsets[row])) != [int(values[row]) for values in found]]
+    for row, more in one_by_one(wrong, "slots"):
         yield Finding(
             store.root, "table-slot-mismatch", slots.files[int(slots.file_numbers[row])].file,
             int(slots.positions[row]), STATE_SLOT.size_bytes, commit_log_offset=int(slots.offsets[row]),
-            expected="the prepared record that the slot is of", actual=f"another record at its place{more}",
+            expected="the prepared record of the slot", actual=f"another record at its place{more}",
         )
 
 
 def _remade(found: BesideTables) -> Int64s:
-    """The prepared records in the table that a broker makes anew when it starts."""
+    """Return the prepared records in the table that a broker rebuilds when it starts."""
     entries = redo_entries(found.store, found.findings)
     if entries is None:
-        why = "open ones, because the redo log is not there, out of which the next start makes the state table"
+        why = "open ones: the next start rebuilds the state table from the redo log, which is missing"
         found.findings.append(Finding(found.store.root, "undecidable", actual=why))
         return np.empty(0, np.int64)
     return rebuilt_offsets(found.store, entries, found.findings)
@@ -216,13 +216,13 @@ def _take_rocksdb(found: BesideTables) -> None:
     table = rocksdb_entries(store)
     found.findings += table.findings
     if table.entries is None:
-        why = "those in RocksDB, because their table is not there to be read: what the check does is not known"
+        why = "those in RocksDB: their table was not read, so what the check does is unknown"
         found.findings.append(Finding(store.root, "undecidable", actual=why))
         return
     readable = table.entries.filter(pc.is_valid(table.entries["transaction_id"]))
     if readable.num_rows < table.entries.num_rows:
         unread = table.entries.num_rows - readable.num_rows
-        found.notes.append(f"{store.root}: {unread} keys of its RocksDB table are passed over: they are in no 3 pieces")
+        found.notes.append(f"{store.root}: {unread} keys of its RocksDB table are skipped: they do not have 3 parts")
     offsets, checks = readable["half_commit_log_offset"].to_pylist(), readable["checks_count"].to_pylist()
     open_checks: dict[int, int] = dict(zip(offsets, checks, strict=True))
     if not table.is_complete:
@@ -243,12 +243,12 @@ def _take_rocksdb(found: BesideTables) -> None:
 
 
 def _replay(found: BesideTables, open_checks: dict[int, int], last_offset: int) -> None:
-    """Put into the table what the log has behind its last half, as a broker that starts does."""
+    """Add to the table the halves of the log behind its last half, as a broker does at its start."""
     store = found.store
     added = 0
     begin = max(last_offset, store.log_begin_offset)
     for block in scan_segments(store, found.findings, [], from_offset=begin):
-        # the last half itself is put in again: the broker leaves out what is smaller (its test is `<`)
+        # the last half itself is added again: the broker skips only smaller offsets (its test is `<`)
         halves = block.take(block.topic_is(ROCKSDB_HALF_TOPIC))
         for row in halves_of(halves, store.root, JUDGED_HALVES).to_pylist() if len(halves) else []:
             key = f"{row['real_topic']}{row['transaction_id']}"
@@ -261,15 +261,15 @@ def _replay(found: BesideTables, open_checks: dict[int, int], last_offset: int) 
             open_checks.pop(place, None)
     why = "its broker is running" if store.in_use else "its broker did not stop cleanly"
     found.notes.append(
-        f"{store.root}: {why}: the RocksDB table is as old as its last flush, and the next start puts in {added} halves"
-        " of the log with 0 checks; that table is simulated"
+        f"{store.root}: {why}: the RocksDB table is as old as its last flush, and the next start adds {added} half"
+        " messages of the log with 0 checks; the resulting table is simulated"
     )
 
 
 def _words(found: BesideTables, offsets: Int64s) -> tuple[pa.Table, dict[int, int]]:
-    """The records at some places as rows of HALVES, and the row of each place that has one.
+    """Return the records at some places as rows of HALVES, and the row of each place that has one.
 
-    Where one has none, what the table's broker asks for cannot be known.
+    At a place without a record, what the broker checks is unknown.
     """
     store = found.store
     log = store.log()
@@ -278,12 +278,12 @@ def _words(found: BesideTables, offsets: Int64s) -> tuple[pa.Table, dict[int, in
     finally:
         log.close()
     table = pa.Table.from_batches([halves_of(block, store.root) for block in blocks], HALVES)
-    for block in blocks:  # a damaged header may be what a record is known by
+    for block in blocks:  # the header that identifies a record may be damaged
         halves = halves_of(block, store.root, JUDGED_HALVES)
         found.findings.extend(header_findings(block, {"halves": halves}, store.root))
     rows = {place: row for row, place in enumerate(table["commit_log_offset"].to_pylist())}
     unmet = [place for place in offsets.tolist() if place not in rows and place >= store.log_begin_offset]
     if unmet:
-        why = f"{len(unmet)} that the table has open, the first at commit-log offset {unmet[0]}, because no record"
-        found.findings.append(Finding(store.root, "undecidable", actual=f"{why} of them stands there"))
+        why = f"{len(unmet)} open in the table, the first at commit-log offset {unmet[0]}, but without a record there"
+        found.findings.append(Finding(store.root, "undecidable", actual=why))
     return table, rows

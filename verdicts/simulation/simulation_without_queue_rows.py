@@ -1,4 +1,4 @@
-"""Rows of a simulated check that puts nothing back: of the state table's timers (3.0, 3.1) and of RocksDB (5.4.0+)."""
+"""Rows of a simulated check without put-backs: the timers of the state table (3.0, 3.1) and RocksDB (5.4.0+)."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def _round_row(number: int, played: AskingRound) -> dict[str, Any]:
 def transaction_rows(simulated: BesideSimulated, rounds_max: int) -> pa.RecordBatch:
     """Rows of SIMULATED_TRANSACTIONS: every open record.
 
-    Shape: 3.0 and 3.1 never give up: `checks_to_come_count`, `end` and its round are null.
-    Order: as they stand in the table.
+    Shape: 3.0 and 3.1 never discard: `checks_to_come_count`, `end` and its round are null.
+    Order: that of the table.
     """
     rows = {record.commit_log_offset: _fate(simulated, record) for record in simulated.records}
     left = len(rows)

@@ -1,8 +1,8 @@
-"""With which cursors the next start of a broker begins its check, where these are not those that were written last.
+"""The cursors with which the next start of a broker begins its check, if they are not those that were written last.
 
 4.9.3 does not read config/lmqConsumerOffset.json when it starts, and a broker whose enableLmq was switched reads the
-other file: that from before the switch, or none. Without cursors the check begins at the queues' first messages, puts
-back copies of what was settled long ago, and in the end gives up on it.
+other file: the one from before the switch, or none. Without cursors the check begins at the first messages of the
+queues, puts back copies of transactions that were settled long ago, and discards them in the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SWITCH = "enableLmq"
 
 
 class CursorsAtStart(NamedTuple):
-    """The cursors of a start; `why` they are not those that were written last, None where they are."""
+    """The cursors of a start; `why`: the cause if they are not those that were written last, else None."""
 
     cursors: CheckCursors
     why: str | None
@@ -33,14 +33,14 @@ class CursorsAtStart(NamedTuple):
 def starting_cursors(
     store: Store, cursors: CheckCursors, version: Version, conf: Mapping[str, str] | None = None
 ) -> CursorsAtStart:
-    """The cursors with which a broker of a version starts. `conf`: its configuration as far as it is known.
+    """Return the cursors with which a broker of a version starts. `conf`: its configuration as far as it is known.
 
     Source: broker/offset/LmqConsumerOffsetManager.java (4.9.3, 4.9.4), BrokerController.java.
     """
     file = next((one for one in CURSOR_FILES if cursors.name == one.name), None)
     if file is None or cursors.is_supposed or cursors.half is None or cursors.op is None:
         return CursorsAtStart(cursors, None)
-    wanted, begin = _wanted(file, version, conf or {}), "its check begins at the queues' first messages"
+    wanted, begin = _wanted(file, version, conf or {}), "its check begins at the first messages of the queues"
     place = store.place("config", wanted.name)
     if version < wanted.loaded_since:
         started = replace(cursors, half={}, op={}, file=None)
@@ -56,7 +56,7 @@ def starting_cursors(
 
 
 def _wanted(file: CursorFile, version: Version, conf: Mapping[str, str]) -> CursorFile:
-    """The file that a broker reads: by its configuration, else the one that was written last."""
+    """Return the file that a broker reads: by its configuration, else the one that was written last."""
     given = conf.get(_SWITCH)
     usual, light = CURSOR_FILES
     if given is None or version < (light.written_since or ALWAYS):
@@ -67,9 +67,9 @@ def _wanted(file: CursorFile, version: Version, conf: Mapping[str, str]) -> Curs
 def not_read(
     store: Store, cursors: CheckCursors, settings: BrokerSettings, conf: Mapping[str, str] | None = None
 ) -> tuple[CursorsAtStart, bool] | None:
-    """A start that does not go on where the check stood, of a version that the broker is, or may be (true: it is).
+    """Return a start that does not continue at the check cursor, and whether all possible versions start like this.
 
-    None where each of them goes on there.
+    None if all of them continue there.
     """
     low, high = settings.version_low or ALWAYS, settings.version_high or NEWEST_READ
     starts = [starting_cursors(store, cursors, version, conf) for version in sorted({low, high})]
@@ -80,7 +80,7 @@ def not_read(
 def starting_findings(
     store: Store, settings: BrokerSettings, conf: Mapping[str, str] | None = None
 ) -> Iterator[Finding]:
-    """A finding where the next start has halves before the check again that it has passed, or passes over some."""
+    """A finding if the next start begins the check at another half: it repeats some or skips some."""
     cursors = check_cursors(store)
     found = not_read(store, cursors, settings, conf)
     if found is None or cursors.half is None:
@@ -90,15 +90,15 @@ def starting_findings(
     if not again:
         return
     perhaps = "" if is_certain else "perhaps (--broker-version): "
-    effect = f"{again} half copies are before it again" if again > 0 else f"{-again} half copies are never looked at"
+    effect = f"{again} half copies are read again" if again > 0 else f"{-again} half copies are never read"
     yield Finding(
         store.root, "cursors-not-loaded", cursors.file,
-        expected=f"the check to go on at half {cursors.half.get(0)}", actual=f"{perhaps}{why}; {effect}",
+        expected=f"the check continues at half {cursors.half.get(0)}", actual=f"{perhaps}{why}; {effect}",
     )  # fmt: skip
 
 
 def _halves_between(store: Store, begin: int | None, end: int | None) -> int:
-    """How many half copies that are left lie between two cursors; None is the queue's begin."""
+    """Return the number of remaining half copies between two cursors; None stands for the queue's beginning."""
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
             low, high = queue.min_offset, queue.max_offset

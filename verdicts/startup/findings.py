@@ -1,6 +1,6 @@
-"""What a start of a broker would do with a store as it is, told before it happens.
+"""What the next start of a broker would do with a store: a prediction.
 
-The versions that the store's broker may be of are all foreseen; what not all of them do names those that do.
+It is made for all versions that the store's broker may have; what only some of them do names these versions.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from verdicts.startup.queues import QueueFacts, QueueFate
 from verdicts.startup.recovery import LogFacts, PredictedStart, predict_start
 from verdicts.startup.rules import possible_rules
 
-#: Queues of which one start does the same; what is beyond is told in one.
-_QUEUES_TOLD_MAX = 100
+#: The most queues with findings of one kind.
+_QUEUES_MAX = 100
 
 
 def start_findings(
@@ -36,49 +36,49 @@ def start_findings(
     *,
     with_dispatch: bool = True,
 ) -> Iterator[Finding]:
-    """What a start would truncate, skip, delete or refuse.
+    """Return what a start would cut, skip, delete or refuse.
 
-    `conf`: the broker's configuration as far as it is known. `with_dispatch`: also what it enters into the queues,
-    which takes that records and slots were compared.
-    Order: kind of deed, then place.
-    Damage: a file that cannot be read is told elsewhere; what depends on it is not foreseen.
+    `conf`: the broker's configuration as far as it is known. `with_dispatch`: also what it dispatches to the queues;
+    this requires that records and slots were compared.
+    Order: kind of finding, then place.
+    Damage: a file that cannot be read is reported elsewhere; what depends on it is not predicted.
     """
     if store.in_use:
         return
-    why = _unforeseen(store, conf)
+    why = _not_predictable(store, conf)
     if why is not None:
         yield Finding(store.root, "start-unforeseen", actual=why)
         return
     kinds = possible_rules(settings, conf)
-    told: dict[Finding, list[str]] = {}
+    found: dict[Finding, list[str]] = {}
     for rules in kinds:
         try:
             start = predict_start(store, conf, log, queues, rules, with_dispatch=with_dispatch)
             for finding in _findings(store, start, log, with_dispatch=with_dispatch):
-                told.setdefault(finding, []).append(rules.name)
+                found.setdefault(finding, []).append(rules.name)
         except SourceError:
             return
     order = {code: number for number, code in enumerate(KINDS)}
-    for finding, names in sorted(told.items(), key=lambda item: order[item[0].code]):
+    for finding, names in sorted(found.items(), key=lambda item: order[item[0].code]):
         if len(names) == len(kinds):
             yield finding
         else:
             known = finding.meaning or finding.kind.meaning
-            yield replace(finding, meaning=f"{known} (so brokers like {', '.join(names)}; say --broker-version)")
+            yield replace(finding, meaning=f"{known} (brokers like {', '.join(names)} do this; add --broker-version)")
 
 
-def _unforeseen(store: Store, conf: Mapping[str, str]) -> str | None:
-    """Why nothing can be foreseen; None where it can."""
+def _not_predictable(store: Store, conf: Mapping[str, str]) -> str | None:
+    """Return why the start cannot be predicted; None if it can."""
     if store.has_rocksdb_queues:
         return "the consume queues are in RocksDB"
     if conf.get("enableDLegerCommitLog") == "true" or any(
         entry.name.startswith("dledger-") for entry in store.files.entries(store.root)
     ):
-        return "its log is DLedger's"
+        return "the log is a DLedger log"
     if conf.get("duplicationEnable") == "true":
-        return "duplicationEnable=true: what was confirmed decides"
+        return "duplicationEnable=true: the start depends on the confirmed offset"
     if store.has("epochFileCheckpoint"):
-        return "a controller decides what of its log counts"
+        return "a controller decides which part of its log is valid"
     return None
 
 
@@ -94,7 +94,7 @@ def _findings(store: Store, start: PredictedStart, log: LogFacts, *, with_dispat
             yield Finding(
                 store.root, "start-leaves-out", segment.file, 0, segment.size_bytes, segment.base_offset,
                 expected=f"records up to {log.end_offset}",
-                actual=f"the broker leaves out {start.left_out_for}, which has another length, and every later file",
+                actual=f"the broker does not load {start.left_out_for}, which has another length, nor any later file",
             )
     if start.walk is None:
         if start.fates and (start.rules.destroys_queues_without_log or store.aborted):
@@ -116,7 +116,7 @@ def _findings(store: Store, start: PredictedStart, log: LogFacts, *, with_dispat
 
 
 def _log_findings(store: Store, walk: LogWalk, segments: Sequence[Segment], log: LogFacts) -> Iterator[Finding]:
-    """What is cut, and which of the files that are loaded are deleted."""
+    """Findings for the part of the log that is cut, and for loaded files that are deleted."""
     if walk.end_offset >= log.end_offset:
         return
     segment = segments[walk.stopped_in]
@@ -126,7 +126,7 @@ def _log_findings(store: Store, walk: LogWalk, segments: Sequence[Segment], log:
         yield Finding(
             store.root, "start-cuts-log", segment.file, walk.end_offset - segment.base_offset, cut_bytes,
             walk.end_offset, expected=f"records up to {log.end_offset}",
-            actual=f"the log ends at {walk.end_offset}, at {walk.why}", meaning=meaning,
+            actual=f"the log ends at {walk.end_offset}: {walk.why}", meaning=meaning,
         )
     for later in segments:
         if walk.end_offset < later.base_offset < log.end_offset:
@@ -138,7 +138,7 @@ def _log_findings(store: Store, walk: LogWalk, segments: Sequence[Segment], log:
 
 
 def _index_findings(store: Store, from_offset: int) -> Iterator[Finding]:
-    """Index files that a start after a crash deletes, and makes again only from the place where its walk begins.
+    """Index files that a start after a crash deletes, and rebuilds only from the place where recovery begins.
 
     Source: store/index/IndexService.java load; docs/formats/index.md#damage.
     """
@@ -148,14 +148,14 @@ def _index_findings(store: Store, from_offset: int) -> Iterator[Finding]:
             yield Finding(
                 store.root, "start-deletes-index", index.segment.file, commit_log_offset=index.begin_offset,
                 expected=f"keys from commit-log offset {index.begin_offset} on",
-                actual=f"keys from {from_offset} on when it is made again",
+                actual=f"keys from {from_offset} on after the rebuild",
             )
 
 
 def _queue_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
-    """Queues that are cut for what stands in them; where the log is cut, all are cut with it, and that is told."""
+    """Queues that are cut because of their own entries; if the log is cut, its finding covers the queues too."""
     cut = [fate for fate in fates if fate.reason and fate.left_end < fate.facts.used_end]
-    for fate in cut[:_QUEUES_TOLD_MAX]:
+    for fate in cut[:_QUEUES_MAX]:
         size, left = fate.facts.files.layout.size_bytes, fate.left_end
         segment = next(
             (one for one in fate.facts.files.segments if one.base_offset <= left * size < one.end_offset), None
@@ -164,26 +164,26 @@ def _queue_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Findin
             store.root, "start-cuts-queue", None if segment is None else segment.file,
             None if segment is None else left * size - segment.base_offset, (fate.facts.used_end - left) * size,
             expected=f"{fate.facts.used_end} slots in {queue_text(fate.facts.name)}",
-            actual=f"{left}, for {fate.reason if left == fate.cut_end else f'slot {left} cannot be'}",
+            actual=f"{left}: {fate.reason if left == fate.cut_end else f'slot {left} is invalid'}",
         )
 
 
 def _entered_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
     skipped = [fate for fate in fates if len(fate.skipped)]
-    for fate in skipped[:_QUEUES_TOLD_MAX]:
+    for fate in skipped[:_QUEUES_MAX]:
         yield _records_finding(
             store, "start-skips", fate.skipped, f"its slot in {queue_text(fate.facts.name)}",
-            f"none; the queue goes on at {fate.end}", skipped_meaning(store, fate.facts.name, fate.skipped),
+            f"none; the queue continues at {fate.end}", skipped_meaning(store, fate.facts.name, fate.skipped),
         )
-    for fate in [fate for fate in fates if len(fate.shifted)][:_QUEUES_TOLD_MAX]:
+    for fate in [fate for fate in fates if len(fate.shifted)][:_QUEUES_MAX]:
         number = int(fate.shifted[0, 2])
         actual = "another slot"
         if fate.kept_from >= 0:
-            actual = f"slots {fate.cut_end} to {fate.kept_from - 1}, over those of other records"
+            actual = f"slots {fate.cut_end} to {fate.kept_from - 1}, which overwrites those of other records"
         yield _records_finding(
             store, "start-shifts", fate.shifted, f"slot {number} of {queue_text(fate.facts.name)}", actual, None,
         )
-    for fate in [fate for fate in fates if len(fate.entered)][:_QUEUES_TOLD_MAX]:
+    for fate in [fate for fate in fates if len(fate.entered)][:_QUEUES_MAX]:
         yield _records_finding(
             store, "start-enters", fate.entered, f"its slot in {queue_text(fate.facts.name)}", None, None,
         )

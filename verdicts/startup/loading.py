@@ -1,4 +1,4 @@
-"""Which files of a directory a start loads, and of which length they must be."""
+"""Which files of a directory a start loads, and their required length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SLOT_BYTES = 20
 
 
 def entries(store: Store, directory: str) -> list[DirectoryEntry]:
-    """What is in a directory, by name; nothing where it cannot be listed."""
+    """Return the entries of a directory by name; nothing if it cannot be listed."""
     try:
         return sorted(store.files.entries(directory), key=lambda entry: entry.name)
     except OSError:
@@ -27,13 +27,13 @@ def log_directories(store: Store) -> list[str]:
 
 
 def log_file_bytes(store: Store, conf: Mapping[str, str]) -> int:
-    """How long each file of the log must be: as configured, else as most are."""
+    """Required length of each file of the log: as configured, else that of most files."""
     configured = _configured(conf, "mappedFileSizeCommitLog", "mapedFileSizeCommitLog")
     return configured or _usual([entries(store, directory) for directory in log_directories(store)])
 
 
 def queue_file_bytes(store: Store, conf: Mapping[str, str]) -> int:
-    """How long each file of a simple queue must be: as configured, in whole slots, else as most are."""
+    """Required length of each file of a simple queue: as configured, in whole slots, else that of most files."""
     configured = _configured(conf, "mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
     if configured:
         return -(-configured // _SLOT_BYTES) * _SLOT_BYTES
@@ -41,7 +41,7 @@ def queue_file_bytes(store: Store, conf: Mapping[str, str]) -> int:
 
 
 def left_out(found: Sequence[DirectoryEntry], size: int, rules: RecoveryRules) -> DirectoryEntry | None:
-    """The first entry that a start leaves out with all behind it; None where it loads all, or refuses to start.
+    """Return the first entry that a start does not load, nor any after it; None if it loads all or refuses to start.
 
     Shape: `found` are the entries of one directory by name; `size` is the length that its files must have, in bytes.
     Source: store/MappedFileQueue.java load until 4.4.0, and in 4.9.2; docs/starts.md.
@@ -52,7 +52,7 @@ def left_out(found: Sequence[DirectoryEntry], size: int, rules: RecoveryRules) -
 
 
 def loaded(segments: Sequence[Segment], first_left_out: DirectoryEntry | None) -> list[Segment]:
-    """The files that are loaded, given the first entry that is not.
+    """Return the files that are loaded, given the first entry that is not.
 
     Order: by name, as brokers sort them.
     """
@@ -74,7 +74,7 @@ def _configured(conf: Mapping[str, str], *names: str) -> int | None:
 
 
 def _usual(directories: list[list[DirectoryEntry]]) -> int:
-    """The length that most files have: the configured one is not in the store."""
+    """The length of most files: the configured length is not in the store."""
     sizes = Counter(
         entry.size_bytes for found in directories for entry in found if entry.is_file and entry.size_bytes
     )

@@ -1,7 +1,7 @@
-"""A broker's own walk over its log when it starts: from some file on, record by record, to where it ends.
+"""How a broker reads its log when it starts: from one of the last files on, record by record, up to its end.
 
-It is blinder than ours in places (it looks at no record's own offset) and stricter in others (one wrong CRC ends the
-log). Where our scan found records sound and their CRCs right, both agree; so only the other places are looked at here.
+The broker checks less than our scan in places (it ignores a record's own offset) and more in others (one wrong CRC ends
+the log). Where our scan found sound records with right CRCs, both agree, so only the other places are read here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _JAVA_INTEGER = re.compile(rb"[+-]?\d{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a broker makes of the bytes at one place. Units: bytes; `read_bytes`: how far it read on."""
+    """The result of a broker for the bytes at one place. Units: bytes; `read_bytes`: the number of bytes it read."""
 
     kind: str
     length_bytes: int = 0
@@ -47,9 +47,9 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class LogWalk:
-    """Where a start begins to walk and where it finds the end of the log.
+    """Where a start begins to read the log and where it finds the end.
 
-    Shape: `start`: number of the file it begins with; `stopped_in`: of the file it ends in. `why`: what ended it.
+    Shape: `start`: number of the first file; `stopped_in`: of the last file. `why`: the cause of the end.
     Units: commit-log offsets in bytes.
     """
 
@@ -60,7 +60,7 @@ class LogWalk:
 
 
 def check_record(file: OpenFile, position: int, rules: RecoveryRules) -> Checked:
-    """What a broker says of the record at a position of a file.
+    """Return how a broker judges the record at a position of a file.
 
     Raises: FileChanged, UnreadableFile.
     Source: store/CommitLog.java checkMessageAndReturnSize; docs/formats/record.md#validation.
@@ -71,11 +71,11 @@ def check_record(file: OpenFile, position: int, rules: RecoveryRules) -> Checked
     length = _signed(head, 0, 4)
     magic = _signed(head, 4, 4) & 0xFFFFFFFF
     if rules.bounds_lengths and file.size_bytes - position < length:
-        return Checked(END, why=f"a length of {length} bytes, more than the file has left")
+        return Checked(END, why=f"a length of {length} bytes, more than the rest of the file")
     if magic == MAGIC_BLANK:
         return Checked(BLANK_OK)
     if magic not in rules.magics:
-        return Checked(END, why="zeros" if not any(head[:8]) else f"no magic code but {magic:08x}")
+        return Checked(END, why="zeros" if not any(head[:8]) else f"{magic:08x} instead of a magic code")
     if length < RECORD_BYTES_MIN:
         return Checked(END, why=f"a length of {length} bytes")
     flags = _signed(head, AT["sys_flag"], 4)
@@ -86,7 +86,7 @@ def check_record(file: OpenFile, position: int, rules: RecoveryRules) -> Checked
 
 
 def _check_parts(file: OpenFile, position: int, head: bytes, length: int, extra: int, *, is_v2: bool) -> Checked:
-    """What lies behind the header: body, topic, properties; each must fit into the record's length and the file."""
+    """Judge the parts behind the header: body, topic and properties must fit into the record's length and the file."""
     body_length = _signed(head, AT["body_length_bytes"] + extra, 4)
     place = position + RECORD.size_bytes + extra
     if body_length > 0:
@@ -111,9 +111,9 @@ def _check_parts(file: OpenFile, position: int, head: bytes, length: int, extra:
         properties = file.read(place, properties_length)
         place += properties_length
     if _has_bad_number(topic, properties):
-        return Checked(END, why="a property that should be a number")
+        return Checked(END, why="a property that is not a number")
     if place - position != length:
-        return Checked(MISMATCH, length, place - position, why=f"a length of {length} bytes where the parts have "
+        return Checked(MISMATCH, length, place - position, why=f"a length of {length} bytes, but the parts have "
                        f"{place - position}")
     return Checked(RECORD_OK, length, length)
 
@@ -123,7 +123,7 @@ def _signed(data: bytes, at: int, width: int) -> int:
 
 
 def _has_bad_number(topic: bytes, properties: bytes) -> bool:
-    """Whether a property that the walk parses is no number: the exception ends the log."""
+    """Whether a property that the broker parses is not a number: the exception ends the log."""
     if topic != SCHEDULE_TOPIC.encode() or b"DELAY" not in properties:
         return False
     pairs = dict(
@@ -136,9 +136,9 @@ def _has_bad_number(topic: bytes, properties: bytes) -> bool:
 def walk_log(
     segments: Sequence[Segment], start: int, breaks: Mapping[str, Int64s], rules: RecoveryRules, *, is_abnormal: bool
 ) -> LogWalk:
-    """Where a walk from file number `start` on ends.
+    """Return where reading from file number `start` on ends.
 
-    `breaks`: file → rows [from, to) of what is no sound record with a right CRC, blank and unused bytes too, ascending.
+    `breaks`: file → rows [from, to) that are not sound records with a right CRC, including blanks and unused bytes.
     Raises: FileChanged, UnreadableFile.
     """
     counted = 0
@@ -152,14 +152,14 @@ def walk_log(
 def _walk_file(
     segment: Segment, breaks: Mapping[str, Int64s], rules: RecoveryRules, *, is_abnormal: bool
 ) -> tuple[int, str | None]:
-    """How many bytes of a file are counted as records, and why the walk ends in it; None: it goes on in the next."""
+    """Return how many bytes of a file count as records, and why reading ends in it; None: it continues in the next."""
     rows = breaks.get(segment.file, np.empty((0, 2), np.int64))
     ends = set(rows[:, 1].tolist())
     position = counted = 0
     is_in_step = True
     with segment.open() as file:
         while True:
-            if is_in_step:  # what follows is sound up to the next break
+            if is_in_step:  # the records are sound up to the next break
                 at = int(np.searchsorted(rows[:, 0], position))
                 stop = int(rows[at, 0]) if at < len(rows) else segment.size_bytes
                 counted += stop - position
@@ -178,7 +178,7 @@ def _walk_file(
 
 
 def first_record(segment: Segment, rules: RecoveryRules) -> tuple[int, int] | None:
-    """Its own offset and the store time of the record that a file begins with; None where there is no magic code.
+    """Return the offset and store time of the first record of a file; None without a magic code.
 
     Raises: FileChanged, UnreadableFile.
     Source: store/CommitLog.java isMappedFileMatchedRecover.

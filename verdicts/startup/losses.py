@@ -1,4 +1,4 @@
-"""What a start would lose, in words of transactions."""
+"""The effect on transactions of the records that a start would lose."""
 
 from __future__ import annotations
 
@@ -20,50 +20,50 @@ from readers.storage.segments import SegmentedLog
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 
 _NAMED_MAX = 3
-_LOOKED_AT_MAX = 10_000
-#: Kind of record → what its loss means.
+_EXAMINED_MAX = 10_000
+#: Kind of record → the effect of its loss.
 _MEANINGS = {
-    "half": "their transactions are never asked for again, unless another copy is left",
-    "op": "what they ended is asked for again, and may be delivered again",
-    "final": "consumers that are not past them never get them; their transactions are asked for again where no op is "
-    "left",
-    "discard copy": "the copies of what was given up on are gone",
-    "other message": "consumers that are not past them never get them",
+    "half": "their transactions are never checked again, unless another copy is left",
+    "op": "the transactions that they ended are checked again, and may be delivered again",
+    "final": "consumers that have not read them yet never receive them; their transactions are checked again if no "
+    "op is left",
+    "discard copy": "the copies of discarded messages are lost",
+    "other message": "consumers that have not read them yet never receive them",
 }
 
 
 def cut_meaning(store: Store, from_offset: int) -> str:
-    """What is lost with the records from a place of the log on."""
+    """Return what is lost with all records from a place of the log on."""
     counts: Counter[str] = Counter()
     ids: list[str] = []
     for split in plan_splits([store], from_offset=from_offset):
         for block in split.scan():
             _count(block, counts, ids)
-    return _said("lost", counts, ids)
+    return _sentence("lost", counts, ids)
 
 
 def skipped_meaning(store: Store, name: QueueName, rows: Int64s) -> str:
-    """What it means that records are never in their queue."""
+    """Return the effect of records that are missing in their queue."""
     counts: Counter[str] = Counter()
     ids: list[str] = []
     log = store.log()
     try:
-        for block in _blocks(log, rows[:_LOOKED_AT_MAX, 0].tolist()):
+        for block in _blocks(log, rows[:_EXAMINED_MAX, 0].tolist()):
             _count(block, counts, ids)
     finally:
         log.close()
     if topic_text(name[1]) == HALF_TOPIC and counts["half"]:
         return f"{_amount('half', len(rows))} never checked{_open(store, rows)}: {_MEANINGS['half']}{_named(ids)}"
-    more = f"; of {len(rows)} records, the first {_LOOKED_AT_MAX} were counted" if len(rows) > _LOOKED_AT_MAX else ""
-    return _said("never seen", counts, ids) + more
+    more = f"; of {len(rows)} records, the first {_EXAMINED_MAX} were counted" if len(rows) > _EXAMINED_MAX else ""
+    return _sentence("never read", counts, ids) + more
 
 
 def _open(store: Store, rows: Int64s) -> str:
-    """How many of some half copies the check has not come to yet; nothing where its cursor is not known."""
+    """Return how many half copies the check has still to reach; empty if its cursor is unknown."""
     cursor = (check_cursors(store).half or {}).get(0)
     if cursor is None:
         return ""
-    return f", {int((rows[:, 2] >= cursor).sum())} of which the check has not come to yet"
+    return f", {int((rows[:, 2] >= cursor).sum())} of which the check has still to reach"
 
 
 def _blocks(log: SegmentedLog, offsets: list[int]) -> Iterator[Block]:
@@ -86,13 +86,13 @@ def _count(block: Block, counts: Counter[str], ids: list[str]) -> None:
     counts["other message"] += int((left & ~is_final).sum())
 
 
-def _said(what: str, counts: Counter[str], ids: list[str]) -> str:
+def _sentence(what: str, counts: Counter[str], ids: list[str]) -> str:
     parts = [f"{_amount(kind, counts[kind])} {what}: {meaning}" for kind, meaning in _MEANINGS.items() if counts[kind]]
     return "; ".join(parts) + _named(ids) if parts else "no record is lost"
 
 
 def amount(kind: str, number: int) -> str:
-    """So many records of a kind, in words."""
+    """Return a number of records with the noun of their kind."""
     plural = {"half": "halves", "discard copy": "discard copies"}.get(kind, f"{kind}s")
     return f"1 {kind}" if number == 1 else f"{number} {plural}"
 

@@ -1,9 +1,9 @@
-"""What a start makes of the consume queues: where each is cut, and which records it enters again, or never.
+"""What a start does with the consume queues: where each is cut, and which records it dispatches again, or never.
 
-A broker reads the last three files of a queue up to the first entry that cannot be, cuts what points behind the end of
-the log, and then enters records by rules that can leave some out for ever (docs/formats/consume_queues.md#recovery,
-docs/formats/consume_queues.md#dispatch). Only the slots that no record agrees with, and the records without a slot, are
-looked at: of the others nothing changes.
+A broker reads the last three files of a queue up to the first invalid entry, cuts what points behind the end of the
+log, and then dispatches records by rules that can skip some permanently (docs/formats/consume_queues.md#recovery,
+docs/formats/consume_queues.md#dispatch). Only slots that agree with no record, and records without a slot, are
+examined: nothing changes for the others.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from readers.storage.segments import Segment
 from verdicts.startup.loading import loaded
 from verdicts.startup.rules import RecoveryRules
 
-#: What becomes of a record that a queue lacks; `_KEPT`: its old slot counts again.
+#: The outcome for a record that a queue lacks; `_KEPT`: its old slot is valid again.
 _SKIPPED, _ENTERED, _SHIFTED, _KEPT = range(4)
 
 
 @dataclass(slots=True)
 class QueueFacts:
-    """What a verification knows of one simple queue.
+    """The result of a verification for one simple queue.
 
-    Shape: `invalid`: rows [from, to) of slots that cannot be; `doubted`: of all that no record agrees with.
+    Shape: `invalid`: rows [from, to) of impossible slots; `doubted`: of all slots that agree with no record.
            `records`: the runs of slots that agree with a record, and the records that lack theirs.
     """
 
@@ -47,10 +47,10 @@ class QueueFacts:
 class QueueFate:
     """What a start does with one queue.
 
-    Shape: numbers of slots: what was there ended at `used_end`, what is left at `cut_end`, and after all was entered
-           again at `end`; `first` is the first that is no filler. `segments`: the files that are loaded. `reason` of
-           the cut. `rows` are of records that the queue lacks: commit-log offset, length, number; `outcomes` go with
-           them. `kept_from`: from here to `end` old slots count again; -1 where none do.
+    Shape: numbers of slots: before the start the queue ends at `used_end`, after the cut at `cut_end`, and after the
+           dispatch at `end`; `first` is the first slot that is no filler. `segments`: the files that are loaded.
+           `reason`: of the cut. `rows`: the records that the queue lacks (commit-log offset, length, number), with
+           their `outcomes`. `kept_from`: from here to `end` old slots are valid again; -1 for none.
     """
 
     facts: QueueFacts
@@ -66,12 +66,12 @@ class QueueFate:
 
     @property
     def left_end(self) -> int:
-        """Where the slots that were there end now."""
+        """Where the slots from before the start end now."""
         return self.end if self.kept_from >= 0 else self.cut_end
 
     @property
     def entered(self) -> Int64s:
-        """The records that get the slot that they say."""
+        """The records that get their own slot."""
         return self._of(_ENTERED)
 
     @property
@@ -81,7 +81,7 @@ class QueueFate:
 
     @property
     def skipped(self) -> Int64s:
-        """The records that get none."""
+        """The records that get no slot."""
         return self._of(_SKIPPED)
 
     def _of(self, outcome: int) -> Int64s:
@@ -90,9 +90,9 @@ class QueueFate:
 
 
 def recovered(facts: QueueFacts, rules: RecoveryRules, first_left_out: DirectoryEntry | None) -> QueueFate:
-    """A queue as it is before the log is walked: read up to the first entry that cannot be.
+    """Return a queue as it is before the log is read: up to the first invalid entry.
 
-    `first_left_out`: what the start does not load of its directory, with all behind it.
+    `first_left_out`: the first entry of its directory that the start does not load, nor any after it.
     Raises: FileChanged, UnreadableFile.
     Source: store/ConsumeQueue.java recover.
     """
@@ -104,7 +104,7 @@ def recovered(facts: QueueFacts, rules: RecoveryRules, first_left_out: Directory
     reason = ""
     if first_left_out is not None and len(segments) < len(facts.files.segments):
         name = first_left_out.name
-        reason = f"the broker leaves out {name}, which has another length, and every later file"
+        reason = f"the broker does not load {name}, which has another length, nor any later file"
     for segment in segments[max(0, len(segments) - 3) :]:
         begin = segment.base_offset // size
         past = segment.end_offset // size
@@ -116,18 +116,18 @@ def recovered(facts: QueueFacts, rules: RecoveryRules, first_left_out: Directory
             is_cut = end < facts.used_end
             break
     maximum = _maximum(facts, last, rules) if last > first else -1
-    return QueueFate(facts, segments, end, maximum, f"slot {end} cannot be" if is_cut else reason)
+    return QueueFate(facts, segments, end, maximum, f"slot {end} is invalid" if is_cut else reason)
 
 
 def _maximum(facts: QueueFacts, end: int, rules: RecoveryRules) -> int:
-    """How far into the log a queue reaches, as the broker counts it, if it ends before slot `end`."""
+    """Return the log offset up to which a queue that ends before slot `end` reaches, as the broker counts it."""
     slot = facts.files.read(end - 1, end)[0]
     offset = int(slot["commit_log_offset"])
     return offset + int(slot["record_length_bytes"]) if rules.queue_maximum_is_end else offset
 
 
 def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubted: bool) -> None:
-    """Cut a queue where it points behind the end of the log. `only_doubted`: slots that agree with records do not.
+    """Cut a queue where it points behind the end of the log. `only_doubted`: slots that agree with records are kept.
 
     Raises: FileChanged, UnreadableFile.
     Source: store/ConsumeQueue.java truncateDirtyLogicFiles.
@@ -147,7 +147,7 @@ def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubt
         offsets = slots["commit_log_offset"].astype(np.int64)
         if offsets[0] >= end_offset:
             fate.cut_end, fate.maximum = begin, end_offset
-            fate.reason = f"it points behind {end_offset}, the end of the log"
+            fate.reason = f"the queue points behind {end_offset}, the end of the log"
             continue
         stops = (offsets >= end_offset) | (offsets < 0) | (slots["record_length_bytes"] <= 0)
         stops[0] = False
@@ -160,7 +160,7 @@ def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubt
 
 
 def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int) -> None:
-    """Enter into a queue what it lacks, by the broker's rules. `is_dispatched`: which places a start dispatches.
+    """Add the missing slots to a queue, by the broker's rules. `is_dispatched`: which places a start dispatches.
 
     Raises: FileChanged, UnreadableFile.
     Source: store/ConsumeQueue.java putMessagePositionInfo; docs/formats/consume_queues.md#dispatch.
@@ -185,8 +185,8 @@ def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s
 
 
 def read_again(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubted: bool) -> None:
-    """Cut a queue as `cut_at` does, after records were entered: its last file is read from the begin, so that old slots
-    behind the entered ones count again, up to the first that cannot be.
+    """Cut a queue as `cut_at` does, but after the dispatch: its last file is read from its beginning, so old slots
+    behind the new ones are valid again, up to the first invalid one.
 
     Raises: FileChanged, UnreadableFile.
     Source: store/queue/ConsumeQueueStore.java truncateDirty (5.3.4 and later), ConsumeQueue.java
@@ -201,7 +201,7 @@ def read_again(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_d
     place = fate.cut_end * size
     segment = next((one for one in fate.segments if one.base_offset <= place < one.end_offset), None)
     if segment is None or not segment.base_offset <= entered_end * size < segment.end_offset:
-        return  # the last file is a new one: behind what was entered are zeros
+        return  # the last file is new: only zeros follow the new slots
     slots = facts.files.read(entered_end, max(entered_end, min(segment.end_offset // size, facts.used_end)))
     offsets = slots["commit_log_offset"].astype(np.int64)
     stops = (offsets >= end_offset) | (offsets < 0) | (slots["record_length_bytes"] <= 0)
@@ -216,7 +216,7 @@ def read_again(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_d
 
 
 def _lacking(fate: QueueFate, end_offset: int) -> Int64s:
-    """Records before the end of the log that are not in the queue as it was cut: offset, length, number."""
+    """Records before the end of the log that are not in the queue after the cut: offset, length, number."""
     facts = fate.facts
     records = facts.records
     rows = (records.numbers >= fate.cut_end) & (records.offsets < end_offset)

@@ -1,7 +1,7 @@
-"""What a start of a broker does with a store as it is: nothing is read that a verification has not seen before.
+"""What a start of a broker does with a store; this uses the results of a verification and reads little more.
 
-A start loads the files, recovers each queue, walks the log from some file on to where it ends, cuts files and queues
-there, and enters what the queues lack. The order is the broker's, because each step rests on the one before it.
+A start loads the files, recovers each queue, reads the log from one of the last files on to its end, cuts files and
+queues there, and dispatches what the queues lack. The order is that of the broker: each step depends on the one before.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _CHECKPOINT_LAG_MS = 3000
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What a verification knows of a log.
+    """The result of a verification for a log.
 
-    Shape: `breaks`: file → rows [from, to) of all that is no sound record with a right CRC; ascending.
+    Shape: `breaks`: file → rows [from, to) that are not sound records with a right CRC; ascending.
     Units: `end_offset`: commit-log offset past the last sound record, in bytes.
     """
 
@@ -38,10 +38,10 @@ class LogFacts:
 
 @dataclass(slots=True)
 class PredictedStart:
-    """All that a start does.
+    """The effects of a start.
 
-    Shape: `walk` is None where no log is left, `refused` is not empty where the broker ends. `waits_at`: the commit-log
-           offset, in no file, that it waits for before it serves anyone; what it enters until then is not foreseen.
+    Shape: `walk` is None if no log is left, `refused` is not empty if the broker exits. `waits_at`: a commit-log offset
+           in no file at which the broker hangs before it opens a port; what it dispatches until then is not predicted.
            `left_out`: files of the log that it does not load, because of an entry named `left_out_for`.
     """
 
@@ -64,9 +64,9 @@ def predict_start(
     *,
     with_dispatch: bool = True,
 ) -> PredictedStart:
-    """What a start by some rules does.
+    """Predict a start by the given rules.
 
-    Raises: SourceError where something that it depends on cannot be read.
+    Raises: SourceError if a file that the start depends on cannot be read.
     """
     refused = list(refusals(store, conf, rules))
     if refused:
@@ -91,7 +91,7 @@ def predict_start(
         return start
     is_cut = maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted
     if is_cut:
-        # What a broker before 4.3.2 cuts after a crash it has filled before: a queue without a file has one by then.
+        # Before 4.3.2 a broker dispatches before this cut after a crash: a queue without a file has one by then.
         for fate in fates if rules.cuts_queues_after_clean_stop else [one for one in fates if one.segments]:
             cut_at(fate, walk.end_offset, rules, only_doubted=walk.end_offset >= log.end_offset)
     after = max((fate.maximum for fate in fates), default=-1)
@@ -105,7 +105,7 @@ def predict_start(
 
 
 def _loaded_log(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> tuple[list[Segment], str]:
-    """The files of the log that a start loads, and the name of the first entry that it leaves out with all behind it.
+    """Return the files of the log that a start loads, and the name of the first entry that it does not load.
 
     An empty last file is deleted from 5.1.3 on.
     """
@@ -124,7 +124,7 @@ def _loaded_log(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> 
 def _recovered_queues(
     store: Store, conf: Mapping[str, str], queues: Sequence[QueueFacts], rules: RecoveryRules
 ) -> list[QueueFate]:
-    """The queues as they are before the log is walked."""
+    """Return the queues as they are before the log is read."""
     size = 0 if rules.refuses_other_sizes else queue_file_bytes(store, conf)
     fates = []
     for facts in queues:
@@ -137,7 +137,7 @@ def _recovered_queues(
 def _start_file(
     store: Store, segments: Sequence[Segment], conf: Mapping[str, str], maximum: int, rules: RecoveryRules
 ) -> int:
-    """Number of the file with which the walk begins.
+    """Number of the file with which reading begins.
 
     Source: store/CommitLog.java recoverNormally, recoverAbnormally, isMappedFileMatchedRecover;
             docs/formats/recovery.md#normal, docs/formats/recovery.md#crash.
@@ -167,7 +167,7 @@ def _start_file(
 def _dispatched(
     store: Store, segments: Sequence[Segment], walk: LogWalk, maximum: int, after: int, rules: RecoveryRules
 ) -> Callable[[Int64s], Bools]:
-    """Which places of the log a start dispatches: those that the walk does, and those that follow when it is done.
+    """Return which places of the log a start dispatches: during recovery, and after it.
 
     Source: store/DefaultMessageStore.java start; docs/formats/recovery.md#dispatch.
     """
@@ -186,7 +186,7 @@ def _dispatched(
 
 
 def _gap_behind(segments: Sequence[Segment], from_offset: int, end_offset: int) -> int | None:
-    """Where the dispatch behind the queues comes to a range without a file: there it waits for ever.
+    """Return where the dispatch behind the queues reaches a range without a file, at which it hangs.
 
     Source: store/DefaultMessageStore.java start waits until dispatchBehindBytes() is 0 (4.5.1 to 4.9.8).
     """
@@ -199,7 +199,7 @@ def _gap_behind(segments: Sequence[Segment], from_offset: int, end_offset: int) 
 
 
 def _place_to_follow(segments: Sequence[Segment], offset: int, end_offset: int, rules: RecoveryRules) -> int:
-    """Where the dispatch behind the queues begins; at a place that is no record it leaves out the rest of the file."""
+    """Return where the dispatch behind the queues begins; if that is no record, it skips the rest of the file."""
     for segment in segments:
         if segment.base_offset <= offset < min(segment.end_offset, end_offset):
             with segment.open() as file:

@@ -1,4 +1,4 @@
-"""Files on which a broker ends at its start: strangers, wrong lengths, configuration that cannot be parsed."""
+"""Files because of which a broker exits at its start: foreign files, wrong lengths, unreadable configuration."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from readers.store.store import Store
 from verdicts.startup.loading import entries, log_directories, log_file_bytes, queue_file_bytes
 from verdicts.startup.rules import RecoveryRules
 
-#: Configuration that a start needs: without a readable file and with an unreadable backup the broker ends.
+#: Configuration that a start needs: if the file and its backup are unreadable, the broker exits.
 _CONFIGURATIONS = ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "delayOffset.json")
 _JAVA_LONG = re.compile(r"[+-]?\d{1,40}")
 
 
 def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Iterator[Finding]:
-    """What would keep a broker from starting on a store.
+    """Return what would prevent a broker from starting on a store.
 
     Source: store/MappedFileQueue.java load, common/ConfigManager.java load; docs/formats/store.md#segments.
     """
@@ -35,7 +35,7 @@ def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Ite
 def _of_directory(
     store: Store, found: list[DirectoryEntry], size: int, rules: RecoveryRules, key: str
 ) -> Iterator[Finding]:
-    """What is wrong in a directory of one log or queue. Brokers before 4.5 load what comes before it, and start."""
+    """Faults in the directory of a log or queue. Brokers before 4.5 load the files before the fault, and start."""
     for number, entry in enumerate(found):
         if entry.is_directory and rules.skips_directories:
             continue
@@ -60,7 +60,7 @@ def _of_directory(
 def _of_configuration(store: Store) -> Iterator[Finding]:
     for name in _CONFIGURATIONS:
         if not store.size_bytes("config", f"{name}.bak"):
-            continue  # no backup, or an empty one, is no error: the broker begins with an empty table
+            continue  # a missing or empty backup is no error: the broker begins with an empty table
         for finding in read_config(store, name).findings:
             if finding.code == "config-damaged":
                 yield Finding(store.root, "start-refused", finding.file, expected="JSON", actual=finding.actual)

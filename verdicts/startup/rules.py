@@ -1,7 +1,7 @@
-"""What the releases of RocketMQ do differently when they open a store: one row of answers per version, read in source.
+"""How the releases of RocketMQ differ when they open a store: one set of rules per version, from the source code.
 
-A start loads files, recovers queues, walks the log from some file to where it ends, cuts what lies behind, and enters
-what the queues lack. Each of these steps has changed; what is here is what changes a result.
+A start loads files, recovers queues, reads the log from one of the last files to its end, cuts what lies behind, and
+dispatches what the queues lack. Each of these steps has changed; the rules contain the changes that affect a result.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _FILES_BACK_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class RecoveryRules:
-    """How brokers of one version open a store; equal where two versions do the same.
+    """How brokers of one version open a store; equal for versions that do the same.
 
-    Shape: `dispatches`: what a start after a clean stop enters into the queues: `nothing`, `behind_queues` (all that
-           lies behind the furthest slot), `past_queues` (records that begin past that place: one that begins exactly
-           there is left out). `reads_queues_again`: whether the cut of the queues comes after what the walk enters, and
-           reads their last files afresh: old slots behind what was entered count again. `files_back_max`: how many
-           files back the walk begins at most; None: no limit.
+    Shape: `dispatches`: what a start after a clean stop dispatches to the queues: `nothing`, `behind_queues` (all
+           records behind the furthest slot), `past_queues` (records that begin past that place: one that begins exactly
+           there is skipped). `reads_queues_again`: whether the queues are cut after the dispatch of the recovery, and
+           their last files read again: old slots behind the new ones are valid again. `files_back_max`: how many files
+           back recovery begins at most; None: no limit.
     Source: store/MappedFileQueue.java load, CommitLog.java recoverNormally and recoverAbnormally,
             ConsumeQueue.java, DefaultMessageStore.java start of each release; docs/formats/store.md#segments,
             docs/formats/record.md#validation, docs/formats/recovery.md#normal, docs/formats/consume_queues.md#recovery,
@@ -70,12 +70,12 @@ class RecoveryRules:
 
     @property
     def name(self) -> str:
-        """The version as people write it."""
+        """The version as text."""
         return dotted(self.version)
 
 
 def rules_of(version: Version, conf: Mapping[str, str] | None = None) -> RecoveryRules:
-    """The rules of a version; `conf`: its configuration where that is known."""
+    """Return the rules of a version; `conf`: its configuration, if known."""
     rechecks = (conf or {}).get("recheckReputOffsetFromCq", "").lower() == "true"
     if ENTERS_PAST_QUEUES.holds(version):
         dispatches = "past_queues"
@@ -104,13 +104,13 @@ def rules_of(version: Version, conf: Mapping[str, str] | None = None) -> Recover
 
 
 def _files_back_max(conf: Mapping[str, str]) -> int:
-    """What commitLogRecoverMaxNum says. Source: store/CommitLog.java recoverNormally, recoverAbnormally."""
+    """Return the value of commitLogRecoverMaxNum. Source: store/CommitLog.java recoverNormally, recoverAbnormally."""
     text = conf.get("commitLogRecoverMaxNum", "")
     return int(text) if text.isdecimal() and int(text) else _FILES_BACK_MAX
 
 
 def possible_rules(settings: BrokerSettings, conf: Mapping[str, str] | None = None) -> list[RecoveryRules]:
-    """The rules of every version that a store's broker may be of, each kind once, oldest first."""
+    """Return the rules of every version that a store's broker may have, each kind once, oldest first."""
     low, high = settings.version_low, settings.version_high
     versions = [
         version

@@ -1,1 +1,1 @@
-"""Whether every structure of a store agrees with every other."""
+"""Verification: whether all structures of a store agree with each other."""

@@ -1,6 +1,6 @@
-"""Index files against themselves: what a broker derives when it enters a key, derived again.
+"""Internal consistency of index files: the values that a broker derives when it adds a key are derived again.
 
-The chain of every slot, the table of slots and their count follow from the hashes in the order of the entries.
+The chain of each slot, the slot table and the slot count follow from the hashes in the order of the entries.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _SLOTS_AT_ONCE = 1 << 20
 
 
 def chain_findings(store: Store) -> Iterator[Finding]:
-    """What in an index file does not follow from its hashes: chains, the table of slots, its count, the unused entry.
+    """Return what in index files does not follow from the hashes: chains, slot table, slot count, the unused entry.
 
-    Order: file; one finding of each kind at most.
+    Order: file; at most one finding of each kind.
     """
     if store.in_use:
         return
@@ -56,21 +56,21 @@ def _of_file(store: Store, index: IndexFile, file: OpenFile) -> Iterator[Finding
             first = number + row, int(expected[row]), int(entries["previous_entry_number"][row])
     if first is not None:
         number, expected_number, actual_number = first
-        more = f", and {wrong - 1} more such entries" if wrong > 1 else ""
+        more = f", and {wrong - 1} more entries" if wrong > 1 else ""
         yield finding(index.entry_position(number), ENTRY.size_bytes,
-                      f"previous_entry_number {expected_number}, by the hashes before it", f"{actual_number}{more}")
+                      f"previous_entry_number {expected_number}, from the hashes before it", f"{actual_number}{more}")
     yield from _of_table(store, index, file, newest, finding)
-    # 4.3.0 and 4.4.0 count every entry, later ones every slot that gets its first; a file may be of both.
+    # 4.3.0 and 4.4.0 count every entry, later versions every slot that is used; both may have written a file.
     used, counted = int(np.count_nonzero(newest)), index.header["used_slots_count"]
     if not used <= counted <= index.entries_count and not (store.aborted and counted == used + 1):
         yield finding(HEADER.offsets["used_slots_count"], 4,
-                      f"used_slots_count {used}, by its hashes, to {index.entries_count}", str(counted))
+                      f"used_slots_count {used}, from its hashes, to {index.entries_count}", str(counted))
     if any(file.read(index.entry_position(0), ENTRY.size_bytes)):
         yield finding(index.entry_position(0), ENTRY.size_bytes, "zeros: entries are numbered from 1", "other bytes")
 
 
 def _previous(slots: Int64s, first_number: int, newest: Int64s) -> Int64s:
-    """The entry before each in its slot; `newest` holds the last of each slot so far, and goes on."""
+    """Return for each entry the previous one of its slot; `newest` has the last entry of each slot and is updated."""
     order = np.argsort(slots, kind="stable")
     sorted_slots, numbers = slots[order], first_number + order
     begins = np.r_[True, np.diff(sorted_slots) != 0]
@@ -85,7 +85,7 @@ def _previous(slots: Int64s, first_number: int, newest: Int64s) -> Int64s:
 def _of_table(
     store: Store, index: IndexFile, file: OpenFile, newest: Int64s, finding: Callable[[int, int, str, str], Finding]
 ) -> Iterator[Finding]:
-    """Slots that do not name the newest entry of theirs; a broker that was killed may just have been adding one."""
+    """Slots that do not point to their newest entry; a broker may have been killed while it added one."""
     wrong, first = 0, None
     size = INDEX_SLOT.size_bytes
     for begin in range(0, len(newest), _SLOTS_AT_ONCE):
@@ -100,6 +100,6 @@ def _of_table(
             first = begin + int(rows[0]), int(expected[rows[0]]), int(heads[rows[0]])
     if first is not None:
         slot, expected_number, actual_number = first
-        more = f", and {wrong - 1} more such slots" if wrong > 1 else ""
-        yield finding(HEADER.size_bytes + slot * size, size, f"newest_entry_number {expected_number}, by the hashes",
+        more = f", and {wrong - 1} more slots" if wrong > 1 else ""
+        yield finding(HEADER.size_bytes + slot * size, size, f"newest_entry_number {expected_number}, from the hashes",
                       f"{actual_number}{more}")

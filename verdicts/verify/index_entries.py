@@ -1,10 +1,10 @@
-"""Records' keys against the index, and index entries against the records they point at.
+"""Records' keys compared with the index, and index entries with the records that they point to.
 
-Entries stand in a file in the order of the log, so those that point into a split are one range, found by halves. Each
-split carries the runs of entries that a record of it explains, and the records inside a file's range that lack an
-entry; what no split has explained is looked at record by record when the whole store is known, so that an entry which
-misled the search is no finding by itself. An entry holds only a hash: a wrong one with the right hash goes unseen.
-Its seconds must be those of its record's store time.
+Entries in a file have the order of the log, so those for one split are a range, found by binary search. Each split
+returns the runs of entries that its records explain, and the records in a file's range that lack an entry. Entries that
+no split has explained are examined one by one when the whole store is known, so an entry that misled the search is no
+finding by itself. An entry contains only a hash: a wrong entry with the right hash is not found. Its seconds must be
+those of its record's store time.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from readers.store.store import Store
 from verdicts.verify.index_times import entry_time_findings, expected_seconds, header_time_findings
 
 _HASH_BITS = 31
-#: Entries that no split explains and that are looked at one by one; more are told as one.
-_LOOKED_AT_MAX = 1000
-#: Newest entries that are looked at to know what is indexed.
+#: The most unexplained entries that are examined one by one; more are one finding.
+_EXAMINED_MAX = 1000
+#: Newest entries that are read to find out what is indexed.
 _SAMPLED = 64
 
 
 @dataclass(slots=True)
 class IndexPart:
-    """What one split knows of the index.
+    """The result of one split for the index.
 
     Shape: `runs`: file → numbers of entries [from, to) that a record explains. `lacking`: rows (commit-log offset,
-           hash) of keys that the index should have. `strange_times`: file → rows (number of an entry, seconds by its
-           record, seconds that it says, the record's place), at most FINDINGS_MAX.
+           hash) of keys that the index should contain. `wrong_times`: file → rows (number of an entry, seconds from
+           its record, seconds in the entry, the record's place), at most FINDINGS_MAX.
     """
 
     runs: dict[str, Int64s] = field(default_factory=dict)
     lacking: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
-    strange_times: dict[str, Int64s] = field(default_factory=dict)
+    wrong_times: dict[str, Int64s] = field(default_factory=dict)
 
 
 # --- one split --------------------------------------------------------------------------------------------------------
@@ -57,17 +57,17 @@ class IndexPart:
 
 @dataclass(slots=True)
 class IndexClaims:
-    """The entries that the records of a split should have; added block by block, compared at the end."""
+    """The entries that the records of a split should have: blocks are added, then all are compared."""
 
     store: Store
     _offsets: list[Int64s] = field(default_factory=list)
     _hashes: list[Int64s] = field(default_factory=list)
     _allowed: list[tuple[Int64s, Int64s]] = field(default_factory=list)
-    """Entries that there may be, and need not."""
+    """Optional entries."""
     _stored: list[tuple[Int64s, Int64s]] = field(default_factory=list)
 
     def add(self, block: Block) -> None:
-        """The records of a block."""
+        """Add the records of a block."""
         if index_files(self.store):
             self._stored.append((block.commit_log_offsets, block.header("store_time_ms")))
             if newest_entries_have_tags(self.store):
@@ -81,7 +81,7 @@ class IndexClaims:
             self._hashes.append(hashes)
 
     def compared(self, begin_offset: int) -> IndexPart:
-        """The split's part, when all blocks were added. `begin_offset`: commit-log offset of the split's begin."""
+        """Return the result of the split after all blocks were added. `begin_offset`: its first commit-log offset."""
         part = IndexPart()
         if not self._offsets:
             return part
@@ -105,7 +105,7 @@ class IndexClaims:
             try:
                 self._compare(index, wanted, times, found, low, high, begin_offset, part)
             except SourceError:
-                covered[:] = False  # told when the whole store is looked at
+                covered[:] = False  # reported when the whole store is examined
         absent = covered & is_key & ~found
         part.lacking = np.stack([offsets[absent], wanted[absent] & 0x7FFFFFFF], axis=1)
         self._offsets, self._hashes, self._allowed, self._stored = [], [], [], []
@@ -137,22 +137,22 @@ class IndexClaims:
         for row in np.flatnonzero(np.diff(wanted) == 0).tolist():
             found[row + 1] |= found[row]
         part.runs[index.segment.file] = merged(runs)
-        part.strange_times[index.segment.file] = np.concatenate([np.empty((0, 4), np.int64), *strange])[:FINDINGS_MAX]
+        part.wrong_times[index.segment.file] = np.concatenate([np.empty((0, 4), np.int64), *strange])[:FINDINGS_MAX]
 
 
 def _packed(offsets: Int64s, hashes: Int64s, begin_offset: int) -> Int64s:
-    """Place and hash in one number: places of one split lie near each other, and hashes are never negative."""
+    """Pack place and hash into one number: places of one split are close together, and hashes are never negative."""
     packed: Int64s = (offsets - begin_offset << _HASH_BITS) | (hashes & 0x7FFFFFFF)
     return packed
 
 
 def read_entries(index: IndexFile, file: OpenFile, first: int, end: int) -> npt.NDArray[np.void]:
-    """Entries [first, end) of an index file."""
+    """Return entries [first, end) of an index file."""
     return index.entries_of(file.read(index.entry_position(first), (end - first) * ENTRY.size_bytes))
 
 
 def _boundary(index: IndexFile, file: OpenFile, offset: int) -> tuple[int, int]:
-    """Numbers of a few entries among which the first is that points at or behind a place of the log."""
+    """Return a short range of entry numbers that contains the first entry for a place at or behind `offset`."""
     return boundary(
         lambda low, high: read_entries(index, file, low, high)["commit_log_offset"].astype(np.int64),
         1, index.entries_count + 1, offset,
@@ -160,7 +160,7 @@ def _boundary(index: IndexFile, file: OpenFile, offset: int) -> tuple[int, int]:
 
 
 def index_files(store: Store) -> list[IndexFile]:
-    """The index files that can be compared: their slot table's length is known. Opened once in each process."""
+    """Return the index files that can be compared: the length of their slot table is known. Opened once per process."""
     cache = cache_of(store)
     files = cache.get("index")
     if not isinstance(files, list):
@@ -169,9 +169,9 @@ def index_files(store: Store) -> list[IndexFile]:
 
 
 def newest_entries_have_tags(store: Store) -> bool:
-    """Whether the newest entries are of tags too, as 5.5.0 makes them; asked once in each process.
+    """Whether the newest entries include tags, as 5.5.0 writes them; determined once per process.
 
-    Where a store has seen several versions and this is wrong, its entries are explained one by one in the end.
+    If several versions wrote the store and the result is wrong, entries are explained one by one at the end.
     """
     cache = cache_of(store)
     if "tags" not in cache:
@@ -190,7 +190,7 @@ def _newest_have_tags(store: Store, index: IndexFile) -> bool:
             block = block_at(log, offset)
             if block is not None and key_hash in tag_pairs(block)[1].tolist():
                 return True
-    except SourceError:  # told when the whole store is looked at
+    except SourceError:  # reported when the whole store is examined
         pass
     finally:
         log.close()
@@ -201,26 +201,26 @@ def _newest_have_tags(store: Store, index: IndexFile) -> bool:
 
 
 class IndexLeftovers:
-    """The findings about the index of a store, when all splits have compared their records with it.
+    """The findings about the index of a store, after all splits have compared their records with it.
 
-    `told_offsets`: places of the log about which another finding was made; it explains what the index says of them.
-    `is_partial`: not all splits were read; entries are looked at between those that the same split explains.
+    `reported_offsets`: places of the log with another finding, which explains their index entries too.
+    `is_partial`: not all splits were read; only entries between those that the same split explains are examined.
     """
 
     def __init__(
-        self, store: Store, parts: list[IndexPart], ranges: LogRanges, told_offsets: set[int], *,
+        self, store: Store, parts: list[IndexPart], ranges: LogRanges, reported_offsets: set[int], *,
         is_partial: bool = False,
     ) -> None:
         self._is_partial = is_partial
         self._store = store
         self._parts = parts
         self._ranges = ranges
-        self._told_offsets = told_offsets
-        self._entered_offsets, self._entered_hashes = set(told_offsets), set[int]()
+        self._reported_offsets = reported_offsets
+        self._entered_offsets, self._entered_hashes = set(reported_offsets), set[int]()
         self._right: set[tuple[int, int]] = set()
 
     def findings(self) -> Iterator[Finding]:
-        """Entries that no record explains, and records that lack an entry which no wrong one explains.
+        """Return entries that no record explains, and records that lack an entry, unless a wrong entry is the cause.
 
         Order: file, entry number; then commit-log offset.
         """
@@ -231,11 +231,11 @@ class IndexLeftovers:
             if self._is_partial:
                 seen = merged([np.array([[rows[0, 0], rows[-1, 1]]], np.int64) for rows in mine if len(rows)])
                 runs = merged([runs, between(seen, 1, index.entries_count + 1)])
-            headers = list(header_time_findings(self._store, index, self._told_offsets))
+            headers = list(header_time_findings(self._store, index, self._reported_offsets))
             yield from headers
-            if not headers:  # all seconds are counted from its begin
-                rows = [part.strange_times[name] for part in self._parts if name in part.strange_times]
-                yield from entry_time_findings(self._store, index, rows, self._told_offsets)
+            if not headers:  # all seconds count from the time in the header
+                rows = [part.wrong_times[name] for part in self._parts if name in part.wrong_times]
+                yield from entry_time_findings(self._store, index, rows, self._reported_offsets)
             try:
                 yield from self._unexplained(index, runs)
             except SourceError as error:
@@ -260,8 +260,8 @@ class IndexLeftovers:
                 for number in range(begin, low, BLOCK_ENTRIES):
                     entries = read_entries(index, file, number, min(number + BLOCK_ENTRIES, low))
                     offsets = entries["commit_log_offset"].astype(np.int64)
-                    # What cannot be at all the index's own reader tells; what expired or lies in damaged bytes, a gap
-                    # or behind the end is no contradiction, and told elsewhere.
+                    # Impossible entries are reported by the reader of the index. An expired place, or one in damaged
+                    # bytes, in a gap or behind the end, is no contradiction and is reported elsewhere.
                     good = index.is_plausible(entries, number)
                     self._entered_offsets.update(offsets[~good].tolist())
                     self._entered_hashes.update(entries["key_hash"][~good].tolist())
@@ -269,32 +269,32 @@ class IndexLeftovers:
                     rows = np.flatnonzero(asked).tolist()
                     doubtful.extend((number + row, int(offsets[row]), int(entries["key_hash"][row])) for row in rows)
                 begin = high
-        wrong = self._wrong(doubtful[:_LOOKED_AT_MAX])
-        if 2 * len(wrong) > _LOOKED_AT_MAX:  # another log's index
-            wrong += doubtful[_LOOKED_AT_MAX:]
+        wrong = self._wrong(doubtful[:_EXAMINED_MAX])
+        if 2 * len(wrong) > _EXAMINED_MAX:  # another log's index
+            wrong += doubtful[_EXAMINED_MAX:]
         self._entered_offsets.update(offset for _, offset, _ in wrong)
         self._entered_hashes.update(key_hash for _, _, key_hash in wrong)
-        for (number, offset, key_hash), more in one_by_one(wrong, "such entries"):
+        for (number, offset, key_hash), more in one_by_one(wrong, "entries"):
             yield Finding(
                 self._store.root, "index-mismatch", index.segment.file, index.entry_position(number),
                 ENTRY.size_bytes, commit_log_offset=offset,
                 expected=f"a record at commit-log offset {offset} with a key of hash {key_hash}",
-                actual=f"no such record{more}",
+                actual=f"no record with this key there{more}",
             )
 
     def _wrong(self, entries: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-        """Those of some entries whose record is not there or has no key of that hash."""
+        """Return the entries whose record is missing or has no key with their hash."""
         log = self._store.log()
         try:
             wrong = []
             for entry in entries:
-                if entry[1] in self._told_offsets:
+                if entry[1] in self._reported_offsets:
                     continue
                 block = block_at(log, entry[1])
                 known = [] if block is None else [*key_pairs(block)[1].tolist(), *tag_pairs(block)[1].tolist()]
                 if entry[2] not in known:
                     wrong.append(entry)
-                else:  # a search that was misled did not come upon it
+                else:  # a search that was misled did not reach it
                     self._right.add(entry[1:])
             return wrong
         finally:
@@ -302,12 +302,12 @@ class IndexLeftovers:
 
     def _lacking(self, offsets: list[int]) -> Iterator[Finding]:
         log = self._store.log()
-        for offset, more in one_by_one(offsets, "such records"):
+        for offset, more in one_by_one(offsets, "records"):
             segment = log.segment_at(offset)
             yield Finding(
                 self._store.root, "index-missing", None if segment is None else segment.file,
                 None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
                 expected="an entry for each key of the record",
-                actual=f"a key without one{more}",
+                actual=f"a key without an entry{more}",
             )
         log.close()

@@ -1,7 +1,7 @@
-"""What is lost with damaged or missing bytes of a log, in words of transactions: the queues know what was there.
+"""The number and kinds of messages that were lost with damaged or missing bytes of a log, from the consume queues.
 
-A slot outlives its record, so the slots that lead into a lost range say how many half, op and other messages it held.
-What was not entered into a queue yet (the log's last records when a broker was killed) is not counted.
+A queue entry outlives its record, so the entries that point into a lost range give the number of half, op and other
+messages in it. Records that were not dispatched yet (the last ones when a broker was killed) are not counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from readers.queues.unit_files import BLOCK_SLOTS
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 from verdicts.startup.losses import amount
 
-#: Codes of findings about bytes of the log whose records are gone.
+#: Codes of findings about lost bytes of the log.
 LOSS_CODES = ("record-damaged", "segment-gap", "tail-torn", "tail-foreign", "unreadable-file", "log-missing")
 _KINDS = ("half", "op", "discard copy", "other message")
 _TOPICS = {HALF_TOPIC: 0, OP_TOPIC: 1, DISCARD_TOPIC: 2}
@@ -28,7 +28,7 @@ _OTHER = 3
 
 
 def with_losses(store: Store, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; those about lost bytes of the log say what stood there, where a queue knows.
+    """Return the findings; those about lost bytes get a text with the lost messages, if a queue has entries for them.
 
     Units: commit-log offsets in bytes.
     Order: as given.
@@ -36,27 +36,27 @@ def with_losses(store: Store, findings: Sequence[Finding]) -> list[Finding]:
     ranges = {number: lost for number, one in enumerate(findings) if (lost := _lost_range(store, one)) is not None}
     if not ranges:
         return list(findings)
-    # Ranges of two findings may overlap; every edge begins a piece of its own.
+    # Ranges of findings may overlap; each edge begins a new piece.
     edges = np.unique(np.array(list(ranges.values()), np.int64))
     counts = _counted(store, edges)
-    told = list(findings)
+    described = list(findings)
     for number, (begin, end) in ranges.items():
         first, last = np.searchsorted(edges, (begin, end)).tolist()
         words = _words(counts[first:last].sum(axis=0))
         if words:
-            told[number] = replace(told[number], meaning=words)
-    return told
+            described[number] = replace(described[number], meaning=words)
+    return described
 
 
 def meaning_of_mismatch(topic: str, count: int) -> str | None:
-    """What it means that slots of a queue lead to other records; None for what any queue's slots mean."""
+    """Return the meaning of entries that point to other records, for transaction queues; None for other topics."""
     kind = _TOPICS.get(topic)
     if kind is None:
         return None
     return (
-        f"{amount(_KINDS[kind], count)} should stand there, as the queue says, and other records do: where no "
-        "slot-missing has the same number, what stood there is lost as evidence, and transactions that may have relied "
-        "on it are UNDECIDABLE"
+        f"by the queue {amount(_KINDS[kind], count)} should be there, but other records are: unless a slot-missing "
+        "has the same number, the right record is lost as evidence, and transactions that may depend on it are "
+        "UNDECIDABLE"
     )
 
 
@@ -73,7 +73,7 @@ def _lost_range(store: Store, finding: Finding) -> tuple[int, int] | None:
 
 
 def _counted(store: Store, edges: Int64s) -> Int64s:
-    """How many slots of each kind lead into each piece between two neighbouring edges; one row a piece."""
+    """Return the number of entries of each kind that point into each piece between two edges; one row per piece."""
     counts = np.zeros((len(edges) - 1, len(_KINDS)), np.int64)
     for queue_kind in (SIMPLE, BATCH):
         for topic, queue_id in store.queues(queue_kind):
@@ -89,7 +89,7 @@ def _counted(store: Store, edges: Int64s) -> Int64s:
                     inside = (pieces >= 0) & (pieces < len(counts))
                     counts[:, column] += np.bincount(pieces[inside], minlength=len(counts))
                     number += BLOCK_SLOTS
-            except SourceError:  # what compares the queue tells it
+            except SourceError:  # reported by the comparison of the queue
                 continue
             finally:
                 files.close()
@@ -103,7 +103,7 @@ def _words(counts: Int64s) -> str | None:
     listed = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
     finals = " (finals may be among them)" if counts[_OTHER] else ""
     return (
-        f"{listed}{finals} stood there, as the consume queues say, lost as evidence: transactions that may have relied "
-        "on them are UNDECIDABLE"
+        f"by the consume queues the lost bytes contained {listed}{finals}: transactions that may depend on them are "
+        "UNDECIDABLE"
     )
 

@@ -1,9 +1,9 @@
-"""Records against their consume queues, and the queues against the log: what of both does not fit together.
+"""Records compared with their consume queues, and the queues with the log.
 
-A record says which queue it is in and where, so its slot is read without a search, and whole queues are compared at
-once. Each split carries the runs of slots that agree and the records that do not; what no split has claimed is looked
-at when the whole store is known. So the cost is that of the slots, whatever the size of a split, and a damaged slot or
-record misleads nothing. Queues are derived: where the two differ the log is believed.
+A record contains its queue and queue offset, so its slot is read without a search, and whole queues are compared at
+once. Each split returns the runs of slots that agree and the records that do not; slots that no split has claimed are
+examined when the whole store is known. So the cost is that of the slots, for any size of a split, and a damaged slot or
+record does not disturb others. Queues are derived: where they differ from the log, the log is used.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from readers.store.store import LEFT_OUT_TOPIC, SCHEDULE_TOPIC, Store
 
 _DELAY = "DELAY"
 _INNER_NUM = "INNER_NUM"
-#: No broker delays a message by more; `messageDelayLevel` is configuration, so any shorter delay can be right.
+#: The longest delay of any broker; `messageDelayLevel` is configuration, so any shorter delay can be right.
 _DELAY_MS_MAX = 10 * 366 * 86_400_000
 
 
 @dataclass(slots=True)
 class QueueParts:
-    """The parts of all queues of a split, in few arrays: a store of many queues has one for each queue and split.
+    """The parts of all queues of a split, in a few arrays: a store with many queues has a part per queue and split.
 
-    Shape: `names` of queues; `run_owners` goes with `runs`, `record_owners` with the columns of `records`: which of the
-           names each is of.
+    Shape: `names` of queues; `run_owners` (for `runs`) and `record_owners` (for the columns of `records`) are indexes
+           into the names.
     """
 
     names: list[QueueName] = field(default_factory=list)
@@ -61,7 +61,7 @@ class QueueParts:
 
     @staticmethod
     def of(parts: dict[QueueName, QueuePart]) -> QueueParts:
-        """The parts of some queues as one."""
+        """Combine the parts of some queues."""
         if not parts:
             return QueueParts()
         records = [np.stack([getattr(part, name) for name in RECORD_COLUMNS]) for part in parts.values()]
@@ -76,7 +76,7 @@ class QueueParts:
 
 @dataclass(slots=True)
 class ClaimedRows:
-    """Records of one block that should have a slot, and what it should hold; `tags_codes` where nothing is delayed."""
+    """Records of one block that should have a slot, and its expected content; `tags_codes` for undelayed records."""
 
     queue_numbers: Int64s
     queue_offsets: Int64s
@@ -90,7 +90,7 @@ class ClaimedRows:
 
 @dataclass(slots=True)
 class QueueClaims:
-    """The slots that the records of a split claim; added block by block, compared at the end."""
+    """The slots that the records of a split claim: blocks are added, then all are compared."""
 
     store: Store
     _names: dict[QueueName, int] = field(default_factory=dict)
@@ -98,10 +98,10 @@ class QueueClaims:
     _hashes: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
-        """The records of a block. Prepared and rollback records of designs before 4.3 get no slot
+        """Add the records of a block. Prepared and rollback records of designs before 4.3 get no slot
         (docs/formats/consume_queues.md#dispatch).
 
-        Nor have the records that stand in a bundle for those it left out.
+        Records of a bundle that replace those it left out get none either.
         """
         kinds = block.sys_flag & TRANSACTION_MASK
         has_slot = (kinds != PREPARED) & (kinds != ROLLBACK) & ~block.topic_is(LEFT_OUT_TOPIC)
@@ -167,7 +167,7 @@ class QueueClaims:
             )
 
     def taken(self) -> Iterator[tuple[QueueName, ClaimedRows]]:
-        """What was added since the last call, queue by queue, and forget it: what their slots should hold.
+        """Return the records added since the last call and forget them, queue by queue: the expected slots.
 
         Order: within a queue that of the log.
         """
@@ -181,7 +181,7 @@ class QueueClaims:
                 yield names[int(numbers[mine[0]])], ClaimedRows(*(column[mine] for column in columns))
 
     def compared(self) -> QueueParts:
-        """Each queue's part, when all blocks were added."""
+        """Return the part of each queue after all blocks were added."""
         if not self._rows:
             return QueueParts()
         numbers, *columns = (
@@ -197,7 +197,7 @@ class QueueClaims:
         return QueueParts.of(parts)
 
 
-#: Tags that are remembered with their hash; stores with more distinct ones have them calculated again.
+#: The most tags that are remembered with their hash; further ones are calculated each time.
 _HASHES_MAX = 1 << 16
 
 
@@ -230,7 +230,7 @@ def _compared(
             slot_tags[rows] = slots["tags_code"]
             good[rows] = _is_of_record(name, slots, numbers[rows], times[rows], sizes[rows])
     except SourceError:
-        pass  # the slots that cannot be read are told when the whole store is looked at
+        pass  # unreadable slots are reported when the whole store is examined
     finally:
         files.close()
     slot_offsets[slot_lengths <= 0] = -1
@@ -246,14 +246,14 @@ def _compared(
 
 
 def due_slots(tags_codes: Int64s, store_times: Int64s, is_delayed: Bools) -> Bools:
-    """Which slots of delayed records hold a time at which those may be due, in the place of a hash."""
+    """Which slots of delayed records contain a possible due time in place of a hash."""
     delay = tags_codes - store_times
     due: Bools = is_delayed & (delay >= 0) & (delay <= _DELAY_MS_MAX)
     return due
 
 
 def _is_of_record(name: QueueName, slots: Slots, numbers: Int64s, times: Int64s, sizes: Int64s) -> Bools:
-    """Whether what only batch slots say of their record is true."""
+    """Whether the fields that only batch slots have match their records."""
     if name[0] == SIMPLE:
         return np.ones(len(slots), np.bool_)
     same: Bools = (slots["first_queue_offset"] == numbers) & (slots["store_time_ms"] == times)
@@ -262,7 +262,7 @@ def _is_of_record(name: QueueName, slots: Slots, numbers: Int64s, times: Int64s,
 
 
 def _resolved(store: Store, name: QueueName, tags: Int64s, numbers: Int64s) -> Int64s:
-    """Tags codes with addresses in the extension followed, as readers of the queue do it."""
+    """Return tags codes, with addresses in the extension resolved as readers of the queue do."""
     resolved = tags.copy()
     rows = np.flatnonzero(tags <= EXTENSION_ADDRESS_MAX)
     with open_queue(store, topic_text(name[1]), name[2]) as queue:

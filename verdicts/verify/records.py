@@ -1,7 +1,7 @@
-"""What is wrong with single records: header fields that cannot be, wrong CRCs, properties and bodies nobody can read.
+"""Faults of single records: impossible header values, wrong CRCs, unreadable properties and bodies.
 
-A record is sound when its parts add up; that says nothing of the values in it. The header has no checksum, the body has
-one, and properties have one where the broker was told so (enabledAppendPropCRC, 5.2.0+).
+A record is sound if the lengths of its parts add up, whatever its values are. The header has no checksum; the body has
+one, and properties have one if the broker is configured for it (enabledAppendPropCRC, 5.2.0+).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _COMPRESSION_MASK, _COMPRESSION_MAX = 0x700, 0x300
 
 
 def record_findings(store: Store, block: Block, *, with_bodies: bool, with_everything: bool) -> Iterator[Finding]:
-    """The findings about the records of a block.
+    """Return the findings about the records of a block.
 
-    `with_bodies`: CRCs of bodies and properties; ops elsewhere. `with_everything`: also whether compressed bodies can
-    be inflated, and every property area.
+    `with_bodies`: CRCs of bodies and properties; those of ops are checked elsewhere. `with_everything`: also whether
+    compressed bodies can be inflated, and every property area.
     Order: kind of finding, then commit-log offset.
     """
-    # Records are compared with their slots where bodies are read: a wrong topic, queue or number is told there.
+    # If bodies are read, records are compared with their slots: a wrong topic, queue or number is reported there.
     with_queues = not with_bodies or store.has_rocksdb_queues
     yield from _header_findings(store, block, with_queues=with_queues)
     if with_queues:
@@ -41,9 +41,9 @@ def record_findings(store: Store, block: Block, *, with_bodies: bool, with_every
     if not with_bodies:
         return
     matches = block.body_crc_matches()
-    if not matches.all():  # that of an op message means more and is told by who reads its numbers
-        told = block.topic_is(OP_TOPIC) | (block.header("body_crc") < 0)
-        yield from crc_findings(store, block, pa.array(matches | told))
+    if not matches.all():  # a wrong CRC of an op message is reported where its numbers are read
+        is_reported = block.topic_is(OP_TOPIC) | (block.header("body_crc") < 0)
+        yield from crc_findings(store, block, pa.array(matches | is_reported))
     yield from property_crc_findings(block, store.root)
     if with_everything:
         yield from _property_findings(store, block)
@@ -82,23 +82,23 @@ def _header_rules(block: Block, *, with_queues: bool) -> Iterator[tuple[str, str
         values = block.header(name)
         yield name, f"{name} of at most 65535", values, (values < 0) | (values > 0xFFFF)
     # An empty body has a CRC of 0 (common/UtilAll.java crc32), and only finals name another record.
-    yield "body_crc", "0, for the body is empty", block.header("body_crc"), (block.body_lengths == 0) & (
+    yield "body_crc", "0, because the body is empty", block.header("body_crc"), (block.body_lengths == 0) & (
         block.header("body_crc") != 0
     )
     prepared = block.header("prepared_transaction_offset")
     is_final = (flags & TRANSACTION_MASK) != 0
-    yield "prepared_transaction_offset", "0 in a record that is no final", prepared, ~is_final & (prepared != 0)
+    yield "prepared_transaction_offset", "0, because the record is not a final", prepared, ~is_final & (prepared != 0)
     later = (prepared < 0) | (prepared >= np.maximum(block.commit_log_offsets, 1))
     yield "prepared_transaction_offset", "the offset of an earlier record", prepared, later
 
 
 def older_design_rows(block: Block) -> Int64s:
-    """Rows of prepared and rollback records, which only designs before 4.3 write."""
+    """Return the rows of prepared and rollback records, which only designs before 4.3 write."""
     kinds = block.sys_flag & TRANSACTION_MASK
     return np.flatnonzero((kinds == PREPARED) | (kinds == ROLLBACK))
 
 
-# --- what only a full verification looks at ---------------------------------------------------------------------------
+# --- what only a full verification reads ------------------------------------------------------------------------------
 
 
 def _property_findings(store: Store, block: Block) -> Iterator[Finding]:
@@ -113,4 +113,4 @@ def _stream_findings(store: Store, block: Block) -> Iterator[Finding]:
     bodies = block.take(rows).bodies().cast(pa.binary()).to_pylist()
     for row, body in zip(rows.tolist(), bodies, strict=True):
         if body and compression.inflate(body, int(block.sys_flag[row])) is None:
-            yield _finding(store, block, row, "body-stream", "a compressed stream, for its flag says so", None)
+            yield _finding(store, block, row, "body-stream", "a compressed stream, by its flag", None)

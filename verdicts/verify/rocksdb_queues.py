@@ -1,7 +1,7 @@
-"""Consume queues in RocksDB against the log, both ways: records whose slot is wrong or missing, slots of no record.
+"""Consume queues in RocksDB compared with the log: records whose slot is wrong or missing, slots without a record.
 
-The log is read once more for it, because the slots of a queue lie in the database in one piece while its records lie
-all over the log: what one window of records claims is looked up as a range of keys, and only runs of numbers are kept.
+The log is read a second time for this: the slots of a queue are contiguous in the database, while its records are
+spread over the log. The claims of a window of records are looked up as a range of keys; only runs of numbers are kept.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_dire
 from readers.store.store import Store
 from verdicts.verify.queue_claims import ClaimedRows, QueueClaims, due_slots
 
-#: Numbers of records further apart than this many for each record are looked up one by one: one of them is damaged.
+#: If numbers are further apart than this per record, one of them is damaged: they are looked up one by one.
 _APART = 64
 _NUMBER_MAX = 2**63 - 1
 
 
 def rocksdb_queue_findings(store: Store, ranges: LogRanges) -> Iterator[Finding]:
-    """What of the queues in RocksDB and the log does not fit together.
+    """Return where the queues in RocksDB contradict the log.
 
     Order:  of each database records in log order, then slots in the database's order.
     Damage: slot-mismatch, slot-missing, slot-pending, slot-dangling, slot-expired, database-entry, database-unread; at
-            most 100 of a code, the last of them stands for the rest.
+            most 100 of each code; the last one stands for the rest.
     """
     for name in queue_directories(store):
         try:
@@ -73,7 +73,7 @@ class _QueueComparison:
         for part in self.queues.slots():
             name = (SIMPLE, part.topic.encode("utf-8", "surrogateescape"), part.queue_id)
             yield from self._unclaimed(name, part.queue_offsets, part.slots)
-        yield from dict.fromkeys(self.queues.findings)  # an entry that does not fit is met more than once
+        yield from dict.fromkeys(self.queues.findings)  # an entry that does not fit may be found more than once
 
     def _records(self, name: QueueName, rows: ClaimedRows, flushed_offset: int) -> Iterator[Finding]:
         """Records of one window and one queue."""
@@ -91,18 +91,18 @@ class _QueueComparison:
             offset, number = int(rows.offsets[row]), int(numbers[row])
             wanted = f"slot {number} of {queue_text(name)}"
             if not found[row]:
-                yield from self._told("slot-missing", offset, wanted, "no slot")
+                yield from self._limited("slot-missing", offset, wanted, "no slot")
                 continue
             pointed = int(slots["commit_log_offset"][row])
             if pointed != offset:
                 actual = f"{wanted} points at {pointed}"
             else:
-                actual = f"{wanted} says {slots['record_length_bytes'][row]} bytes, tags code {tags[row]}"
+                actual = f"{wanted} has {slots['record_length_bytes'][row]} bytes, tags code {tags[row]}"
             expected = f"offset {offset}, {rows.lengths[row]} bytes, tags code {rows.tags_codes[row]}"
-            yield from self._told("slot-mismatch", offset, expected, actual)
+            yield from self._limited("slot-mismatch", offset, expected, actual)
 
     def _slots(self, name: QueueName, numbers: Int64s) -> tuple[Bools, Slots]:
-        """Which of the numbers have a slot, and the slots; zeros for the others."""
+        """Return which numbers have a slot, and the slots; zeros for the others."""
         topic, queue_id = topic_text(name[1]), name[2]
         slots = np.zeros(len(numbers), SLOT_VALUE.dtype)
         found = np.zeros(len(numbers), np.bool_)
@@ -122,24 +122,24 @@ class _QueueComparison:
         claimed = inside(merged(self._runs.get(name, [])), numbers)
         offsets = slots["commit_log_offset"].astype(np.int64)
         fine = claimed | self.ranges.is_damaged(offsets)
-        if self.store.in_use:  # what the broker has written since
+        if self.store.in_use:  # written by the broker since
             fine |= offsets >= self.ranges.end_offset
         low, high = self.ranges.begin_offset, self.ranges.end_offset
         for row in np.flatnonzero(~fine).tolist():
             offset, slot = int(offsets[row]), f"slot {int(numbers[row])} of {queue_text(name)}"
             if offset < low:
-                yield from self._told("slot-expired", offset, f"an offset in [{low}, {high})", f"{slot}: {offset}")
+                yield from self._limited("slot-expired", offset, f"an offset in [{low}, {high})", f"{slot}: {offset}")
             elif not self.ranges.is_held(offsets[row : row + 1])[0]:
-                yield from self._told("slot-dangling", offset, f"an offset in [{low}, {high})", f"{slot}: {offset}")
+                yield from self._limited("slot-dangling", offset, f"an offset in [{low}, {high})", f"{slot}: {offset}")
             else:
-                yield from self._told("slot-mismatch", offset, f"a record that claims {slot}", "none")
+                yield from self._limited("slot-mismatch", offset, f"a record that claims {slot}", "none")
 
-    def _told(self, code: str, offset: int, expected: str, actual: str) -> Iterator[Finding]:
+    def _limited(self, code: str, offset: int, expected: str, actual: str) -> Iterator[Finding]:
         self._counts[code] += 1
         count = self._counts[code]
         if count > FINDINGS_MAX:
             return
-        more = "; and what follows is not told one by one" if count == FINDINGS_MAX else ""
+        more = "; further findings of this kind are not listed" if count == FINDINGS_MAX else ""
         yield Finding(
             self.store.root, code, self.queues.database.directory, commit_log_offset=offset, expected=expected,
             actual=actual + more,

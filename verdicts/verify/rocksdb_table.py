@@ -1,6 +1,6 @@
-"""The table of transactions in RocksDB against the log: keys that lead to no half, or to that of another transaction.
+"""The table of transactions in RocksDB compared with the log: keys without a half, or for another transaction's half.
 
-The log decides what is open; a key that does not fit it says that database and log are not of one store or time.
+The log decides what is open; a key that contradicts it shows that database and log are not of one store or time.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _KEY_CHARACTERS_MAX = 400
 
 
 def rocksdb_table_findings(store: Store, ranges: LogRanges, *, with_records: bool) -> Iterator[Finding]:
-    """What is wrong with the table of transactions in RocksDB; nothing where no transaction is in it.
+    """Return the faults of the table of transactions in RocksDB; nothing for an empty table.
 
-    `with_records`: also look up the half of each key. A key before the log's begin is no damage: the broker deletes it
-    at its next check.
+    `with_records`: also look up the half of each key. A key before the log's beginning is no fault: the broker deletes
+    it at its next check.
     Order:  the database's own damage, then keys by offset.
-    Damage: database-unread, database-entry; at most 100 keys that do not fit the log.
+    Damage: database-unread, database-entry; at most 100 keys that contradict the log.
     """
     is_used = any(design.word == ROCKSDB for design in designs_of(store))
     if not has_entries(store):
@@ -50,12 +50,12 @@ def rocksdb_table_findings(store: Store, ranges: LogRanges, *, with_records: boo
     yield from (finding for finding in found.findings if is_used or finding.code != "database-unread")
     if found.entries is None or not with_records:
         return
-    yield from islice(_strange_keys(store, found.entries, ranges), FINDINGS_MAX)
+    yield from islice(_wrong_keys(store, found.entries, ranges), FINDINGS_MAX)
     yield from _last_half_findings(store, found, ranges)
 
 
 def _last_half_findings(store: Store, found: RocksdbEntries, ranges: LogRanges) -> Iterator[Finding]:
-    """How far the table was built: never behind the log's end; after a clean stop up to the last half in the queue."""
+    """The end of the table: never behind the log's end; after a clean stop at the last half in the queue."""
     if store.in_use:
         return
     last = 0
@@ -72,16 +72,16 @@ def _last_half_findings(store: Store, found: RocksdbEntries, ranges: LogRanges) 
 
 
 def _last_half_offset(store: Store) -> int:
-    """Commit-log offset of the newest half of the queue; −1 where there is none, or it cannot be read."""
+    """Commit-log offset of the newest half in the queue; −1 if there is none or it cannot be read."""
     try:
         with open_queue(store, ROCKSDB_HALF_TOPIC, 0) as queue:
             places = queue.read(queue.max_offset - 1, queue.max_offset)[1]
             return int(places[-1]) if len(places) else -1
     except SourceError:
-        return -1  # the queue's own reading says so
+        return -1  # reported by the reader of the queue
 
 
-def _strange_keys(store: Store, entries: pa.Table, ranges: LogRanges) -> Iterator[Finding]:
+def _wrong_keys(store: Store, entries: pa.Table, ranges: LogRanges) -> Iterator[Finding]:
     places = np.asarray(entries["half_commit_log_offset"])
     held = entries.filter(pa.array((places >= ranges.begin_offset) & ~ranges.is_damaged(places)))
     log = store.log()
@@ -100,12 +100,12 @@ def _strange_keys(store: Store, entries: pa.Table, ranges: LogRanges) -> Iterato
                 half = halves.get(key["half_commit_log_offset"])
                 wanted = (ROCKSDB_HALF_TOPIC, key["topic"], key["transaction_id"], key["record_length_bytes"])
                 if key["transaction_id"] is not None and half != wanted:
-                    yield _strange(store, key, half)
+                    yield _wrong_key(store, key, half)
     finally:
         log.close()
 
 
-def _strange(store: Store, key: dict[str, object], half: tuple[object, ...] | None) -> Finding:
+def _wrong_key(store: Store, key: dict[str, object], half: tuple[object, ...] | None) -> Finding:
     place = key["half_commit_log_offset"]
     assert isinstance(place, int)
     actual, words = "no record begins there", str(key["key"])[:_KEY_CHARACTERS_MAX]

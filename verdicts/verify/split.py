@@ -1,4 +1,4 @@
-"""One split of a verification: what is wrong with its records, and what the whole store wants to know of it."""
+"""One split of a verification: the faults of its records, and the facts that the whole store needs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def _none() -> Int64s:
 
 @dataclass(slots=True)
 class VerifiedSplit:
-    """What the whole store wants to know of a split.
+    """The facts of a split that the whole store needs.
 
-    Units: commit-log offsets in bytes. `damaged`: rows [begin, end) of what is no record and no filler, or was not
-           read. `backwards`: rows (record, its time, record before it, that one's time). `op_marks`: rows (op message,
-           half queue offset) of numbers that no half message has. `spans`: what is no record and no filler. `breaks`:
-           rows [from, to) of the file, in bytes, where the walk of a broker that starts may end. `is_unread`: the time
-           was over, and nothing is known of it. `checkpoint_values`: those of the checkpoint's times and offsets that
-           a record of the split has.
+    Units: commit-log offsets in bytes. `damaged`: rows [begin, end) that are neither record nor filler, or were not
+           read. `backwards`: rows (record, its time, record before it, time of that record). `op_marks`: rows (op
+           message, half queue offset) of numbers that no half message has. `spans`: neither record nor filler.
+           `breaks`: rows [from, to) of the file, in bytes, where a starting broker may end its reading. `is_unread`:
+           not read for lack of time, nothing is known. `checkpoint_values`: the times and offsets of the checkpoint
+           that a record of the split has.
     """
 
     damaged: Int64s
@@ -59,9 +59,9 @@ class VerifiedSplit:
 
 
 class SplitWork:
-    """One split on its way: what its blocks add up to.
+    """The work on one split, block by block.
 
-    `is_quick`, `is_full`: how deep it is looked at. `with_old`: the records of designs before 4.3 are wanted.
+    `is_quick`, `is_full`: the level. `with_old`: also collect the records of designs before 4.3.
     """
 
     def __init__(self, split: Split, *, is_quick: bool, is_full: bool, with_old: bool) -> None:
@@ -79,7 +79,7 @@ class SplitWork:
         self.is_unreadable = False
 
     def findings(self, block: Block) -> Iterator[Finding]:
-        """What is wrong with the records of a block; the rest is remembered."""
+        """Return the faults in the records of a block, and keep the facts that the store needs."""
         self._add_times(block)
         self._older.append(block.commit_log_offsets[older_design_rows(block)])
         yield from record_findings(
@@ -108,7 +108,7 @@ class SplitWork:
         known.end_offset = int(offsets[-1] + block.lengths[-1])
         for values in (offsets, offsets + block.lengths, times):
             known.checkpoint_values.update(self._checkpoint[np.isin(self._checkpoint, values)].tolist())
-        good = (times >= 0) & (times <= TIME_MS_MAX)  # one that cannot be is told as such
+        good = (times >= 0) & (times <= TIME_MS_MAX)  # an impossible time is reported as such
         offsets, times = offsets[good], times[good]
         if not len(times):
             return
@@ -135,7 +135,7 @@ class SplitWork:
             self._op_marks.append(np.stack([offsets[beyond], numbers[beyond]], axis=1))
 
     def known(self, scan: SegmentScan) -> VerifiedSplit:
-        """The split in the words of the whole store."""
+        """Return the facts of the split for the whole store."""
         known, segment = self._known, self._split.segment
         known.file = segment.file
         known.spans = [span for span in scan.spans if not span.is_filler]

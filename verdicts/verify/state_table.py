@@ -1,4 +1,4 @@
-"""The state table and the redo log of 3.0 and 3.1 against the commit log, which is the truth.
+"""The state table and the redo log of 3.0 and 3.1 compared with the commit log, which is authoritative.
 
 Source: docs/formats/state_table.md#slot.
 """
@@ -32,19 +32,19 @@ from readers.store.broker_settings import BrokerSettings
 from readers.store.store import Store
 
 _NO_TYPE = 0
-#: What was expected and what is there, by row.
+#: Expected and actual value, by row.
 _Words = Callable[[int], tuple[str, str]]
 
 
 def has_tables(store: Store) -> bool:
-    """Whether a store has a state table or a redo log, as far as directories tell."""
+    """Whether a store has the directory of a state table or a redo log."""
     return store.has("transaction", "statetable") or store.has("transaction", "redolog")
 
 
 def state_table_findings(
     store: Store, settings: BrokerSettings, records: OldRecords, ranges: LogRanges
 ) -> Iterator[Finding]:
-    """What state table, redo log and commit log do not say alike, and what a broker's next start makes of it.
+    """Return where state table, redo log and commit log differ, and the effect at a broker's next start.
 
     `records`: those of the whole log.
     Order:  the files' own damage, slots by number, records by offset, redo entries by number.
@@ -53,14 +53,14 @@ def state_table_findings(
     found: list[Finding] = []
     slots, entries = state_slots(store, found), redo_entries(store, found)
     yield from found
-    if not store.commit_log or (slots is None and entries is None):  # a log that is gone is told as such, once
+    if not store.commit_log or (slots is None and entries is None):  # a missing log is reported once, elsewhere
         return
     work = _TableComparison(store, settings, records, ranges, slots, entries, is_whole=not found)
     yield from work.findings()
 
 
 class _TableComparison:
-    """One store's comparison."""
+    """The comparison of one store."""
 
     def __init__(
         self, store: Store, settings: BrokerSettings, records: OldRecords, ranges: LogRanges,
@@ -73,7 +73,7 @@ class _TableComparison:
         later = records.offsets > self._last_known
         self._later = records.chosen(later)
         low = settings.version_low
-        #: Whether a broker that keeps no table has written on: what is open in the table is asked for by nobody.
+        #: Whether a broker without a table has written later: then no broker checks what is open in the table.
         self._is_leftover = low is not None and PREPARED_NEVER_ASKED.holds(low)
         if entries is not None and len(entries) and is_whole and not store.in_use and not store.aborted:
             self._is_leftover |= int(entries.offsets[-1]) == self._last_known and _is_of_later_broker(self._later)
@@ -103,36 +103,36 @@ class _TableComparison:
         known = rows >= 0
         expired = ~known & (offsets < self._ranges.begin_offset)
         unknown = ~known & ~expired & ~self._ranges.is_damaged(offsets)
-        if self._store.in_use:  # what the broker has written since
+        if self._store.in_use:  # written by the broker since
             unknown &= offsets < self._ranges.end_offset
-        yield from self._told(
+        yield from self._slot_findings(
             slots, "table-slot-mismatch", unknown,
             lambda row: ("the place of a prepared record", f"commit-log offset {offsets[row]}"),
         )
         yield from self._runs(slots, "table-slot-expired", expired)
         ended = np.where(known, self._records.first_ends[rows] if len(prepared) else _NO_TYPE, _NO_TYPE)
-        yield from self._told_fields(slots, rows, known, prepared, ended)
+        yield from self._field_findings(slots, rows, known, prepared, ended)
         is_open, is_ended = slots.states == PREPARED, ended != UNDECIDED
         if not self._is_leftover:
             stale = known & is_open & is_ended
-            yield from self._told(
+            yield from self._slot_findings(
                 slots, "table-slot-stale", stale, lambda row: (STATES[int(ended[row])], "PREPARED")
             )
             own = np.where(known, prepared.queue_offsets[rows] if len(prepared) else 0, 0)
-            if not self._store.aborted:  # then the numbers are others when the broker runs again
-                yield from self._told(
+            if not self._store.aborted:  # a start after a crash changes the numbers
+                yield from self._slot_findings(
                     slots, "table-unanswerable", known & is_open & ~is_ended & (own != slots.numbers),
-                    lambda row: (f"slot {own[row]}, which the record names", f"slot {slots.numbers[row]}"),
+                    lambda row: (f"slot {own[row]}, the number in the record", f"slot {slots.numbers[row]}"),
                 )
-        yield from self._told(
+        yield from self._slot_findings(
             slots, "table-slot-unproved", known & ~is_open & ~is_ended,
             lambda row: ("a COMMIT or ROLLBACK record", STATES[int(slots.states[row])]),
         )
 
-    def _told_fields(
+    def _field_findings(
         self, slots: StateSlots, rows: Int64s, known: Bools, prepared: OldRecords, ended: Int64s
     ) -> Iterator[Finding]:
-        """Slots that say other things of their record than it does."""
+        """Findings for slots with fields that differ from their record."""
         if not len(prepared):
             return
         compared = [
@@ -140,16 +140,16 @@ class _TableComparison:
             ("seconds", slots.values("store_time_seconds"), prepared.store_seconds[rows]),
             ("group hash", slots.values("producer_group_hash"), prepared.group_hashes[rows]),
         ]
-        if _is_numbered_once(self._records):  # else a slot was made anew, and decided by a later record
+        if _is_numbered_once(self._records):  # else the slot was rebuilt, and decided by a later record
             decided = (slots.states != PREPARED) & (ended != UNDECIDED)
             compared.append(("state", np.where(decided, slots.states, ended), ended))
-        for name, said, right in compared:
-            wrong = known & (said != right)
-            yield from self._told(slots, "table-slot-mismatch", wrong, _words_of_field(name, said, right))
+        for name, found, right in compared:
+            wrong = known & (found != right)
+            yield from self._slot_findings(slots, "table-slot-mismatch", wrong, _words_of_field(name, found, right))
 
-    def _told(self, slots: StateSlots, code: str, wrong: Bools, words: _Words) -> Iterator[Finding]:
+    def _slot_findings(self, slots: StateSlots, code: str, wrong: Bools, words: _Words) -> Iterator[Finding]:
         """A finding for each slot."""
-        for row, more in one_by_one(np.flatnonzero(wrong).tolist(), "such slots"):
+        for row, more in one_by_one(np.flatnonzero(wrong).tolist(), "slots"):
             expected, actual = words(row)
             yield Finding(
                 self._store.root, code, slots.files[int(slots.file_numbers[row])].file, int(slots.positions[row]),
@@ -158,7 +158,7 @@ class _TableComparison:
             )
 
     def _runs(self, slots: StateSlots, code: str, wrong: Bools) -> Iterator[Finding]:
-        """One finding for each file that has such slots."""
+        """One finding for each file with wrong slots."""
         for number in np.unique(slots.file_numbers[wrong]).tolist():
             rows = np.flatnonzero(wrong & (slots.file_numbers == number))
             yield Finding(
@@ -170,21 +170,21 @@ class _TableComparison:
     # -- records -------------------------------------------------------------------------------------------------------
 
     def _without_slot(self, slots: StateSlots) -> Iterator[Finding]:
-        """Prepared records that nothing ended and that no slot is of: nobody asks for them."""
+        """Open prepared records without a slot, which the broker never checks."""
         prepared = self._records.prepared
         lost = (self._records.first_ends == UNDECIDED) & (_rows_of(np.unique(slots.offsets), prepared.offsets) < 0)
-        if self._store.in_use or self._store.aborted:  # what was not dispatched yet
+        if self._store.in_use or self._store.aborted:  # not dispatched yet
             lost &= prepared.offsets < int(slots.offsets.max(initial=-1))
-        yield from self._told_records(
+        yield from self._record_findings(
             "table-slot-missing", prepared.chosen(lost),
-            lambda row: (f"slot {prepared.queue_offsets[lost][row]}", "no slot is of this record"),
+            lambda row: (f"slot {prepared.queue_offsets[lost][row]}", "this record has no slot"),
         )
 
     def _without_table(self) -> Iterator[Finding]:
         waiting = int((self._records.first_ends == UNDECIDED).sum())
         yield Finding(
             self._store.root, "table-missing", self._store.place(*TABLE_FILES.directory),
-            expected=f"slots for {len(self._records.prepared)} prepared records, {waiting} of them undecided",
+            expected=f"slots for {len(self._records.prepared)} prepared records, {waiting} of them open",
             actual="no file",
         )
 
@@ -192,14 +192,14 @@ class _TableComparison:
         waiting = int((self._records.first_ends == UNDECIDED).sum())
         return Finding(
             self._store.root, "redo-log-missing", self._store.place(*REDO_FILES.directory),
-            expected=f"entries of {len(self._records)} records, {waiting} of them prepared and not ended",
+            expected=f"entries of {len(self._records)} records, {waiting} of them open prepared records",
             actual="no file",
         )
 
-    def _told_records(self, code: str, records: OldRecords, words: _Words) -> Iterator[Finding]:
+    def _record_findings(self, code: str, records: OldRecords, words: _Words) -> Iterator[Finding]:
         log = self._store.log()
         try:
-            for (row, offset), more in one_by_one(list(enumerate(records.offsets.tolist())), "such records"):
+            for (row, offset), more in one_by_one(list(enumerate(records.offsets.tolist())), "records"):
                 segment = log.segment_at(offset)
                 expected, actual = words(row)
                 yield Finding(
@@ -223,21 +223,21 @@ class _TableComparison:
         if len(records):
             tags = np.where(records.is_prepared, PREPARED_TAGS, records.prepared_offsets)[rows]
             wrong |= known & ((tags != entries.tags) | (records.lengths[rows] != entries.lengths))
-        wrong[1:] |= np.diff(entries.offsets) <= 0  # they are entered in the order of the log
-        for row, more in one_by_one(np.flatnonzero(wrong).tolist(), "such entries"):
+        wrong[1:] |= np.diff(entries.offsets) <= 0  # entries are written in the order of the log
+        for row, more in one_by_one(np.flatnonzero(wrong).tolist(), "entries"):
             segment: Segment = entries.files[int(entries.file_numbers[row])]
             actual = f"offset {entries.offsets[row]}, length {entries.lengths[row]}, tags code {entries.tags[row]}"
             yield Finding(
                 self._store.root, "redo-entry-mismatch", segment.file, int(entries.positions[row]),
                 REDO_FILES.layout.size_bytes, commit_log_offset=int(entries.offsets[row]),
-                expected="what a prepared, COMMIT or ROLLBACK record says",
+                expected="the values of a prepared, COMMIT or ROLLBACK record",
                 actual=f"{actual}{more}",
             )
         mine = _is_of_prepared(records)
         lacking = mine & (_rows_of(np.unique(entries.offsets), records.offsets) < 0)
-        if self._is_behind:  # what was not dispatched yet
+        if self._is_behind:  # not dispatched yet
             lacking &= records.offsets < self._last_known
-        yield from self._told_records(
+        yield from self._record_findings(
             "redo-entry-missing", records.chosen(lacking), lambda _row: ("an entry of the redo log", "none")
         )
 
@@ -247,12 +247,12 @@ class _TableComparison:
         waiting = int((self._later.first_ends == UNDECIDED).sum()) if len(self._later.prepared) else 0
         return Finding(
             self._store.root, "table-leftover", self._store.place("transaction"),
-            actual=f"{still} slots that say PREPARED; {len(self._later)} records written since, {waiting} of them "
-            "prepared and not ended",
+            actual=f"{still} slots in state PREPARED; {len(self._later)} records written later, {waiting} of "
+            "them open prepared records",
         )
 
     def _remade(self, entries: RedoEntries) -> Finding:
-        """What the next start makes of the state table."""
+        """Return how the next start rebuilds the state table."""
         later = self._later
         offsets = np.concatenate([entries.offsets, later.offsets])
         tags = np.concatenate([entries.tags, np.where(later.is_prepared, PREPARED_TAGS, later.prepared_offsets)])
@@ -269,18 +269,18 @@ class _TableComparison:
         again = int((held & ~is_waiting).sum())
         return Finding(
             self._store.root, "table-remade", self._store.place(*TABLE_FILES.directory),
-            actual=f"{len(remade)} slots, numbered from 0: {unanswerable} undecided ones under another number, "
-            f"{again} that are decided; {forgotten} undecided ones forgotten",
+            actual=f"{len(remade)} slots, numbered from 0: {unanswerable} open ones with another number, "
+            f"{again} decided ones; {forgotten} open transactions get no slot",
         )
 
 
-def _words_of_field(name: str, said: Int64s, right: Int64s) -> _Words:
-    """A field of slots, by their records and as they say it."""
-    return lambda row: (f"{name} {right[row]}, as its record says", f"{name} {said[row]}")
+def _words_of_field(name: str, found: Int64s, right: Int64s) -> _Words:
+    """Return the texts of a field: the value in the record and the value in the slot."""
+    return lambda row: (f"{name} {right[row]}, the value in its record", f"{name} {found[row]}")
 
 
 def _rows_of(known: Int64s, wanted: Int64s) -> Int64s:
-    """Row of each wanted value among ascending known ones, −1 where it is not there."""
+    """Return the row of each wanted value among ascending known ones, −1 if it is missing."""
     if not len(known):
         return np.full(len(wanted), -1, np.int64)
     places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
@@ -288,15 +288,15 @@ def _rows_of(known: Int64s, wanted: Int64s) -> Int64s:
 
 
 def _is_of_prepared(records: OldRecords) -> Bools:
-    """Which records are prepared ones or end one that is here: COMMIT records of later designs have the type too."""
+    """Which records are prepared, or end a prepared record here: COMMIT records of later designs have the same type."""
     return records.is_prepared | (_rows_of(records.prepared.offsets, records.prepared_offsets) >= 0)
 
 
 def _is_of_later_broker(records: OldRecords) -> bool:
-    """Whether 3.2 or later wrote these: from there on prepared and ROLLBACK records have the queue offset 0."""
+    """Whether 3.2 or later wrote the records: from 3.2 on prepared and ROLLBACK records have the queue offset 0."""
     return bool(len(records)) and not records.queue_offsets[records.types != COMMIT].any()
 
 
 def _is_numbered_once(records: OldRecords) -> bool:
-    """Whether the table has been the same since it was begun: its numbers go on from record to record."""
+    """Whether the table was never rebuilt: the numbers increase from record to record."""
     return bool((np.diff(records.prepared.queue_offsets) == 1).all())

@@ -1,4 +1,4 @@
-"""What is wrong beside the records: checkpoint, cursors of all groups, op numbers that lead nowhere, index files."""
+"""Faults outside the log: checkpoint, cursors of all groups, op marks without a half message, index files."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values, read_
 from readers.store.fastjson import read_config
 from readers.store.store import CHECK_GROUP, HALF_TOPIC, Store
 
-#: The year 2200: what is beyond is no time that a broker wrote.
+#: The year 2200: no broker wrote a later time.
 _TIME_MS_MAX = 7_258_118_400_000
-#: Configuration that brokers write beside the cursors, and what it means if it cannot be read or is old.
+#: Configuration that brokers write beside the cursors, and the effect if it cannot be read or is old.
 _CONFIGURATIONS = {
-    "topics.json": "topics made or changed since are unknown to the broker until a producer or an operator makes them",
-    "subscriptionGroup.json": "consumer groups and their retries may be other than before",
-    "delayOffset.json": "delayed messages, finals among them, may be delivered once more, or wait for ever",
+    "topics.json": "topics that were created or changed since are missing in the broker until they are created again",
+    "subscriptionGroup.json": "settings of consumer groups and their retries may have changed",
+    "delayOffset.json": "delayed messages, COMMIT records among them, may be delivered once more, or wait permanently",
 }
 _TIMES = ("physic_msg_time_ms", "logics_msg_time_ms", "index_msg_time_ms")
 _RECORD_OFFSET = "logics_offset"
 
 
 def checkpoint_findings(store: Store, last_store_time_ms: int | None) -> Iterator[Finding]:
-    """The checkpoint's own damage, and times in it that are later than any record of the log.
+    """Return damage of the checkpoint, and times in it that are later than any record of the log.
 
     `last_store_time_ms`: the latest store time in the log; None for a log without records.
     """
@@ -57,7 +57,7 @@ def checkpoint_findings(store: Store, last_store_time_ms: int | None) -> Iterato
 
 
 def values_of_records(store: Store) -> list[int]:
-    """The values of the checkpoint that brokers take from records: store times, and an offset from 5.5.0 on."""
+    """Return the values of the checkpoint that brokers take from records: store times, and an offset from 5.5.0 on."""
     values = checkpoint_values(store)
     return [values[name] for name in (*_TIMES, _RECORD_OFFSET) if values.get(name, 0) > 0]
 
@@ -65,7 +65,7 @@ def values_of_records(store: Store) -> list[int]:
 def checkpoint_record_findings(
     store: Store, first: tuple[int, int], held: set[int], last_store_time_ms: int
 ) -> Iterator[Finding]:
-    """Times and offsets of the checkpoint that no record of a whole log has, though its record would be there.
+    """Return times and offsets of the checkpoint that no record of a whole log has, although the record should exist.
 
     `first`: commit-log offset and store time of the first record. `held`: values of the checkpoint that a record has.
     Order: the file's.
@@ -85,7 +85,7 @@ def checkpoint_record_findings(
 
 
 def cursor_findings(store: Store) -> Iterator[Finding]:
-    """The cursors' own damage, and cursors outside their queues. That of the check's half queue comes with the audit's.
+    """Return damage of the cursors, and cursors outside their queues. An audit reports that of the half queue.
 
     Order: the file's.
     """
@@ -116,7 +116,7 @@ def cursor_findings(store: Store) -> Iterator[Finding]:
 
 
 def configuration_findings(store: Store) -> Iterator[Finding]:
-    """Configuration files beside the cursors that no broker can read; what is not there is not missed.
+    """Return configuration files beside the cursors that no broker can read; a missing file is no fault.
 
     Order: as in _CONFIGURATIONS.
     """
@@ -127,7 +127,7 @@ def configuration_findings(store: Store) -> Iterator[Finding]:
 
 
 def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int] | None:
-    """Queue offsets of a queue's first slot and past its last; None where there is no queue, or it cannot be read."""
+    """Queue offsets of the first slot and past the last one; None if there is no queue or it cannot be read."""
     for kind in (SIMPLE, BATCH):
         name = (kind, topic_bytes(topic), queue_id)
         files = slot_files(store, name)
@@ -139,7 +139,7 @@ def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int] | None:
                 return files.first, end
             last = files.read(end - 1, end)[0]
             return 0, int(last["first_queue_offset"]) + int(last["batch_size"])
-        except SourceError:  # what compares the queue tells it
+        except SourceError:  # reported by the comparison of the queue
             return None
         finally:
             files.close()
@@ -147,20 +147,20 @@ def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int] | None:
 
 
 def op_number_findings(store: Store, offsets: Int64s, numbers: Int64s) -> Iterator[Finding]:
-    """Op numbers beyond the end of the half queue. The arrays go together: op message, half queue offset."""
+    """Return op marks beyond the end of the half queue. Parallel arrays: op message, half queue offset."""
     log = store.log()
     for offset, number in zip(offsets.tolist(), numbers.tolist(), strict=True):
         segment = log.segment_at(offset)
         yield Finding(
             store.root, "op-beyond-end", None if segment is None else segment.file,
             None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
-            expected="numbers of half messages that are in the half queue", actual=str(number),
+            expected="offsets of half messages in the half queue", actual=str(number),
         )
     log.close()
 
 
 def half_end(store: Store) -> int | None:
-    """Number past the last slot of the half queue; None where it cannot be told."""
+    """Queue offset past the last slot of the half queue; None if unknown."""
     files = slot_files(store, (SIMPLE, HALF_TOPIC.encode(), 0))
     try:
         return used_end(files.segments, files.layout) or None
@@ -171,7 +171,7 @@ def half_end(store: Store) -> int | None:
 
 
 def index_file_findings(store: Store, *, whole: bool) -> Iterator[Finding]:
-    """What is wrong inside index files; not `whole`: only what their headers say."""
+    """Return faults in index files; without `whole`, only those of their headers."""
     if not whole:
         yield from open_index(store).findings
         return
@@ -179,7 +179,7 @@ def index_file_findings(store: Store, *, whole: bool) -> Iterator[Finding]:
 
 
 def older_design_finding(store: Store, offset: int, count: int) -> Finding:
-    """Records of a design before 4.3, told once. `offset`: commit-log offset of the first."""
+    """Return one finding for records of designs before 4.3. `offset`: commit-log offset of the first one."""
     log = store.log()
     segment = log.segment_at(offset)
     log.close()
@@ -191,7 +191,7 @@ def older_design_finding(store: Store, offset: int, count: int) -> Finding:
 
 
 def backwards_finding(store: Store, offset: int, time_ms: int, before_offset: int, before_ms: int) -> Finding:
-    """A record that was stored, as it says, before the record in front of it."""
+    """Return a finding for a record with an earlier store time than the record before it."""
     log = store.log()
     segment = log.segment_at(offset)
     log.close()
@@ -203,6 +203,6 @@ def backwards_finding(store: Store, offset: int, time_ms: int, before_offset: in
 
 
 def latest(times: list[Int64s]) -> int | None:
-    """The latest of some times; None of none."""
+    """Return the latest time; None for an empty list."""
     every = np.concatenate([np.empty(0, np.int64), *times])
     return int(every.max()) if len(every) else None

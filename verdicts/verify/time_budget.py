@@ -1,7 +1,7 @@
-"""A verification that ends in time: the files of the log that were looked at longest ago come first.
+"""A verification with a time limit: the files of the log that were verified longest ago come first.
 
-The last file that holds data is always read, because where the log ends decides about all that points into it. What
-was not read is unknown: nothing is said of what points there, and the next start of the broker is not foretold.
+The last file with data is always read, because the end of the log decides about everything that points into it. What
+was not read is unknown: entries that point there are not judged, and the next start of the broker is not predicted.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _Result = TypeVar("_Result")
 
 
 class Results(Protocol):
-    """What runs a function over tasks, as engines do."""
+    """A function that runs another one over tasks, as engines do."""
 
     def __call__(
         self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int
     ) -> list[_Result]:
-        """The function's result for each task."""
+        """Return the result for each task."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class PartialReading:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all files were read after all."""
+        """Whether all files were read."""
         return len(self.checked) == self.files_count
 
 
@@ -60,11 +60,12 @@ def verify_within(
     split_bytes: int,
     progress: Progress | None = None,
 ) -> PartialReading:
-    """The findings about as much of some stores as can be read in time, oldest-checked first.
+    """Return the findings for the part of some stores that can be read in time, least recently verified files first.
 
-    `checked`: file → when it was checked last, epoch milliseconds; what is not in it was never. No file is begun that
-    would, at the speed so far, not end in time; the last of each store and one more are read whatever the time.
-    Order: as of a verification without a bound.
+    `checked`: file → when it was verified last, epoch milliseconds; a file that is not in it was not verified yet. A
+    file is begun only if it would end in time at the speed so far; the last file of each store and one more are always
+    read.
+    Order: as in a verification without a limit.
     """
     begin = time.monotonic()
     plan = plan_splits(stores, split_bytes=split_bytes)
@@ -88,7 +89,7 @@ def verify_within(
         read_bytes += size_bytes
         if progress is not None:
             progress(read_bytes, total_bytes)
-    _tell(partial, plan, job, found, results)
+    _collect(partial, plan, job, found, results)
     return partial
 
 
@@ -99,10 +100,10 @@ def _files(plan: SplitPlan) -> dict[str, list[Split]]:
     return files
 
 
-def _tell(
+def _collect(
     partial: PartialReading, plan: SplitPlan, job: Verify, found: Mapping[int, SplitResult], results: Results
 ) -> None:
-    """Put what was found in the order of the log, then what the stores as a whole show."""
+    """Add the findings in the order of the log, then those of whole stores."""
     reading = partial.reading
     reading.findings.extend(finding for store in plan.stores for finding in store.findings)
     tally = Tally(plan, reading)
@@ -125,5 +126,5 @@ def _of_store(job: Verify, task: tuple[Store, list[VerifiedSplit]]) -> SplitResu
 
 
 def unread_split(split: Split) -> VerifiedSplit:
-    """What the whole store is told of a split that was not read."""
+    """Return the facts of a split that was not read."""
     return VerifiedSplit(np.array([split.offsets], np.int64), split.segment.file, is_unread=True)

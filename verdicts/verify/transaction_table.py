@@ -1,4 +1,4 @@
-"""A database table of open transactions (3.2 to 4.2) against the commit log, which is the truth.
+"""A database table of open transactions (3.2 to 4.2) compared with the commit log, which is authoritative.
 
 Source: docs/formats/prepared_records.md#transaction-table.
 """
@@ -24,9 +24,9 @@ from readers.store.store import Store
 
 @dataclass(frozen=True)
 class Joined:
-    """A table's rows beside prepared records.
+    """The rows of a table joined with prepared records.
 
-    Shape: `rows` is for each row of the table the row of the prepared record, −1 none; `is_stale`, `is_expired`,
+    Shape: `rows` is for each row of the table the row of its prepared record, −1 for none; `is_stale`, `is_expired`,
            `is_unknown`, `is_beyond` (the log's end) and `is_other_group` are of the table's rows; `is_missing` of the
            prepared records.
     """
@@ -44,7 +44,7 @@ class Joined:
 
 
 def joined(table: TransactionTable, records: OldRecords, ranges: LogRanges) -> Joined:
-    """The two joined by commit-log offset."""
+    """Join table and records by commit-log offset."""
     prepared, ends = records.prepared, records.first_ends
     offsets = table.offsets
     rows = np.full(len(offsets), -1, np.int64)
@@ -70,7 +70,7 @@ def joined(table: TransactionTable, records: OldRecords, ranges: LogRanges) -> J
 def transaction_table_findings(
     store: Store, table: TransactionTable, records: OldRecords, ranges: LogRanges
 ) -> Iterator[Finding]:
-    """What a table and the log do not say alike.
+    """Return where a table and the log differ.
 
     Order:  the table's own damage; its rows, kind by kind, by offset; prepared records without a row.
     """
@@ -78,8 +78,8 @@ def transaction_table_findings(
     found = joined(table, records, ranges)
     offsets = table.offsets
 
-    def told(code: str, rows: Bools, expected: str, actual: Callable[[int], str]) -> Iterator[Finding]:
-        for row, more in one_by_one(np.flatnonzero(rows).tolist(), "such rows"):
+    def each(code: str, rows: Bools, expected: str, actual: Callable[[int], str]) -> Iterator[Finding]:
+        for row, more in one_by_one(np.flatnonzero(rows).tolist(), "rows"):
             yield Finding(
                 store.root, code, table.name, commit_log_offset=int(offsets[row]), expected=expected,
                 actual=f"row {offsets[row]}{actual(row)}{more}",
@@ -87,17 +87,17 @@ def transaction_table_findings(
 
     def ended(row: int) -> str:
         record = "COMMIT" if found.first_ends[found.rows[row]] == COMMIT else "ROLLBACK"
-        return f", and a {record} record in the log"
+        return f", but the log has a {record} record"
 
     groups = table.rows["producer_group"]
     prepared_record = "the offset of a prepared record"
-    yield from told("table-row-stale", found.is_stale, "no row", ended)
-    yield from told("table-row-unknown", found.is_unknown, prepared_record, lambda _: ", where none begins")
-    # The table was read before the log: what a running broker appended meanwhile is not taken for this.
-    yield from told(
+    yield from each("table-row-stale", found.is_stale, "no row", ended)
+    yield from each("table-row-unknown", found.is_unknown, prepared_record, lambda _: ", where none begins")
+    # The table was read before the log, so records that a running broker appended since are not in question.
+    yield from each(
         "table-row-unknown", found.is_beyond, prepared_record, lambda _: f", and the log ends at {ranges.end_offset}"
     )
-    yield from told(
+    yield from each(
         "table-row-group", found.is_other_group, "the producer group of its record",
         lambda row: f" of {str(groups[row].as_py())[:80]}",
     )  # fmt: skip
@@ -110,6 +110,6 @@ def transaction_table_findings(
     if len(missing):
         yield Finding(
             store.root, "table-row-missing", table.name, commit_log_offset=int(missing.offsets[0]),
-            expected=f"rows for {int((found.first_ends == UNDECIDED).sum())} undecided prepared records",
+            expected=f"rows for {int((found.first_ends == UNDECIDED).sum())} open prepared records",
             actual=f"{len(missing)} of them without a row, first {missing.offsets[0]}",
         )

@@ -1,8 +1,7 @@
-"""What is left when all splits of a store have compared their records with the consume queues.
+"""Slots and records that are left after all splits of a store have compared their records with the consume queues.
 
-Slots that no record claimed and records whose slot says something else are matched with each other here, so that one
-damaged field is one finding: at the slot where there is one, else at the record. Neighbours that the same thing is
-wrong with are one finding.
+Slots that no record claimed and records with a different slot are matched here, so one damaged field is one finding: at
+the slot if there is one, else at the record. Neighbouring slots with the same fault are one finding.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ _CODES = {
 
 @dataclass(slots=True)
 class _Queue:
-    """One queue with all that splits said about it."""
+    """One queue with the results of all splits."""
 
     name: QueueName
     files: SlotFiles
     records: QueuePart
     used_end: int = 0
     is_readable: bool = True
-    told: list[tuple[int, int]] = field(default_factory=list)
+    reported: list[tuple[int, int]] = field(default_factory=list)
 
 
 class _Parts:
-    """The parts of all splits, so that one queue's can be had at a time."""
+    """The parts of all splits, for access queue by queue."""
 
     def __init__(self, parts: list[QueueParts]) -> None:
         self.names: dict[QueueName, int] = {}
@@ -80,7 +79,7 @@ class _Parts:
         self._parts, self._owners = parts, owners
 
     def spans(self) -> dict[QueueName, Int64s]:
-        """The ranges of slots between the first and the last that each split saw agree, of each queue."""
+        """Return for each queue the ranges between the first and the last agreeing slot of each split."""
         names = list(self.names)
         rows: dict[QueueName, list[Int64s]] = defaultdict(list)
         for part, owners in zip(self._parts, self._owners, strict=True):
@@ -90,7 +89,7 @@ class _Parts:
         return {name: merged(found) for name, found in rows.items()}
 
     def of(self, name: QueueName) -> QueuePart:
-        """What all splits know of a queue."""
+        """Return the results of all splits for a queue."""
         number = self.names.get(name)
         runs, records = slice(0), slice(0)
         if number is not None:
@@ -106,9 +105,9 @@ class Leftovers:
         self, store: Store, parts: list[QueueParts], log: LogRanges, *, only_ends: bool = False,
         is_partial: bool = False,
     ) -> None:
-        """`only_ends`: nothing was compared, and only the last slot of each queue is looked at.
+        """`only_ends`: nothing was compared, and only the last slot of each queue is examined.
 
-        `is_partial`: not all splits were read; slots are looked at between those that agree with the same split.
+        `is_partial`: not all splits were read; only slots between those that agree with the same split are examined.
         """
         self._store = store
         self._is_partial = is_partial
@@ -121,12 +120,12 @@ class Leftovers:
         names = list(self._parts.names)
         rows = zip(offsets.tolist(), self._parts.record_owners.tolist(), numbers.tolist(), strict=True)
         self._claims = {offset: (names[owner], number) for offset, owner, number in rows}
-        self.told_offsets: set[int] = set()
-        #: Simple queues, as what foresees a start wants to know them.
+        self.reported_offsets: set[int] = set()
+        #: Simple queues, in the form that the prediction of a start needs.
         self.facts: list[QueueFacts] = []
 
     def findings(self) -> Iterator[Finding]:
-        """All of them.
+        """Return all findings.
 
         Order: slots queue by queue, then records without a slot.
         """
@@ -178,14 +177,14 @@ class Leftovers:
             return
         if kind == SIMPLE:
             invalid = [(run.begin, run.end) for run in runs if run.kind == _INVALID]
-            told = merged([np.array(queue.told, np.int64).reshape(-1, 2)])
+            reported = merged([np.array(queue.reported, np.int64).reshape(-1, 2)])
             self.facts.append(QueueFacts(queue.name, queue.files, queue.used_end, queue.records,
-                                         np.array(invalid, np.int64).reshape(-1, 2), told))
+                                         np.array(invalid, np.int64).reshape(-1, 2), reported))
         for code in _CODES:
-            yield from self._told_runs(queue, [run for run in runs if run.kind == code])
+            yield from self._run_findings(queue, [run for run in runs if run.kind == code])
 
     def _add_runs(self, queue: _Queue, runs: list[_Run], first: int, slots: Slots) -> None:
-        """The runs of one block; the first goes on with what the block before ended with. None crosses a file's end."""
+        """Add the runs of one block; the first may continue the last run before. No run crosses the end of a file."""
         classes = self._classes(queue, slots)
         numbers = first + np.arange(len(slots))
         files = np.searchsorted(queue.files.bases, numbers, "right")
@@ -194,17 +193,17 @@ class Leftovers:
             kind = int(classes[begin])
             if kind == _FINE:
                 continue
-            queue.told.append((first + begin, first + end))
+            queue.reported.append((first + begin, first + end))
             if kind == _MISMATCH:
-                self.told_offsets.update(slots["commit_log_offset"][begin:end].tolist())
+                self.reported_offsets.update(slots["commit_log_offset"][begin:end].tolist())
             last = runs[-1] if runs else None
             if last is not None and (last.kind, last.end, last.file) == (kind, first + begin, int(files[begin])):
                 last.end = first + end
             else:
                 runs.append(_Run(kind, int(files[begin]), first + begin, first + end, slots[begin : begin + 1].copy()))
 
-    def _told_runs(self, queue: _Queue, runs: list[_Run]) -> Iterator[Finding]:
-        """A finding for each run; garbage would give one for every second slot, so the last takes the rest."""
+    def _run_findings(self, queue: _Queue, runs: list[_Run]) -> Iterator[Finding]:
+        """A finding for each run; the last one stands for the rest: garbage gives a run for every second slot."""
         size = queue.files.layout.size_bytes
         for number, run in enumerate(runs[:FINDINGS_MAX]):
             expected, actual = self._words(queue, run.kind, run.begin, run.slot[0])
@@ -215,13 +214,13 @@ class Leftovers:
             yield Finding(
                 self._store.root, _CODES[run.kind], segment.file, run.begin * size - segment.base_offset,
                 (run.end - run.begin) * size, expected=expected,
-                actual=f"{actual or 'neither'}, and {more} more such slots" if more else actual,
+                actual=f"{actual or 'neither'}, and {more} more slots" if more else actual,
                 meaning=meaning_of_mismatch(topic_text(queue.name[1]), more + 1) if is_mismatch else None,
             )
 
     @staticmethod
     def _unclaimed(queue: _Queue) -> Iterator[tuple[int, Slots]]:
-        """Blocks of slots that no record agrees with, with the number of the first."""
+        """Blocks of slots that agree with no record, with the number of the first slot."""
         begin = queue.files.first
         for low, high in [*queue.records.runs.tolist(), (queue.used_end, queue.used_end)]:
             while begin < min(low, queue.used_end):
@@ -231,17 +230,17 @@ class Leftovers:
             begin = max(begin, high)
 
     def _classes(self, queue: _Queue, slots: Slots) -> Int64s:
-        """What each unclaimed slot is."""
+        """The class of each unclaimed slot."""
         offsets = slots["commit_log_offset"].astype(np.int64)
         sound = are_sound(slots)
         classes = np.where(sound, _MISMATCH, _INVALID)
-        if self._only_ends:  # nothing is known of what is at its place
+        if self._only_ends:  # the record at its place was not read
             classes[sound] = _FINE
         if queue.name[0] == SIMPLE:
             classes[are_filler(slots)] = _FINE
         outside = sound & ~self._ranges.is_held(offsets)
         classes[outside] = _DANGLING
-        if self._store.in_use:  # what the broker has written since
+        if self._store.in_use:  # written by the broker since
             classes[sound & (offsets >= self._ranges.end_offset)] = _FINE
         classes[outside & (offsets < self._ranges.begin_offset)] = _EXPIRED
         classes[sound & self._ranges.is_damaged(offsets)] = _FINE
@@ -266,7 +265,7 @@ class Leftovers:
                 return f"a length of {records.lengths[row]} bytes", f"{length} bytes"
             if int(records.tags_codes[row]) != int(records.slot_tags[row]):
                 return f"tags code {records.tags_codes[row]}", f"tags code {records.slot_tags[row]}"
-            return "what its record says of the batch", "another number, time or size"
+            return "the batch values of its record", "another number, time or size"
         if len(rows):
             return f"commit-log offset {records.offsets[rows[0]]}", f"commit-log offset {offset}"
         return f"slot {number} of {queue_text(queue.name)}", self._record_text(offset)
@@ -287,11 +286,11 @@ class Leftovers:
     # -- records -------------------------------------------------------------------------------------------------------
 
     def _slotless(self, queue: _Queue) -> Iterator[Finding]:
-        """Records whose slot is missing, as far as no finding about a slot explains them."""
+        """Records whose slot is missing, unless a finding about a slot explains it."""
         records = queue.records
-        told = np.array([offset in self.told_offsets for offset in records.offsets.tolist()], np.bool_)
-        told |= inside(merged([np.array(queue.told, np.int64).reshape(-1, 2)]), records.numbers)
-        rows = np.flatnonzero(~told)
+        is_reported = np.array([offset in self.reported_offsets for offset in records.offsets.tolist()], np.bool_)
+        is_reported |= inside(merged([np.array(queue.reported, np.int64).reshape(-1, 2)]), records.numbers)
+        rows = np.flatnonzero(~is_reported)
         if not len(rows) or not queue.is_readable:
             return
         if not queue.files.exists:
@@ -335,7 +334,7 @@ class Leftovers:
 
 @dataclass(slots=True)
 class _Run:
-    """Neighbouring slots of one file that the same thing is wrong with. `file`: its number, from 1."""
+    """Neighbouring slots of one file with the same fault. `file`: its number, from 1."""
 
     kind: int
     file: int

@@ -1,8 +1,8 @@
-"""Is the store whole? Log, queues, index, checkpoint and cursors against each other, as rows of FINDINGS.
+"""Verification of a store: log, queues, index, checkpoint and cursors compared with each other, as rows of FINDINGS.
 
-What one split shows it tells itself; what only the whole store shows (slots that no record claims, a cursor beyond its
-queue) comes when all splits are done. So the rows are the same whatever the splits. A place is told once, under the
-code that says most: a slot that leads into damaged bytes is no finding beside the damage.
+Each split reports its own faults; those of the whole store (slots that no record claims, a cursor beyond its queue)
+follow when all splits are done. So the rows do not depend on the splits. Each place is reported once, with the most
+specific code: a slot that points into damaged bytes is no further finding.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ from verdicts.verify.store_files import (
 from verdicts.verify.transaction_table import transaction_table_findings
 from verdicts.verify.unclaimed_slots import Leftovers
 
-#: Levels of depth: each finds what the one before it does, and more.
+#: Levels: each one includes the checks of the level before it.
 QUICK, DEFAULT, FULL = "quick", "default", "full"
-#: What a level leaves out, of which nothing can be said.
+#: What a level does not read.
 NOT_LOOKED_AT: dict[str, str] = {
     QUICK: "bodies, properties, and all but the last slots and index entries",
-    DEFAULT: "what compressed bodies hold, and whether all properties can be read",
+    DEFAULT: "the content of compressed bodies, and whether all properties can be read",
     FULL: "",
 }
 
@@ -70,9 +70,9 @@ NOT_LOOKED_AT: dict[str, str] = {
 @dataclass(frozen=True, slots=True)
 class Verify:
     """The job. `level`: `quick` reads headers and the ends of the derived files; `default` also bodies' CRCs and every
-    slot and index entry; `full` also inflates what is compressed and reads every property area. `version` and `conf` of
-    the broker, where they are known: they decide what its next start does. `transaction_table`: the database table of
-    brokers 3.2 to 4.2, where one was given.
+    slot and index entry; `full` also inflates compressed bodies and reads every property area. `version` and `conf` of
+    the broker, if known, decide what its next start does. `transaction_table`: the database table of brokers 3.2 to
+    4.2, if given.
     """
 
     level: str = DEFAULT
@@ -86,9 +86,9 @@ class Verify:
         return FINDINGS
 
     def of_split(self, split: Split) -> SplitResult:
-        """The findings about a split's records.
+        """Return the findings about a split's records.
 
-        Damage: what is no record is a finding, and so is a file that cannot be read.
+        Damage: bytes that are no record are a finding, and so is a file that cannot be read.
         """
         scan = split.scan()
         work = SplitWork(
@@ -106,7 +106,7 @@ class Verify:
         return SplitResult(_rows(findings), [], scan.decoded_bytes, scan.spans, work.known(scan))
 
     def of_store(self, store: Store, carried: list[VerifiedSplit]) -> SplitResult:
-        """The findings about what lies beside the log, and about the log as a whole."""
+        """Return the findings about the files beside the log, and about the log as a whole."""
         try:
             return SplitResult(_rows(list(self._store_findings(store, carried))))
         finally:
@@ -132,8 +132,8 @@ class Verify:
         if not is_quick:
             index = [split.index for split in splits]
             # Either of the two records may have the wrong time.
-            told_offsets = queues.told_offsets.union(*((offset, before) for offset, _, before, _ in backwards))
-            yield from IndexLeftovers(store, index, ranges, told_offsets, is_partial=is_partial).findings()
+            reported_offsets = queues.reported_offsets.union(*((offset, before) for offset, _, before, _ in backwards))
+            yield from IndexLeftovers(store, index, ranges, reported_offsets, is_partial=is_partial).findings()
         if self.level == FULL:
             yield from chain_findings(store)
         times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
@@ -163,7 +163,7 @@ class Verify:
     def _old_table_findings(
         self, store: Store, settings: BrokerSettings, splits: list[VerifiedSplit], ranges: LogRanges
     ) -> Iterator[Finding]:
-        """What the tables of designs before 4.3 and the log do not say alike."""
+        """Return where the tables of designs before 4.3 and the log differ."""
         old = OldRecords.joined(split.old_records for split in splits)
         if has_tables(store):
             yield from state_table_findings(store, settings, old, ranges)
@@ -176,14 +176,14 @@ def _rows(findings: list[Finding]) -> list[pa.RecordBatch]:
 
 
 def _loss_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
-    """Bytes of the log that are damaged or gone, with what was lost in them."""
+    """Damaged or missing bytes of the log, with the number of lost messages."""
     known = list(store.findings)
     spans: dict[str, list[Span]] = defaultdict(list)
     for split in splits:
         spans[split.file].extend(split.spans)
     for segment in store.commit_log:
         known.extend(span_findings(store, segment, merged_spans(spans[segment.file])))
-    if not store.in_use and not any(split.is_unread for split in splits):  # what is asked now is younger than the scan
+    if not store.in_use and not any(split.is_unread for split in splits):  # files read now are newer than the scan
         times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
         end = max([store.log_begin_offset, *(split.end_offset for split in splits)])
         lost = lost_end(store, _with_places(log_claims(store)), spans, DecodedLog(end, max(times, default=None)))
@@ -197,7 +197,7 @@ def _with_places(claims: LogClaims) -> LogClaims:
 
 
 def log_ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
-    """Which parts of a log can hold records, by what its splits said."""
+    """Return which parts of a log can contain records, from the results of its splits."""
     held = merged([np.array([(s.base_offset, s.end_offset) for s in store.commit_log], np.int64).reshape(-1, 2)])
     gaps = np.stack([held[:-1, 1], held[1:, 0]], axis=1)
     end = max((split.end_offset for split in splits), default=0)
@@ -208,7 +208,7 @@ def log_ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
 
 
 def log_facts(splits: list[VerifiedSplit]) -> LogFacts:
-    """What the splits of a log say of it together, as what foresees a start takes it."""
+    """Combine the results of all splits for the prediction of a start."""
     breaks: dict[str, list[Int64s]] = defaultdict(list)
     for split in splits:
         breaks[split.file].append(split.breaks)
@@ -222,7 +222,7 @@ def _in_order(rows: list[Int64s]) -> Int64s:
 
 
 def _backwards(splits: list[VerifiedSplit]) -> list[tuple[int, int, int, int]]:
-    """Records whose time is before that of the record in front: its place and time, then those of the one in front."""
+    """Records with an earlier time than the record before them: place and time of both."""
     found: list[tuple[int, int, int, int]] = []
     before: tuple[int, int] | None = None
     for split in splits:

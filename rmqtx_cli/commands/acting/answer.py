@@ -149,7 +149,7 @@ class _Desk:
         from repairs.stand_in.stand_in import StandIn
 
         if isinstance(words, LedgerAnswers):
-            words.bearing = lambda key: _bearing(live, key)
+            words.with_key = lambda key: _bearing(live, key)
         watch = GroupWatch(live.client, live.members, conduct.group)
         medium, journal = LiveMedium(live.brokers, live.members), Journal()
         roots = {broker.root: broker for broker in live.brokers}
@@ -289,7 +289,7 @@ def _listen(
 
     addresses = [broker.address for broker in live.brokers]
     groups = (group, claim_on(group))
-    with Membership(live.client.settings, addresses, groups, stand_in.hear, changed) as membership:
+    with Membership(live.client.settings, addresses, groups, stand_in.receive, changed) as membership:
         watch.client_id = membership.client_id
         voice.note(f"joined group {group} at {live.names} as {membership.client_id}; stop with Ctrl-C")
         begun = time.monotonic()
@@ -323,8 +323,8 @@ def _conclude(stand_in: StandIn, voice: Voice, *, is_bounded: bool) -> int:
     unasked = [task for task in tasks if task.given.action is not None and task.outcome is None]
     if unasked:
         voice.note(f"not checked by the broker yet: {count(len(unasked), 'transaction')} with an answer")
-    if stand_in.strangers_count:
-        voice.note(f"{count(stand_in.strangers_count, 'check')} of others got no answer: the broker asks again")
+    if stand_in.unmatched_count:
+        voice.note(f"{count(stand_in.unmatched_count, 'check')} of others got no answer: the broker asks again")
     if stand_in.stopped_by is not None:
         return _refused(stand_in.stopped_by, stand_in.conduct)
     if outcomes["unknown"]:

@@ -154,7 +154,7 @@ def command(
     from readers.model.reading import Reading
     from repairs.receipts.journal import Journal
     from repairs.receipts.receipts import RECEIPTS
-    from repairs.receipts.recheck import write_down
+    from repairs.receipts.recheck import record_recheck
     from rmqtx_cli.output.listing import Listing
 
     door = again.door(live, StoreOptions(None, broker_conf, broker_version), voice)
@@ -171,7 +171,7 @@ def command(
     standings = {} if door is None else _standings(receipts, door, reading, voice)
     if again.record:
         for receipt in receipts:
-            write_down(book, receipt, standings[receipt.receipt_id])
+            record_recheck(book, receipt, standings[receipt.receipt_id])
     _print(receipts, standings, listing, book.path, is_one=asked.name is not None)
     _say_standings(standings, voice)
     status = listing.conclude(reading)

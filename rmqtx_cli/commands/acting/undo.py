@@ -103,11 +103,11 @@ def _say_changed(root: str, file: Path, resume: bool, voice: Voice) -> None:
 def _update_receipts(undo_file: UndoFile, file: Path, resume: bool, voice: Voice) -> None:
     """Update the receipts of the changes that were undone or redone; a failure here does not touch the files."""
     from repairs.receipts.journal import Journal
-    from repairs.receipts.undo_receipts import tell_receipts
+    from repairs.receipts.undo_receipts import update_receipts
 
     journal = Journal()
     try:
-        told = tell_receipts(undo_file.about, undo_file.root, str(file), journal, is_undone=not resume)
+        told = update_receipts(undo_file.receipts, undo_file.root, str(file), journal, is_undone=not resume)
     except RmqtxError as error:
         say.error(f"the receipts could not be updated: {error}")
         return

@@ -123,7 +123,7 @@ def _carried_out(
     with receipt_of_moves(journal, store, wanted, destination, reason=reason, overrides=overrides) as made:
         about = [f"{_way(move)} (receipt {made.receipt_id})" for move in wanted]
         about += [f"reason: {reason}"] if reason else []
-        root, directories = carried_out(changes, store, destination, about)
+        root, directories = carried_out(changes, store, destination, about, [made.receipt_id])
         made.store = root
         _prove(wanted, check_cursors(opened(root, directories)))
     return made.receipt_id, journal.path

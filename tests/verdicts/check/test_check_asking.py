@@ -84,7 +84,7 @@ def test_a_3_1_asked_for_these_slots_and_took_these_answers(name: str) -> None:
 def test_from_3_2_on_nobody_is_asked_for_a_prepared_record(name: str) -> None:
     found, simulated = tables(name)
     assert simulated == []
-    assert "nobody is ever asked for its prepared records" in "".join(found.notes)
+    assert "its prepared records are never checked" in "".join(found.notes)
 
 
 @needs_rocksdb

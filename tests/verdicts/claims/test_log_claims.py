@@ -18,7 +18,7 @@ from tests.representatives import each_store
 from tests.verdicts.claims.test_known_ends import needs_rocksdict
 from tests.verdicts.following import Followed
 from verdicts.audit.local_audit import audit
-from verdicts.claims.claim_proofs import unkept_claims, unkept_findings
+from verdicts.claims.claim_proofs import broken_claim_findings, broken_claims
 from verdicts.claims.claims_of_queues import QUEUES_ASKED_MAX
 from verdicts.claims.log_claim import QUEUE
 from verdicts.claims.log_claims import log_claims
@@ -103,7 +103,7 @@ def test_a_log_without_files_is_missing(name: str, tmp_path: Path) -> None:
     for file in damage.log_files(root):
         file.unlink()
     assert require_heeded(root, name) == ["log-missing"]
-    assert [finding.code for finding in unkept_findings(open_store(root), log_claims(open_store(root)))] == [
+    assert [finding.code for finding in broken_claim_findings(open_store(root), log_claims(open_store(root)))] == [
         "log-missing"
     ]
 
@@ -199,7 +199,7 @@ def test_an_undamaged_log_keeps_every_claim(name: str) -> None:
     log = store.log()
     try:
         assert claims.newest or name.startswith("empty")
-        assert unkept_claims(store, claims, log) == []
+        assert broken_claims(store, claims, log) == []
     finally:
         log.close()
 
@@ -225,4 +225,4 @@ def test_what_was_not_asked_is_said(tmp_path: Path) -> None:
         (root / "consumequeue" / "zebra" / str(number)).mkdir(parents=True)
     reading = audit([open_store(root)], settings_of(name))
     assert reading.table().num_rows
-    assert any("not all were asked" in note.text for note in reading.notes)
+    assert any("some were not compared" in note.text for note in reading.notes)

@@ -139,7 +139,7 @@ def test_what_a_damaged_rollback_ended_is_undecidable_and_says_why(wounded: tupl
     rows, findings = read(root, NAME)
     assert rows.keys() == read(Path(opened(NAME).root), NAME)[0].keys()
     assert rows[identity]["state"] == "UNDECIDABLE"
-    assert f"ROLLBACK record at commit-log offset {offset} may end it" in rows[identity]["reason"]
+    assert f"ROLLBACK record at commit-log offset {offset} may have ended it" in rows[identity]["reason"]
     assert [row["state"] for row in rows.values()].count("UNDECIDABLE") == 1
     (finding,) = findings
     assert (finding.code, finding.kind.severity) == ("end-names-nothing", "error")

@@ -152,7 +152,7 @@ def test_the_last_files_are_gone(copy: Path) -> None:
     found.require_accounting()
     finding = found.one("log-missing")
     assert finding.commit_log_offset == 6 * 16384
-    assert "consumequeue/RMQ_SYS_TRANS_HALF_TOPIC/0 knows" in str(finding.expected)
+    assert "consumequeue/RMQ_SYS_TRANS_HALF_TOPIC/0 refers to" in str(finding.expected)
 
 
 @pytest.mark.parametrize("left", [0, 1, 3, 4, 8, 35, 36, 80, 100])

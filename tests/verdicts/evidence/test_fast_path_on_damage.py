@@ -87,7 +87,7 @@ def test_a_record_that_the_index_knows_by_another_key(tmp_path: Path) -> None:
     by_scan = show([open_store(root)], settings_of(name), row["transaction_id"], scan=True).table()["state"].to_pylist()
     reading = show([open_store(root)], settings_of(name), row["transaction_id"])
     assert reading.table()["state"].to_pylist() == by_scan
-    assert any("not the key that the index knows it by" in note.text for note in reading.notes)
+    assert any("not have the key that it has in the index" in note.text for note in reading.notes)
 
 
 def test_undamaged_logs_join() -> None:
@@ -133,7 +133,7 @@ def test_an_op_slot_that_seems_older_than_what_is_read(tmp_path: Path) -> None:
     states = hanging.table()["state"].to_pylist()
     truth = open_rows(audit([opened(name)], settings_of(name)).table())["state"].to_pylist()
     assert states == truth or errors(hanging)
-    assert any("does not lead to its record" in note.text for note in hanging.notes)
+    assert any("does not point to its record" in note.text for note in hanging.notes)
 
 
 def test_a_half_copy_that_contradicts_its_property_crc(tmp_path: Path) -> None:

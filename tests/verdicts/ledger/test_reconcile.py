@@ -87,7 +87,7 @@ def test_two_ledger_rows_of_one_transaction_decide_nothing(tmp_path: Path) -> No
     row = by_case(compared(ledgers.written("parquet", tmp_path)))[ledgers.TWICE]
     assert (row["ledger_word"], row["outcome"], row["advice"]) == ("several", "open", "wait")
     assert (row["ledger_rows_count"], row["ledger_row"]) == (2, None)
-    assert row["reason"] == "2 ledger rows match: which one is meant is not known"
+    assert row["reason"] == "2 ledger rows match: the right one is unknown"
 
 
 def test_one_ledger_row_of_two_transactions_decides_nothing(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_short_queue_file(tmp_path: Path, version: str) -> None:
         return
     row = rows["start-cuts-queue"]
     assert (row["file"], row["position_bytes"], row["expected"].split()[0]) == (str(file), 0, "5")
-    assert row["actual"].startswith(f"0, for the broker leaves out {file.name}")
+    assert row["actual"].startswith(f"0: the broker does not load {file.name}")
     assert rows.keys() == {"start-cuts-queue", "start-skips"}
 
 
@@ -105,7 +105,7 @@ def test_what_stands_before_a_file_of_the_log_hides_it(tmp_path: Path, name: str
         return
     used = [file for file in hidden if records_in(file)]
     assert [row["file"] for row in found] == [str(file) for file in used]
-    assert found[0]["actual"].startswith(f"the broker leaves out {name}")
+    assert found[0]["actual"].startswith(f"the broker does not load {name}")
 
 
 def test_a_directory_in_the_log(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_slot_of_zeros_cuts_its_queue(tmp_path: Path, version: str) -> None:
     damage.zero_bytes(queue_files(root, HALF_TOPIC)[0], 40, 20)
     rows = foreseen(root, version)
     assert rows.keys() == {"start-cuts-queue", "start-skips"}
-    assert rows["start-cuts-queue"]["actual"] == "2, for slot 2 cannot be"
+    assert rows["start-cuts-queue"]["actual"] == "2: slot 2 is invalid"
     assert rows["start-skips"]["commit_log_offset"] == offsets[2]
     assert rows["start-skips"]["meaning"].startswith("3 halves are never checked")
     (root / "abort").touch()
@@ -290,12 +290,12 @@ def test_old_slots_behind_what_was_entered_count_again(tmp_path: Path, version: 
     assert rows["start-shifts"]["expected"] == f"slot 269 of {halves}, and those of 18 more records"
     if is_read_again:
         assert rows.keys() == {"start-shifts", "start-skips"}
-        assert rows["start-shifts"]["actual"] == "slots 20 to 38, over those of other records"
+        assert rows["start-shifts"]["actual"] == "slots 20 to 38, which overwrites those of other records"
         assert rows["start-skips"]["meaning"].startswith("19 halves are never checked")
-        assert rows["start-skips"]["actual"] == "none; the queue goes on at 288"
+        assert rows["start-skips"]["actual"] == "none; the queue continues at 288"
     else:
         assert rows.keys() == {"start-cuts-queue", "start-shifts", "start-skips"}
-        assert rows["start-cuts-queue"]["actual"] == "20, for slot 20 cannot be"
+        assert rows["start-cuts-queue"]["actual"] == "20: slot 20 is invalid"
         assert rows["start-skips"]["meaning"].startswith("249 halves are never checked")
 
 

@@ -79,7 +79,7 @@ def notes_of(name: str, version: str | None, **conf: str) -> list[str]:
 
 
 UNREAD = "broker 4.9.3 does not read STORE/config/lmqConsumerOffset.json when it starts: "
-AT_BEGIN = "its check begins at the queues' first messages; 67 half copies are before it again"
+AT_BEGIN = "its check begins at the first messages of the queues; 67 half copies are read again"
 
 
 def test_verify_foretells_it_of_the_version_that_does_it() -> None:
@@ -93,13 +93,13 @@ def test_a_broker_whose_setting_was_switched_reads_the_other_file() -> None:
     """Seen when a 5.3.3 was started with enableLmq for the first time: it began at the first half."""
     words = "with enableLmq=true the broker reads STORE/config/lmqConsumerOffset.json when it starts, which has no"
     (found,) = notes_of("common-5.3.3", None, enableLmq="true")
-    assert found.startswith(f"{words} cursors: its check begins at the queues' first messages; ")
+    assert found.startswith(f"{words} cursors: its check begins at the first messages of the queues; ")
     assert notes_of("common-5.3.3", None, enableLmq="false") == []
     assert notes_of("common-4.4.0", "4.4.0", enableLmq="true") == [], "no broker before 4.9.3 knows the setting"
     assert notes_of("lmq-switched-5.3.3", None, enableLmq="TRUE") == []
     assert notes_of("lmq-switched-5.3.3", None, enableLmq="false") == [
         "with enableLmq=false the broker reads STORE/config/consumerOffset.json when it starts: its check begins at"
-        " half 37; 88 half copies are before it again"
+        " half 37; 88 half copies are read again"
     ]
 
 

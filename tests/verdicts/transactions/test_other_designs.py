@@ -108,7 +108,7 @@ def test_pending_and_show_scan_and_say_so(name: str) -> None:
     wanted = [row for row in rows if row["state"] == "PENDING" or row["advice"] in ("close", "wait")]
     reading = pending([opened(name)], settings_of(name))
     assert reading.table().to_pylist() == wanted
-    assert reading.notes[0].text.startswith("the log is scanned, because ")
+    assert reading.notes[0].text.startswith("the log is scanned because ")
     for row in rows[:: max(1, len(rows) // 6)]:
         assert row in show([opened(name)], settings_of(name), row["transaction_id"]).table().to_pylist()
 
