@@ -10,11 +10,10 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import typer.main
-from typer.core import TyperGroup
 
 from readers.model.errors import (
     BadRequest,
@@ -143,9 +142,9 @@ def _invoke(arguments: list[str]) -> int:
 
 
 @functools.cache
-def _commands() -> TyperGroup:
-    """The commands as Typer builds them; once, for a program that runs several command lines in one process."""
-    return typer.main.get_group(app)
+def _commands() -> Any:
+    """Return the commands as Typer builds them; once, for a program that runs several command lines in one process."""
+    return typer.main.get_command(app)
 
 
 def _usage_line(error: typer.TyperException) -> str:

@@ -1,8 +1,8 @@
-"""The two inner loops of a scan, compiled by numba (extra `fast`): the chain of records, and where properties stand.
+"""The two inner loops of a scan, compiled by numba (extra `fast`): the chain of records, and the places of properties.
 
-They give exactly what the reference path gives (`segment_scan.walk` with `Block.sound`, `PropertyAreas.locate`), on
-damaged bytes too: a test holds both together. No byte outside the buffer is read, whatever the lengths claim.
-Importing this module loads the compiled code from numba's cache, or compiles it once.
+They return exactly the results of the reference path (`segment_scan.walk` with `Block.sound`,
+`PropertyAreas.locate`), also for damaged bytes: a test compares both. No byte outside the buffer is read, whatever the
+lengths in the data are. Importing this module loads the compiled code from numba's cache, or compiles it once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _i16(data: Any, place: int) -> Any:
 
 @njit(types.boolean(_data, types.int64, types.int64), cache=True)
 def _is_sound(data: Any, start: int, length: int) -> Any:
-    """Whether the parts of a record add up to its length."""
+    """Whether a record's length is the sum of its parts."""
     end = start + length
     flag = _i32(data, start + _SYS_FLAG)
     shift = np.int64(0)
@@ -110,7 +110,7 @@ def _walk(data: Any, base_offset: int, position: int, limit: int, starts: Any, s
 
 
 def walk(data: bytes, base_offset: int, position: int, limit: int) -> tuple[Int64s, Bools, int]:
-    """Starts of the records that follow one another, which of them are sound, and where the walk ended."""
+    """Return the starts of consecutive records, which of them are sound, and where the chain ended."""
     room = max(0, limit - position) // RECORD_BYTES_MIN + 1
     starts, sound = np.empty(room, np.int64), np.empty(room, np.bool_)
     count, stop = _walk(np.frombuffer(data, np.uint8), base_offset, position, limit, starts, sound)
@@ -132,7 +132,7 @@ def _locate(
         place = starts[row]
         end = place + lengths[row]
         while place < end:
-            # Unsigned indices spare the test for negative ones.
+            # Unsigned indices save a test for negative indices.
             split = place
             while split < end and data[np.uintp(split)] > _VALUE_END:
                 split += 1
@@ -160,10 +160,10 @@ def _locate(
 def locate(
     data: Any, starts: Int64s, lengths: Int64s, names: tuple[str, ...]
 ) -> dict[str, tuple[Int64s, Int64s, Bools]]:
-    """Start, length and presence of several properties' values in the data itself, per record, in one pass."""
+    """Return start, length and presence of several properties' values in the data, per record, in one pass."""
     encoded = [name.encode() for name in names]
     sizes = np.array([len(name) for name in encoded], np.int64)
-    # Names by their length: a chain of those that have it.
+    # Names by length: a chain of the names with the same length.
     first_of_length = np.full(int(sizes.max(initial=0)) + 1, -1, np.int64)
     next_of_length = np.full(len(names), -1, np.int64)
     for number, size in enumerate(sizes.tolist()):

@@ -1,4 +1,4 @@
-"""The commit log as rows of RECORDS: the whole of it or a range, the columns that are asked for, losses as findings."""
+"""The commit log as rows of RECORDS: all of it or a range, with the requested columns, and losses as findings."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _TYPE_NAMES = pa.array(["none", "prepared", "commit", "rollback"])
 
 
 def record_columns(block: Block, store: str, columns: list[str], *, decompress: bool = False) -> list[pa.Array]:
-    """The named columns of RECORDS for the records of a block.
+    """Return the named columns of RECORDS for the records of a block.
 
-    Shape: one array per name. `body` is as stored, or inflated with `decompress`; `body_crc_matches` computes CRCs.
+    Shape: one array per name. `body` is as stored, or decompressed with `decompress`; `body_crc_matches` computes CRCs.
     """
     return [_column(block, store, name, decompress=decompress).cast(RECORDS.field(name).type) for name in columns]
 
@@ -104,13 +104,12 @@ def scan_segments(
     to_offset: int | None = None,
     with_fillers: bool = False,
 ) -> Iterator[Block]:
-    """Every block of the commit log, or of a range of it; findings and coverage grow as it goes.
+    """Yield every block of the commit log, or of a range of it; findings and coverage are complete at the end.
 
-    `with_fillers`: those of `rmqtx salvage` too, as a broker sees them.
-
+    `with_fillers`: include the fillers of `rmqtx salvage`, which are records for a broker.
     Units: commit-log offsets in bytes; a record belongs to the range if it begins in it.
     Order: commit-log offset ascending.
-    Damage: one finding per span that is no record; a file that cannot be read is one finding, its bytes are unread.
+    Damage: one finding per span that is not a record; a file that cannot be read is one finding, its bytes are unread.
     """
     last = last_with_data(store.commit_log)
     for segment in store.commit_log:
@@ -135,7 +134,7 @@ def scan_segments(
 
 
 def last_with_data(segments: tuple[Segment, ...]) -> int:
-    """Base offset of the last segment that holds anything; brokers create the next file before they need it."""
+    """Return the base offset of the last segment with data; brokers create the next file in advance."""
     for segment in reversed(segments):
         if written_bytes(segment):
             return segment.base_offset
@@ -143,13 +142,13 @@ def last_with_data(segments: tuple[Segment, ...]) -> int:
 
 
 def written_end_offset(segments: tuple[Segment, ...]) -> int:
-    """About where the data of a log ends, as a commit-log offset; 0 for none."""
+    """Return the approximate commit-log offset where a log's data ends; 0 without data."""
     last = last_with_data(segments)
     return next((last + written_bytes(segment) for segment in segments if segment.base_offset == last), 0)
 
 
 def log_bytes(segments: tuple[Segment, ...]) -> int:
-    """About how many bytes of a log are written: all files before the last one that holds anything are full."""
+    """Return the approximate number of written bytes of a log: all files before the last one with data are full."""
     last = last_with_data(segments)
     return sum(
         segment.size_bytes if segment.base_offset < last else written_bytes(segment)
@@ -159,7 +158,7 @@ def log_bytes(segments: tuple[Segment, ...]) -> int:
 
 
 def written_bytes(segment: Segment) -> int:
-    """About how many bytes of a segment are written, by a few probes; a log is written from its beginning on."""
+    """Return the approximate number of written bytes of a segment, by a few reads; a log is written from its begin."""
     try:
         with segment.open() as file:
             low, high = 0, -(-segment.size_bytes // _PROBE_BYTES)
@@ -175,7 +174,7 @@ def written_bytes(segment: Segment) -> int:
 
 
 def span_findings(store: Store, segment: Segment, spans: list[Span]) -> list[Finding]:
-    """One finding for each span that is damaged, torn or foreign."""
+    """Return one finding for each span that is damaged, torn or foreign."""
     codes = {"torn": "tail-torn", "foreign": "tail-foreign"}
     return [
         Finding(
@@ -200,12 +199,12 @@ def scan_records(
     decompress: bool = False,
     check_crc: bool = False,
 ) -> Reading:
-    """The commit log's records as rows of RECORDS.
+    """Return the commit log's records as rows of RECORDS.
 
-    Shape:  batches of at most one window's records; only the columns asked for are decoded, the others are null.
+    Shape:  batches of at most one window's records; only the requested columns are decoded, the others are null.
     Units:  offsets in bytes of the commit log, times in milliseconds of the store time; upper bounds excluded.
     Order:  commit-log offset ascending.
-    Damage: findings and coverage of the reading; with `check_crc` a wrong body is a finding and stays a row.
+    Damage: findings and coverage of the reading; with `check_crc` a damaged body is a finding and still a row.
     Raises: BadRequest for a column that is not in RECORDS.
     """
     wanted = [name for name in (columns or RECORDS.names) if name not in _ON_DEMAND]
@@ -243,7 +242,7 @@ def _chosen(block: Block, topic: str | None, from_time_ms: int | None, to_time_m
 
 
 def crc_findings(store: Store, block: Block, matches: pa.Array) -> Iterator[Finding]:
-    """One finding for each record whose body's CRC is not the stored one."""
+    """Return one finding for each record whose body does not match the stored CRC."""
     for row in np.flatnonzero(~matches.to_numpy(zero_copy_only=False)).tolist():
         offset = int(block.commit_log_offsets[row])
         yield Finding(

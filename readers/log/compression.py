@@ -1,4 +1,4 @@
-"""Bodies as producers compress them: which kind the system flag says, whether the bytes are such a stream, undoing it.
+"""Decompress bodies: the method in the system flag, whether the bytes are a stream of that method, and its contents.
 
 Source: common/sysflag/MessageSysFlag.java, common/compression; docs/formats/record.md#system-flag,
 docs/formats/record.md#body. LZ4 and ZSTD since 4.9.4/5.0.
@@ -15,13 +15,13 @@ KIND_MASK = 0x700
 _LZ4, _ZSTD = 0x100, 0x200
 _LZ4_MAGIC, _ZSTD_MAGIC = b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd"
 
-#: A body is never inflated beyond this: brokers refuse bodies over 4 MiB, but a damaged or hostile one may claim more.
+#: Limit of a decompressed body: brokers refuse bodies over 4 MiB, but a damaged or hostile one may be longer.
 INFLATED_BYTES_MAX = 256 << 20
 _PIECE_BYTES = 1 << 20
 
 
 def is_stream(head: bytes, sys_flag: int) -> bool:
-    """Whether a body that the flag calls compressed begins like such a stream. `head`: its first four bytes."""
+    """Whether a body with the flag for compression begins like a compressed stream. `head`: its first four bytes."""
     kind = sys_flag & KIND_MASK
     if kind == _LZ4:
         return head.startswith(_LZ4_MAGIC)
@@ -31,7 +31,7 @@ def is_stream(head: bytes, sys_flag: int) -> bool:
 
 
 def inflate(body: bytes, sys_flag: int) -> bytes | None:
-    """The body as the producer gave it; None where the flag says compressed and the bytes are no whole stream."""
+    """Return the decompressed body; None if the flag marks it as compressed and it is not a complete stream."""
     if not sys_flag & COMPRESSED:
         return body
     kind = sys_flag & KIND_MASK
@@ -46,7 +46,7 @@ def inflate(body: bytes, sys_flag: int) -> bytes | None:
 
 
 def _inflated(body: bytes, codec: str) -> bytes | None:
-    """An LZ4 or ZSTD stream, a piece at a time: a read of so many bytes also takes so much memory."""
+    """Return the contents of an LZ4 or ZSTD stream, read in parts: a read allocates the length that it requests."""
     pieces: list[bytes] = []
     left = INFLATED_BYTES_MAX
     try:

@@ -1,4 +1,4 @@
-"""What can still be read of damaged records: a hint of whom they concern, never evidence."""
+"""Read damaged records as far as possible: a hint which transaction they belong to, never evidence."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _PROPERTIES_BYTES_MAX = 32_767
 _TOPIC_BYTES_MAX = 255
 _DIGITS_MAX = 18
 _OP_BODY_BYTES_MAX = 1 << 16
-#: What one byte contributes to a CRC-32 register; the top bytes of the entries are all different.
+#: The contribution of one byte to a CRC-32 register; the top bytes of the entries are all different.
 _TABLE = tuple(zlib.crc32(bytes([number])) ^ zlib.crc32(b"\0") for number in range(256))
 _TABLE_NUMBER = tuple(number for _, number in sorted((entry >> 24, number) for number, entry in enumerate(_TABLE)))
 
 
 def corrected_blocks(raw: bytes, offset: int, file: str, position: int) -> list[Block] | None:
-    """Damaged bytes as the records they must have been, if they are whole records with one damaged field each.
+    """Return damaged bytes as corrected records, if they are whole records with one damaged field each.
 
-    Shape: one block per record; None where the bytes cannot be cut into records. What is read of them is a hint of
-           whom they concern, never evidence. Fillers of `rmqtx salvage` concern nobody.
+    Shape: one block per record; None if the bytes cannot be divided into records. A corrected record is a hint which
+           transaction it belongs to, never evidence. Fillers of `rmqtx salvage` belong to none.
     """
     if FILLER_MARK in raw:
         return None
@@ -60,17 +60,17 @@ def corrected_blocks(raw: bytes, offset: int, file: str, position: int) -> list[
 
 
 def _wrong_place_bytes(raw: bytes, place: int, offset: int) -> int:
-    """How many bytes of the place that a record states are not those of the place where it stands.
+    """Return the number of bytes in which a record's stored offset differs from its place.
 
-    One such byte in all is a damaged record of this place. More of them are records that were copied or moved here, and
-    say nothing of what stood here.
+    One different byte in all is a damaged record of this place. More are records that were copied or moved here, which
+    show nothing about the record that stood here before.
     """
     stored = raw[place + AT["commit_log_offset"] :][:8]
     return sum(one != other for one, other in zip(stored, offset.to_bytes(8, "big"), strict=False))
 
 
 def _corrected(raw: bytes, place: int, offset: int) -> bytes | None:
-    """The record at a place of damaged bytes, with its length, magic, offset or part lengths put right."""
+    """Return the record at a place of damaged bytes with its length, magic code, offset or part lengths corrected."""
     if len(raw) - place < RECORD.size_bytes:
         return None
     claimed = int.from_bytes(raw[place : place + 4], "big", signed=True)
@@ -94,7 +94,7 @@ def _corrected(raw: bytes, place: int, offset: int) -> bytes | None:
 
 
 def _possible_lengths(raw: bytes, place: int) -> list[int]:
-    """Lengths that end at the end of the bytes, or where another record seems to begin."""
+    """Return lengths that end at the end of the bytes, or where another record seems to begin."""
     claimed = int.from_bytes(raw[place : place + 4], "big", signed=True)
     ends = [len(raw) - place]
     found = raw.find(b"\xda\xa3\x20", place + 8)
@@ -111,10 +111,10 @@ def _is_whole(data: bytes, offset: int) -> bool:
 
 
 def _with_parts_corrected(record: bytes, *, is_v2: bool) -> bytes | None:
-    """The record with its body, topic or properties length, or the flag bits that move them, put right; None if not.
+    """Return the record with its body, topic or properties length, or the flag bits of IPv6 hosts, corrected, or None.
 
-    All but one of them are right, so the parts must still follow from the others: only one way of cutting the record
-    gives a topic that can be one. A body whose CRC is right settles which, if there are several.
+    All but one of the fields are correct, so that one follows from the others: only one division of the record gives a
+    possible topic. If there are several, the one with a matching body CRC is chosen.
     """
     at_flag = AT["sys_flag"]
     flag = int.from_bytes(record[at_flag : at_flag + 4], "big")
@@ -142,7 +142,7 @@ def _with_parts_corrected(record: bytes, *, is_v2: bool) -> bytes | None:
 
 
 def _cuts(record: bytes, shift: int, *, is_v2: bool, is_flag_kept: bool) -> Iterator[tuple[int, int]]:
-    """Body and topic lengths that cut a record so that at most one of its three part lengths must be another."""
+    """Yield body and topic lengths of a record with which at most one of its three part lengths is wrong."""
     width = 2 if is_v2 else 1
     body_at = RECORD.size_bytes + shift
 
@@ -157,7 +157,7 @@ def _cuts(record: bytes, shift: int, *, is_v2: bool, is_flag_kept: bool) -> Iter
     if 0 <= claimed <= last - body_at - width:
         topic_at = body_at + claimed + width
         topic_length = number(topic_at - width, width)
-        # Where the properties' length fits, the topic ends; only if it fits nowhere is it the wrong one itself.
+        # The topic ends where the properties' length fits; if it fits nowhere, the properties' length is wrong.
         ends = [
             end
             for end in range(topic_at + 1, min(topic_at + _TOPIC_BYTES_MAX, last) + 1)
@@ -170,7 +170,7 @@ def _cuts(record: bytes, shift: int, *, is_v2: bool, is_flag_kept: bool) -> Iter
         is_rest = 0 <= last - topic_at - topic_length <= _PROPERTIES_BYTES_MAX
         if is_flag_kept and not ends and is_rest and is_topic(topic_at, topic_length):
             yield claimed, topic_length
-    if is_flag_kept:  # the body's length is the wrong one
+    if is_flag_kept:  # the body's length is wrong
         data = np.frombuffer(record, np.uint8)
         topics_at = np.arange(body_at + width, last)
         lengths = integers_at(data, topics_at - width, ">i2" if is_v2 else ">i1").astype(np.int64)
@@ -184,9 +184,9 @@ def _cuts(record: bytes, shift: int, *, is_v2: bool, is_flag_kept: bool) -> Iter
 
 
 def corrected_op_numbers(body: bytes, stored_crc: int) -> list[int] | None:
-    """The half queue offsets of an op body whose CRC is wrong, if one wrong byte explains it; None if not.
+    """Return the half queue offsets of an op body with a wrong CRC, if one wrong byte explains it; else None.
 
-    The CRC proves the hit: of all bytes at all places only the right one gives it.
+    The CRC proves the result: only the correct byte at the correct place gives it.
     """
     def numbers(text: bytes) -> list[int] | None:
         if not text or text.strip(b"0123456789,"):
@@ -206,9 +206,9 @@ def corrected_op_numbers(body: bytes, stored_crc: int) -> list[int] | None:
 
 
 def _single_errors(length: int, difference: int) -> Iterator[tuple[int, int]]:
-    """Places and bit patterns of the one wrong byte that changes a CRC-32 by `difference`, whose top bit is unknown.
+    """Return places and bit patterns of one wrong byte that changes a CRC-32 by `difference`, whose top bit is unknown.
 
-    A CRC is linear: the difference, shifted back by one byte for each byte behind the wrong one, is a table entry.
+    A CRC is linear: the difference, shifted back by one byte for each byte behind the wrong byte, is a table entry.
     """
     for state in (difference, difference | 0x80000000):
         for place in range(length - 1, -1, -1):
@@ -219,7 +219,7 @@ def _single_errors(length: int, difference: int) -> Iterator[tuple[int, int]]:
 
 
 def with_topic(block: Block, topic: str) -> Block | None:
-    """A sound record with the bytes of its topic put right, for a block of one; None where the length is another's."""
+    """Return a sound record with another topic of the same length, for a block of one; None for another length."""
     text = topic.encode()
     if len(block) != 1 or int(block.topic_lengths[0]) != len(text):
         return None
@@ -234,7 +234,7 @@ def with_topic(block: Block, topic: str) -> Block | None:
 
 
 def with_kind(block: Block, kind: int) -> Block | None:
-    """A sound record with the transaction type of its flag put right, for a block of one; None for more."""
+    """Return a sound record with another transaction type in its flag, for a block of one; None for more."""
     if len(block) != 1:
         return None
     begin, length = int(block.starts[0]), int(block.lengths[0])

@@ -1,7 +1,7 @@
-"""Which designs of transactional messages a store shows, and why: by directories and two pieces of its log.
+"""Find the designs of transactional messages in a store, and the evidence: by directories and two parts of the log.
 
-A store may show several: one whose broker was upgraded keeps the old records, and one whose configuration was changed
-has transactions in the half topic and in RocksDB. Where nothing shows any, that is said, not guessed.
+A store may have several: after an upgrade of the broker the old records remain, and after a change of the configuration
+it has transactions in the half topic and in RocksDB. If there is no evidence, the result is empty.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from readers.queues.consume_queue import open_queue
 from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, Store
 
 STATE_TABLE, PREPARED_RECORDS, HALF_TOPIC_DESIGN, ROCKSDB = "state_table", "prepared_records", "half_topic", "rocksdb"
-#: What people call them, with the versions whose brokers write so.
+#: Names of the designs, with the broker versions.
 DESIGNS: dict[str, str] = {
     STATE_TABLE: "state tables (3.0, 3.1)",
     PREPARED_RECORDS: "prepared records (3.2 to 4.2)",
     HALF_TOPIC_DESIGN: "half and op topics (4.3.0+)",
     ROCKSDB: "transactions in RocksDB (5.4.0+)",
 }
-#: So much of the log is looked at, at its begin and at its end, where no directory tells.
+#: Length of the part that is read at the log's begin and at its end, if no directory shows the design.
 SAMPLE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class SeenDesign:
-    """A design of DESIGNS that a store shows, and what shows it."""
+    """A design of DESIGNS in a store, and the evidence."""
 
     word: str
     why: str
@@ -39,7 +39,7 @@ class SeenDesign:
 
 @dataclass(slots=True)
 class _Sample:
-    """What some records of a log are."""
+    """Counts over a sample of a log's records."""
 
     numbers: list[int] = field(default_factory=list)
     rollback_numbers: list[int] = field(default_factory=list)
@@ -48,15 +48,15 @@ class _Sample:
 
     @property
     def numbered_count(self) -> int:
-        """Prepared records with the number of a slot."""
+        """Number of prepared records with a slot number."""
         return len(self.numbers) - self.unnumbered_count
 
     @property
     def unnumbered_count(self) -> int:
-        """Prepared records without: those of number 0 but the first of a table, which number 1 follows.
+        """Number of prepared records without a slot number: those with 0, except before a 1, where 0 is the first slot.
 
-        A table begins again at 0 when its broker was killed, so there may be several first ones. A last 0 behind
-        numbers may be one, too.
+        A table begins again at 0 after its broker was killed, so several records may be the first. A last 0 behind
+        other numbers may also be the first.
         """
         following = [*self.numbers[1:], 1 if any(self.numbers) else 0]
         return sum(number == 0 and after != 1 for number, after in zip(self.numbers, following, strict=False))
@@ -73,41 +73,41 @@ class _Sample:
 
 
 def designs_of(store: Store) -> list[SeenDesign]:
-    """The designs that a store shows; none where nothing tells.
+    """Return the designs in a store; none if there is no evidence.
 
     Order: oldest design first.
     """
     found: list[SeenDesign] = []
     tables = [name for name in ("statetable", "redolog") if store.has("transaction", name)]
     if tables:
-        found.append(SeenDesign(STATE_TABLE, f"it has {' and '.join(f'transaction/{name}' for name in tables)}"))
+        found.append(SeenDesign(STATE_TABLE, f"the store has {' and '.join(f'transaction/{name}' for name in tables)}"))
     has_half_queue, older_bytes = _half_queue(store)
     sample = _Sample()
     if not has_half_queue or older_bytes:
         for block in _sampled(store, older_bytes):
             sample.add(block)
-    # 3.1 numbers prepared records by slots; 3.2 to 4.2 number none.
+    # 3.1 numbers prepared records by slots; 3.2 to 4.2 write 0.
     unnumbered, numbered = sample.unnumbered_count, sample.numbered_count
     if numbered and not tables:
-        found.append(SeenDesign(STATE_TABLE, f"{numbered} prepared records with the number of a slot"))
+        found.append(SeenDesign(STATE_TABLE, f"{numbered} prepared records with a slot number"))
     if unnumbered > 1 or (unnumbered and not tables):
-        what = "prepared records without a slot's number" if unnumbered > 1 else "prepared record, number 0"
+        what = "prepared records without a slot number" if unnumbered > 1 else "prepared record with number 0"
         found.append(SeenDesign(PREPARED_RECORDS, f"{unnumbered} {what}"))
     if sample.rollback_numbers and not sample.numbers and not tables:
         why = f"{len(sample.rollback_numbers)} ROLLBACK records, whose prepared records are older than the log"
         found.append(SeenDesign(STATE_TABLE if any(sample.rollback_numbers) else PREPARED_RECORDS, why))
     if has_half_queue or sample.has_halves:
         why = f"consumequeue/{HALF_TOPIC}" if has_half_queue else f"records of {HALF_TOPIC}"
-        found.append(SeenDesign(HALF_TOPIC_DESIGN, f"it has {why}"))
+        found.append(SeenDesign(HALF_TOPIC_DESIGN, f"the store has {why}"))
     has_rocksdb_queue = store.has("consumequeue", ROCKSDB_HALF_TOPIC)
     if has_rocksdb_queue or sample.has_rocksdb_halves:
         why = f"consumequeue/{ROCKSDB_HALF_TOPIC}" if has_rocksdb_queue else f"records of {ROCKSDB_HALF_TOPIC}"
-        found.append(SeenDesign(ROCKSDB, f"it has {why}"))
+        found.append(SeenDesign(ROCKSDB, f"the store has {why}"))
     return found
 
 
 def _half_queue(store: Store) -> tuple[bool, int]:
-    """Whether the half topic has a queue, and how many bytes of the log are older than its first half message."""
+    """Return whether the half topic has a queue, and how many bytes of the log precede its first half message."""
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
             if not queue.exists:
@@ -115,14 +115,14 @@ def _half_queue(store: Store) -> tuple[bool, int]:
             places = queue.read(queue.min_offset, queue.min_offset + 1)[1].tolist()
             is_first = queue.min_offset == 0 and bool(places)
     except SourceError:
-        return True, 0  # what reads the queue reports it
+        return True, 0  # the code that reads the queue reports it
     if queue.min_offset == 0 and queue.max_offset and not places:
-        return True, SAMPLE_BYTES  # left out of a bundle: what is before it is not known
+        return True, SAMPLE_BYTES  # left out of a bundle: the records before it are unknown
     return True, max(0, places[0] - store.log_begin_offset) if is_first else 0
 
 
 def _sampled(store: Store, older_bytes: int) -> Iterator[Block]:
-    """Records of the log's begin and of its end; or of the begin alone, up to the first half message."""
+    """Yield records of the log's begin and end, or of the begin only, up to the first half message."""
     written = [segment for segment in store.commit_log if segment.base_offset <= last_with_data(store.commit_log)]
     if not written:
         return
@@ -133,6 +133,6 @@ def _sampled(store: Store, older_bytes: int) -> Iterator[Block]:
             if begin or len(written) > 1:
                 yield from SegmentScan(written[-1], from_position=begin)
     except SourceError:
-        return  # what reads the log reports it
+        return  # the code that reads the log reports it
 
 

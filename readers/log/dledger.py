@@ -1,8 +1,8 @@
 """DLedger commit logs (4.5.0+, enableDLegerCommitLog): the entries in which records are framed, read-only.
 
-An entry is a header and one ordinary record, whose stored offset is its own place: queues, message ids and commits
-point at records, never at entries. So a scan of the log only steps over the headers (`segment_scan.py`); here they are
-looked at themselves. Nothing is ever written: an entry's number, term and chain belong to its quorum.
+An entry is a header and one ordinary record, whose stored offset is the record's place: queues, message ids and COMMIT
+records point at records, not at entries. A scan of the log skips the headers (`segment_scan.py`); this module reads
+them. Nothing is written: an entry's number, term and chain belong to its quorum.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ENTRY_HEADER = Layout(
     "Header of a DLedger entry",
     (
         Field("magic", "i", "1; -1 for the blank at the end of a file, whose length follows"),
-        Field("length_bytes", "i", "whole entry, this header included", "byte"),
+        Field("length_bytes", "i", "whole entry, with this header", "byte"),
         Field("entry_index", "q", "number of the entry, from 0"),
         Field("term", "q", "election term in which it was appended"),
-        Field("entry_offset", "q", "place of this header in the log", "byte"),
+        Field("entry_offset", "q", "commit-log offset of this header", "byte"),
         Field("channel", "i", "unused by brokers"),
         Field("chain_crc", "i", "unused by brokers"),
-        Field("body_crc", "i", "CRC-32 of the body; 0 where the broker made none"),
+        Field("body_crc", "i", "CRC-32 of the body; 0 if the broker computed none"),
         Field("body_length_bytes", "i", "the body: one record", "byte"),
     ),
     DLEDGER_FRAME_BYTES,
@@ -42,17 +42,17 @@ ENTRY_HEADER = Layout(
     since="4.5.0",
 )
 ENTRY_MAGIC, BLANK_MAGIC = 1, -1
-#: The number of an entry that stands for what a bundle left out.
+#: The number of an entry in place of records that a bundle left out.
 _UNKNOWN = -1
 
 
 def scan_entries(store: Store, *, from_offset: int | None = None, to_offset: int | None = None) -> Reading:
-    """The entries of a store's DLedger log that hold a sound record.
+    """Return the entries of a store's DLedger log that hold a sound record.
 
     Shape:  rows of DLEDGER_ENTRIES.
     Units:  commit-log offsets in bytes; an entry belongs to the range if its record begins in it.
     Order:  commit-log offset ascending.
-    Damage: as a scan of the commit log; entry-header where a header contradicts its record.
+    Damage: as a scan of the commit log; entry-header if a header contradicts its record.
     Source: DLedgerEntryCoder.java; docs/formats/dledger.md#entry.
     """
     reading = Reading(DLEDGER_ENTRIES, (), findings=list(store.findings))
@@ -67,7 +67,7 @@ def _batches(store: Store, reading: Reading, begin: int | None, end: int | None)
     last_index: int | None = None
     for block in scan_segments(store, reading.findings, reading.coverage, from_offset=begin, to_offset=end):
         segment = framed.get(block.file)
-        if segment is None:  # what was written before the store became one of DLedger
+        if segment is None:  # written before the store was changed to DLedger
             continue
         headers = _headers(segment, block)
         records = block.commit_log_offsets, block.lengths
@@ -85,7 +85,7 @@ def _batches(store: Store, reading: Reading, begin: int | None, end: int | None)
 
 
 def _headers(segment: Segment, block: Block) -> np.ndarray:
-    """The entry headers in front of a block's records."""
+    """Return the entry headers in front of a block's records."""
     places = block.positions - DLEDGER_FRAME_BYTES
     first = int(places[0])
     with segment.open() as file:
@@ -101,7 +101,7 @@ def _contradiction(store: Store, segment: Segment, header: np.void, offset: int,
     return Finding(
         store.root, "entry-header", segment.file, int(offset) - DLEDGER_FRAME_BYTES - segment.base_offset,
         DLEDGER_FRAME_BYTES, commit_log_offset=int(offset),
-        expected=f"magic 1, {int(length) + DLEDGER_FRAME_BYTES} bytes, the next number, its own place",
+        expected=f"magic 1, {int(length) + DLEDGER_FRAME_BYTES} bytes, the next number, its place",
         actual=", ".join(f"{name} {value}" for name, value in found.items()),
     )  # fmt: skip
 
@@ -126,7 +126,7 @@ def _rows(store: Store, block: Block, headers: np.ndarray) -> pa.RecordBatch:
 
 
 def _crc_matches(block: Block, headers: np.ndarray) -> Iterator[bool | None]:
-    """Whether the entry's CRC is that of its record; None where the broker made none."""
+    """Return whether the entry's CRC matches its record; None if the broker computed none."""
     for start, length, stored in zip(
         block.starts.tolist(), block.lengths.tolist(), headers["body_crc"].tolist(), strict=True
     ):

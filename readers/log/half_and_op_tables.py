@@ -24,9 +24,9 @@ def scan_halves(
     from_time_ms: int | None = None,
     to_time_ms: int | None = None,
 ) -> Reading:
-    """Every half copy of the log, or of a range of commit-log offsets or store times, as rows of HALVES.
+    """Return every half copy of the log, or of a range of commit-log offsets or store times, as rows of HALVES.
 
-    Prepared records of designs before 4.3 and halves of transactions in RocksDB are half copies too.
+    Prepared records of designs before 4.3 and half messages of transactions in RocksDB are half copies too.
     Order: commit-log offset ascending.
     """
     return _scan(store, are_halves, halves_of, HALVES, from_offset, to_offset, from_time_ms, to_time_ms)
@@ -40,10 +40,10 @@ def scan_ops(
     from_time_ms: int | None = None,
     to_time_ms: int | None = None,
 ) -> Reading:
-    """Every op message of the log, or of a range of commit-log offsets or store times, as rows of OPS.
+    """Return every op message of the log, or of a range of commit-log offsets or store times, as rows of OPS.
 
     Order:  commit-log offset ascending.
-    Damage: an unreadable body is a finding and stays a row.
+    Damage: an unreadable body is a finding and still a row.
     """
     return _scan(store, are_ops, ops_of, OPS, from_offset, to_offset, from_time_ms, to_time_ms)
 

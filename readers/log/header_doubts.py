@@ -1,7 +1,8 @@
-"""Headers of witnesses of the designs before 4.3 that cannot be right: no checksum covers them.
+"""Find impossible headers of witnesses of the designs before 4.3: no checksum covers headers.
 
-A prepared record names no other one; what has its flag and names one is a COMMIT record whose flag is damaged, or the
-other way round. A record without UNIQ_KEY is known by broker address and place, so a port that is none invents an id.
+A prepared record names no other record. A record with its flag that names another one is a COMMIT record with a damaged
+flag, or a prepared record with a damaged name. A record without UNIQ_KEY is identified by broker address and place, so
+an impossible port gives a wrong id.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from readers.log.transaction_records import are_lost_finals
 from readers.model.columns import Bools, Int64s
 from readers.model.findings import Finding
 
-#: By kind of witness, the column that is set where its id is made of its header.
+#: By kind of witness, the column that is set if the id comes from the header.
 _LONE = {"halves": "lone_message_id", "finals": "lone_prepared_id", "offset_marks": "lone_prepared_id"}
 _PORT_MAX = 65_535
-#: The year 2200: no broker's clock says more.
+#: The year 2200: a later time was not written by a broker.
 TIME_MS_MAX = 7_258_118_400_000
 
 
 def are_no_prepared(block: Block) -> Bools:
-    """Prepared records, by their flag, that name another record, or have the words of a COMMIT record of 4.3 and later.
+    """Return records with the flag of a prepared record that name another record or have properties of a COMMIT record.
 
-    The log's first record has the name 0, as what names nothing.
+    These are the properties of 4.3 and later. The log's first record is named by 0, which also stands for no name.
     """
     rows: Bools = block.sys_flag & TRANSACTION_MASK == PREPARED
     if not rows.any():
@@ -41,15 +42,15 @@ def are_no_prepared(block: Block) -> Bools:
 
 
 def has_port(host_numbers: Int64s) -> Bools:
-    """Which numbers of hosts, as `Block.store_host_numbers` gives them, end in a port that can be."""
+    """Return which host numbers of `Block.store_host_numbers` end in a possible port."""
     ports: Bools = (host_numbers & 0xFFFFFFFF) <= _PORT_MAX
     return ports
 
 
 def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: str) -> list[Finding]:
-    """What cannot be right in the headers of some witnesses.
+    """Return findings for impossible headers of witnesses.
 
-    `witnesses`: those among the records of the block, by kind.
+    `witnesses`: the witnesses among the records of the block, by kind.
     Order: kind of finding, then of the block.
     Damage: words-contradict, record-header.
     """
@@ -58,15 +59,15 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
         both = block.take(are_no_prepared(block))
         for row, named in enumerate(both.header("prepared_transaction_offset").tolist()):
             found.append(_finding(
-                store, both, row, "words-contradict", "a prepared record, as its flag says, which names no other",
-                f"it names commit-log offset {named}" if named else "the words of a COMMIT record of 4.3 or later",
+                store, both, row, "words-contradict", "a prepared record (by its flag), which names no other record",
+                f"names commit-log offset {named}" if named else "properties of a COMMIT record of 4.3 or later",
             ))  # fmt: skip
     lost = block.take(are_lost_finals(block))
     for row in range(len(lost)):
-        real_topic = lost.properties.text(REAL_TOPIC)[row].as_py() or "of its own"  # 5.5.0 leaves it out
+        real_topic = lost.properties.text(REAL_TOPIC)[row].as_py() or "of its own"  # 5.5.0 does not write it
         deliveries = int(lost.header("reconsume_times")[row])
         found.append(_finding(
-            store, lost, row, "words-contradict", f"a COMMIT record, topic {real_topic}, as its flag and words say",
+            store, lost, row, "words-contradict", f"a COMMIT record (by its flag and properties), topic {real_topic}",
             f"topic {lost.topic_texts()[row].as_py()}, {deliveries} failed deliveries",
         ))  # fmt: skip
     lone = [
@@ -86,7 +87,7 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
 
 
 def time_findings(block: Block, store: str) -> Iterator[Finding]:
-    """Records whose times no clock says, by which a check would find them immune, or too old.
+    """Yield findings for records with impossible times, which would make a check find them immune or too old.
 
     Order:  of the block, by field.
     Damage: record-header.

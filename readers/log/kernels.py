@@ -1,6 +1,6 @@
-"""Which inner loops a scan runs on: the reference path, or the accelerator where it is installed and pays.
+"""Choose the inner loops of a scan: the reference path, or the accelerator if it is installed and saves time.
 
-The choice is per process and made before a scan begins; both give the same rows.
+The choice is per process and made before a scan begins; both return the same rows.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 import importlib.util
 from types import ModuleType
 
-#: Bytes of log per process from which the accelerator's start (about a second) is repaid.
+#: Bytes of log per process from which the accelerator saves more than its start costs (about 1 s).
 ACCELERATED_BYTES_MIN = 1 << 30
 
 _accelerated: ModuleType | None = None
 
 
 def is_accelerator_installed() -> bool:
-    """Whether the extra `fast` is there."""
+    """Whether the extra `fast` is installed."""
     return importlib.util.find_spec("numba") is not None
 
 
 def use_accelerator(wanted: bool) -> bool:
-    """Choose for this process; gives whether the accelerator is now in use."""
+    """Choose for this process; return whether the accelerator is in use."""
     global _accelerated
     if wanted and is_accelerator_installed():
         from readers.log import accelerated
@@ -32,5 +32,5 @@ def use_accelerator(wanted: bool) -> bool:
 
 
 def accelerated() -> ModuleType | None:
-    """The accelerated loops if this process uses them."""
+    """Return the accelerated loops if this process uses them, else None."""
     return _accelerated

@@ -1,4 +1,4 @@
-"""Light queues: further queues in which a record stands, as its properties say (4.9.3+, enableMultiDispatch)."""
+"""Light queues: additional queues of a record, named in its properties (4.9.3+, enableMultiDispatch)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _DISPATCH, _OFFSETS = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"
 
 
 def further_slots(rows: Block) -> Iterator[tuple[int, str, int, int]]:
-    """The slots that records have beside those of their own queues: row, topic, queue number, queue offset.
+    """Return the slots of records in queues other than their own: row, topic, queue number, queue offset.
 
     Order: that of the rows, then the property's.
-    Damage: what is no number is left out.
+    Damage: values that are not numbers are left out.
     Source: store/MultiDispatch.java, LmqDispatch.java; queues without the prefix have the record's queue number.
     """
     if re.search(_DISPATCH.encode(), rows.data) is None:  # type: ignore[call-overload]

@@ -1,9 +1,9 @@
-"""Splits behind the end of their segment's data, where records may stand that a recovery once cut off.
+"""Find splits behind the end of their segment's data, where records may stand that a recovery cut off.
 
-A recovery only moves the write position; what it cut off stays in the file until later writes cover it. A scan from the
-beginning of a segment stops where the data ends (`segment_scan.py`) and never gives such records. A scan that begins
-behind that end cannot see it by itself, so it looks back over the ranges before it. What a process has looked at once
-it remembers, so that each looks over a segment at most once, however small the splits are.
+A recovery only moves the write position; records that it cut off stay in the file until later writes cover them. A scan
+from the begin of a segment stops where the data ends (`segment_scan.py`) and does not return these records. A scan that
+begins behind the end cannot see the end, so it first scans the ranges before. A process remembers the results, so it
+scans a segment at most once, however small the splits are.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from readers.log.segment_scan import SegmentScan, Span
 from readers.log.splits import Split
 from readers.store.store import Store
 
-#: In all segments but the last one, only a blank record hides what is behind it, and that is no longer than the largest
-#: message that a broker takes (maxMessageSize, 4 MiB unless configured).
+#: In all segments except the last one, only a blank record ends the data, and it is not longer than the largest message
+#: that a broker accepts (maxMessageSize, 4 MiB unless configured).
 BLANK_BYTES_MAX = 64 << 20
 _SEGMENTS_REMEMBERED_MAX = 64
 _STORES_REMEMBERED_MAX = 64
 
-#: A file as one snapshot saw it: while its broker runs, another snapshot may see another end.
+#: A file in one snapshot: while its broker runs, another snapshot may have another end.
 _Key = tuple[str, int, int]
 
 
 @dataclass(slots=True)
 class _Looked:
-    """How far a segment was looked over, and where its data ends if that was seen. Units: bytes of the file."""
+    """How far a segment was scanned, and where its data ends if the scan found it. Units: bytes of the file."""
 
     upto: int
     end: int | None = None
@@ -41,15 +41,15 @@ _last_bases: OrderedDict[tuple[str, int], int] = OrderedDict()
 
 
 def settled(split: Split) -> Split:
-    """The split with `is_last` as the bytes of the log say it. Where the data ends is looked for once per process."""
+    """Return the split with `is_last` by the bytes of the log. The end of the data is searched once per process."""
     return replace(split, is_last=split.segment.base_offset >= _last_base(split.store))
 
 
 def live_blocks(split: Split) -> Iterator[Block]:
-    """The blocks of sound records of a split; none where it begins behind the end of its segment's data.
+    """Yield the blocks of sound records of a split; none if the split begins behind the end of its segment's data.
 
     Order:  position ascending.
-    Damage: is stepped over; `SplitResult` and the table `findings` are the places that tell it.
+    Damage: is skipped; `SplitResult` and the table `findings` report it.
     Raises: UnreadableFile, FileChanged.
     """
     scan = split.scan()
@@ -65,9 +65,9 @@ def live_blocks(split: Split) -> Iterator[Block]:
 
 
 def is_behind_end(split: Split, first_position: int) -> bool:
-    """Whether the first record that a split's scan found, at a position of the file, stands behind the data's end.
+    """Whether the first record of a split's scan, at a position of the file, stands behind the data's end.
 
-    The last record before that end may reach into the split, so the end may lie inside it without a record before.
+    The last record before that end may reach into the split, so the end may be in the split without a record before it.
     Raises: UnreadableFile, FileChanged.
     """
     looked = _looked_at(split)

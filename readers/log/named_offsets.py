@@ -1,4 +1,4 @@
-"""Which record of the log an end names."""
+"""The record of the log that a COMMIT or ROLLBACK record names."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from readers.log.record_layout import COMMIT, TRANSACTION_MASK
 from readers.model.columns import Int64s
 from readers.store.store import HALF_TOPIC
 
-#: What an end names that says no place, and what is no end.
+#: No named place, or not a COMMIT or ROLLBACK record.
 NO_PLACE = -1
 
 def named_offsets(block: Block) -> Int64s:
-    """The commit-log offset that each record names; NO_PLACE where it names none.
+    """Return the commit-log offset that each record names; NO_PLACE if it names none.
 
-    0 is a name in the half topic alone: the commit of a diverted half message that is the log's first record goes there
-    again (seen on 5.3.0). What the check puts back of it keeps the flag, names nothing, and has a count of checks.
+    0 is a name only in the half topic: the COMMIT record of a diverted half message that is the log's first record goes
+    to the half topic again (seen on 5.3.0). A copy of it that the check puts back keeps the flag, names nothing, and
+    has a count of checks.
     """
     named: Int64s = block.header("prepared_transaction_offset").astype(np.int64)
     rows = np.flatnonzero(named == 0)

@@ -1,6 +1,6 @@
-"""What ends a half by its commit-log offset: ROLLBACK records (before 4.3), op messages of transactions in RocksDB.
+"""Records that settle a half message by its commit-log offset: ROLLBACK records (before 4.3), op messages for RocksDB.
 
-Such a record says itself whose it is, so it finds its transaction also where the half has left the log.
+They contain the transaction's identity, so they can be assigned even if the half message has expired.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from readers.model.columns import integers
 from readers.model.tables import FINALS, MARKS
 from readers.store.store import ROCKSDB_OP_TOPIC
 
-#: Property of an op message of a transaction in RocksDB: the commit-log offset of its half. Source:
+#: Property of an op message of a transaction in RocksDB: the commit-log offset of the half message. Source:
 #: docs/formats/rocksdb_transactions.md#records.
 TRANS_OFFSET = "TRANS_OFFSET"
 
 _HEADER = ("store", "topic", "queue_id", "queue_offset", "commit_log_offset", "store_time_ms")
 _WORDS = ("born_time_ms", "transaction_id", "producer_group", "keys")
-#: Marks with the words of their transaction. `topic` is that of the record; `lone_prepared_id` the message id of the
-#: prepared record where there is no UNIQ_KEY, and `fingerprint` the same.
+#: Marks with the identity of their transaction. `topic` is the record's topic; without UNIQ_KEY, `lone_prepared_id` and
+#: `fingerprint` are the message id of the prepared record.
 OFFSET_MARKS = pa.schema(
     [
         *(FINALS.field(name) for name in _HEADER),
@@ -38,7 +38,7 @@ OFFSET_MARKS = pa.schema(
 
 
 def rollback_marks(block: Block, store: str) -> pa.RecordBatch:
-    """The records of a block, which are ROLLBACK records, as rows of OFFSET_MARKS."""
+    """Return the records of a block, which are ROLLBACK records, as rows of OFFSET_MARKS."""
     columns = _columns(block, store)
     names = pa.nulls(len(block), pa.string())
     alone = np.flatnonzero(np.asarray(columns["transaction_id"].is_null()))
@@ -54,15 +54,15 @@ def rollback_marks(block: Block, store: str) -> pa.RecordBatch:
 
 
 def rocksdb_marks(block: Block, store: str) -> pa.RecordBatch:
-    """The records of a block, which are op messages of transactions in RocksDB, as rows of OFFSET_MARKS.
+    """Return the records of a block, which are op messages of transactions in RocksDB, as rows of OFFSET_MARKS.
 
-    Damage: one without a readable TRANS_OFFSET names nothing (null).
+    Damage: an op message without a readable TRANS_OFFSET has null.
     """
     columns = _columns(block, store)
     none = pa.nulls(len(block), pa.string())
     columns |= {
         "half_commit_log_offset": integers(block.properties.text(TRANS_OFFSET), pa.int64()),
-        "born_time_ms": pa.nulls(len(block), pa.int64()),  # that of the op message, not of the transaction
+        "born_time_ms": pa.nulls(len(block), pa.int64()),  # the record has the op message's time, not the transaction's
         "transaction_id": block.properties.text(TRANSACTION_ID),
         "real_topic": block.properties.text(REAL_TOPIC), "fingerprint": none, "lone_prepared_id": none,
     }
@@ -79,12 +79,12 @@ def _batch(columns: dict[str, pa.Array]) -> pa.RecordBatch:
 
 
 def is_rocksdb_mark(marks: pa.Table) -> pa.ChunkedArray:
-    """Which rows of OFFSET_MARKS are op messages; the others are ROLLBACK records."""
+    """Return which rows of OFFSET_MARKS are op messages; the others are ROLLBACK records."""
     return pc.equal(marks["topic"], ROCKSDB_OP_TOPIC)
 
 
 def as_marks(marks: pa.Table) -> pa.Table:
-    """Rows of OFFSET_MARKS as those of MARKS: no half queue offset, never a repetition."""
+    """Return rows of OFFSET_MARKS as rows of MARKS: no half queue offset, no repetition."""
     count = marks.num_rows
     more = {
         "half_queue_offset": pa.nulls(count, pa.int64()), "repetition": pa.array(np.zeros(count, np.int32)),

@@ -1,4 +1,4 @@
-"""Prepared, COMMIT and ROLLBACK records as a state table or a redo log knows them, out of blocks of records."""
+"""Prepared, COMMIT and ROLLBACK records in the form of state table and redo log, from blocks of records."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from readers.model.java_hashes import java_hash
 
 #: Rows of `OldRecords.values`.
 _OFFSET, _LENGTH, _SECONDS, _NUMBER, _TYPE, _PREPARED_OFFSET, _HASH = range(7)
-#: No group: such a record is in no state table.
+#: No producer group: a state table does not contain such records.
 NO_HASH = 1 << 40
 UNDECIDED = 0
 
 
 @dataclass(frozen=True)
 class OldRecords:
-    """Records with a transaction type, as rows of one array that can travel between processes.
+    """Records with a transaction type, as rows of one array that can be sent between processes.
 
     Order: commit-log offset.
     Units: bytes; seconds of the broker's clock, as slots have them.
@@ -34,12 +34,12 @@ class OldRecords:
 
     @staticmethod
     def none() -> OldRecords:
-        """No record."""
+        """Return an instance without records."""
         return OldRecords(np.empty((7, 0), np.int64))
 
     @staticmethod
     def of_block(block: Block) -> OldRecords:
-        """Those of a block."""
+        """Return the records of a block that have a transaction type."""
         block = block.take(np.flatnonzero(block.sys_flag & TRANSACTION_MASK))
         if not len(block):
             return OldRecords.none()
@@ -52,12 +52,12 @@ class OldRecords:
 
     @staticmethod
     def joined(parts: Iterable[OldRecords]) -> OldRecords:
-        """The records of some parts, each offset once."""
+        """Return the records of several parts, each offset once."""
         values = np.concatenate([OldRecords.none().values, *(part.values for part in parts)], axis=1)
         return OldRecords(values[:, np.unique(values[_OFFSET], return_index=True)[1]])
 
     def chosen(self, rows: Bools | Int64s) -> OldRecords:
-        """Some of them."""
+        """Return the records of given rows."""
         return OldRecords(self.values[:, rows])
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class OldRecords:
 
     @property
     def queue_offsets(self) -> Int64s:
-        """What they have as queue offset: of a prepared record the number of its slot (3.0, 3.1)."""
+        """Queue offsets; for a prepared record the number of its slot (3.0, 3.1)."""
         return self._row(_NUMBER)
 
     @property
@@ -94,7 +94,7 @@ class OldRecords:
 
     @property
     def prepared_offsets(self) -> Int64s:
-        """Commit-log offset of the prepared record that each is about; its own for a prepared one."""
+        """Commit-log offset of the prepared record that each record refers to; a prepared record refers to itself."""
         found: Int64s = np.where(self.is_prepared, self.values[_OFFSET], self.values[_PREPARED_OFFSET])
         return found
 
@@ -105,7 +105,7 @@ class OldRecords:
 
     @cached_property
     def is_prepared(self) -> Bools:
-        """Which are prepared records."""
+        """Whether each record is a prepared record."""
         found: Bools = self.values[_TYPE] == PREPARED
         return found
 
@@ -121,7 +121,7 @@ class OldRecords:
 
     @cached_property
     def first_ends(self) -> Int64s:
-        """For each prepared record the type of the first record in the log that ended it, or UNDECIDED."""
+        """Return for each prepared record the type of the first COMMIT or ROLLBACK record for it, or UNDECIDED."""
         ends = self.ends
         named, first = np.unique(ends.prepared_offsets, return_index=True)
         offsets = self.prepared.offsets

@@ -1,8 +1,8 @@
-"""Records of the designs before 4.3: prepared, COMMIT and ROLLBACK records in the real topic, told by the system flag.
+"""Find records of the designs before 4.3: prepared, COMMIT and ROLLBACK records in the real topic, by the system flag.
 
 A prepared record (type 4) has the body; a decision appends a COMMIT record with a copy of it, or a ROLLBACK record
-(type 12) without a body, both naming the prepared record by its commit-log offset, of which 0 is one. Brokers 3.0 and
-3.1 number prepared records by the slot of their state table, 3.2 to 4.2 by 0. (docs/formats/state_table.md#records,
+(type 12) without a body. Both name the prepared record by its commit-log offset, which may be 0. The queue offset of a
+prepared record is the slot of the state table in 3.0 and 3.1, 0 in 3.2 to 4.2. (docs/formats/state_table.md#records,
 docs/formats/prepared_records.md#end.)
 """
 
@@ -24,17 +24,17 @@ from readers.store.store import (
     WAITING_TOPICS,
 )
 
-#: What `CommitLog` of 4.3 and later never writes with a prepared or rollback type: the type is taken off.
+#: Topics whose records never have a prepared or rollback type from 4.3 on: `CommitLog` removes the type.
 _LATER_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS)
-#: Property of the cluster's name, which later brokers put on every message: 4.9.7 and 5.x do, 4.2.0 to 4.4.0 do not.
+#: Property with the cluster's name, which later brokers add to every message: 4.9.7 and 5.x do, 4.2.0 to 4.4.0 do not.
 CLUSTER = "CLUSTER"
 
 
 def is_prepared(block: Block) -> Bools:
-    """Prepared records of the designs before 4.3.
+    """Return which records are prepared records of the designs before 4.3.
 
-    The header has no CRC, so no field of it decides alone: such a record has a producer's words and a body, and mostly
-    names no other record; of flags and name one may be damaged.
+    The header has no CRC, so no single field decides: a prepared record has a producer's properties and a body, and
+    names no other record; the flags or the name may be damaged.
     """
     kinds, named = _kinds_and_names(block)
     has_body = block.body_lengths > 0
@@ -44,7 +44,7 @@ def is_prepared(block: Block) -> Bools:
 
 
 def is_rollback(block: Block) -> Bools:
-    """ROLLBACK records of the designs before 4.3: without a body, which clients send no message without."""
+    """Return which records are ROLLBACK records of the designs before 4.3: without a body, unlike client messages."""
     kinds, named = _kinds_and_names(block)
     has_body = block.body_lengths > 0
     certain = (kinds == ROLLBACK) & ~has_body
@@ -56,7 +56,7 @@ def is_rollback(block: Block) -> Bools:
 
 
 def _kinds_and_names(block: Block) -> tuple[Int64s, Bools]:
-    """The type of each record by its flags, and whether it names another."""
+    """Return the type of each record by its flags, and whether it names another record."""
     named: Bools = block.header("prepared_transaction_offset") != 0
     kinds: Int64s = block.sys_flag & TRANSACTION_MASK
     return kinds, named
@@ -65,10 +65,10 @@ def _kinds_and_names(block: Block) -> tuple[Int64s, Bools]:
 def _of_old_design(
     block: Block, found: Bools, sure: Bools | None = None, may_be_unreadable: Bools | None = None
 ) -> Bools:
-    """Those of some records that a producer's words are on, and no topic that later brokers keep transactions in.
+    """Return which found records have a producer's properties and are not in a transaction topic of later brokers.
 
-    `sure`: those that need no words, which may be damaged: what they are is in several fields of the header.
-    `may_be_unreadable`: those that need none where their properties are not names and values.
+    `sure`: records that several header fields identify, so that the properties may be damaged. `may_be_unreadable`:
+    records for which properties that are not names and values are accepted.
     """
     rows = np.flatnonzero(found)
     if len(rows):
@@ -78,7 +78,7 @@ def _of_old_design(
             own = own | sure[rows]
         if may_be_unreadable is not None and not own.all():
             own = own | (may_be_unreadable[rows] & alone.properties.malformed())
-        own &= alone.data[alone.topic_starts] != ord("%")  # %RETRY%, %DLQ%: what consumers sent back
+        own &= alone.data[alone.topic_starts] != ord("%")  # %RETRY%, %DLQ%: messages that consumers sent back
         for topic in _LATER_TOPICS:
             own &= ~alone.topic_is(topic)
         found[rows] = own
@@ -86,9 +86,9 @@ def _of_old_design(
 
 
 def prepared_names(alone: Block) -> pa.Array:
-    """What records without UNIQ_KEY are known by: the offset message id of their prepared record.
+    """Return the identity of records without UNIQ_KEY: the offset message id of their prepared record.
 
-    Null for records of later designs. A COMMIT record of 4.3 to 5.3.3 keeps REAL_TOPIC, and a later one the cluster's
+    Null for records of later designs: a COMMIT record of 4.3 to 5.3.3 has REAL_TOPIC, and a later one the cluster's
     name.
     """
     kinds = alone.sys_flag & TRANSACTION_MASK

@@ -1,9 +1,8 @@
-"""A record's properties: `name` 0x01 `value` 0x02, repeated; found for thousands of records at once.
+"""Find properties of records (`name` 0x01 `value` 0x02, repeated), for thousands of records at once.
 
 Rules (MessageDecoder.string2messageProperties; docs/formats/record.md#properties): pieces are split at 0x02 and at
-their first 0x01; pieces shorter than three bytes and empty names or values do not count; a name that stands twice has
-its last value. Whether the last piece ends in 0x02 differs by version (omitted 4.9.1 to 5.1.4), so a value ends there
-or with its area.
+their first 0x01; pieces shorter than three bytes and empty names or values are ignored; of a name that occurs twice
+the last value counts. 4.9.1 to 5.1.4 omit the last 0x02, so a value ends at 0x02 or at the end of its area.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ HALF_MARK = "TRAN_MSG"
 
 
 class PropertyAreas:
-    """The property areas of some records, gathered into one run of bytes.
+    """The property areas of some records, copied into one run of bytes.
 
-    Shape: `value(name)` gives one value per record, null where it is absent.
+    Shape: `value(name)` returns one value per record, null if absent.
     """
 
     def __init__(self, data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s) -> None:
         self.count = len(starts)
-        # One more area, of bytes that are never looked up, so that eight bytes can be read at every piece.
+        # One spare area at the end, so that eight bytes can be read at every piece.
         spare = min(len(data), 2 * SLACK_BYTES)
         padded = views(
             data, buffer, np.append(starts, 0).astype(np.int64), np.append(lengths, spare).astype(np.int64)
@@ -54,7 +53,7 @@ class PropertyAreas:
 
     @cached_property
     def _pieces(self) -> Int64s:
-        """First byte of every piece of the areas, ascending, each once; pieces of the spare area left out."""
+        """Return the first byte of every piece of the areas, ascending, each once; without the spare area."""
         begins = np.zeros(len(self._bytes) + 1, np.bool_)
         begins[self._offsets[:-2]] = True
         begins[self._separators + 1] = True
@@ -65,7 +64,7 @@ class PropertyAreas:
         return np.ndarray((len(self._bytes) - 7,), "<u8", self._bytes, 0, (1,))[self._pieces]
 
     def _ends(self, inside: Int64s, records: Int64s) -> Int64s:
-        """Where the pieces that these positions lie in end."""
+        """Return the ends of the pieces that contain given positions."""
         numbers = np.searchsorted(self._separators, inside)
         limits = self._offsets[records + 1]
         if not len(self._separators):
@@ -74,7 +73,7 @@ class PropertyAreas:
         return np.where(numbers < len(self._separators), np.minimum(ends, limits), limits)
 
     def locate(self, name: str) -> tuple[Int64s, Int64s, Bools]:
-        """Start, length and presence of a property's value, per record. Units: bytes of the gathered areas."""
+        """Return start, length and presence of a property's value, per record. Units: bytes of the copied areas."""
         key = name.encode() + bytes([NAME_END])
         width = min(8, len(key))
         word = int.from_bytes(key[:8].ljust(8, b"\0"), "little")
@@ -103,9 +102,9 @@ class PropertyAreas:
         return strings(self.value(name))
 
     def malformed(self) -> Bools:
-        """Which records' areas hold a piece that is no property: no name, no value, or a second end of a name.
+        """Return which records have a piece that is not a property: no name, no value, or a second end of a name.
 
-        An empty piece between two ends of values is none: brokers put one before a property CRC.
+        An empty piece between two ends of values is allowed: brokers write one before a property CRC.
         """
         pieces = self._pieces
         records = np.searchsorted(self._offsets, pieces, side="right") - 1
@@ -137,7 +136,7 @@ class PropertyAreas:
         return pa.MapArray.from_arrays(pa.array(offsets), names, values).cast(PROPERTIES)
 
 
-#: What verdicts and record columns ask for; the accelerator finds them in one pass.
+#: Properties that verdicts and record columns use; the accelerator finds them in one pass.
 KNOWN = (
     UNIQ_KEY,
     PRODUCER_GROUP,
@@ -153,7 +152,7 @@ KNOWN = (
 
 
 class PropertyViews(PropertyAreas):
-    """The same found by the accelerator: known properties in place, without gathering their areas."""
+    """Properties found by the accelerator: known properties in place, without a copy of the areas."""
 
     def __init__(self, data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s) -> None:
         self._data, self._data_buffer = data, buffer
@@ -174,7 +173,7 @@ class PropertyViews(PropertyAreas):
         return found
 
     def locate(self, name: str) -> tuple[Int64s, Int64s, Bools]:
-        """Start, length and presence of a property's value, per record. Units: bytes of the block's data."""
+        """Return start, length and presence of a property's value, per record. Units: bytes of the block's data."""
         return self._known[name] if name in KNOWN else self._gathered.locate(name)
 
     def value(self, name: str) -> pa.Array:
@@ -184,7 +183,7 @@ class PropertyViews(PropertyAreas):
         return views(self._data, self._data_buffer, *self._known[name])
 
     def malformed(self) -> Bools:
-        """Which records' areas hold a piece that is no property."""
+        """Return which records have a piece that is not a property."""
         return self._gathered.malformed()
 
     def maps(self) -> pa.Array:
@@ -193,6 +192,6 @@ class PropertyViews(PropertyAreas):
 
 
 def properties_of(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s) -> PropertyAreas:
-    """The property areas of some records, on the loops that this process uses."""
+    """Return the property areas of some records, for the inner loops of this process."""
     kind = PropertyAreas if accelerated() is None else PropertyViews
     return kind(data, buffer, starts, lengths)

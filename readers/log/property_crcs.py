@@ -1,4 +1,4 @@
-"""The CRC over a whole record that some brokers put at the end of its properties (enabledAppendPropCRC, 5.2.0+).
+"""The CRC of a whole record that some brokers write at the end of its properties (enabledAppendPropCRC, 5.2.0+).
 
 Source: docs/formats/record.md#property-crc.
 """
@@ -15,12 +15,12 @@ from readers.model.columns import Bools
 from readers.model.findings import Finding
 
 _PROPERTY_CRC = "__CRC32#"
-#: `__CRC32#` 0x01, ten digits, 0x02: the last bytes of the record, which the CRC leaves out.
+#: `__CRC32#` 0x01, ten digits, 0x02: the last bytes of the record, which the CRC does not cover.
 _PROPERTY_CRC_BYTES = 20
 
 
 def property_crc_findings(block: Block, store: str) -> Iterator[Finding]:
-    """Records whose property `__CRC32#` is not the CRC of what stands before it.
+    """Return findings for records whose property `__CRC32#` is not the CRC of the bytes before it.
 
     Order:  of the block.
     Damage: record-property-crc.
@@ -40,7 +40,7 @@ def property_crc_findings(block: Block, store: str) -> Iterator[Finding]:
 
 
 def word_crc_findings(block: Block, store: str) -> Iterator[Finding]:
-    """The same for records whose body is sound: there the damage is in the words that say whose a record is."""
+    """Return the findings for records with an intact body: the damage is in header, topic or properties."""
     for finding in property_crc_findings(block, store):
         row = np.flatnonzero(block.commit_log_offsets == finding.commit_log_offset)
         if block.take(row).body_crc_matches().all():
@@ -48,7 +48,7 @@ def word_crc_findings(block: Block, store: str) -> Iterator[Finding]:
 
 
 def have_property_crc(block: Block) -> Bools:
-    """Which records end in a property CRC."""
+    """Return which records end in a property CRC."""
     name = _PROPERTY_CRC.encode() + b"\x01"
     places = block.starts + block.lengths - _PROPERTY_CRC_BYTES
     found: Bools = places > block.topic_starts

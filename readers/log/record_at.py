@@ -1,4 +1,4 @@
-"""Single records by their commit-log offset."""
+"""Read single records by their commit-log offset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from readers.log.segment_scan import walk
 from readers.model.columns import SLACK_BYTES
 from readers.storage.segments import Segment, SegmentedLog
 
-#: More than brokers write at once (maxMessageSize is 4 MiB by default): a longer claim is damage.
+#: Longer than brokers write (maxMessageSize is 4 MiB by default): a larger length is damage.
 RECORD_BYTES_MAX = 256 << 20
 _FIRST_READ_BYTES = 4096
 _GATHERED_BYTES = 8 << 20
@@ -23,7 +23,7 @@ _PREPARED_PLACES = 384
 
 
 def block_at(log: SegmentedLog, offset: int) -> Block | None:
-    """The sound record that begins at a commit-log offset, as a block of one; None where there is none.
+    """Return the sound record that begins at a commit-log offset, as a block of one; None if there is none.
 
     Raises: FileChanged, UnreadableFile.
     """
@@ -43,7 +43,7 @@ def block_at(log: SegmentedLog, offset: int) -> Block | None:
 
 
 def block_of_one(data: bytes, offset: int, file: str, position: int) -> Block | None:
-    """Bytes as a block of one record, sound or not; None where they are not the length of one."""
+    """Return bytes as a block of one record, sound or not; None if their length is impossible for a record."""
     starts, stop = walk(data, offset, 0, len(data))
     if starts != [0] or stop != len(data):
         return None
@@ -53,10 +53,10 @@ def block_of_one(data: bytes, offset: int, file: str, position: int) -> Block | 
 def blocks_at(
     log: SegmentedLog, offsets: Iterable[int], lengths: Iterable[int] | None = None, *, with_fillers: bool = False
 ) -> Iterator[Block]:
-    """The sound records at some commit-log offsets, gathered into blocks of many.
+    """Yield the sound records at given commit-log offsets, collected into blocks.
 
-    `offsets` ascending; `lengths` as the consume queue has them, if it was it that gave the offsets. `with_fillers`:
-    those of `rmqtx salvage` too, as a broker sees them.
+    `offsets` ascending; `lengths` of the records, if a consume queue has them. `with_fillers`: include the fillers of
+    `rmqtx salvage`, which are records for a broker.
     Units: bytes.
     Shape: blocks of records of one file; places without a sound record are left out.
     Raises: FileChanged, UnreadableFile.
@@ -78,7 +78,7 @@ def blocks_at(
 
 
 def _prepared(log: SegmentedLog, records: Iterable[tuple[int, int | None]]) -> Iterator[tuple[int, int | None]]:
-    """The same, each portion fetched before it is given; a portion is no more than is kept at once."""
+    """Yield the records, fetched in portions that fit into the cache."""
     portion: list[tuple[int, int | None]] = []
     places: set[int] = set()
     for record in records:
@@ -96,7 +96,7 @@ def _fetched(log: SegmentedLog, portion: list[tuple[int, int | None]]) -> list[t
 
 
 class _Gathered:
-    """Records of one segment on their way into a block; neighbours are read together."""
+    """Collects records of one segment into a block; adjacent records are read together."""
 
     def __init__(self, log: SegmentedLog, segment: Segment) -> None:
         self.segment = segment
@@ -107,7 +107,7 @@ class _Gathered:
         self._ahead, self._ahead_offset = b"", 0
 
     def add(self, offset: int, length: int | None) -> None:
-        """Read a record; one whose length cannot be is left out."""
+        """Read a record; one with an impossible length is left out."""
         if length is None:
             length = int.from_bytes(self._read(offset, 4), "big", signed=True)
         if not RECORD_BYTES_MIN <= length <= min(RECORD_BYTES_MAX, self.segment.end_offset - offset):
@@ -124,7 +124,7 @@ class _Gathered:
         return self._ahead[place : place + length]
 
     def block(self, *, with_fillers: bool) -> Iterator[Block]:
-        """The block, if a record is sound."""
+        """Return the block, or None if no record is sound."""
         sizes = np.array([len(record) for record in self._records], np.int64)
         offsets = np.array(self._offsets, np.int64)
         block = Block(

@@ -15,9 +15,9 @@ from readers.model.columns import Bools, Int64s, hosts, integers_at, message_ids
 
 
 class Block:
-    """Sound records of one window: columns are made when they are asked for, for all or for some of the records.
+    """Sound records of one window: columns are decoded on demand, for all or for some of the records.
 
-    Shape: every property and method gives one value per record, in log order.
+    Shape: every property and method returns one value per record, in log order.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Block:
     ) -> None:
         """`data` begins at `position_bytes` of `file`, which is commit-log offset `base_offset`.
 
-        `offsets`: for records gathered from anywhere in the file, the commit-log offset of each.
+        `offsets`: for records from different places of the file, the commit-log offset of each.
         """
         self.raw = data
         self.data = np.frombuffer(data, np.uint8)
@@ -46,7 +46,7 @@ class Block:
         return len(self.starts)
 
     def take(self, rows: Int64s | Bools) -> Block:
-        """The same window with some of the records."""
+        """Return a block of the same window with some of the records."""
         block = Block.__new__(Block)
         block.raw, block.data, block._buffer = self.raw, self.data, self._buffer
         block.base_offset, block.position_bytes, block.file = self.base_offset, self.position_bytes, self.file
@@ -58,7 +58,7 @@ class Block:
         return integers_at(self.data, positions, code)
 
     def header(self, name: str) -> npt.NDArray[np.int64]:
-        """A field of the record header by its declared name, in native integers."""
+        """Return a field of the record header by its declared name, as native integers."""
         shift = self._shift(name)
         codes = {"i": ">i4", "q": ">i8"}
         field = next(field for field in RECORD.fields if field.name == name)
@@ -148,9 +148,9 @@ class Block:
         return self.commit_log_offsets - self.base_offset + self.position_bytes
 
     def sound(self) -> Bools:
-        """Whether the parts of each record add up to its length; looks at nothing outside the record.
+        """Return whether each record's length is the sum of its parts; reads nothing outside the record.
 
-        Neither topic nor properties end in a zero byte: such a record was not written to its end, or lost a page.
+        Topic and properties must not end in a zero byte: else the record was not completely written, or lost a page.
         Source: store/CommitLog.java checkMessageAndReturnSize; docs/formats/record.md#validation.
         """
         last = self.starts + self.lengths - 3  # the latest place where a properties length can stand
@@ -173,7 +173,7 @@ class Block:
         return good
 
     def topic_is(self, name: str) -> Bools:
-        """Which records are of one topic; compares bytes, makes no text, and does so once for each topic."""
+        """Return which records have a topic; compares bytes, once for each topic."""
         if name not in self._of_topic:
             self._of_topic[name] = self._compared_with(name)
         return self._of_topic[name].copy()
@@ -199,7 +199,7 @@ class Block:
         return mask
 
     def are_fillers(self) -> Bools:
-        """Which records stand where `rmqtx salvage` found none: they are sound, and evidence of nothing."""
+        """Return which records are fillers of `rmqtx salvage`: they are sound, and evidence of nothing."""
         return self.topic_is(FILLER) | self.properties.locate(FILLER)[2]
 
     def topics(self) -> pa.Array:
@@ -208,7 +208,7 @@ class Block:
         return views(self.data, self._buffer, starts, lengths)
 
     def topic_texts(self) -> pa.Array:
-        """Topics as text; there are few, so each is made once."""
+        """Topics as text; there are few different topics, so each is decoded once."""
         encoded = self.topics().cast(pa.binary()).dictionary_encode()
         return strings(encoded.dictionary).take(encoded.indices)
 
@@ -235,7 +235,7 @@ class Block:
         return hosts(self.data, self._store_host_starts, (self.sys_flag & STORE_V6) != 0)
 
     def store_host_numbers(self) -> Int64s:
-        """A number for each record's broker, equal where the address and port are (of IPv6, their last eight bytes)."""
+        """Return a number for each record's broker, equal for equal address and port (of IPv6 the last eight bytes)."""
         return self._integers(self._store_host_starts + self._store_extra, ">i8").astype(np.int64)
 
     def message_ids(self) -> pa.Array:
@@ -243,19 +243,19 @@ class Block:
         return self.message_ids_of(self.commit_log_offsets)
 
     def message_ids_of(self, offsets: Int64s) -> pa.Array:
-        """Offset message ids of other records that were stored on each record's host."""
+        """Return the offset message ids of other records that were stored on each record's host."""
         is_v6 = (self.sys_flag & STORE_V6) != 0
         return message_ids(self.data, self._store_host_starts, is_v6, offsets)
 
     def within(self, from_time_ms: int | None, to_time_ms: int | None) -> Block:
-        """The records whose store time is in [from, to); None is no bound."""
+        """Return the records whose store time is in [from, to); None is no bound."""
         times = self.header("store_time_ms")
         low = -(1 << 63) if from_time_ms is None else from_time_ms
         high = (1 << 63) - 1 if to_time_ms is None else to_time_ms
         return self.take((times >= low) & (times < high))
 
     def body_crc_matches(self) -> Bools:
-        """Whether each body's CRC-32 is the stored one.
+        """Return whether each body matches its stored CRC-32.
 
         Source: common/UtilAll.java crc32; docs/formats/record.md#body.
         """

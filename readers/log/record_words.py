@@ -1,4 +1,4 @@
-"""What a record says of its transaction, as its half, its end and its copies all say it: the words that must agree."""
+"""The properties that identify a record's transaction; they must agree in half copies, decisions and discard copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from readers.store.store import ROCKSDB_OP_TOPIC
 
 @dataclass(frozen=True, slots=True)
 class RecordWords:
-    """The words of one record; None for what such a record does not say.
+    """The identifying properties of one record; None for properties that the kind of record does not have.
 
     Shape: `number` is the queue offset of a prepared record (3.1), which its ROLLBACK record repeats.
     Units: milliseconds.
@@ -30,9 +30,9 @@ class RecordWords:
     number: int | None
 
     def contradictions(self, other: RecordWords) -> Iterator[tuple[str, str, str]]:
-        """The words in which two records of one transaction differ: name, this record's, the other's.
+        """Return the properties in which two records of one transaction differ: name, this record's value, the other's.
 
-        An id that only one of them has is one too.
+        An id that only one of them has is a difference.
         """
         if self.transaction_id != other.transaction_id:
             yield "transaction id", str(self.transaction_id or "none"), str(other.transaction_id or "none")
@@ -41,7 +41,7 @@ class RecordWords:
                 yield name, str(mine), str(its)
 
     def is_of_same(self, other: RecordWords) -> bool:
-        """Whether two records are of one transaction, though a word of one of them may be damaged."""
+        """Whether two records belong to one transaction, even if one property of one record is damaged."""
         differing = sum(mine is not None and its is not None and mine != its for _, mine, its in self._pairs(other))
         if self.transaction_id is not None and self.transaction_id == other.transaction_id:
             return True
@@ -61,10 +61,10 @@ class RecordWords:
 
 
 def words_of(block: Block) -> RecordWords:
-    """The words of the one record of a block."""
+    """Return the identifying properties of a block of one record."""
     text = {name: block.properties.text(name)[0].as_py()
             for name in (UNIQ_KEY, TRANSACTION_ID, PRODUCER_GROUP, KEYS, REAL_TOPIC)}
-    if block.topic_is(ROCKSDB_OP_TOPIC)[0]:  # all else in it is the op message's own
+    if block.topic_is(ROCKSDB_OP_TOPIC)[0]:  # its other properties are those of the op message
         return RecordWords(text[TRANSACTION_ID], None, text[REAL_TOPIC], None, None, None, None, None)
     is_end, is_old = bool(is_rollback(block)[0]), bool(is_prepared(block)[0])
     is_in_half_topic = not is_old and bool(are_halves(block)[0])

@@ -1,18 +1,18 @@
-"""Walking a segment of the commit log: records one after another, and what is none told apart.
+"""Scan a segment of the commit log: sound records one after another, and a classification of all other bytes.
 
-A record is *sound* when its magic code is known, its stored offset is the place where it stands, and its parts add up
-to its length. Everything else that is not zero is damage, torn or foreign; after it the scan goes on at the next
-sound record, which its own stored offset proves. So for any file: decoded + filler + damaged + unread = size.
+A record is *sound* if its magic code is known, its stored offset is its place, and its length is the sum of its parts.
+All other bytes that are not zero are damaged, torn or foreign. The scan continues at the next sound record, which is
+proved by its stored offset. For any file: decoded + filler + damaged + unread = size.
 
-In a log of DLedger entries each record has its entry's header in front of it. Positions are those of records all the
-same; a header belongs to the record behind it, whose own stored offset proves both.
+In a log of DLedger entries each record has its entry's header in front. Positions are still those of records; a header
+belongs to the record behind it, whose stored offset proves both.
 
-Records that `rmqtx salvage` put into holes are sound too, so that brokers walk over them; here they count as the damage
-that they stand for.
+Fillers that `rmqtx salvage` writes into gaps are sound, so that brokers skip them; here they count as the damage that
+they stand for.
 
-A broker's recovery is stricter: it stops at the first unsound record and forgets what follows
-(docs/formats/recovery.md#normal). The two differ only in a log that was damaged in its middle, and then what follows is
-exactly what is wanted.
+A broker's recovery is stricter: it stops at the first unsound record and drops all that follows
+(docs/formats/recovery.md#normal). The two differ only if the log is damaged in its middle, and then the records behind
+the damage are evidence.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ from readers.storage.open_file import OpenFile
 from readers.storage.segments import Segment
 from readers.store.store import DISCARD_TOPIC
 
-#: Bytes read at a time: some ten thousand records. Larger windows leave the processor's caches and are slower.
+#: Bytes read at a time: about ten thousand records. Larger windows do not fit into the processor's caches.
 WINDOW_BYTES = 8 << 20
 _PAST_RANGE_BYTES = 64 << 10
 _RESYNC_BYTES = 4 << 20
-#: Bytes read behind a range, for the record that straddles its end; most are shorter.
+#: Bytes read behind a range, for the record that crosses its end; most records are shorter.
 _BEHIND_BYTES = 16 << 10
 _PAGE_BYTES = 4096
 _HEAD = struct.Struct(">iI20xq").unpack_from
 _HEAD_BYTES = 36
 _MAGIC_START = b"\xda\xa3\x20"
 _BLANK_BYTES = MAGIC_BLANK.to_bytes(4, "big")
-#: DLedger puts the magic code in front of the length.
+#: In a DLedger entry the magic code precedes the length.
 _DLEDGER_BLANK_BYTES = b"\xff\xff\xff\xff"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of one file that is no record: blank, preallocated, damaged, torn or foreign. Units: bytes."""
+    """A range of one file that is not a record: blank, preallocated, damaged, torn or foreign. Units: bytes."""
 
     kind: str
     position_bytes: int
@@ -68,12 +68,12 @@ class Span:
 
     @property
     def is_filler(self) -> bool:
-        """Whether nothing is missing there."""
+        """Whether no data is missing in the range."""
         return self.kind in ("blank", "preallocated")
 
 
 def merged_spans(spans: list[Span]) -> list[Span]:
-    """Spans of one file with damaged ones that touch each other as one: where splits end decides how they are cut.
+    """Return spans of one file with adjacent damaged spans merged, since the ends of splits divide them arbitrarily.
 
     Order: position ascending.
     """
@@ -94,10 +94,10 @@ def merged_spans(spans: list[Span]) -> list[Span]:
 def walk(
     data: bytes, base_offset: int, position: int, limit: int, frame_bytes: int = 0
 ) -> tuple[list[int], int]:
-    """Positions of the records that follow one another from `position`, and where the first that does not begins.
+    """Return the positions of consecutive records from `position`, and the position where they end.
 
-    Units: bytes; `base_offset` is the commit-log offset of `data`; records end at or before `limit`; `frame_bytes`
-           stand between one record's end and the next one's begin.
+    Units: bytes; `base_offset` is the commit-log offset of `data`; records end at or before `limit`; `frame_bytes` is
+           the length between the end of a record and the begin of the next.
     """
     starts: list[int] = []
     add = starts.append
@@ -117,12 +117,12 @@ def walk(
 
 
 class SegmentScan:
-    """One pass over a segment, or a range of it: blocks of sound records, and the spans that are none.
+    """One pass over a segment, or a range of it: blocks of sound records, and spans of other bytes.
 
-    Shape:  iterate for blocks; `spans` and `decoded_bytes` are complete when the iteration has ended.
-    Order:  position ascending; a record is given exactly once. Records that begin in [from_position, to_position)
-            belong to this scan, also one that ends past it, and so does what is damaged behind them.
-    Damage: becomes spans; the scan goes on at the next record that its own stored offset proves.
+    Shape:  iterate for blocks; `spans` and `decoded_bytes` are complete at the end of the iteration.
+    Order:  position ascending; a record is returned exactly once. Records that begin in [from_position, to_position)
+            belong to this scan, even if they end past it, and so does damage behind them.
+    Damage: becomes spans; the scan continues at the next record that is proved by its stored offset.
     """
 
     def __init__(
@@ -138,9 +138,9 @@ class SegmentScan:
     ) -> None:
         """`is_last`: no later segment holds data, so zeros up to the end are preallocated space.
 
-        `stops_at_break`: end at the first place that is no record, as recovery does, and account for nothing behind;
-        `break_position` then says where that is.
-        `with_fillers`: give the fillers of `rmqtx salvage` too, as a broker sees them.
+        `stops_at_break`: end at the first place without a record, as recovery does, and account for no bytes behind;
+        `break_position` is then that place.
+        `with_fillers`: return the fillers of `rmqtx salvage` too, which are records for a broker.
         """
         self.segment = segment
         self.spans: list[Span] = []
@@ -149,7 +149,7 @@ class SegmentScan:
         self._from = from_position
         self._to = segment.size_bytes if to_position is None else min(to_position, segment.size_bytes)
         self._is_last = is_last
-        # A window far beyond a small range would be read for the one record that ends past it; it grows where it must.
+        # For a small range a whole window would be read for one record that ends past it; the window grows if needed.
         self._window_bytes = min(window_bytes, max(self._to - self._from, 0) + _PAST_RANGE_BYTES)
         self._stops_at_break = stops_at_break
         self._with_fillers = with_fillers
@@ -161,8 +161,8 @@ class SegmentScan:
         with self.segment.open() as file:
             position: int | None = self._from or self._frame
             if self._from:
-                position = self._resync(file, self._from, self._to)  # what begins behind is another scan's
-            is_begun = not self._from  # without a record of its own, what is damaged here belongs to the scan before
+                position = self._resync(file, self._from, self._to)  # records behind belong to another scan
+            is_begun = not self._from  # without a record in the range, damage here belongs to the scan before
             while position is not None and position < self._to:
                 is_begun = True
                 data = file.read(position, self._wanted_bytes(position) + SLACK_BYTES)
@@ -188,15 +188,15 @@ class SegmentScan:
                 self._account_behind(file, position)
 
     def _without_fillers(self, block: Block) -> Block:
-        """A filler of `rmqtx salvage` says that something was lost there, and is counted as that.
+        """Return the block without the fillers of `rmqtx salvage`, which are counted as damage.
 
-        The check gives up on half messages among them at once: what it writes then is a record like any other, and
-        evidence of nothing too.
+        The check discards half messages among the fillers: its copies in the discard topic are ordinary records, and
+        evidence of nothing.
         """
         fillers = block.are_fillers()
-        given_up = fillers & block.topic_is(DISCARD_TOPIC) & block.properties.locate(CHECK_TIMES)[2]
-        self.decoded_bytes += int(block.lengths[given_up].sum())
-        for row in np.flatnonzero(fillers & ~given_up).tolist():
+        discarded = fillers & block.topic_is(DISCARD_TOPIC) & block.properties.locate(CHECK_TIMES)[2]
+        self.decoded_bytes += int(block.lengths[discarded].sum())
+        for row in np.flatnonzero(fillers & ~discarded).tolist():
             position, length = int(block.positions[row]), int(block.lengths[row])
             last = self.spans[-1] if self.spans else None
             if last is not None and last.kind == "damaged" and last.position_bytes + last.length_bytes == position:
@@ -206,17 +206,17 @@ class SegmentScan:
         return block.take(~fillers)
 
     def _wanted_bytes(self, position: int) -> int:
-        """How much to read at a position: a window, but not far behind the range, and at least the record there."""
+        """Return how much to read at a position: a window, but not far behind the range, and at least one record."""
         return max(self._record_bytes, min(self._window_bytes, self._to - position + _BEHIND_BYTES))
 
     def _account_behind(self, file: OpenFile, position: int) -> None:
-        """Account for what is no record behind the last one of this scan's range: a scan from there on begins later."""
+        """Account for bytes behind the last record of this scan's range, up to the first record of the next scan."""
         is_behind = self._to <= position < self.segment.size_bytes + self._frame
         if is_behind and sound_length(file, position, self.segment.base_offset) is None:
             self._skip(file, position - self._frame)
 
     def _block(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
-        """The sound records of a window; an unsound one that others follow is searched for records inside it."""
+        """Return the sound records of a window; an unsound one with records behind it is searched for records in it."""
         base = self.segment.base_offset + position
         chain, sound, stop = self._walk(data, base, limit, position)
         past = int(np.searchsorted(chain, self._to - position))
@@ -229,7 +229,7 @@ class SegmentScan:
         if sound.all():
             return Block(data, base, position, self.segment.file, chain), stop
         starts = chain.tolist()
-        if not sound[-1] and not is_cut:  # its length, which led to where the walk ended, proves nothing
+        if not sound[-1] and not is_cut:  # its length, which led to the end of the chain, proves nothing
             stop = starts.pop()
             sound = sound[:-1]
         kept: list[int] = []
@@ -241,7 +241,7 @@ class SegmentScan:
             inside = self._records_inside(file, position + start + 1, end)
             own = [(place, length) for place, length in inside if place < self._to]
             kept.extend(place - position for place, _ in own)
-            if len(own) < len(inside):  # the scan from there on finds the others, and what is damaged behind them
+            if len(own) < len(inside):  # the next scan finds the others, and damage behind them
                 end = inside[len(own)][0] - self._frame
                 stop = end + self._frame - position
                 self._damage_between(position + start - self._frame, own, end)
@@ -273,21 +273,24 @@ class SegmentScan:
         for place, length in [*framed, (end, 0)]:
             if place > position:
                 self.spans.append(Span("damaged", position, place - position))
-            else:  # a record without room for a header in front of it: that was counted with it
+            else:  # a record without room for a header in front: counted with the record
                 self.decoded_bytes -= position - place
             position = place + length
 
     def _goes_on(self, file: OpenFile, position: int, walked_bytes: int) -> bool:
-        """Whether the walk only ended because its window did."""
+        """Whether the chain of records ended only because the window ended."""
         length = sound_length(file, position, self.segment.base_offset)
         if length is None:
             return False
-        if not walked_bytes:  # one record larger than what was read
+        if not walked_bytes:  # one record longer than the window
             self._record_bytes = max(self._record_bytes, length)
         return True
 
     def _skip(self, file: OpenFile, position: int) -> int | None:
-        """Account for what is no record from `position` on, where a header may be; where the next record begins."""
+        """Account for bytes that are not a record from `position` on; return where the next record begins.
+
+        At `position` there may be a header.
+        """
         size = self.segment.size_bytes
         head = file.read(position, _HEAD_BYTES)
         if self._is_blank(head, size - position):
@@ -317,19 +320,19 @@ class SegmentScan:
         return None
 
     def _is_written_meanwhile(self, file: OpenFile, position: int) -> bool:
-        """Whether a record is there by now: a running broker's newest may be seen before it is written to its end."""
+        """Whether a record is complete now: the newest record of a running broker may have been read half-written."""
         return self._is_last and sound_length(file, position + self._frame, self.segment.base_offset) is not None
 
     def _tail_kind(self, file: OpenFile, head: bytes, position: int, end: int) -> str:
-        """What the bytes behind the last sound record are.
+        """Return the kind of the bytes behind the last sound record.
 
-        Torn: a record that says it stands here and was not written to its end. Foreign: a record of another place,
-        or bytes that are none at all up to the end of the page, as 5.5.0 leaves them behind with writeWithoutMmap=true;
-        or what recovery cut off.
+        Torn: a record of this place that was not completely written. Foreign: a record of another place, bytes up to
+        the end of the page that are not a record, as 5.5.0 leaves them with writeWithoutMmap=true, or records that
+        recovery cut off.
         """
         if not self._is_last:
             return "damaged"
-        if min(len(head), end - position) < _HEAD_BYTES:  # not even its place was written
+        if min(len(head), end - position) < _HEAD_BYTES:  # the stored offset was not written
             return "torn"
         length, magic, offset = _HEAD(head, 0)
         is_here = offset == self.segment.base_offset + position
@@ -340,10 +343,10 @@ class SegmentScan:
         return "foreign" if is_page_rest or (has_magic and self._is_stale(file, position)) else "damaged"
 
     def _is_stale(self, file: OpenFile, position: int) -> bool:
-        """Whether a record behind a break is older than those before it.
+        """Whether a record behind a break is older than the records before.
 
-        Recovery only moves the write position; what it cut off stays in the file until later writes cover it, and such
-        records must not come back as evidence.
+        Recovery only moves the write position; records that it cut off stay in the file until later writes cover them,
+        and must not be used as evidence.
         """
         if not self._is_last:
             return False
@@ -353,7 +356,7 @@ class SegmentScan:
         return int.from_bytes(head[place : place + 8], "big", signed=True) < self.last_store_time_ms
 
     def _resync(self, file: OpenFile, position: int, end: int | None = None) -> int | None:
-        """Where the first sound record that begins in [position, end) begins."""
+        """Return where the first sound record in [position, end) begins, or None."""
         base = self.segment.base_offset
         for start, data in _windows(file, position, end, overlap=_HEAD_BYTES):
             found = data.find(_MAGIC_START, 4)
@@ -384,7 +387,7 @@ class SegmentScan:
 
 
 def _windows(file: OpenFile, position: int, end: int | None, *, overlap: int) -> Iterator[tuple[int, bytes]]:
-    """Pieces of a file that overlap, holes left out."""
+    """Yield overlapping parts of a file, without holes."""
     stop = file.size_bytes if end is None else min(end + overlap, file.size_bytes)
     while position < stop:
         position = max(position, file.next_data(position) - overlap)
@@ -399,7 +402,7 @@ def _windows(file: OpenFile, position: int, end: int | None, *, overlap: int) ->
 
 
 def data_end(file: OpenFile, position: int) -> int:
-    """Just past the last byte from `position` on that is not zero; `position` if all are."""
+    """Return the position past the last byte from `position` on that is not zero; `position` if all are zero."""
     end = position
     while (position := file.next_data(position)) < file.size_bytes:
         data = file.read(position, _RESYNC_BYTES)
@@ -415,7 +418,7 @@ def _is_blank(head: bytes, left_bytes: int) -> bool:
 
 
 def sound_length(file: OpenFile, position: int, base_offset: int) -> int | None:
-    """The length of the record that begins at a position, if it is sound; a few small reads, whatever its length."""
+    """Return the length of the record at a position, or None if it is not sound; a few small reads for any length."""
     head = file.read(position, RECORD.size_bytes + 2 * IPV6_EXTRA_BYTES)
     if len(head) < RECORD_BYTES_MIN - 3:
         return None

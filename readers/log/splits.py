@@ -1,7 +1,7 @@
-"""Byte ranges of commit logs: what one task reads, whether a process of this machine runs it or a Spark executor.
+"""Byte ranges of commit logs: the part that one task reads, in a process of this machine or a Spark executor.
 
-A record states its own offset, so a split may begin anywhere: its scan finds the first record that begins in it, and
-reads a record that straddles its end (`segment_scan.py`). The size of a split is the engine's choice, not the file's.
+A record contains its offset, so a split may begin anywhere: its scan finds the first record that begins in it, and
+reads a record that crosses its end (`segment_scan.py`). The size of a split does not depend on the file's size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from readers.log.segment_scan import SegmentScan
 from readers.storage.segments import Segment
 from readers.store.store import Store
 
-#: One task of a scan. Large enough that its start is nothing, small enough that two cores end together.
+#: The size of one task: large enough that its start costs little, small enough that two cores end together.
 SPLIT_BYTES = 128 << 20
 
 
@@ -41,7 +41,7 @@ class Split:
         return self.segment.base_offset + self.from_position, self.segment.base_offset + self.to_position
 
     def scan(self) -> SegmentScan:
-        """The scan of the range; begun when it is iterated."""
+        """Return the scan of the range, which begins when it is iterated."""
         return SegmentScan(
             self.segment, from_position=self.from_position, to_position=self.to_position, is_last=self.is_last
         )
@@ -49,9 +49,9 @@ class Split:
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """The splits of some stores, numbered; made of lengths alone, so it is small and each split is made when asked for.
+    """The splits of some stores, numbered; the plan has only lengths, so it is small, and splits are made on demand.
 
-    Shape: `last_bases` goes with `stores`: base offset of the last segment that holds data.
+    Shape: `last_bases` belongs to `stores`: base offset of the last segment with data.
     Units: bytes; `from_offset` and `to_offset` bound the commit-log offsets, the upper one excluded.
     Order: stores as given, commit-log offset ascending.
     """
@@ -111,7 +111,7 @@ def plan_splits(
     from_offset: int | None = None,
     to_offset: int | None = None,
 ) -> SplitPlan:
-    """The splits of some stores. Reads a few bytes of each log, to know where its data ends.
+    """Return the splits of some stores. Reads a few bytes of each log to find where its data ends.
 
     Units: bytes.
     """

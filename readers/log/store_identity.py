@@ -1,7 +1,7 @@
-"""By what a store is known again wherever it lies: the first record of its log.
+"""Identify a store, wherever it is copied, by the first record of its log.
 
-It holds its broker's address, its times and a message that no other store has at that offset; a broker never changes
-it, and neither does rmqtx. It goes when its file expires, so this tells whether two stores are the same now.
+The record contains the broker's address, times and a message that no other store has at that offset; neither a broker
+nor rmqtx changes it. It is deleted when its file expires, so this shows whether two stores are the same now.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import os
 from readers.log.record_layout import RECORD_BYTES_MIN
 from readers.store.store import open_store
 
-#: What is digested where no length of a record stands at the begin: the header of a DLedger entry, or damage.
+#: Bytes that are digested if the log does not begin with a record: the header of a DLedger entry, or damage.
 _HEAD_BYTES = 48
 _RECORD_BYTES_MAX = 1 << 24
 
 
 def first_record_of(root: str | os.PathLike[str]) -> str | None:
-    """Where a store's log begins and the digest of its first record, as one text; None for a log without any.
+    """Return the begin of a store's log and the digest of its first record, as one text; None for an empty log.
 
     Raises: NotAStore, UnreadableFile; FileChanged.
     """
@@ -36,7 +36,7 @@ def first_record_of(root: str | os.PathLike[str]) -> str | None:
 
 
 def why_another(known: str | None, root: str | os.PathLike[str]) -> str | None:
-    """Why the store at a place is not the one that is known; None where it is.
+    """Return the reason why the store at a place is not the known store; None if it is.
 
     Raises: as `first_record_of`.
     """
@@ -45,4 +45,4 @@ def why_another(known: str | None, root: str | os.PathLike[str]) -> str | None:
         return None
     if found is None or known is None:
         return "its log is empty" if found is None else "its log was empty"
-    return "the first record of its log is another"
+    return "the first record of its log is different"

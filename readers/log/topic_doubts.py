@@ -1,10 +1,11 @@
-"""Topics that are damaged: records of the broker's own topics, told by their other words.
+"""Find damaged topics: records of the broker's internal topics, by their other fields.
 
-No checksum covers a topic. A half, a discard copy and whatever is delayed say in REAL_TOPIC where they go, and keep it
-when they come there: then it is their topic. An op message has numbers for a body. So what has these words, and a topic
-as long as the broker's own, stood in that one, unless the store knows the other.
+No checksum covers a topic. Half messages, discard copies and delayed messages have their destination in REAL_TOPIC, and
+keep the property after delivery, where it equals their topic. An op message has numbers as its body. A record with
+these fields and a topic of the same length as an internal topic was in the internal topic, unless the store has the
+other topic.
 
-What a consumer sent back (%RETRY%, %DLQ%) keeps the REAL_TOPIC of what it was.
+A message that a consumer sent back (%RETRY%, %DLQ%) keeps the REAL_TOPIC of the original.
 Source: TransactionalMessageBridge.parseHalfMessageInner, makeOpMessageInner; ScheduleMessageService.messageTimeup;
 docs/formats/half_and_op.md#topics.
 """
@@ -32,7 +33,7 @@ from readers.store.store import (
     Store,
 )
 
-#: What the broker's check writes and reads, and where a half message waits that a delay diverted.
+#: The topics that the broker's check reads and writes, and those in which a delayed half message waits.
 _OWN_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS)
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
 _OP_TAG = "d"
@@ -41,7 +42,7 @@ _HAS_OWN_LENGTH = np.isin(np.arange(_LENGTH_MAX + 2), [len(topic) for topic in _
 
 
 def topic_findings(store: Store, block: Block) -> list[Finding]:
-    """Records of a block that stood in one of the broker's own topics, and whose topic is another that nothing knows.
+    """Return findings for records of the broker's internal topics with another topic, which the store does not have.
 
     Order: commit-log offset.
     Damage: words-contradict.
@@ -52,7 +53,7 @@ def topic_findings(store: Store, block: Block) -> list[Finding]:
         return found
     alone = block.take(strange)
     alone = alone.take(~_are_known(store, alone))
-    # Most of a store that knows no topics are messages of one of that length, which go nowhere and are no numbers.
+    # In a store without topics most records of these lengths are messages without REAL_TOPIC and without numbers.
     alone = alone.take(alone.properties.locate(REAL_TOPIC)[2] | (alone.topic_lengths == len(OP_TOPIC)))
     for row in range(len(alone)):
         one = alone.take(np.array([row]))
@@ -60,19 +61,20 @@ def topic_findings(store: Store, block: Block) -> list[Finding]:
         if topic is not None:
             found.append(Finding(
                 store.root, "words-contradict", one.file, int(one.positions[0]), int(one.lengths[0]),
-                commit_log_offset=int(one.commit_log_offsets[0]), expected=f"topic {topic}, as the other words say",
-                actual=f"topic {one.topic_texts()[0]}, which the store does not know",
+                commit_log_offset=int(one.commit_log_offsets[0]),
+                expected=f"topic {topic}, by the record's other fields",
+                actual=f"topic {one.topic_texts()[0]}, which the store does not have",
             ))  # fmt: skip
     return found
 
 
 def true_topic(store: Store, one: Block) -> str | None:
-    """The topic of the broker's own in which a record with another stood, for a block of one; None if in none."""
+    """Return the internal topic in which a record was, for a block of one; None if its topic is not damaged."""
     return _own_topic_of(one) if _are_strange(one)[0] and not _are_known(store, one)[0] else None
 
 
 def _are_strange(block: Block) -> Bools:
-    """Records whose topic is as long as one of the broker's own, and none of them."""
+    """Return which records have a topic of the same length as an internal topic, and another name."""
     strange: Bools = _HAS_OWN_LENGTH[np.minimum(block.topic_lengths, _LENGTH_MAX + 1)]
     for topic in _OWN_TOPICS:
         if not strange.any():
@@ -82,7 +84,7 @@ def _are_strange(block: Block) -> Bools:
 
 
 def _own_topic_of(one: Block) -> str | None:
-    """The topic of the broker's own that the other words of a record tell: of two that are as long, the nearer one."""
+    """Return the internal topic by the other fields of a record; of two with the same length, the more similar one."""
     mine = one.topics()[0].as_py()
     if mine.startswith(b"%"):
         return None
@@ -99,7 +101,7 @@ def _own_topic_of(one: Block) -> str | None:
 
 
 def _are_known(store: Store, block: Block) -> Bools:
-    """Records of topics that the store has queues of, or a configuration; looked up once in each process."""
+    """Return which records have a topic with queues or a configuration in the store; looked up once in each process."""
     cache = cache_of(store)
     known = cache.get("known topics")
     if not isinstance(known, pa.Array):

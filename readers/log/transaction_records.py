@@ -1,10 +1,10 @@
-"""Records as transactions' words: half copies, op messages, finals and discard copies, out of blocks of records.
+"""Find half copies, op messages, COMMIT records (finals) and discard copies in blocks of records.
 
-The half copies of other designs are their prepared records (before 4.3) and the halves of transactions in RocksDB.
+The half copies of other designs are prepared records (before 4.3) and half messages of transactions in RocksDB.
 
-A half message is an ordinary record of the half topic; a check appends a copy of it; an op message names queue
-offsets of half copies that are ended; a final is the COMMIT record in the real topic; a copy in the discard topic says
-that the broker gave up. (TransactionalMessageBridge, TransactionalMessageServiceImpl;
+A half message is an ordinary record of the half topic; the check appends a copy of it; an op message lists queue
+offsets of half copies that are settled; a final is the COMMIT record in the real topic; a copy in the discard topic
+shows that the broker discarded the half message. (TransactionalMessageBridge, TransactionalMessageServiceImpl;
 docs/formats/half_and_op.md#topics.)
 """
 
@@ -50,7 +50,7 @@ from readers.store.store import (
 
 _DIGITS_MAX = 18
 _Column = Callable[[Block], pa.Array]
-#: Columns of HALVES and FINALS that the record itself does not have under the same name.
+#: Columns of HALVES and FINALS that are not columns of RECORDS.
 _HALF_COLUMNS: dict[str, _Column] = {
     "real_topic": lambda block: real_topics(block),
     "real_queue_id": lambda block: integers(
@@ -77,13 +77,13 @@ def _prepared_offsets(block: Block) -> Int64s:
 
 
 def _named_by_commits(block: Block) -> pa.Array:
-    """What a commit of a diverted half message names, that went to the half topic again; null for any other half."""
+    """Return the offset that the COMMIT record of a diverted half message names; null for any other half message."""
     named = named_offsets(block)
     return pa.array(named, mask=named == NO_PLACE)
 
 
 def _lone(block: Block, make: Callable[[Block], pa.Array]) -> pa.Array:
-    """A column for the records without UNIQ_KEY only, which few are; null for the others."""
+    """Return a column for the few records without UNIQ_KEY; null for the others."""
     rows = np.flatnonzero(~block.properties.locate(UNIQ_KEY)[2])
     if not len(rows):
         return pa.nulls(len(block), pa.string())
@@ -93,19 +93,19 @@ def _lone(block: Block, make: Callable[[Block], pa.Array]) -> pa.Array:
 
 
 def real_topics(block: Block) -> pa.Array:
-    """Where a commit of each half copy delivers to."""
+    """Return the topic that a commit of each half copy delivers to."""
     return _own_where_prepared(block, REAL_TOPIC, Block.topic_texts)
 
 
 def _own_where_prepared(block: Block, name: str, own: Callable[[Block], pa.Array]) -> pa.Array:
-    """A property that a prepared record needs not, because it stands in its real topic and queue itself."""
+    """Return a property; for a prepared record, which is in its real topic and queue, its header field."""
     values = block.properties.text(name)
     prepared = is_prepared(block)
     return pc.if_else(pa.array(prepared), own(block), values) if prepared.any() else values
 
 
 def _are_indexed(block: Block) -> pa.Array:
-    """Whether the broker enters a half into its RocksDB table, and so checks it; null for other designs."""
+    """Whether the broker adds a half message to its RocksDB table, and so checks it; null for other designs."""
     rows = block.topic_is(ROCKSDB_HALF_TOPIC)
     if not rows.any():
         return pa.nulls(len(block), pa.bool_())
@@ -114,10 +114,10 @@ def _are_indexed(block: Block) -> pa.Array:
 
 
 def _fingerprints(alone: Block) -> pa.Array:
-    """What all copies of a message without UNIQ_KEY share, and its final too.
+    """Return an identity that is equal for all copies of a message without UNIQ_KEY and its COMMIT record.
 
-    A put-back copy has the body, the born time and host, and the properties of the message. A prepared record has no
-    copies: it and what decides it are known by its place.
+    A copy that was put back has the body, the born time and host, and the properties of the message. A prepared record
+    has no copies: the record and its decision are identified by its place.
     """
     return pc.coalesce(prepared_names(alone), _shared_words(alone))
 
@@ -132,7 +132,7 @@ def _shared_words(alone: Block) -> pa.Array:
 
 
 def _rows(block: Block, store: str, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows of a witness table: its own columns where it has any of a name, the record's for the rest."""
+    """Return rows of a witness table: the given columns, and columns of the record for the rest."""
     arrays = [
         _HALF_COLUMNS[name](block) if name in _HALF_COLUMNS else record_columns(block, store, [name])[0]
         for name in schema.names
@@ -144,7 +144,7 @@ def _judged(schema: pa.Schema, names: tuple[str, ...], *more: pa.Field) -> pa.Sc
     return pa.schema([*(schema.field(name) for name in names), pa.field("fingerprint", pa.string()), *more])
 
 
-#: What the verdict needs of HALVES and FINALS, and how records without UNIQ_KEY are told apart.
+#: The columns of HALVES and FINALS that verdicts need, and the identity of records without UNIQ_KEY.
 JUDGED_HALVES = _judged(
     HALVES,
     (
@@ -168,14 +168,15 @@ JUDGED_FINALS = _judged(
 
 
 def halves_of(block: Block, store: str, schema: pa.Schema = HALVES) -> pa.RecordBatch:
-    """The records of a block, which are half or discard copies, as rows of HALVES."""
+    """Return the records of a block, which are half or discard copies, as rows of HALVES."""
     return _rows(block, store, schema)
 
 
 def _bodies_are_readable(block: Block) -> Bools:
-    """False where the flag says compressed and the body does not begin so.
+    """Return false for a body with the flag for compression that does not begin like a compressed stream.
 
-    Brokers before 4.6.0 put halves back inflated under the old flag (docs/formats/half_and_op.md#inflated-copy).
+    Brokers before 4.6.0 put half messages back decompressed under the old flag
+    (docs/formats/half_and_op.md#inflated-copy).
     """
     readable = np.ones(len(block), np.bool_)
     for row in np.flatnonzero(block.sys_flag & COMPRESSED).tolist():
@@ -186,10 +187,10 @@ def _bodies_are_readable(block: Block) -> Bools:
 
 
 def ops_of(block: Block, store: str) -> pa.RecordBatch:
-    """The records of a block, which are op messages, as rows of OPS.
+    """Return the records of a block, which are op messages, as rows of OPS.
 
-    Damage: a body that is no list of numbers, or whose CRC is wrong, has form `unreadable` and no numbers; so has that
-            of a transaction in RocksDB without a readable TRANS_OFFSET, which is all that it says.
+    Damage: a body that is not a list of numbers, or with a wrong CRC, has form `unreadable` and no numbers; so has an
+            op message of a transaction in RocksDB without a readable TRANS_OFFSET, its only reference.
     """
     columns = ["store", "file", "position_bytes", "length_bytes", "queue_id", "queue_offset", "commit_log_offset",
                "store_time_ms"]
@@ -211,9 +212,9 @@ def ops_of(block: Block, store: str) -> pa.RecordBatch:
 
 
 def parse_op_bodies(bodies: pa.Array, intact: Bools) -> tuple[pa.Array, pa.Array]:
-    """Numbers and form of op bodies: `123` (to 5.0.0) or `123,124,` (from 5.1.0).
+    """Return numbers and form of op bodies: `123` (to 5.0.0) or `123,124,` (from 5.1.0).
 
-    Shape:  (list<int64>, string); null list and form `unreadable` where a body is neither or is not intact.
+    Shape:  (list<int64>, string); null list and form `unreadable` if a body is neither, or is not intact.
     Source: TransactionalMessageServiceImpl.fillOpRemoveMap; docs/formats/half_and_op.md#op.
     """
     count = len(bodies)
@@ -234,7 +235,7 @@ def parse_op_bodies(bodies: pa.Array, intact: Bools) -> tuple[pa.Array, pa.Array
     is_begin = np.zeros(len(text) + 1, np.bool_)
     is_begin[breaks + 1] = is_begin[offsets[:-1]] = True
     starts = np.flatnonzero(is_begin[:-1] & is_digit)
-    ends = np.flatnonzero(is_end)  # a body's end ends a number too, and may be where the next one begins
+    ends = np.flatnonzero(is_end)  # the end of a body also ends a number, and may be the begin of the next body
     widths = ends[np.searchsorted(ends, starts, side="right")] - starts
     values = np.zeros(len(starts), np.int64)
     for place in range(int(min(widths.max(initial=0), _DIGITS_MAX))):
@@ -252,16 +253,16 @@ def parse_op_bodies(bodies: pa.Array, intact: Bools) -> tuple[pa.Array, pa.Array
 
 
 def finals_of(block: Block, store: str, schema: pa.Schema = FINALS) -> pa.RecordBatch:
-    """The records of a block, which are COMMIT records, as rows of FINALS."""
+    """Return the records of a block, which are COMMIT records, as rows of FINALS."""
     return _rows(block, store, schema)
 
 
 def marks_of(ops: pa.RecordBatch, wanted: pa.Array | None = None) -> pa.RecordBatch:
-    """One row of MARKS for each half queue offset that an op names, and each time that it does.
+    """Return one row of MARKS for each time that an op message lists a half queue offset.
 
-    One that was decided twice within a batch interval is named twice (5.1.0 and later).
+    A half message that was decided twice within a batch interval is listed twice (5.1.0 and later).
 
-    Order: of the ops, then half queue offset (a batch need not be in order).
+    Order: of the op messages, then half queue offset (a batch need not be in order).
     `wanted`: only these half queue offsets.
     """
     lists = ops["half_queue_offsets"]
@@ -283,12 +284,12 @@ def marks_of(ops: pa.RecordBatch, wanted: pa.Array | None = None) -> pa.RecordBa
 
 
 def is_final(block: Block) -> Bools:
-    """COMMIT records that reach, or will reach, a real topic; no redeliveries.
+    """Return which records are COMMIT records that reach, or will reach, a real topic; redeliveries are not.
 
-    A message that a consumer sent back keeps the flag, but names no copy. The commit of a diverted half message goes to
-    the half topic again (docs/formats/half_and_op.md#delayed-half): no consumer gets that.
-    The header has no CRC, so no single field of it decides: a record that names a copy and has the words of a final is
-    one whatever its flag says (designs before 4.3 know no REAL_TOPIC); without a named copy its flag alone makes none.
+    A message that a consumer sent back keeps the flag, but names no copy. The COMMIT record of a diverted half message
+    goes to the half topic again (docs/formats/half_and_op.md#delayed-half): no consumer receives it.
+    The header has no CRC, so no single field decides: a record that names a copy and has the properties of a final is a
+    final with any flag (designs before 4.3 have no REAL_TOPIC); without a named copy the flag is not enough.
     """
     finals = np.zeros(len(block), np.bool_)
     rows, _, own = _candidates(block)
@@ -297,10 +298,10 @@ def is_final(block: Block) -> Bools:
 
 
 def are_lost_finals(block: Block) -> Bools:
-    """Records with the flag and the words of a final whose header contradicts them, and which name no copy.
+    """Return which records have the flag and the properties of a final, name no copy, and have a contradicting header.
 
-    A final of the log's first record names copy 0, as what names none: its flag alone makes it a final, so one damaged
-    byte of its topic or of its deliveries would make it a message of no transaction.
+    A final of the log's first record names copy 0, which also stands for no name: only its flag makes it a final, so
+    one damaged byte of its topic or of its deliveries would make it a message of no transaction.
     """
     found: Bools = (block.sys_flag & TRANSACTION_MASK == COMMIT) & (block.body_lengths > 0)
     if not found.any():
@@ -319,13 +320,13 @@ def are_lost_finals(block: Block) -> Bools:
 
 
 def _finals_in(block: Block) -> Block:
-    """The records of a block that `is_final` chooses; what was looked up to choose them is kept where all are."""
+    """Return the records that `is_final` selects; the block with its looked-up properties if it selects all."""
     _, candidates, own = _candidates(block)
     return candidates if own.all() else candidates.take(own)
 
 
 def _candidates(block: Block) -> tuple[Int64s, Block, Bools]:
-    """The records that have the flag of a final or name a copy: their rows, themselves, and which are finals."""
+    """Return the records that have the flag of a final or name a copy: their rows, a block, and which are finals."""
     kinds = block.sys_flag & TRANSACTION_MASK
     flagged = kinds == COMMIT
     names_copy = block.header("prepared_transaction_offset") != 0
@@ -340,7 +341,7 @@ def _candidates(block: Block) -> tuple[Int64s, Block, Bools]:
         alone = candidates.take(doubtful)
         words = (PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_ID, HALF_MARK)
         has = {name: alone.properties.locate(name)[2] for name in words}
-        # Before 4.3 a final keeps TRAN_MSG, and so does the ROLLBACK record, which has no body.
+        # Before 4.3 finals and ROLLBACK records have TRAN_MSG; a ROLLBACK record has no body.
         is_old = has[HALF_MARK] & ~has[REAL_TOPIC] & ~has[TRANSACTION_ID]
         is_old_final = is_old & has_body[doubtful] & (kinds[rows][doubtful] != PREPARED)
         is_sent_back = alone.data[alone.topic_starts] == ord("%")  # %RETRY%, %DLQ%
@@ -357,11 +358,11 @@ def _candidates(block: Block) -> tuple[Int64s, Block, Bools]:
 
 
 def _is_elsewhere(block: Block, rows: Bools, names_copy: Bools) -> Bools:
-    """Which of some COMMIT records are not where their own words say that they go: their topic is damaged.
+    """Return which COMMIT records are not in the topic of their properties, because their topic is damaged.
 
-    A final that a delay brought there stands in its REAL_TOPIC; what does not is a discard copy. What names a copy goes
-    to the half topic again if that is its REAL_TOPIC (a commit of a diverted half message); else it is a final whatever
-    its topic says, for a discard copy names none.
+    A delayed final is in its REAL_TOPIC after its delay; otherwise the record is a discard copy. A record that names a
+    copy goes to the half topic again if that is its REAL_TOPIC (the COMMIT record of a diverted half message); else it
+    is a final in any topic, because a discard copy names no copy.
     Source: EndTransactionProcessor.endMessageTransaction, ScheduleMessageService.messageTimeup.
     """
     found = np.zeros(len(block), np.bool_)
@@ -382,7 +383,7 @@ def _is_elsewhere(block: Block, rows: Bools, names_copy: Bools) -> Bools:
 
 
 def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:
-    """The witnesses among the records of a block by kind, only where there are any.
+    """Return the witnesses among the records of a block by kind; only kinds that occur.
 
     Shape: halves JUDGED_HALVES, ops OPS, finals JUDGED_FINALS, discards JUDGED_HALVES, offset_marks OFFSET_MARKS.
     """
@@ -410,19 +411,19 @@ def witnesses_of(block: Block, store: str) -> dict[str, pa.RecordBatch]:
 
 
 def are_halves(block: Block) -> Bools:
-    """Half copies of any design: records of a half topic, and prepared records."""
+    """Return which records are half copies of any design: records of a half topic, and prepared records."""
     return block.topic_is(HALF_TOPIC) | block.topic_is(ROCKSDB_HALF_TOPIC) | is_prepared(block)
 
 
 def are_ops(block: Block) -> Bools:
-    """Op messages of the half topic, and those of transactions in RocksDB."""
+    """Return which records are op messages, of the half topic or of transactions in RocksDB."""
     return block.topic_is(OP_TOPIC) | block.topic_is(ROCKSDB_OP_TOPIC)
 
 
 def is_delayed_half(block: Block) -> Bools:
-    """Half messages that a delay or timer property diverted from the half topic.
+    """Return which records are half messages that a delay or timer property diverted from the half topic.
 
-    Their REAL_TOPIC is the half topic itself: the true one is lost (docs/formats/half_and_op.md#delayed-half).
+    Their REAL_TOPIC is the half topic: the true topic is lost (docs/formats/half_and_op.md#delayed-half).
     """
     waiting = np.zeros(len(block), np.bool_)
     for topic in WAITING_TOPICS:
@@ -436,7 +437,7 @@ def is_delayed_half(block: Block) -> Bools:
 
 
 def op_findings(ops: pa.RecordBatch | pa.Table, store: str) -> list[Finding]:
-    """One finding for each op message whose numbers cannot be read."""
+    """Return one finding for each op message whose numbers cannot be read."""
     bad = ops.filter(pc.equal(ops["body_form"], "unreadable"))
     return [
         Finding(

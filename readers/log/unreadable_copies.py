@@ -1,4 +1,4 @@
-"""Half and discard copies that do not say whose they are: ids and groups that cannot be read."""
+"""Find half and discard copies with ids or groups that cannot be read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from readers.model.columns import Bools
 from readers.model.findings import Finding
 from readers.store.store import DISCARD_TOPIC
 
-#: How bytes of a text that are no UTF-8 are written.
+#: How bytes that are not UTF-8 are shown in a text.
 _NO_TEXT = "\\x"
-#: The end of a property's name: where a value holds one, the end of the value before it is damaged.
+#: The end of a property's name: if a value contains one, the end mark of a value is damaged.
 _NAME_END = "\x01"
 
 
 def may_be_unreadable(copies: pa.RecordBatch) -> bool:
-    """Whether a copy has no id, or an id or a group that is not readable; for rows of JUDGED_HALVES."""
+    """Return whether a copy has no id, or an unreadable id or group; for rows of JUDGED_HALVES."""
     names, groups = copies["transaction_id"], copies["producer_group"]
     if names.null_count:
         return True
@@ -33,7 +33,7 @@ def may_be_unreadable(copies: pa.RecordBatch) -> bool:
 
 
 def _occurs(text: str, values: pa.Array) -> bool:
-    """Whether a text is anywhere in the values, or at a border of two, in one search: nearly always it is not."""
+    """Whether a text is in the values, or across two of them, with one search; usually it is not."""
     first, last = (int(np.frombuffer(values.buffers()[1], np.int32, 1, 4 * place)[0])
                    for place in (values.offset, values.offset + len(values)))
     data = values.buffers()[2]
@@ -41,29 +41,30 @@ def _occurs(text: str, values: pa.Array) -> bool:
 
 
 def has_readable_id(copy: Block) -> bool:
-    """Whether a record, which is alone in its block, has an id that can be read."""
+    """Whether the record of a block of one has an id that can be read."""
     names = copy.properties.text(UNIQ_KEY)
     return not names.null_count and not pc.any(_are_damaged_ids(names)).as_py()
 
 
 def _are_damaged_ids(names: pa.Array) -> pa.Array:
-    """Which ids are no text, or have another property in them; false for none."""
+    """Return which ids are not text, or contain another property; false if there is no id."""
     return pc.or_(pc.fill_null(pc.match_substring(names, _NO_TEXT), False), _hold_another_property(names))
 
 
 def _hold_another_property(values: pa.Array) -> pa.Array:
-    """Which values go on into the next property; false for none.
+    """Return which values continue into the next property; false if there is no value.
 
-    For ids and groups, which keep chains apart. Other values may have been written so.
+    For ids and groups, which identify a transaction. Other values may have been written this way.
     """
     return pc.fill_null(pc.match_substring(values, _NAME_END), False)
 
 
 def unreadable_copies(block: Block, store: str) -> Iterator[Finding]:
-    """One finding for each half copy whose id or group, and each discard copy whose group, cannot be read.
+    """Return a finding for each half copy with an unreadable id or group, and discard copy with an unreadable group.
 
-    No id, and properties that are not names and values; an id that is not text; or either with another property in it.
-    A discard copy with a damaged id is left: it may be of any transaction, and those would all be in doubt.
+    Unreadable: no id, and properties that are not names and values; an id that is not text; either with another
+    property in it. A discard copy with a damaged id is not reported: it may belong to any transaction, and then all
+    transactions would be in doubt.
     """
     copies = block.take(are_halves(block) | block.topic_is(DISCARD_TOPIC))
     names, groups = copies.properties.text(UNIQ_KEY), copies.properties.text(PRODUCER_GROUP)

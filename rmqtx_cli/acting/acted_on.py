@@ -1,4 +1,4 @@
-"""What is acted on: live brokers, or the files of a stopped one. One port, and the choice between them."""
+"""The port for acting on live brokers or on the files of a stopped broker, and the choice between them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,11 @@ LIVE_WARNING = "a live act has no undo"
 
 
 class ActedOn(Protocol):
-    """What is acted on.
-
-    Shape: `roots` are the brokers or the store that it is; `warning` is what whoever is asked should know.
-    """
+    """Live brokers, or the files of a stopped broker."""
 
     @property
     def medium(self) -> Medium:
-        """What reads it and acts on it."""
+        """The medium that reads transactions and acts on them."""
 
     @property
     def roots(self) -> list[str]:
@@ -37,19 +34,19 @@ class ActedOn(Protocol):
 
     @property
     def warning(self) -> str:
-        """What whoever is asked should know."""
+        """The warning in the confirmation prompt."""
 
     def resolved(self, ids: Sequence[str]) -> list[str]:
         """The transaction ids that some ids, message ids or keys name; see `identities`."""
 
     def group_of(self, name: str | None) -> str | None:
-        """A producer group as it is called there."""
+        """A producer group with its namespace."""
 
     def earlier(self, receipts: Sequence[Receipt]) -> list[Receipt]:
-        """Those of some receipts that say what was done to it: another copy is another store."""
+        """The receipts of earlier acts on the same brokers or the same store; a copy is another store."""
 
     def say_result(self, voice: Voice) -> None:
-        """Where the changed store is, if one was changed."""
+        """Print where the changed store is, if one was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,7 @@ class ActedOnBrokers:
         return [receipt for receipt in receipts if not receipt.is_of_files]
 
     def say_result(self, voice: Voice) -> None:
-        """See `ActedOn`. A live act has its receipts."""
+        """See `ActedOn`. No store is changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,7 @@ class ActedOnFiles:
 def acted_on(
     live: LiveOptions, offline: OfflineOptions, unfit: Mapping[str, Any], voice: Voice
 ) -> Iterator[ActedOn]:
-    """What the options name. `unfit`: options that only make sense with a live broker, by what they are called.
+    """Open the brokers or the store. `unfit`: values of the options that are for live brokers only, by option name.
 
     Raises: BadRequest, StoreInUse, UnsafeStore, SourceError, RemotingError.
     """
@@ -137,7 +134,7 @@ def acted_on(
 
 
 def resolved(brokers: Sequence[Broker], ids: Sequence[str]) -> list[str]:
-    """The transaction ids that some ids, message ids or keys name at live brokers; see `identities`."""
+    """The transaction ids for some ids, message ids or keys at live brokers; see `identities`."""
     from remoting.live.lookups import show
 
     where = f"at {', '.join(broker.root for broker in brokers)}"

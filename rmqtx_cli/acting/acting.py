@@ -1,4 +1,4 @@
-"""What the commands that act share: their options, showing what will be done, asking, the receipts, the exit status."""
+"""Shared code of the acting commands: options, preview, confirmation, receipts, exit status."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
 
-#: More than this at once need a plan, which somebody can review.
+#: More transactions at once need a plan, which another operator can review.
 AT_ONCE_MAX = 20
-#: Statuses by outcome; what is worse wins over what is better.
+#: Exit status by outcome.
 _STATUS = {
     "proved": exit_status.DONE, "refused_by_guard": exit_status.REFUSED_BY_GUARD,
     "refused_by_broker": exit_status.REFUSED_BY_BROKER, "not_sent": exit_status.UNREACHABLE,
@@ -40,48 +40,48 @@ IdArguments = Annotated[
     list[str],
     typer.Argument(
         parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
-        help="Transaction id, message id of any of its records, or a business key that only one has.",
+        help="Transaction id, message id of any of its records, or a business key of exactly one transaction.",
     ),
 ]
 GroupOption = Annotated[
-    str | None, typer.Option("--group", metavar="GROUP", help="Refuse what is not of this producer group.")
+    str | None, typer.Option("--group", metavar="GROUP", help="Refuse transactions of other producer groups.")
 ]
 CopyOption = Annotated[
     int | None,
-    typer.Option("--copy", metavar="QUEUE_OFFSET", help="Name this half copy; the newest is named by itself."),
+    typer.Option("--copy", metavar="QUEUE_OFFSET", help="Name this half copy instead of the newest."),
 ]
-ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; it goes into the receipt.")]
+ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Reason for the receipt.")]
 OverrideOption = Annotated[
     list[str] | None,
     typer.Option(
         "--override", metavar="GUARD", autocompletion=completion.guards,
-        help="Let this guard pass, by its name; needs --reason; repeatable.",
+        help="Override this guard; needs --reason; repeatable.",
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and stop.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; for scripts.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and stop.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; for scripts.")]
 WaitOption = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Look until the effect shows, 30s at most.")
+    bool, typer.Option("--wait/--no-wait", help="Wait until the effect is proved, at most 30s.")
 ]
 WaitForOption = Annotated[
     str | None,
-    typer.Option("--wait-for", metavar="DURATION", help="Watch it for so long, whatever shows before."),
+    typer.Option("--wait-for", metavar="DURATION", help="Watch for this time, even if the effect is proved earlier."),
 ]
 SettleOption = Annotated[
     str | None,
     typer.Option(
         "--settle", metavar="DURATION",
-        help="How long to wait beforehand for decisions under way; as the broker is configured.",
+        help="Time to wait first for decisions under way; default: from the broker's settings.",
     ),
 ]
 PerSecondOption = Annotated[
-    float | None, typer.Option("--max-per-second", metavar="N", help="Act on at most so many a second.")
+    float | None, typer.Option("--max-per-second", metavar="N", help="Act on at most N transactions per second.")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ActOptions:
-    """How it is acted."""
+    """The options of all acting commands."""
 
     dry_run: DryRunOption = False
     yes: YesOption = False
@@ -92,13 +92,13 @@ class ActOptions:
 
     @property
     def live_only(self) -> dict[str, Any]:
-        """What only makes sense with a live broker, by what it is called."""
+        """Values of the options that are for live brokers only, by option name."""
         return {"--settle": self.settle, "--wait-for": self.wait_for, "--max-per-second": self.max_per_second}
 
     def conduct(self, override: Sequence[str] | None, reason: str | None) -> Conduct:
-        """How orders are carried out.
+        """The rules for carrying out acts.
 
-        Raises: BadRequest for a guard that there is not, or an override without a reason.
+        Raises: BadRequest for an unknown guard, or an override without a reason.
         """
         from repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
         from repairs.acts.orders import Conduct
@@ -110,7 +110,7 @@ class ActOptions:
             if name in ABSOLUTE_GUARDS:
                 raise BadRequest(f"guard {name} cannot be overridden", advice="leave that transaction out")
         if override and not (reason or "").strip():
-            raise BadRequest("--override needs --reason TEXT: who lets a guard pass says why")
+            raise BadRequest("--override needs --reason TEXT")
         if self.max_per_second is not None and self.max_per_second <= 0:
             raise BadRequest("--max-per-second must be more than 0")
         if self.wait_for is not None and not self.wait:
@@ -124,7 +124,7 @@ class ActOptions:
 
 
 def acting_command(action: str, text: str) -> Callable[..., Any]:
-    """The command that does one action to one or several transactions; `text` is what its help says."""
+    """The command for one action on one or several transactions. `text`: its help."""
 
     def command(
         ids: IdArguments,
@@ -149,16 +149,16 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
             advice = f"more than {AT_ONCE_MAX} need a plan: rmqtx plan, rmqtx apply"
             raise BadRequest(f"{len(set(ids))} transactions at once", advice=advice)
         if copy is not None and len(set(ids)) > 1:
-            raise BadRequest("--copy names one half copy, and several transactions are given")
+            raise BadRequest("--copy is for one transaction, and several are given")
         with acted_on(live, offline, act.live_only, voice) as found:
             request = ActRequest(action, found.group_of(group), copy)
             orders = [ActOrder(name, request, reason) for name in found.resolved(ids)]
             journal = Journal()
             listing = receipts_listing(output, voice)
-            deeds = prepared(orders, found.medium, conduct)
-            for deed in deeds:
-                say_deed(deed, voice)
-            status = carry_out_deeds(deeds, found, journal, conduct, act, listing)
+            acts = prepared(orders, found.medium, conduct)
+            for prepared_act in acts:
+                print_act(prepared_act, voice)
+            status = carry_out_confirmed(acts, found, journal, conduct, act, listing)
             found.say_result(voice)
             return status
 
@@ -167,76 +167,76 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
 
 
 def receipts_listing(output: OutputOptions, voice: Voice) -> Listing:
-    """How the receipts of what is done are listed."""
+    """The listing of receipts."""
     from repairs.receipts.receipts import RECEIPTS
     from rmqtx_cli.output.listing import Listing
 
     return Listing(RECEIPTS, receipts_view(), output, voice=voice)
 
 
-def carry_out_deeds(
-    deeds: Sequence[PreparedAct], found: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
+def carry_out_confirmed(
+    acts: Sequence[PreparedAct], found: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
 ) -> int:
-    """Ask, do what was prepared and shown, print the receipts; gives the exit status.
+    """Ask for confirmation, carry out the prepared acts, print the receipts; returns the exit status.
 
-    Raises: BadRequest where nobody can be asked; UnwritableFile where no receipt can be written.
+    Raises: BadRequest if there is no terminal to ask on; UnwritableFile if no receipt can be written.
     """
     from repairs.acts.carry_out import carry_out
     from repairs.receipts.receipts import table
 
     voice = listing.voice
-    allowed = [deed for deed in deeds if deed.is_allowed]
+    allowed = [prepared_act for prepared_act in acts if prepared_act.is_allowed]
     if act.dry_run:
         voice.note(f"nothing was done: --dry-run ({count(len(allowed), 'transaction')} would be acted on)")
-        return _refused_status(len(deeds), len(allowed))
+        return _refused_status(len(acts), len(allowed))
     if allowed and not act.yes and not _agreed(allowed, found.warning):
         say.line("rmqtx: nothing was done")
         return exit_status.INTERRUPTED
-    carry_out(deeds, found.medium, journal, conduct, voice.note)
-    receipts = [deed.receipt for deed in deeds if deed.receipt is not None]
+    carry_out(acts, found.medium, journal, conduct, voice.note)
+    receipts = [prepared_act.receipt for prepared_act in acts if prepared_act.receipt is not None]
     listing.write(iter(table(receipts).to_batches()))
-    for deed in allowed:
-        _say_outcome(deed.begun())
+    for prepared_act in allowed:
+        _say_outcome(prepared_act.begun())
     voice.note(f"receipts are in {journal.path}")
     return status_of(receipts, is_proof_wanted=conduct.prove)
 
 
-def say_deed(deed: PreparedAct, voice: Voice) -> None:
-    """What will be done to a transaction, in one line; and why not, in one more for each guard."""
-    row, named = deed.situation.row, deed.named
-    around, sent_ms = deed.situation.around, row["half_store_time_ms"]
+def print_act(prepared_act: PreparedAct, voice: Voice) -> None:
+    """Print what will be done to a transaction, or the guards that refuse it, one line each."""
+    row, named = prepared_act.situation.row, prepared_act.named
+    around, sent_ms = prepared_act.situation.around, row["half_store_time_ms"]
     age = age_text(sent_ms, around.now_ms, around.stopped_time_ms) if sent_ms else "?"
     checks = "checks not counted" if row["checks_count"] is None else count(row["checks_count"], "check")
     facts = [
         str(row["state"]), f"age {age}", checks, f"topic {row['topic']}",
         f"group {row['producer_group']}", *([f"keys {row['keys']}"] if row["keys"] else []),
     ]  # fmt: skip
-    action = deed.order.request.action
+    action = prepared_act.order.request.action
     voice.note(f"{action} {row['transaction_id']} ({', '.join(facts)})")
-    for refusal in deed.refusals:
+    for refusal in prepared_act.refusals:
         say.error(f"  refused by {refusal}" if not voice.quiet else f"{row['transaction_id']}: refused by {refusal}")
-    if deed.is_allowed and named is not None:
+    if prepared_act.is_allowed and named is not None:
         place = f"queue offset {named.queue_offset}, log offset {named.commit_log_offset}"
         voice.note(f"  {_DOES[action]} at {place} of {named.store}")
 
 
 _DOES = {
     "commit": "COMMIT", "rollback": "ROLLBACK", "discard": "a saved copy, then ROLLBACK",
-    "close": "ROLLBACK (it delivers nothing: the decision stands)", "resume": "a new half copy of the record",
+    "close": "ROLLBACK (delivers nothing, the decision stays)", "resume": "a new half copy of the record",
 }  # fmt: skip
 
 
-def _agreed(deeds: Sequence[PreparedAct], warning: str) -> bool:
-    actions = ", ".join(dict.fromkeys(deed.order.request.action for deed in deeds))
+def _agreed(acts: Sequence[PreparedAct], warning: str) -> bool:
+    actions = ", ".join(dict.fromkeys(one.order.request.action for one in acts))
     doubted = sum(
-        deed.order.request.action == "commit" and "may_be_decided" in deed.situation.row["flags"] for deed in deeds
+        one.order.request.action == "commit" and "may_be_decided" in one.situation.row["flags"] for one in acts
     )
     doubt = f" ({doubted} may have been rolled back: op-in-memory)" if doubted else ""
-    return agreed(f"{warning}: {actions} {count(len(deeds), 'transaction')}{doubt}")
+    return agreed(f"{warning}: {actions} {count(len(acts), 'transaction')}{doubt}")
 
 
 def _say_outcome(receipt: Any) -> None:
-    """One line on stderr for whatever did not simply succeed."""
+    """Print one line on stderr for each outcome but `proved`."""
     if receipt.outcome != "proved":
         notes = "; ".join(receipt.notes)
         say.error(f"{receipt.transaction_id}: {receipt.outcome}" + (f": {notes}" if notes else ""))
@@ -249,10 +249,10 @@ def _refused_status(count_all: int, count_allowed: int) -> int:
 
 
 def status_of(receipts: Sequence[Any], *, is_proof_wanted: bool) -> int:
-    """The exit status that some receipts come to: what is unknown first, then what was refused."""
+    """The exit status for some receipts: an unknown outcome first, then refused ones."""
     found = set()
     for receipt in receipts:
-        if receipt.outcome == "accepted":  # a resume is no more than that; anything else should have been seen
+        if receipt.outcome == "accepted":  # a resume is only accepted; other effects must be seen
             is_seen = receipt.action == "resume" and receipt.witnesses_after
             found.add(exit_status.DONE if is_seen or not is_proof_wanted else exit_status.UNKNOWN_OUTCOME)
         else:
@@ -265,7 +265,7 @@ def status_of(receipts: Sequence[Any], *, is_proof_wanted: bool) -> int:
 
 
 def receipts_view() -> View:
-    """How receipts look in a table."""
+    """The view of receipts in a table."""
     from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 
     def response(row: dict[str, Any]) -> str:

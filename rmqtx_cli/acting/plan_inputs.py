@@ -80,7 +80,7 @@ class LivePlanInputs:
     medium: LiveMedium
 
     def refuse_inside(self, output: Path) -> None:
-        """See `PlanInputs`. A live broker has no store here."""
+        """See `PlanInputs`. Live brokers have no store on this machine."""
 
     def named(self, ids: Sequence[str]) -> VerdictReading:
         """See `PlanInputs`."""

@@ -1,4 +1,4 @@
-"""What a canary's flights mean to monitoring: thresholds on its steps, a Nagios line, JSON, Prometheus text."""
+"""The results of `rmqtx probe` for monitoring: thresholds on its steps, a Nagios line, JSON, Prometheus text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def judged(flights: Sequence[Flight], thresholds: Thresholds) -> Outcome:
-    """The outcome: what was not seen to happen is critical, what came late is judged by the thresholds."""
+    """The outcome: a step that was not proved is critical; for a late one the thresholds decide."""
     outcome = Outcome()
     for flight in flights:
         if flight.failure is not None:
@@ -25,7 +25,7 @@ def judged(flights: Sequence[Flight], thresholds: Thresholds) -> Outcome:
         if flight.left_open:
             outcome.add(CRITICAL, f"{flight.store}: left open: {', '.join(flight.left_open)}")
         if flight.is_interrupted:
-            outcome.add(UNKNOWN, f"{flight.store}: interrupted; what was open is rolled back")
+            outcome.add(UNKNOWN, f"{flight.store}: interrupted; its open transactions were rolled back")
         for step in flight.steps:
             if step.is_proved and (status := _lateness(step, thresholds)) is not None:
                 outcome.add(status, f"{flight.store}: {_step_text(step)}")
@@ -39,12 +39,12 @@ def _lateness(step: ProbeStep, thresholds: Thresholds) -> int | None:
 
 
 def _step_text(step: ProbeStep) -> str:
-    more = f", {duration_text(step.late_ms)} more than its settings let it" if step.allowed_ms else ""
+    more = f", {duration_text(step.late_ms)} longer than its settings allow" if step.allowed_ms else ""
     return f"{step.scenario} {step.step} took {duration_text(step.duration_ms)}{more}"
 
 
 def flights_text(flights: Sequence[Flight], outcome: Outcome) -> str:
-    """What is the matter, worst first; what was proved where all is well."""
+    """The reasons, worst first; without any, what was proved."""
     if outcome.reasons:
         return "; ".join(reason for _, reason in outcome.reasons)
     steps = sum(len(flight.steps) for flight in flights)
@@ -54,7 +54,7 @@ def flights_text(flights: Sequence[Flight], outcome: Outcome) -> str:
 
 
 def performance(flights: Sequence[Flight], thresholds: Thresholds) -> str:
-    """Performance data: the slowest broker's time of each step, in seconds, with the thresholds that hold for it."""
+    """Performance data: for each step the time at the slowest broker, in seconds, and its thresholds."""
     slowest: dict[str, ProbeStep] = {}
     for step in (step for flight in flights for step in flight.steps):
         label = f"{step.scenario}_{step.step}"
@@ -105,7 +105,7 @@ def _flight_json(flight: Flight) -> dict[str, Any]:
 
 
 def prometheus_text(flights: Sequence[Flight], status: int, now_ms: int) -> str:
-    """What was seen, for Prometheus; without flights only that the probe has failed."""
+    """The results as Prometheus text; without flights only the failure of the probe."""
     gauges = of_run("probe", status, now_ms)
     if flights:
         proved = [({"store": flight.store}, int(flight.is_proved)) for flight in flights]

@@ -1,4 +1,4 @@
-"""Thresholds on numbers: what is OK, WARNING, CRITICAL or UNKNOWN, and why."""
+"""Compares numbers with thresholds: OK, WARNING, CRITICAL or UNKNOWN, and the reasons."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
 NAMES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 #: Worst first, as monitoring systems rank them.
 _WORST = (CRITICAL, WARNING, UNKNOWN, OK)
-#: A cursor that has not moved for so long, with halves before it, is frozen. Units: milliseconds.
+#: A cursor that has not moved for this time, with half messages ahead of it, is frozen. Units: milliseconds.
 _FROZEN_MS_MIN = 120_000
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Ages in milliseconds, `deadline_ms` the time before the first discard; None where nothing is asked."""
+    """Ages in milliseconds; `deadline_ms` is the time before the first discard; None for a limit that is not set."""
 
     warning_age_ms: int | None
     critical_age_ms: int | None
@@ -32,7 +32,7 @@ class Thresholds:
 
 @dataclass(slots=True)
 class Outcome:
-    """The status and everything that led to it, worst first."""
+    """The exit status and all reasons for it, worst first."""
 
     status: int = OK
     reasons: list[tuple[int, str]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Outcome:
     newly_vanished: list[str] = field(default_factory=list)
 
     def add(self, status: int, reason: str) -> None:
-        """One more reason."""
+        """Add a reason; the worst status counts."""
         self.reasons.append((status, reason))
         self.reasons.sort(key=lambda pair: _WORST.index(pair[0]))
         self.status = self.reasons[0][0]
@@ -52,9 +52,22 @@ def judge(
 ) -> Outcome:
     """The outcome of one run.
 
-    `before`: what the last run left, in the file `memory`; `became`: of what hung then and does no more.
+    `before`: numbers of the last run, from the file `memory`. `became`: the states of transactions that were pending
+    then and no longer are.
     """
     outcome = Outcome()
+    _judge_pending(outcome, numbers, thresholds)
+    _judge_changes(outcome, numbers, before, became, memory)
+    if numbers.commit_without_op_count:
+        number = count(numbers.commit_without_op_count, "transaction")
+        outcome.add(WARNING, f"{number} committed without an op message: may be delivered again")
+    if numbers.evidence_missing:
+        outcome.add(UNKNOWN, f"evidence is missing or damaged: {', '.join(numbers.evidence_missing)}")
+    return outcome
+
+
+def _judge_pending(outcome: Outcome, numbers: Numbers, thresholds: Thresholds) -> None:
+    """Age and number of what is pending now, and whether the check runs."""
     for store in numbers.stores:
         if store.check_stopped is not None:
             outcome.add(CRITICAL, store.check_stopped)
@@ -66,34 +79,34 @@ def judge(
         outcome.add(status, f"{pending} pending")
     if thresholds.deadline_ms is not None:
         _judge_deadline(outcome, numbers, thresholds.deadline_ms)
+
+
+def _judge_changes(
+    outcome: Outcome, numbers: Numbers, before: dict[str, Any] | None, became: Became, memory: str
+) -> None:
+    """What has changed since the last run."""
     for identity, state in became.states.items():
         outcome.newly.setdefault(state, []).append(identity)
     if lost := outcome.newly.get("LOST"):
-        outcome.add(CRITICAL, f"{count(len(lost), 'transaction')} newly lost ({lost[0]})")
+        outcome.add(CRITICAL, f"{count(len(lost), 'transaction')} newly lost (first: {lost[0]})")
     outcome.newly_vanished = became.vanished
     for store in numbers.stores:
         if sentences := ends_gone(store, before):
-            outcome.add(CRITICAL, f"{store.store} has lost its end since an earlier run: {', '.join(sentences)} (if it "
-                                  f"is another store now, remove {memory})")
+            outcome.add(CRITICAL, f"{store.store} is shorter than at an earlier run: {', '.join(sentences)} (if the "
+                                  f"store was replaced on purpose, remove {memory})")
     if gone := became.vanished:
         number = count(len(gone), "transaction")
-        outcome.add(CRITICAL, f"the log has lost {number} that hung at the last run ({gone[0]})")
+        outcome.add(CRITICAL, f"the log no longer contains {number} pending at the last run (first: {gone[0]})")
     if left := [*became.unanswered, *outcome.newly.get("UNDECIDABLE", [])]:
-        why = f", for {became.why}" if became.why else ""
+        why = f": {became.why}" if became.why else ""
         number = count(len(left), "transaction")
-        outcome.add(UNKNOWN, f"what became of {number} that hung at the last run is not known{why} ({left[0]})")
+        outcome.add(UNKNOWN, f"unknown state of {number} pending at the last run{why} (first: {left[0]})")
     outcome.newly_discarded_count = _newly_discarded(numbers, before, len(outcome.newly.get("DISCARDED", [])))
     if outcome.newly_discarded_count:
         outcome.add(WARNING, f"{count(outcome.newly_discarded_count, 'transaction')} newly discarded by the broker")
-    if numbers.commit_without_op_count:
-        number = count(numbers.commit_without_op_count, "transaction")
-        outcome.add(WARNING, f"{number} committed without op: may be delivered again")
     for store in numbers.stores:
         if store.check_stopped is None and _is_frozen(store, numbers.taken_time_ms, before):
-            outcome.add(CRITICAL, f"the check's cursor stands still at half {store.half_next_offset} ({store.store})")
-    if numbers.evidence_missing:
-        outcome.add(UNKNOWN, f"evidence is missing or damaged: {', '.join(numbers.evidence_missing)}")
-    return outcome
+            outcome.add(CRITICAL, f"the half cursor has not moved from {store.half_next_offset} ({store.store})")
 
 
 def _judge_deadline(outcome: Outcome, numbers: Numbers, deadline_ms: int) -> None:
@@ -106,7 +119,7 @@ def _judge_deadline(outcome: Outcome, numbers: Numbers, deadline_ms: int) -> Non
             outcome.add(CRITICAL, f"the broker discards the first pending {when}{started} ({numbers.first_discard_id})")
     if numbers.unforetold_count:
         number = count(numbers.unforetold_count, "pending transaction")
-        outcome.add(UNKNOWN, f"when {number} will be discarded is not known: {numbers.unforetold_why}")
+        outcome.add(UNKNOWN, f"unknown when the broker discards {number}: {numbers.unforetold_why}")
 
 
 def _passed(value: int | None, warning: int | None, critical: int | None) -> int:
@@ -118,7 +131,7 @@ def _passed(value: int | None, warning: int | None, critical: int | None) -> int
 
 
 def _newly_discarded(numbers: Numbers, before: dict[str, Any] | None, became_count: int) -> int:
-    """By the discard queue's growth, or by states where a version writes no copy of what it discards."""
+    """Discards since the last run: growth of the discard queue, or states, for versions that write no discard copy."""
     if before is None:
         return 0
     grown = 0
@@ -130,12 +143,12 @@ def _newly_discarded(numbers: Numbers, before: dict[str, Any] | None, became_cou
 
 
 def _is_frozen(store: StoreNumbers, now_ms: int, before: dict[str, Any] | None) -> bool:
-    """Whether the check has halves before it and has not moved since the last run, long enough ago to tell."""
+    """Whether half messages are ahead of the cursor, and it has not moved since a run long enough ago."""
     if before is None or not store.half_lag or not store.is_in_use:
         return False
     old = before["stores"].get(store.store, {})
     waited = now_ms - before.get("taken_time_ms", now_ms)
-    # A half younger than the timeout does not move the cursor either: only what hangs proves that the check stands.
+    # A half younger than the timeout does not move the cursor either: only an old pending one proves a stopped check.
     hangs = store.oldest_pending_ms is not None and store.oldest_pending_ms > 2 * store.check_interval_ms
     return (
         old.get("half_next_offset") == store.half_next_offset

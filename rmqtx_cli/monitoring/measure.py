@@ -1,4 +1,4 @@
-"""The numbers of one check: what hangs, how old it is, where the cursors stand, how far log and half queue go."""
+"""Measures what `rmqtx check` judges: pending transactions and their ages, cursors, ends of log and half queue."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from verdicts.model.predicted import Prediction
     from verdicts.model.reading import VerdictReading
 
-#: Only what hung this long is remembered until the next run; younger ones are on their ordinary way.
+#: Only transactions pending for this time are remembered until the next run; the producer may still decide others.
 REMEMBERED_AGE_MS = 60_000
 REMEMBERED_MAX = 1_000
 
 
 @functools.singledispatch
 def _queue_numbers(source: Source) -> list[StoreNumbers]:
-    """Where the cursors stand, and how far log and queues go, of each store or broker."""
+    """Cursors and the ends of log and queues of each store or broker."""
     raise NotImplementedError(type(source))
 
 
@@ -53,17 +53,17 @@ def _of_brokers(source: BrokerSource) -> list[StoreNumbers]:
 
 
 def measure(source: Source, now_ms: int) -> Numbers:
-    """The numbers of stores or brokers, by the fast path.
+    """The numbers of stores or brokers, without reading whole logs.
 
-    Raises: SourceError if a store cannot be read at all; Unreachable, NoAnswer, Refused.
+    Raises: SourceError if a store cannot be read; Unreachable, NoAnswer, Refused.
     """
     return _measured(_queue_numbers(source), source.pending(), now_ms, source.live)
 
 
 def _measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, live: str | None = None) -> Numbers:
-    """The numbers, where cursors and queues are known: counts what is pending into them.
+    """The numbers, with pending transactions counted into those of their stores.
 
-    `live`: the options that lead to the brokers again, None for files.
+    `live`: the options that connect to the same brokers, None for files.
     """
     numbers = Numbers(now_ms, stores)
     by_root = {one.store: one for one in stores}
@@ -84,18 +84,13 @@ def _measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, 
         one.never_asked_count += "never_asked" in row["flags"]
         age = now_ms - row["half_store_time_ms"]
         one.oldest_pending_ms = max(one.oldest_pending_ms or age, age)
-        identity = row["transaction_id"]
         if numbers.oldest_id is None:
-            numbers.oldest_id = identity
+            numbers.oldest_id = row["transaction_id"]
             numbers.oldest_of = f"group {row['producer_group']}, topic {row['topic']}"
             numbers.oldest_of += f", store {one.store}" if len(stores) > 1 else ""
-        numbers.pending_ids.add(identity)
+        numbers.pending_ids.add(row["transaction_id"])
         _count_deadline(numbers, one, row, reading.predicted)
-        if age >= REMEMBERED_AGE_MS and len(numbers.hanging) < REMEMBERED_MAX:
-            numbers.hanging.append(identity)
-            if row["half_copies"]:
-                newest = max(row["half_copies"], key=lambda copy: copy["commit_log_offset"])
-                numbers.places[identity] = {name: newest[name] for name in ("store", "commit_log_offset")}
+        _add_hanging(numbers, row, age)
     for stop in reading.check_stops:
         one = by_root[stop.store]
         sentence = check_sentence(stop, (one.never_asked_count, one.pending_count))
@@ -103,6 +98,16 @@ def _measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, 
         one.check_stopped = f"{whose}{sentence}; next: {next_command(stop, live)}"
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers
+
+
+def _add_hanging(numbers: Numbers, row: dict[str, Any], age_ms: int) -> None:
+    """Add a transaction to those that the next run looks up, with the place of its newest half copy."""
+    if age_ms < REMEMBERED_AGE_MS or len(numbers.hanging) >= REMEMBERED_MAX:
+        return
+    numbers.hanging.append(row["transaction_id"])
+    if row["half_copies"]:
+        newest = max(row["half_copies"], key=lambda copy: copy["commit_log_offset"])
+        numbers.places[row["transaction_id"]] = {name: newest[name] for name in ("store", "commit_log_offset")}
 
 
 def _count_deadline(

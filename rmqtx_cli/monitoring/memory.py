@@ -1,4 +1,4 @@
-"""What one run of `rmqtx check` leaves for the next: a small file, replaced whole, guarded by a lock of its own."""
+"""The file in which one run of `rmqtx check` stores its numbers for the next: replaced whole, under a lock file."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _MEMORY = JsonForm(
 
 
 def memory_file(directory: Path, stores: list[str]) -> Path:
-    """The file for a set of stores: each set has its own, whatever order they are given in."""
+    """The file for a set of stores, independent of their order."""
     names = "\0".join(sorted(identity_of(store) for store in stores))
     return directory / f"check-{hashlib.sha256(names.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}.json"
 
 
 def recall(file: Path) -> dict[str, Any] | None:
-    """What the last run left; None on the first run, or if the file is no memory of ours.
+    """The numbers of the last run; None on the first run, or if the file has another format.
 
     Raises: OSError if it exists and cannot be read.
     """
@@ -54,7 +54,7 @@ def recall(file: Path) -> dict[str, Any] | None:
 
 
 def remember(file: Path, numbers: dict[str, Any]) -> None:
-    """Keep the numbers for the next run, unless a run that began later has already done so.
+    """Store the numbers for the next run, unless a run that began later already did.
 
     Raises: OSError, UnreadableFile if the directory cannot be written.
     """

@@ -1,4 +1,4 @@
-"""What `rmqtx check` measures of some stores at one moment, and what of it the next run remembers."""
+"""What one run of `rmqtx check` measures, and which part of it the next run compares with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 #: Where the newest half copy of a transaction stood: `store` and `commit_log_offset`.
 Place = Mapping[str, Any]
 
-#: What of a store's numbers says how far it went.
+#: The numbers of a store that must not become smaller.
 ENDS = ("half_max_offset", "half_last_commit_log_offset", "log_end_offset")
 
 
@@ -17,10 +17,10 @@ ENDS = ("half_max_offset", "half_last_commit_log_offset", "log_end_offset")
 class StoreNumbers:
     """One store. Units: queue offsets; offsets of the log in bytes; None where it is not known.
 
-    `first_discard_ms`: when the broker gives up on the first of what is pending; None where it gives up on nothing.
-    `unforetold_count`: what is pending of which that is not known.
-    `log_end_offset`: the end of the last file that holds anything; how far a file is written is not asked for.
-    `check_stopped`: where the check comes no further and what to type next, in a sentence.
+    `first_discard_ms`: when the broker discards the first pending transaction; None where it discards none.
+    `unforetold_count`: pending transactions whose discard time cannot be predicted.
+    `log_end_offset`: the end of the last file that is not empty, not the end of what is written in that file.
+    `check_stopped`: where the check is stopped and what to type next, in a sentence.
     """
 
     store: str
@@ -43,7 +43,7 @@ class StoreNumbers:
 
     @property
     def half_lag(self) -> int | None:
-        """Half copies that the check has still before it."""
+        """Half copies between the check's cursor and the end of the half queue."""
         if self.half_next_offset is None or self.half_max_offset is None:
             return None
         return max(0, self.half_max_offset - self.half_next_offset)
@@ -53,10 +53,10 @@ class StoreNumbers:
 class Numbers:
     """All stores at one moment.
 
-    `hanging`: ids of what hung at least REMEMBERED_AGE_MS, oldest first; `places`: where their newest half copies
-    stand. `pending_ids`: all that hangs, however young. `oldest_of`: group and topic of the oldest, its
-    store too where there are several. `first_discard_id`: what the brokers give up on first.
-    `unforetold_why`: why that is not known of some.
+    `hanging`: ids of transactions pending for at least REMEMBERED_AGE_MS, oldest first; `places`: the places of their
+    newest half copies. `pending_ids`: all pending transactions. `oldest_of`: group and topic of the oldest, and its
+    store where there are several. `first_discard_id`: the transaction that a broker discards first.
+    `unforetold_why`: why the discard time of some cannot be predicted.
     """
 
     taken_time_ms: int
@@ -82,22 +82,22 @@ class Numbers:
 
     @property
     def first_discard(self) -> StoreNumbers | None:
-        """The store whose broker gives up on something first."""
+        """The store whose broker discards a pending transaction first."""
         known = [store for store in self.stores if store.first_discard_ms is not None]
         return min(known, key=lambda store: store.first_discard_ms or 0, default=None)
 
     @property
     def unforetold_count(self) -> int:
-        """Pending transactions of which it is not known when their brokers give up on them."""
+        """Pending transactions whose discard time cannot be predicted."""
         return sum(store.unforetold_count for store in self.stores)
 
     @property
     def commit_without_op_count(self) -> int:
-        """Transactions that were committed and will nevertheless be asked again."""
+        """Committed transactions that the check will still reach."""
         return sum(store.commit_without_op_count for store in self.stores)
 
     def as_memory(self, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What the next run needs to know. `before`: what the last run left."""
+        """What the next run compares with. `before`: the same from the last run."""
         return {
             "taken_time_ms": self.taken_time_ms,
             "hanging": self.hanging,
@@ -107,7 +107,7 @@ class Numbers:
 
 
 def ends_kept(store: StoreNumbers, before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the next run must know of an earlier one: a store that has lost its end is not well again by itself."""
+    """The larger numbers of an earlier run, while the store is shorter: so that each run reports the loss."""
     if not ends_gone(store, before):
         return {}
     old = _numbers_of(store.store, before)
@@ -115,20 +115,20 @@ def ends_kept(store: StoreNumbers, before: Mapping[str, Any] | None) -> dict[str
 
 
 def ends_gone(store: StoreNumbers, before: Mapping[str, Any] | None) -> list[str]:
-    """How far a store went at an earlier run and does no more, as sentences; what has expired is not gone."""
+    """What a store has lost at its end since an earlier run, as sentences; files that expired are no loss."""
     old = _numbers_of(store.store, before)
     sentences = []
     half_end, last_half = old.get("half_max_offset"), old.get("half_last_commit_log_offset")
     now = store.half_max_offset
     is_here = last_half is not None and last_half >= store.log_begin_offset  # else it has expired, and its queue may
     if half_end is not None and now is not None and now < half_end and is_here:
-        sentences.append(f"the half queue went up to {half_end} and goes up to {now} now")
+        sentences.append(f"the half queue ended at {half_end} and ends at {now} now")
     log_end = old.get("log_end_offset")
     if log_end is not None and store.log_end_offset is not None and store.log_end_offset < log_end:
-        sentences.append(f"the files of the log went up to {log_end} and go up to {store.log_end_offset} now")
+        sentences.append(f"the log files ended at byte {log_end} and end at {store.log_end_offset} now")
     return sentences
 
 
 def _numbers_of(name: str, before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What an earlier run left of a store."""
+    """The numbers of a store at an earlier run."""
     return {} if before is None else before["stores"].get(name, {})

@@ -10,7 +10,7 @@ from rmqtx_cli.words.text import escaped
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """One metric. Shape: `values` by labels; a number as it is written, or one that is written as it is."""
+    """One metric. Shape: `values` by labels: numbers, or text that is written unchanged."""
 
     name: str
     meaning: str
@@ -23,7 +23,7 @@ def gauge(name: str, meaning: str, value: float | str) -> Gauge:
 
 
 def of_run(what: str, status: int, now_ms: int) -> list[Gauge]:
-    """What every run of a check or a probe leaves, also where it could count nothing."""
+    """The metrics of every run of a check or a probe, also of one that failed."""
     meaning = f"Outcome of the last {what}: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
     return [
         gauge(f"rmqtx_{what}_status", meaning, status),
@@ -40,8 +40,8 @@ def _lines(one: Gauge) -> Iterator[str]:
     yield f"# HELP {one.name} {one.meaning}"
     yield f"# TYPE {one.name} gauge"
     for labels, value in one.values:
-        told = ",".join(_label(name, text) for name, text in labels.items())
-        yield f"{one.name}{f'{{{told}}}' if told else ''} {value}"
+        pairs = ",".join(_label(name, text) for name, text in labels.items())
+        yield f"{one.name}{f'{{{pairs}}}' if pairs else ''} {value}"
 
 
 def _label(name: str, value: str) -> str:

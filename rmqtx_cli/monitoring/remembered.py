@@ -1,4 +1,4 @@
-"""What became of the transactions that the last run of `rmqtx check` remembers."""
+"""The states of transactions that were pending at the last run of `rmqtx check` and no longer are."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Became:
-    """What became of transactions that hung at the last run and do no more.
+    """The states of transactions that were pending at the last run and no longer are.
 
-    Shape: `states` by id; `vanished`: the log does not hold their half messages any more though it reaches back that
-           far; `unanswered`: it could not be found out, for the reason in `why`. Those that expired are in none.
+    Shape: `states` by id; `vanished`: the log no longer contains their half messages although it begins before them;
+           `unanswered`: the look-up failed, for the reason in `why`. Expired transactions are in none of these.
     """
 
     states: dict[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Became:
 
 
 def remembered_places(before: Mapping[str, Any] | None) -> dict[str, Place | None]:
-    """The transactions that hung at the last run, and where their newest half copies stood if that is known."""
+    """The transactions pending at the last run, each with the place of its newest half copy, if known."""
     if before is None:
         return {}
     known = before.get("places") or {}
@@ -42,9 +42,9 @@ def remembered_places(before: Mapping[str, Any] | None) -> dict[str, Place | Non
 
 @functools.singledispatch
 def what_became_of(source: Source, gone: Mapping[str, Place | None]) -> Became:
-    """What became of some transactions: one look-up for all, but in files none for those that do not stand there.
+    """The states of some transactions, by one look-up; in files only of those whose record is still at its place.
 
-    Raises: SourceError if a store cannot be read any more; Unreachable, NoAnswer, Refused.
+    Raises: SourceError if a store can no longer be read; Unreachable, NoAnswer, Refused.
     """
     rows = source.lookup(list(gone)).table()
     return Became(dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True)))
@@ -52,7 +52,7 @@ def what_became_of(source: Source, gone: Mapping[str, Place | None]) -> Became:
 
 @what_became_of.register
 def _in_files(source: FileSource, gone: Mapping[str, Place | None]) -> Became:
-    """One read for each where it stood, before the look-up."""
+    """The same for files: one read at each remembered place, then the look-up."""
     became, stores = Became(), source.stores
     by_root = {store.root: store for store in stores}
     left = []
@@ -71,7 +71,7 @@ def _in_files(source: FileSource, gone: Mapping[str, Place | None]) -> Became:
 
 
 def _stands_at(store: Store, offset: int, identity: str) -> bool:
-    """Whether the record at a place of the log bears an id; where that cannot be read, the look-up says so."""
+    """Whether the record at an offset has this id; True if it cannot be read, so that the look-up reports why."""
     log = store.log()
     try:
         block = block_at(log, offset)

@@ -1,4 +1,4 @@
-"""The outcome of a check in the forms that monitoring systems read: a Nagios line, JSON, Prometheus text."""
+"""The outcome of `rmqtx check` as a Nagios line, as JSON, and as Prometheus text."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rmqtx_cli.words.times import time_text
 
 
 def nagios_line(status: int, text: str, performance: str = "") -> str:
-    """One line: the status word, what is the matter, and performance data behind the bar."""
+    """One line: the status word, the reasons, and performance data after the bar."""
     plain = escaped(" ".join(text.split())).replace("|", "¦")
     return f"RMQTX {NAMES[status]} - {plain}{'|' + performance if performance else ''}"
 
 
 def outcome_text(numbers: Numbers, outcome: Outcome) -> str:
-    """What is the matter, worst first; what was counted where all is well."""
+    """The reasons, worst first; without any, what was counted."""
     if outcome.reasons:
         return "; ".join(reason for _, reason in outcome.reasons)
     oldest = numbers.oldest_pending_ms
@@ -31,7 +31,7 @@ def outcome_text(numbers: Numbers, outcome: Outcome) -> str:
 
 
 def _first_discard_left_ms(numbers: Numbers, store: StoreNumbers | None = None) -> int | None:
-    """Time until a store's broker, or the first of all, gives up on something that is pending."""
+    """Time until the broker of a store, or the first of all brokers, discards a pending transaction."""
     first = store or numbers.first_discard
     if first is None or first.first_discard_ms is None:
         return None
@@ -110,28 +110,33 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
     )
 
 
-_SINCE = "Since the last check."
 _METRICS = {
-    "rmqtx_pending_transactions": "Transactions that the broker still has before it.",
+    "rmqtx_pending_transactions": "Transactions in the state PENDING.",
     "rmqtx_oldest_pending_seconds": "Age of the oldest pending transaction; 0 if none is pending.",
-    "rmqtx_commit_without_op_transactions": "Committed transactions that will be asked again.",
-    "rmqtx_never_asked_transactions": "Pending transactions that the broker's check never comes to.",
-    "rmqtx_check_stopped": "1 if the broker's check is stopped and asks for nothing behind some half, else 0.",
-    "rmqtx_half_queue_next_offset": "Queue offset of the next half that the check will read.",
-    "rmqtx_half_queue_max_offset": "Queue offset after the last half.",
-    "rmqtx_discard_queue_max_offset": "Copies ever written to the discard topic.",
-    "rmqtx_seconds_until_first_discard": "Until the broker gives up on a pending transaction; absent if it never does.",
+    "rmqtx_commit_without_op_transactions": "Committed transactions that the broker will check again.",
+    "rmqtx_never_asked_transactions": "Pending transactions that the broker's check never reaches.",
+    "rmqtx_check_stopped": "1 if the broker's check is stopped at a message and never checks what follows, else 0.",
+    "rmqtx_half_queue_next_offset": "Queue offset of the half message that the check reads next.",
+    "rmqtx_half_queue_max_offset": "Queue offset after the last half message.",
+    "rmqtx_discard_queue_max_offset": "Queue offset after the last copy in the discard topic.",
+    "rmqtx_seconds_until_first_discard": "Seconds until the broker discards a pending transaction; absent if never.",
 }
 
 
 def prometheus_text(numbers: Numbers | None, status: int, now_ms: int, outcome: Outcome | None = None) -> str:
-    """What was counted, for Prometheus; without numbers only that the check has failed."""
+    """The numbers as Prometheus text; without numbers only the failure of the check."""
     gauges = of_run("check", status, now_ms)
     if numbers is not None and outcome is not None:
         gauges += [
-            gauge("rmqtx_newly_lost_transactions", _SINCE, len(outcome.newly.get("LOST", []))),
-            gauge("rmqtx_newly_discarded_transactions", _SINCE, outcome.newly_discarded_count),
-            gauge("rmqtx_newly_vanished_transactions", _SINCE, len(outcome.newly_vanished)),
+            gauge("rmqtx_newly_lost_transactions", "LOST since the last check.", len(outcome.newly.get("LOST", []))),
+            gauge(
+                "rmqtx_newly_discarded_transactions", "Discarded since the last check.", outcome.newly_discarded_count
+            ),
+            gauge(
+                "rmqtx_newly_vanished_transactions",
+                "Pending at the last check, and no longer in the commit log although it begins before them.",
+                len(outcome.newly_vanished),
+            ),
         ]
         counted = {store.store: _values(numbers, store) for store in numbers.stores}
         for name, meaning in _METRICS.items():

@@ -1,4 +1,4 @@
-"""Which file of a log was verified when: a small file beside no store, for verifications that end in time."""
+"""The state of `rmqtx verify --max-duration`: when each file of a log was last verified, in a small JSON file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORM = 1
 
 
 def state_file(stores: list[Store]) -> Path:
-    """The file for a set of stores, whatever order they are given in."""
+    """The file for a set of stores, independent of their order."""
     from readers.storage.places import identity_of
     from repairs.receipts.journal import state_directory
 
@@ -33,7 +33,7 @@ def state_file(stores: list[Store]) -> Path:
 
 
 def recall(file: Path) -> dict[str, int]:
-    """File of a log → when it was verified last, epoch milliseconds; nothing where no run left it, or it is not ours.
+    """Log file → time of its last verification in epoch milliseconds; empty without a state file of this format.
 
     Raises: UnreadableFile.
     """
@@ -53,7 +53,7 @@ def recall(file: Path) -> dict[str, int]:
 
 
 def remember(file: Path, checked: dict[str, int]) -> None:
-    """Keep it for the next run.
+    """Store the times for the next run.
 
     Raises: UnreadableFile.
     """
@@ -65,7 +65,7 @@ def remember(file: Path, checked: dict[str, int]) -> None:
             stream.write(json.dumps({"form": _FORM, "files": checked}, indent=1).encode())
     except OSError as error:
         raise UnreadableFile(
-            f"cannot write {file}: {error.strerror}", file=str(file), advice="name another with --state"
+            f"cannot write {file}: {error.strerror}", file=str(file), advice="choose another file with --state"
         ) from error
 
 
@@ -78,9 +78,9 @@ def within_budget(
     voice: Voice,
     progress: Progress | None,
 ) -> Reading:
-    """The reading of as much as fits into a duration; what was read is remembered, and how far it has come is said.
+    """The findings of as many log files as fit into a duration; stores their times and prints the progress.
 
-    Raises: BadRequest for what is no duration; UnreadableFile.
+    Raises: BadRequest for a text that is not a duration; UnreadableFile.
     """
     from verdicts.verify.time_budget import verify_within
 
@@ -92,13 +92,13 @@ def within_budget(
     here = {segment.file for store in stores for segment in store.commit_log if segment.size_bytes}
     known = {name: time for name, time in recall(file).items() if name in here} | partial.checked
     remember(file, known)
-    never = len(here) - len(known)
-    read = f"{len(partial.checked)} of {count(len(here), 'file')} of the log were read"
+    unverified = len(here) - len(known)
+    read = f"{len(partial.checked)} of {count(len(here), 'log file')} verified"
     if partial.is_whole:
-        voice.note(f"{read}: all of it")
-    elif never:
-        voice.note(f"{read}; {count(never, 'file')} never yet; the next run goes on ({file})")
+        voice.note(f"{read}: the whole log")
+    elif unverified:
+        voice.note(f"{read}; {count(unverified, 'file')} not verified yet; the next run continues ({file})")
     else:
         now = max(partial.checked.values())
-        voice.note(f"{read}; the others at most {duration_text(now - min(known.values()))} ago ({file})")
+        voice.note(f"{read}; the others within the last {duration_text(now - min(known.values()))} ({file})")
     return partial.reading

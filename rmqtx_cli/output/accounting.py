@@ -1,4 +1,4 @@
-"""What became of the bytes that a command read, in one line."""
+"""An account of the bytes that a command read, in one line."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def accounting(reading: Reading) -> str | None:
-    """That decoded + filler + damaged + unread = size, over all files; None where no file was read."""
+    """The sum decoded + filler + damaged + unread = size over all files; None if no file was read."""
     return amounts_of(reading.coverage)
 
 
 def amounts_of(files: Sequence[Coverage]) -> str | None:
-    """The same of the coverage itself."""
+    """The same for the coverage of some files."""
     if not files:
         return None
     parts = {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CsvPort:
-    """The header at once, so that no rows still say which columns there are. Unknown is an empty field."""
+    """CSV rows below a header line, which is written even without rows. Unknown is an empty field."""
 
     def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View, *, is_safe: bool | None = None) -> None:
         self._stream = stream
@@ -32,7 +32,7 @@ class CsvPort:
         self._write([names])
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows; a time has its readable twin in the next field."""
+        """Write the rows; each time in milliseconds is followed by a field with the same time as text."""
         for part in pieces(batch):
             columns: list[list[object]] = []
             for name, column in zip(part.schema.names, part.columns, strict=True):
@@ -42,7 +42,7 @@ class CsvPort:
             self._write(list(zip(*columns, strict=True)))
 
     def _harmless(self, values: list[object]) -> list[object]:
-        """The same texts; those that are formulas to a spreadsheet counted, or made text where that is asked."""
+        """The same texts, with those that a spreadsheet takes for formulas counted, or quoted with --csv-safe."""
         formulas = [place for place, value in enumerate(values) if isinstance(value, str) and is_formula(value)]
         if self._is_safe:
             for place in formulas:
@@ -57,11 +57,11 @@ class CsvPort:
         self._stream.write(text.getvalue().encode())
 
     def flush(self) -> None:
-        """Have the rows leave."""
+        """Flush the rows."""
         self._stream.flush()
 
     def finish(self) -> None:
-        """Nothing ends lines."""
+        """Nothing to write at the end."""
 
 
 #: What a spreadsheet begins a formula with. A number may begin with a sign, and is none.
@@ -69,7 +69,7 @@ _FORMULA, _NUMBER = tuple("=+-@\t\r"), re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?
 
 
 def is_formula(value: str) -> bool:
-    """Whether a spreadsheet would run a text."""
+    """Whether a spreadsheet takes the text for a formula."""
     return value.startswith(_FORMULA) and not _NUMBER.fullmatch(value)
 
 
@@ -89,7 +89,7 @@ def _fields(column: pa.Array) -> list[object]:
 
 
 def _one_line(value: str) -> str:
-    """Text without control characters, which no reader of CSV agrees about; line ends would split the record."""
+    """Text with escaped control characters, which readers of CSV treat differently; line ends would split a record."""
     from rmqtx_cli.words.text import escaped
 
     return escaped(value)

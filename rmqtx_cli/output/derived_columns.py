@@ -1,6 +1,6 @@
-"""Columns that a table for people shows and no table has: ages, the newest copy's place, one part of an evidence list.
+"""Columns that are derived from others: ages, the place of the newest copy, one part of an evidence list.
 
-They are made of a table's columns where they are asked for by name, in `--where`, `--fields` and `--fail-on`.
+Tables for people show them; `--where`, `--fields` and `--fail-on` may name them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A column made of another one. Units: as its name says; `values` gives them of rows, at a time."""
+    """A column derived from another. Units: as its name; `values`: function of the source values and the time now."""
 
     field: pa.Field
     source: str
@@ -23,7 +23,7 @@ class Derived:
 
 
 def derived_columns(schema: pa.Schema) -> dict[str, Derived]:
-    """What can be made of a table's columns, by name."""
+    """The columns that can be derived from a table's columns, by name."""
     import pyarrow as pa
 
     from readers.model.tables import column
@@ -39,13 +39,13 @@ def derived_columns(schema: pa.Schema) -> dict[str, Derived]:
             ),
         ]
     if "discard_at_ms" in schema.names:
-        left = column("discard_in_ms", pa.int64(), "time until the broker has given up on it; negative once it is over")
+        left = column("discard_in_ms", pa.int64(), "time until the broker discards it; negative after that")
         found.append(Derived(left, "discard_at_ms", lambda values, now_ms: _left(values, now_ms)))
     return {one.field.name: one for one in found if one.field.name not in schema.names}
 
 
 def part_of(schema: pa.Schema, name: str) -> Derived | None:
-    """One part of the records of an evidence list, or one key of a map, as a column; None for anything else.
+    """One part of each record of an evidence list, or one key of a map, as a column; None for other names.
 
     `name`: `half_copies.queue_offset`, `properties.KEYS`.
     """
@@ -71,7 +71,7 @@ def part_of(schema: pa.Schema, name: str) -> Derived | None:
 
 
 def with_derived(batch: pa.RecordBatch, derived: Iterable[Derived], now_ms: int) -> pa.RecordBatch:
-    """The rows with columns that are made of theirs."""
+    """The rows with derived columns added."""
     import pyarrow as pa
 
     added = list(derived)

@@ -1,4 +1,4 @@
-"""Which columns of a table fit a terminal, and what becomes of those that are too wide for it."""
+"""Which columns of a table fit into a terminal, and how wide each is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Fitted:
 
 
 def fitted(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int) -> Fitted:
-    """The columns that are worth most, as many as there is room for.
+    """The columns with the lowest ranks, as many as fit.
 
     `cells`: the first rows, from which the widths are taken.
     """
@@ -56,7 +56,7 @@ def fitted(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int)
 
 
 def _end_length(values: Sequence[str]) -> int:
-    """How many characters of the ends of some values tell them apart."""
+    """The number of characters at the end of the values that distinguish them."""
     distinct = len(set(values))
     longest = max(map(len, values), default=0)
     length = _END_LENGTH
@@ -73,12 +73,12 @@ def _least(widths: Sequence[int], columns: Sequence[Column], number: int) -> int
 
 
 def _least_total(widths: Sequence[int], columns: Sequence[Column], kept: Sequence[int]) -> int:
-    """Cells of the table if everything that may be cut is cut as far as makes sense."""
+    """Cells of the table if each column is cut to its minimum."""
     return GAP_CELLS * (len(kept) - 1) + sum(_least(widths, columns, number) for number in kept)
 
 
 def _limits(widths: Sequence[int], columns: Sequence[Column], kept: Sequence[int], room: int) -> list[int | None]:
-    """Cells for each kept column: the widest that may be cut give way first, evenly."""
+    """Cells for each kept column: the widest columns are cut first."""
     limits = {number: widths[number] for number in kept}
     least = {number: _least(widths, columns, number) for number in kept if columns[number].may_be_cut}
     excess = sum(limits.values()) + GAP_CELLS * (len(kept) - 1) - room

@@ -24,7 +24,7 @@ EXPORT_FORMATS = (OutputFormat.PARQUET, OutputFormat.ARROW, OutputFormat.CSV, Ou
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """CSV or JSON lines. `with_meta`: JSON lines begin with what they were made from. `is_csv_safe`: as --csv-safe."""
+    """CSV or JSON lines. `with_meta`: JSON lines begin with their provenance. `is_csv_safe`: as --csv-safe."""
 
     suffix: str
     with_meta: bool = False
@@ -50,7 +50,7 @@ class TimestampForm:
 
     @property
     def suffix(self) -> str:
-        """How their names end."""
+        """The suffix of their names."""
         return self.form.suffix
 
     def open(self, path: Path, schema: pa.Schema) -> RowsFile:
@@ -85,7 +85,7 @@ class _TextFile:
 
 
 def form_of(output_format: OutputFormat, *, with_meta: bool) -> FileForm:
-    """What makes the files of a format."""
+    """The writer of files in a format."""
     form: FileForm
     if output_format is OutputFormat.PARQUET:
         form = ParquetForm()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class JsonLinesPort:
-    """One object per line; before them what they were made from, where the schema carries that."""
+    """One object per line; before them the provenance, if the schema contains it."""
 
     def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View) -> None:
         self._stream = stream
@@ -29,11 +29,11 @@ class JsonLinesPort:
             self._stream.write(("\n".join(json_rows(part).to_pylist()) + "\n").encode())
 
     def flush(self) -> None:
-        """Have the rows leave."""
+        """Flush the rows."""
         self._stream.flush()
 
     def finish(self) -> None:
-        """Nothing ends lines."""
+        """Nothing to write at the end."""
 
 
 class JsonPort:

@@ -1,4 +1,4 @@
-"""Arrow columns as JSON text, a column at a time: millions of transactions leave without a Python object per value.
+"""Arrow columns as JSON text, a column at a time, without a Python object per value.
 
 Unknown is null. Lists are lists, maps are objects, bytes are base64. Every point in time has a twin right after it,
 without the unit: `"store_time_ms":1767323045678,"store_time":"2026-01-02T03:04:05.678Z"`, inside evidence too.
@@ -59,7 +59,7 @@ def json_texts(column: pa.Array) -> pa.StringArray:
 
 
 def time_texts(column: pa.Array) -> pa.StringArray:
-    """Epoch milliseconds as ISO 8601 in UTC; null where unknown or where no calendar reaches."""
+    """Epoch milliseconds as ISO 8601 in UTC; null where unknown or outside the calendar."""
     reachable = pc.and_(pc.greater_equal(column, _number(TIME_FIRST_MS)), pc.less(column, _number(TIME_END_MS)))
     return timestamp_texts(pc.if_else(reachable, column, _number(None)).cast(pa.timestamp("ms")))
 

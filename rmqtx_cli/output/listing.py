@@ -1,4 +1,4 @@
-"""From a reading to its output: choose rows and columns, write them, then say what was wrong and give the status."""
+"""Writes a reading: chooses rows and columns, writes them, prints notes and findings, and returns the exit status."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.port_kinds import StreamingPort
 
 
-#: Rows of a table that are held until all are read, so that what they say together can stand above them.
+#: Rows of a table that are held until all are read, so that a line about all of them can be printed above.
 _HELD_ROWS_MAX = 1_000
-#: Rows that are held beyond a limit before they are sorted, and those behind the limit forgotten.
+#: Rows that are held beyond a limit before they are sorted and cut to the limit.
 _SORTED_ROWS_MAX = 100_000
 _WITH_METADATA = (OutputFormat.PARQUET, OutputFormat.ARROW)
 
 
 @dataclass(slots=True)
 class Listing:
-    """What was asked of the rows of one table, understood before anything is read.
+    """The rows of one table as a command lists them; options are parsed before anything is read.
 
-    `asked`: columns, format and place, as they were typed.
-    `meta`: the custody of the rows, for formats that carry one; it is set before anything is written.
-    `now_ms`: what ages count to.
-    `rows_count` were written; `found_count` fulfil the condition, all of them where the rows are read to the end.
-    Raises: BadRequest, for a column, condition or format that cannot be.
+    `asked`: columns, format and file, as typed.
+    `meta`: the provenance of the rows, for formats that contain it; set before anything is written.
+    `now_ms`: the time that ages refer to.
+    `rows_count`: rows written; `found_count`: rows that fulfil the condition, complete if all rows are read.
+    Raises: BadRequest for an unknown column, or an invalid condition or format.
     """
 
     schema: pa.Schema
@@ -71,7 +71,7 @@ class Listing:
 
         self.format = chosen_format(self.asked.output_format, self.asked.output)
         if self.with_meta and self.format not in (*_WITH_METADATA, OutputFormat.JSONL):
-            raise BadRequest(f"--with-meta: {self.format} has no place for it", advice="use jsonl, parquet or arrow")
+            raise BadRequest(f"--with-meta is not possible with {self.format}", advice="use jsonl, parquet or arrow")
         default = self.view.sources if self.format is OutputFormat.TABLE else list(self.schema.names)
         derived = derived_columns(self.schema)
         heads = self.view.heads
@@ -92,31 +92,30 @@ class Listing:
 
     @property
     def needed(self) -> list[str]:
-        """The columns that must be read: those given and those that conditions look at."""
+        """The columns that must be read: those listed, and those of conditions and orders."""
         return list(dict.fromkeys(self._derived[name].source if name in self._derived else name
                                   for name in self._named()))  # fmt: skip
 
     def _named(self) -> list[str]:
-        """The columns that are asked for, those that are made of others too."""
+        """The columns that are listed, or that conditions and orders name, derived ones included."""
         conditions = [condition.columns for condition in (self._where, self._fail_on) if condition is not None]
         orders = [order.column for order in self._orders]
         return list(dict.fromkeys([*self.columns, *(name for names in conditions for name in sorted(names)), *orders]))
 
     @property
     def carries_meta(self) -> bool:
-        """Whether the output says what it was made from: Parquet and Arrow always, JSON lines where that is asked."""
+        """Whether the output contains its provenance: Parquet and Arrow always, JSON lines with --with-meta."""
         return self.with_meta or self.format in _WITH_METADATA
 
     def write(
         self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool = False, at_once: bool = False,
         answer: Callable[[], Iterable[str]] | None = None,
     ) -> None:
-        """Write the rows that were asked for.
+        """Write the chosen rows.
 
-        `to_the_end`: read on when the limit is reached, because somebody else counts the rows. `at_once`: the rows of
-        a batch have left this process before the next batch is asked for; for formats that can be streamed.
-        `answer`: what to say of all rows once they are read: above a table, where it is short enough to be held until
-        then, else below.
+        `to_the_end`: read all rows although the limit is reached, because the caller counts them. `at_once`: flush the
+        rows of a batch before the next one is read; for formats that can be streamed. `answer`: lines about all rows,
+        printed above a table that is short enough to be held, else below.
         """
         import pyarrow as pa
 
@@ -142,8 +141,8 @@ class Listing:
             self._say(answer)
         if count := getattr(port, "formulas_count", 0):
             self.voice.note(
-                f"{'1 cell begins' if count == 1 else f'{count} cells begin'} as formulas do, and a spreadsheet would "
-                "run them: --csv-safe makes them text"
+                f"{'1 cell begins' if count == 1 else f'{count} cells begin'} like formulas, which a spreadsheet runs; "
+                "--csv-safe writes them as text"
             )
 
     def _say(self, answer: Callable[[], Iterable[str]]) -> None:
@@ -152,7 +151,7 @@ class Listing:
             self.voice.note(line)
 
     def _chosen(self, batches: Iterator[pa.RecordBatch], *, to_the_end: bool) -> Iterator[pa.RecordBatch]:
-        """The rows that fulfil the condition, in their order, up to the limit; counts them."""
+        """The rows that fulfil the condition, sorted, up to the limit; counts them."""
         for rows in self._in_order(self._filtered(batches)):
             if self.limit is not None:
                 rows = rows.slice(0, self.limit - self.rows_count)
@@ -171,7 +170,7 @@ class Listing:
             yield rows
 
     def _in_order(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same rows, sorted where that is asked for: all are in memory then, or as many as the limit lets pass."""
+        """The same rows, sorted if --sort is given; then all rows, or those within the limit, are in memory."""
         import pyarrow as pa
 
         if not self._orders:
@@ -189,7 +188,7 @@ class Listing:
             yield from ordered(pa.Table.from_batches(kept), self._orders).to_batches()
 
     def fulfilling(self, rows: pa.Table) -> pa.Table:
-        """The rows that fulfil the condition, where all are there before they are written."""
+        """The rows of a whole table that fulfil the condition."""
         import pyarrow as pa
 
         if self._where is None:
@@ -197,20 +196,22 @@ class Listing:
         found = [self._where.apply(with_derived(one, self._derived.values(), self.now_ms)) for one in rows.to_batches()]
         return pa.Table.from_batches([one.select(rows.schema.names) for one in found], rows.schema)
 
-    def rows_line(self, noun: str) -> str:
-        """The number of rows in one line, and whether reading stopped at the limit."""
+    def rows_lines(self, noun: str) -> list[str]:
+        """The number of rows in one line, and whether reading stopped at the limit; no line above an empty table."""
+        if not self.rows_count and self.format is OutputFormat.TABLE:
+            return []
         stopped = f" (stopped at --limit {self.limit})" if self.rows_count == self.limit else ""
-        return f"{count(self.rows_count, noun)}{stopped}"
+        return [f"{count(self.rows_count, noun)}{stopped}"]
 
     def say_limit(self, noun: str) -> None:
-        """Say how many rows were written, of how many that were found, where these are not all."""
+        """Print the number of rows written and found, if --limit cut them."""
         if self.rows_count < self.found_count:
             self.voice.note(f"{self.rows_count} of {count(self.found_count, noun)} listed (--limit)")
 
     def conclude(self, reading: Reading, *, has_undecidable: bool = False) -> int:
-        """Say what was wrong; gives the exit status.
+        """Print notes and findings; returns the exit status.
 
-        Findings of severity error mean that evidence is missing or damaged; so does a transaction that is UNDECIDABLE.
+        A finding with severity error, or an UNDECIDABLE transaction, shows that evidence is missing or damaged.
         """
         from readers.model.reading import NoteKind
 
@@ -223,7 +224,7 @@ class Listing:
 
 
 def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:
-    """The first rows, and whether they are all."""
+    """The first rows, and whether these are all rows."""
     held: list[pa.RecordBatch] = []
     held_count = 0
     for batch in batches:

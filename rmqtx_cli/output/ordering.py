@@ -1,4 +1,4 @@
-"""Orders in which rows are listed: by columns, as tables, `--fields` and `--sort` name them."""
+"""Sort orders of rows, by columns that `--sort` names as tables or `--fields` do."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rmqtx_cli.words.near import did_you_mean
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Words for a column that no table shows.
+#: Further names of columns.
 _ALSO_CALLED = {"deadline": "discard_at_ms"}
-#: A duration that passes until something happens; what comes first is looked at first.
+#: A duration until an event: the smallest first.
 _UNTIL = "discard_in_ms"
 _KEY = "sort key {}"
 
@@ -29,9 +29,9 @@ class SortOrder:
 
 
 def parse_orders(text: str, schema: pa.Schema, heads: Mapping[str, str]) -> list[SortOrder]:
-    """The columns that `--sort` names, of a schema that holds those made of others too.
+    """The sort orders that `--sort` names. `schema`: with derived columns.
 
-    Raises: BadRequest for a name that no column has, or a column that has no order.
+    Raises: BadRequest for an unknown column, or one that cannot be sorted by.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
@@ -40,7 +40,7 @@ def parse_orders(text: str, schema: pa.Schema, heads: Mapping[str, str]) -> list
 
 
 def names_of(text: str | None) -> list[str]:
-    """The names in a `--sort`, whichever way round they sort."""
+    """The column names in a `--sort`, without their directions."""
     return [word.strip().removeprefix("-") for word in (text or "").split(",") if word.strip()]
 
 
@@ -55,18 +55,18 @@ def _order(word: str, schema: pa.Schema, heads: Mapping[str, str]) -> SortOrder:
     kind = schema.field(column).type
     is_words = pa.types.is_list(kind) and pa.types.is_string(kind.value_type)
     if pa.types.is_nested(kind) and not is_words:
-        raise BadRequest(f"--sort: {name} has no order", advice="it is a list of records: name another column")
+        raise BadRequest(f"--sort: {name} is a list of records and cannot be sorted by", advice="name another column")
     return SortOrder(column, word.startswith("-") != _largest_first(column))
 
 
 def _largest_first(column: str) -> bool:
-    """Whether one looks at the largest first: at what is old, at what there is much of."""
+    """Whether the largest value is listed first: ages, counts, sizes."""
     is_duration = column.endswith("_ms") and not is_time(column) and column != _UNTIL
     return is_duration or column.endswith(("_count", "_bytes"))
 
 
 def ordered(rows: pa.Table, orders: Sequence[SortOrder]) -> pa.Table:
-    """The rows in an order; equals stay as they are, unknown values come last."""
+    """The rows, sorted; equal rows keep their order, null comes last."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -81,5 +81,5 @@ def ordered(rows: pa.Table, orders: Sequence[SortOrder]) -> pa.Table:
 
 
 def oldest_first(rows: pa.Table) -> pa.Table:
-    """Transactions by age; equals by id, so that two runs list them alike."""
+    """Transactions, oldest first; those of equal age by id, so that each run lists them in the same order."""
     return rows.sort_by([("half_store_time_ms", "ascending"), ("transaction_id", "ascending")])

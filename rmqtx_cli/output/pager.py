@@ -1,4 +1,4 @@
-"""A pager for what is read rather than piped, as git has one: on a terminal only, and never in the way."""
+"""A pager for pages on a terminal, as git has one."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NoPagerOption = Annotated[
     bool,
     typer.Option(
         "--no-pager",
-        help="Print at once. Without it a page on a terminal goes through $RMQTX_PAGER, $PAGER or less; none if that "
-        "is empty or cat.",
+        help="Do not use a pager. Default on a terminal: $RMQTX_PAGER, $PAGER or less; no pager if the variable is "
+        "empty or cat.",
     ),
 ]
-#: As git sets it, where the user has not: end at once if all fits, pass colours on, leave the screen as it is.
+#: As git sets it, unless the user has: end at once if all fits, pass colours on, do not clear the screen.
 _LESS = {"LESS": "FRX", "LV": "-c"}
 _NOT_FOUND = 127
 
@@ -48,11 +48,11 @@ def paged(output: Path | None, *, is_wanted: bool) -> Iterator[IO[bytes]]:
 
 
 class _PagedBytes(io.BytesIO, OnTerminal):
-    """What will appear on the terminal."""
+    """Bytes for the pager on the terminal."""
 
 
 def _command() -> str | None:
-    """What the user wants for a pager; None where that is none."""
+    """The command of the pager; None for no pager."""
     for name in ("RMQTX_PAGER", "PAGER"):
         if name in os.environ:
             command = os.environ[name].strip()
@@ -61,13 +61,13 @@ def _command() -> str | None:
 
 
 def _show(command: str, text: bytes) -> bool:
-    """Have a pager show it, until its user has seen enough; gives whether there is such a pager."""
+    """Show the text in a pager until the user leaves it; returns whether the pager could be started."""
     environment = _LESS | dict(os.environ)
     with subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=environment) as process:
-        # Ctrl-C is the pager's: less goes back to its prompt. It ends what it shows, not who is shown.
+        # Ctrl-C is for the pager: less returns to its prompt, and rmqtx must not end before it.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            process.communicate(text)  # a pipe that its user closed, having seen enough, is no error
+            process.communicate(text)  # a pipe that the user closed early is not an error
         finally:
             signal.signal(signal.SIGINT, before)
     return process.returncode != _NOT_FOUND

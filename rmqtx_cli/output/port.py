@@ -1,4 +1,4 @@
-"""The one way results leave: batches go in, `finish` ends them, and nothing half-written keeps the name of a result."""
+"""Output of results: a port takes batches, `finish` ends the output, and an incomplete file never gets its name."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SUFFIXES = {
 
 
 def chosen_format(asked: OutputFormat | None, output: Path | None) -> OutputFormat:
-    """The format: as asked, else by the suffix of the output file, else as the configuration file says, else a table.
+    """The format: the option, else the suffix of the output file, else the configuration file, else a table.
 
-    Raises: BadRequest for a suffix that names no format: a table in `rows.xlsx` is nothing that a spreadsheet opens.
+    Raises: BadRequest for a file name whose suffix is not that of a format.
     """
     if asked is not None:
         return asked
@@ -40,7 +40,7 @@ def chosen_format(asked: OutputFormat | None, output: Path | None) -> OutputForm
     if output.suffix.lower() not in _SUFFIXES:
         what = f"the suffix {output.suffix}" if output.suffix else "a name without a suffix"
         raise BadRequest(
-            f"-o {output}: {what} names no format", advice=f"use one of {' '.join(_SUFFIXES)}, or say --format"
+            f"-o {output}: {what} names no format", advice=f"use one of {' '.join(_SUFFIXES)}, or add --format"
         )
     return _SUFFIXES[output.suffix.lower()]
 
@@ -53,7 +53,7 @@ def open_port(output_format: OutputFormat, output: Path | None, schema: pa.Schem
     """
     make = _maker(output_format)
     if output_format in _BINARY and is_stdout(output) and sys.stdout.isatty():
-        raise BadRequest(f"{output_format} is not for a terminal", advice="give -o FILE, or pipe it")
+        raise BadRequest(f"{output_format} cannot be printed on a terminal", advice="add -o FILE, or use a pipe")
     with open_stream(output) as stream:
         if HAS_TIMESTAMPS.get() and output_format is not OutputFormat.TABLE:
             from rmqtx_cli.output.timestamps import TimestampPort

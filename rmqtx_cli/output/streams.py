@@ -24,7 +24,7 @@ def is_stdout(output: Path | None) -> bool:
 
 @contextmanager
 def open_stream(output: Path | None) -> Iterator[IO[bytes]]:
-    """Where the bytes of results go: stdout, or a file that is written whole or not at all.
+    """The stream for results: stdout, or a file that is written whole or not at all.
 
     Raises: UnreadableFile if the file cannot be written.
     """
@@ -39,10 +39,10 @@ def open_stream(output: Path | None) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def written_whole(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A stream that becomes the file when the block ends, atomically; after an error the file is as it was.
+    """A stream that replaces the file atomically when the block ends; after an error the file is unchanged.
 
-    `mode`: the permissions of a new file, less the umask; one that is there keeps its own.
-    A pipe or device (`/dev/stdout`, a fifo) is written straight to: it has no name to keep clean.
+    `mode`: the permissions of a new file, before the umask; an existing file keeps its own.
+    A pipe or device (`/dev/stdout`, a fifo) is written directly.
     Raises: UnreadableFile.
     """
     special = is_special(file)
@@ -72,7 +72,7 @@ class OnTerminal:
 
 
 class _Terminal(OnTerminal):
-    """A terminal that a bar of progress may be on: it goes before the first result comes."""
+    """Stdout on a terminal: the progress bar is removed before the first result is written."""
 
     def write(self, data: bytes) -> int:
         """Write bytes."""
@@ -80,15 +80,15 @@ class _Terminal(OnTerminal):
         return sys.stdout.buffer.write(data)
 
     def flush(self) -> None:
-        """Have what was written so far appear."""
+        """Flush what was written so far."""
         sys.stdout.buffer.flush()
 
 
 def is_on_terminal(stream: object) -> bool:
-    """Whether bytes of a stream appear on a terminal; those of a file that is written from one do not."""
+    """Whether the bytes of a stream appear on a terminal."""
     return isinstance(stream, OnTerminal)
 
 
 def is_special(file: Path) -> bool:
-    """Whether it is a pipe, a device or a directory: nothing with a name of its own."""
+    """Whether the path is a pipe, a device or a directory."""
     return file.exists() and not file.is_file()

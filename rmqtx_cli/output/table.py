@@ -1,4 +1,4 @@
-"""Tables for people, by tabulate: streamed, fitted to the width only on a terminal, nothing unprintable in them.
+"""Tables for people, by tabulate: streamed, without unprintable characters, fitted to the width of a terminal only.
 
 The first thousand rows decide the widths; later ones are printed as they come, so that a long listing starts at once.
 """
@@ -47,12 +47,12 @@ class TablePort:
                     self._print()
 
     def flush(self) -> None:
-        """Print what waits for more."""
+        """Print the rows that are held."""
         if self._waiting:
             self._print()
 
     def finish(self) -> None:
-        """Print what is left."""
+        """Print the remaining rows."""
         if self._waiting:
             self._print()
         elif self._is_first and self._nothing and not self._is_quiet:
@@ -81,7 +81,7 @@ class TablePort:
         self._is_first, self._waiting = False, []
 
     def _lines_of(self, row: Sequence[str]) -> list[list[str]]:
-        """The lines that a row has: one, or more where a cell of it goes on below."""
+        """The lines of a row: one, or more if a cell wraps."""
         columns: list[list[str]] = []
         for number, limit in zip(self._fit.kept, self._fit.limits, strict=True):
             text = row[number][-self._fit.end_length:] if number in self._fit.short else row[number]
@@ -105,7 +105,7 @@ class TablePort:
 
 
 def _coloured(text: str, column: Column) -> str:
-    """A cell in colour where its column is one of states; a key that is spelt like one is none."""
+    """A cell in colour if its column contains states; other columns stay plain."""
     return coloured(text) if column.sources[0].startswith("state") else text
 
 

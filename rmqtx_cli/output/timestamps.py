@@ -1,4 +1,4 @@
-"""Rows whose points in time leave as timestamps, whatever the format is."""
+"""Output with timestamps instead of epoch milliseconds, for any machine format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TimestampPort:
-    """A port of another form, which is given timestamps in place of epoch milliseconds."""
+    """A port that passes rows to another port, with timestamps instead of epoch milliseconds."""
 
     def __init__(
         self, make: Callable[[IO[bytes], pa.Schema, View], Port], stream: IO[bytes], schema: pa.Schema, view: View
@@ -30,9 +30,9 @@ class TimestampPort:
         self._port.write(with_timestamps(batch))
 
     def flush(self) -> None:
-        """Have the rows leave."""
+        """Flush the rows."""
         cast("StreamingPort", self._port).flush()
 
     def finish(self) -> None:
-        """Write what ends the output."""
+        """End the output."""
         self._port.finish()

@@ -1,6 +1,6 @@
-"""How rows look in a table for people: which columns, in which order, what may be cut or left out where it is narrow.
+"""Views: which columns a table for people has, in which order, and which may be cut or left out if it is narrow.
 
-Machine formats never go through here: they give the columns of the Arrow tables as they are.
+Machine formats do not use views: they have the columns of the Arrow tables.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from rmqtx_cli.words.times import time_text
 
 Row = dict[str, Any]
 
-#: Columns with this rank stay whatever the width; of the others the highest rank goes first: a rank is a worth, and the
-#: more columns a terminal has, the more ranks are seen.
+#: Columns with this rank always stay; of the others, those with the highest rank are left out first.
 ALWAYS = 0
-#: Cells that a column must have which is cut where there is no room.
+#: The minimum of cells of a column that is cut.
 CELLS_MIN = 10
-#: What names a transaction: where it is narrow its end alone is shown, which `rmqtx show` takes too.
+#: In a narrow table only the end of this column is shown, which `rmqtx show` takes too.
 _IDENTITY = "transaction_id"
 _IDENTITY_RANK = 9
 _LIST_VALUES_MAX = 8
@@ -29,11 +28,11 @@ _LIST_VALUES_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a printed table: where its text comes from, and how much it matters.
+    """One column of a printed table: its heading, the function that makes its text, and its rank.
 
-    `may_be_cut`: down to `least_cells`, at the beginning where it `keeps_end`; where it `wraps`, what has no room goes
-    on below instead.
-    `short_heading`: above its values' ends, which stand for them until a width with room for `whole_rank` is there.
+    `may_be_cut`: down to `least_cells`; the beginning is cut if it `keeps_end`; with `wraps` the text continues on the
+    next line instead.
+    `short_heading`: the heading if only the ends of values are shown, in tables too narrow for `whole_rank`.
     """
 
     heading: str
@@ -51,14 +50,15 @@ class Column:
 
     @property
     def headings(self) -> list[str]:
-        """Its heads, in full and where it is narrow."""
+        """Its heading and its short heading."""
         return [one for one in (self.heading, self.short_heading) if one]
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The columns of a printed table, and what is said in its place if there are no rows, but where it is quiet or a
-    line above says it already.
+    """The columns of a printed table, and the line that replaces a table without rows (empty: no line).
+
+    `is_quiet`: print no such line.
     """
 
     columns: tuple[Column, ...]
@@ -67,19 +67,19 @@ class View:
 
     @property
     def sources(self) -> list[str]:
-        """The table's columns that the view looks at."""
+        """The table's columns that the view reads."""
         return list(dict.fromkeys(name for column in self.columns for name in column.sources))
 
     @property
     def heads(self) -> dict[str, str]:
-        """The table's columns by their heads, where these show nothing else and are other words."""
+        """Heading → column, for headings that differ from the name of the one column that they show."""
         plain_ones = [column for column in self.columns if column.is_plain]
         named = {heading: column.sources[0] for column in plain_ones for heading in column.headings}
         return {heading: source for heading, source in named.items() if heading != source}
 
     @property
     def sortable(self) -> dict[str, str]:
-        """The table's columns by the heads of all columns that show one of them alone."""
+        """Heading → column, for all headings that show exactly one column."""
         alone = {one.heading: one.sources[0] for one in self.columns if one.heading and len(one.sources) == 1}
         return {**alone, **self.heads}
 
@@ -112,7 +112,7 @@ _TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id", "receipt
 
 
 def value_text(name: str, value: Any) -> str:
-    """A value as a table shows it: times as times, evidence as queue offset@commit-log offset, nothing unprintable."""
+    """A value as text: times as ISO 8601, evidence as queue offset@commit-log offset, nothing unprintable."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -177,8 +177,8 @@ def transactions_view(
 ) -> View:
     """Transactions: `half` and `log_offset` are those of the newest copy, which the broker would check next.
 
-    `with_deadline`: when each is discarded is what was asked for.
-    `with_producers`: whether a producer of the group is connected, where live brokers were asked.
+    `with_deadline`: keep the discard times in narrow tables too.
+    `with_producers`: add whether a producer of the group is connected, for live brokers.
     """
     columns = [
         plain("transaction_id", ALWAYS),
@@ -200,7 +200,7 @@ def transactions_view(
     return View(tuple(columns), nothing="")
 
 
-#: Transactions with what a ledger says of them.
+#: Transactions compared with a ledger.
 RECONCILED_VIEW = View(
     (
         plain("transaction_id", ALWAYS),
@@ -212,12 +212,12 @@ RECONCILED_VIEW = View(
         plain("ledger_row", 3, may_be_cut=True),
         plain("reason", 2, may_be_cut=True, least_cells=30),
     ),
-    "no transactions that need a look",
+    "no transaction to list",
 )
 
 
 def answers_view(*, with_outcome: bool) -> View:
-    """What a stand-in would answer, or what came of its answers."""
+    """The answers of a stand-in, planned or with their outcomes."""
     columns = [
         plain("transaction_id", ALWAYS),
         plain("keys", 3, may_be_cut=True),
@@ -242,11 +242,11 @@ def flights_view(*, with_store: bool) -> View:
             Column("may_take", ("allowed_ms",), lambda row: duration_text(row["allowed_ms"]), 4, is_number=True),
             plain("proof", 1, may_be_cut=True), plain("transaction_id", 2),
         ),
-        "no step was made",
+        "no step",
     )  # fmt: skip
 
 
-#: What two audits do not say the same of.
+#: Transactions that differ between two audits.
 DIFFERENCES_VIEW = View(
     (
         plain("transaction_id", ALWAYS),
@@ -268,7 +268,7 @@ def _view(*columns: Column) -> View:
     return View(columns)
 
 
-#: What `decode` and `stores` show of each table; `--fields` shows anything else.
+#: Views of the tables of `decode` and others; `--fields` lists other columns.
 VIEWS: dict[str, View] = {
     "records": _view(
         plain("commit_log_offset", ALWAYS), plain("store_time_ms", 4),

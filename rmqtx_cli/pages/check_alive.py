@@ -1,4 +1,4 @@
-"""Whether the broker's check is alive, in a sentence: where it is stopped, since when, what it never asks for."""
+"""Sentences about a stopped check: where, since when, why, how many transactions it never reaches, what to type."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ if TYPE_CHECKING:
 
 
 def check_sentence(stop: CheckStop, counts: tuple[int, int] | None = None) -> str:
-    """Where a check is stopped, since when and why. `counts`: of how many pending ones how many it never comes to."""
+    """Where a check is stopped, since when and why.
+
+    `counts`: the pending transactions that it never reaches, and all pending transactions of the store.
+    """
     since = "" if stop.since_ms is None else f" since {time_text(stop.since_ms)}"
     whose = "" if stop.transaction_id is None else f", transaction {stop.transaction_id}"
-    what = "halves from there on will never be asked for"
+    what = "no half message from there on is checked"
     if counts is not None:
         never, pending = counts
-        what = f"{never} of {pending} pending will never be asked for"
+        what = f"{never} of {pending} pending transactions are never checked"
     return f"the check is stopped at {stop.place}{since} ({stop.why}{whose}): {what}"
 
 
 def check_lines(
     stops: Sequence[CheckStop], counts_of: Callable[[str], tuple[int, int]] | None, live: str | None = None
 ) -> Iterator[str]:
-    """What to say about stopped checks, and what to type next; nothing where all go on.
+    """A sentence about each stopped check, and the command to type next; nothing if no check is stopped.
 
-    `counts_of`: of how many pending ones of a store how many the check never comes to; None where that is not known.
-    `live`: the options that lead to the brokers again, None for files.
+    `counts_of`: see `never_asked_counts`; None where the counts are unknown.
+    `live`: the options that connect to the same brokers, None for files.
     """
     for stop in stops:
         yield f"{stop.store}: {check_sentence(stop, None if counts_of is None else counts_of(stop.store))}"
@@ -40,7 +43,7 @@ def check_lines(
 
 
 def next_command(stop: CheckStop, live: str | None = None) -> str:
-    """What to type where a check is stopped. `live`: the options that lead to the broker again, None for files."""
+    """The command to type for a stopped check. `live`: options that connect to the same brokers, None for files."""
     from verdicts.check.check_stops import remedy
 
     if live is not None:
@@ -50,7 +53,7 @@ def next_command(stop: CheckStop, live: str | None = None) -> str:
 
 
 def never_asked_counts(rows: pa.Table | pa.RecordBatch, store: str) -> tuple[int, int]:
-    """Of a store's pending ones: how many the check never comes to, and how many there are."""
+    """The pending transactions of a store that the check never reaches, and all its pending transactions."""
     import pyarrow.compute as pc
 
     pending = rows.filter(pc.and_(pc.equal(rows["store"], store), pc.equal(rows["state"], "PENDING")))

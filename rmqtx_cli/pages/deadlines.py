@@ -1,4 +1,4 @@
-"""Deadlines in words: when the broker gives up on a transaction, and from when on that counts."""
+"""Deadlines in words: when the broker discards a transaction, and why."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     from verdicts.deadlines.discard_times import Deadline
     from verdicts.model.predicted import Prediction
 
-#: What the deadline of a stopped broker's store counts from.
-IF_STARTED = "if its broker starts now"
+#: The condition under which a deadline is true while the broker is stopped.
+IF_STARTED = "if the broker starts now"
 
 
 def deadline_text(deadline: Deadline, now_ms: int) -> str:
-    """When one transaction is given up on, and why it is; or why it is not."""
+    """When the broker discards a transaction, and why; or why it never does, or why that is unknown."""
     if deadline.discard_at_ms is None:
         assert deadline.why is not None
-        return f"{'never' if deadline.why.is_known else 'not known'}: {deadline.why.text}"
+        return f"{'never' if deadline.why.is_known else 'unknown'}: {deadline.why.text}"
     when = f"{time_text(deadline.discard_at_ms)}, {in_text(deadline.discard_at_ms, now_ms)}"
-    cause = "it is older than fileReservedTime then" if deadline.is_expired else "its checks are spent then"
+    cause = "it is then older than fileReservedTime" if deadline.is_expired else "all its checks are then used up"
     started = "" if deadline.is_running else f", {IF_STARTED}"
     later = " or a round later" if deadline.may_be_later else ""
     return f"{when}{later}{started}: {cause}, after {count(deadline.checks_to_come, 'more check')} without an answer"
 
 
 def in_text(time_ms: int, now_ms: int) -> str:
-    """How far off a time is."""
+    """The time until a moment: "in 5m", or "now" where it has passed."""
     return f"in {duration_text(time_ms - now_ms)}" if time_ms > now_ms else "now"
 
 
 def deadline_lines(rows: pa.Table, predicted: Mapping[str, Prediction], now_ms: int) -> Iterator[str]:
-    """What there is to say of the deadlines of pending transactions: the first one of each kind of store."""
+    """The first deadline of pending transactions: one line for running brokers, one for stopped ones."""
     import pyarrow.compute as pc
 
     pending = rows.filter(pc.equal(rows["state"], "PENDING")).select(["store", "transaction_id", "discard_at_ms"])

@@ -1,4 +1,4 @@
-"""What is said of two audits beside their differences: how many of each kind; and where nothing is common to both."""
+"""Counts of the differences between two audits, and whether the audits have any transaction in common."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rmqtx_cli.words.text import count
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Differences that wait until it is known whether the sides have anything in common.
+#: Differences that are held until a common transaction is seen.
 _WAITING_ROWS_MAX = 200_000
 
 
 @dataclass(slots=True)
 class Differing:
-    """Differences by kind as they pass, and how many are of a transaction that is UNDECIDABLE on a side.
+    """Counts of differences as they pass: by kind, and those with the state UNDECIDABLE on one side.
 
-    `sizes`: the transactions of each side; complete once all differences are read.
+    `sizes`: transactions of each side; complete when all differences are read.
     """
 
     changes: Counter[str] = field(default_factory=Counter)
@@ -37,10 +37,7 @@ class Differing:
             yield batch
 
     def begun(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, read as far as is needed to know whether the sides have a transaction in common.
-
-        Of very many differences all are read only as they are taken.
-        """
+        """The same batches, read ahead until a common transaction is seen, the end, or a maximum number of rows."""
         passing = self.watching(batches)
         waiting, rows_count = [], 0
         for batch in passing:
@@ -52,15 +49,15 @@ class Differing:
 
     @property
     def is_unrelated(self) -> bool:
-        """Whether both sides have transactions, and none of them is on both."""
+        """Whether both sides have transactions, but none in common."""
         return all(self.sizes) and [self.changes["vanished"], self.changes["appeared"]] == self.sizes
 
     def line(self) -> str:
-        """What there is to say."""
-        told = ", ".join(f"{number} {change}" for change, number in sorted(self.changes.items()))
-        return f"{count(self.changes.total(), 'difference')}: {told}"
+        """The number of differences, in all and of each kind."""
+        kinds = ", ".join(f"{number} {change}" for change, number in sorted(self.changes.items()))
+        return f"{count(self.changes.total(), 'difference')}: {kinds}"
 
     def lines(self) -> Iterator[str]:
-        """What there is to say above a list of them."""
+        """The line above a list of differences; none if there is no difference."""
         if self.changes:
             yield self.line()

@@ -1,4 +1,4 @@
-"""One transaction as a page for people: what it is, its timeline, where the check and its consumers stand."""
+"""One transaction as a page for people: state and reason, timeline, cursors of the check and of consumer groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Transaction = dict[str, Any]
 _LABEL_CELLS = 8
 _ALIVE: dict[bool | None, str] = {
-    True: ", a producer of it is connected", False: ", no producer of it is connected: nobody answers the checks"
+    True: ", with a connected producer", False: ", without a connected producer: no process answers the checks"
 }  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def draw(
     transaction: Transaction, places: Sequence[TimelineSource], stream: IO[bytes], deadline: Deadline | None,
     now_ms: int,
 ) -> None:
-    """Write the page. `deadline`: what is foretold of it, where the broker still has it before it."""
+    """Write the page. `deadline`: the predicted discard, for a transaction that the check will still reach."""
     discard = "" if deadline is None else deadline_text(deadline, now_ms)
     _write(stream, _head(transaction, discard, _age(transaction, places, now_ms)))
     events = timeline(transaction, places)
@@ -43,18 +43,18 @@ def draw(
     _write(stream, ["", *checks] if checks else [])
     consumers = consumers_past(transaction, places)
     if consumers.num_rows:
-        _write(stream, ["", "consumer groups (committed is not consumed)"])
+        _write(stream, ["", "consumer groups (a commit does not prove consumption)"])
         _write_table(stream, consumers, _CONSUMERS_VIEW)
     elif transaction["final_records"]:
-        _write(stream, ["", "no consumer group has a cursor on the queue of its final: not known to be consumed"])
+        _write(stream, ["", "consumption unknown: no consumer group has a cursor on the queue of its COMMIT record"])
 
 
 def with_events(
     transactions: list[Transaction], places: Sequence[TimelineSource], schema: pa.Schema,
     predicted: Mapping[str, Prediction],
 ) -> pa.Table:
-    """The transactions as rows with more columns: `timeline` and `consumers`, lists of their events and groups, and
-    `discard_reason`, why one that the broker has before it has no `discard_at_ms`.
+    """The transactions as rows with more columns: `timeline` (list of events), `consumers` (list of consumer groups)
+    and `discard_reason` (why a transaction that the check will still reach has no `discard_at_ms`).
     """
     import pyarrow as pa
 
@@ -80,7 +80,7 @@ def _why_not(transaction: Transaction, predicted: Mapping[str, Prediction]) -> s
 
 
 def views() -> tuple[View, View]:
-    """How events and consumer groups are listed in the page."""
+    """The columns of the two lists in the page: events, and consumer groups."""
     return _timeline_view(None, with_store=True), _CONSUMERS_VIEW
 
 
@@ -90,7 +90,7 @@ def _sent_ms(transaction: Transaction) -> int | None:
 
 
 def _age(transaction: Transaction, places: Sequence[TimelineSource], now_ms: int) -> str:
-    """How old it is, if it waits, and how old it was when its broker stopped: flags are by that."""
+    """The age of a pending transaction, now and when its broker stopped (flags use the second); else empty."""
     sent_ms = _sent_ms(transaction)
     if sent_ms is None or transaction["state"] != "PENDING":
         return ""
@@ -163,21 +163,21 @@ def _check_lines(transaction: Transaction, places: Sequence[TimelineSource]) -> 
         yield from (_entry_line(entry) for entry in entries)
         copies = [copy for copy in transaction["half_copies"] if copy["store"] == place.root]
         if not copies or _topic_of(copies[-1], place) != HALF_TOPIC:
-            continue  # no cursor tells what is open in another design
+            continue  # the other designs have no cursor that shows what is open
         cursors = place.check_cursors()
         newest = copies[-1]
         where = f"check of {place.root}: " if len(places) > 1 else "check: "
         next_half = None if cursors.half is None else cursors.half.get(newest["queue_id"])
         if next_half is None:
-            yield f"{where}its cursor is not known"
+            yield f"{where}unknown cursor"
         elif newest["queue_offset"] < next_half:
             yield f"{where}next half {next_half}, past the newest copy {newest['queue_offset']}"
         else:
-            yield f"{where}next half {next_half}, the newest copy {newest['queue_offset']} is still before it"
+            yield f"{where}next half {next_half}, will still reach the newest copy {newest['queue_offset']}"
 
 
 def _entry_line(entry: Transaction) -> str:
-    """What a table beside the log says, in the words of its kind."""
+    """One line about an entry for the transaction in a table outside the commit log."""
     kind, key, value = entry["kind"], escaped(entry["key"]), escaped(entry["value"] or "")
     if kind == "rocksdb":
         return f"rocksdb: key {key}, {'1 check' if value == '1' else f'{value} checks'} made"
@@ -191,14 +191,14 @@ def _entry_line(entry: Transaction) -> str:
 
 
 def _topic_of(copy: Transaction, place: TimelineSource) -> str:
-    """The topic of a half copy; that of the half topic's where its record cannot be read."""
+    """The topic of a half copy; the half topic if its record cannot be read."""
     offset = copy["commit_log_offset"]
     name = place.records([offset]).get(offset)
     return HALF_TOPIC if name is None else name.topic
 
 
 def _write(stream: IO[bytes], lines: Iterator[str] | list[str]) -> None:
-    """Write lines; on a terminal what has no room goes on below, behind the labels."""
+    """Write lines; on a terminal a long line continues below, indented to the labels' width."""
     room = shutil.get_terminal_size().columns if is_on_terminal(stream) else None
     for line in lines:
         if room is None or width(line) <= room:

@@ -68,35 +68,35 @@ TERMS: dict[str, str] = {
     "record": "one message in the commit log, whatever its topic",
     "segment": "one file of a log; its name is the offset of its first byte in that log",
     "slot": "one entry of a consume queue: where a record is, how long it is, and a tags code",
-    "half message": "a message whose transaction is undecided, kept in RMQ_SYS_TRANS_HALF_TOPIC where nobody reads it",
+    "half message": "a message whose transaction is undecided: in RMQ_SYS_TRANS_HALF_TOPIC, not visible to consumers",
     "half copy": "the half message as sent, or a later copy that the check put back at the end of the half queue",
-    "op mark": "one number in an op message: the queue offset of a half copy that was ended, by a commit or a rollback",
+    "op mark": "one number in an op message: the queue offset of a half copy that a commit or a rollback settled",
     "final": "the COMMIT record in the real topic; a rollback writes none (before 4.3: a ROLLBACK record)",
-    "check": "the broker's loop over the half queue: it asks producers about what has no op mark yet",
-    "check cursor": "the queue offset of the next half that the check reads: what lies before it is never asked again",
-    "discard copy": "the copy in TRANS_CHECK_MAX_TIME_TOPIC of a transaction that the broker gave up on",
+    "check": "the broker's loop over the half queue: it asks the producers of half messages without an op mark",
+    "check cursor": "the queue offset of the next half message that the check reads: earlier ones are done",
+    "discard copy": "the copy in TRANS_CHECK_MAX_TIME_TOPIC of a transaction that the broker discarded",
     "commit_log_offset": "a global position in the commit log, in bytes",
     "queue_offset": "the ordinal of an entry in its consume queue, from 0",
     "position_bytes": "a position inside one file",
-    "coverage": "what became of a file's bytes: decoded + filler + damaged + unread = size",
-    "custody": "what a result was made from and how: stores, digests of their files, options, engine and time",
-    "ledger": "the application's own record of what became of its business transactions",
-    "stand-in": "a process that answers the broker's checks in place of a producer group whose own processes are gone",
-    "canary": "transactions that are sent to see whether the whole way works, and that mean nothing else",
-    "receipt": "one act on a transaction: who did what and why, what was sent, what was seen before and after",
-    "journal": "the file that holds all receipts, one line when an act begins and one when it ends",
-    "guard": "a rule that refuses an act, with the witness that says why; each can be overridden by its name alone",
+    "coverage": "an account of a file's bytes: decoded + filler + damaged + unread = size",
+    "provenance": "the inputs of a result: stores, digests of their files, options, engine and time",
+    "ledger": "the application's own record of its business transactions and their outcomes",
+    "stand-in": "a process that answers the broker's checks for a producer group whose own processes no longer run",
+    "canary": "test transactions that rmqtx probe sends through a broker to prove each step",
+    "receipt": "the proof of one action: who did what and why, what was sent, the evidence before and after",
+    "journal": "the file of all receipts: one line when an action begins and one when it ends",
+    "guard": "a rule that refuses an action and names the evidence; --override takes the name of one guard",
     "design": "one of the ways in which brokers have stored transactions: state tables (3.0, 3.1), prepared records "
     "(3.2 to 4.2), half and op topics (4.3.0+), RocksDB (5.4.0+); a store can show several",
-    "prepared record": "before 4.3, the undecided message: a record in its real topic that no consume queue has",
-    "rollback record": "before 4.3, a record without a body that names a prepared record: it was rolled back",
-    "transaction table": "of brokers 3.2 to 4.2: t_transaction(offset, producerGroup) in a database, a row for each "
-    "prepared record that nothing ended yet; no broker fills it, so it is a hint of unknown age",
-    "rocksdb table": "of brokers 5.4.0 and later: a key for each half that the check has before it, with the checks "
-    "made; complete on the disk after a clean stop only",
-    "state table": "of brokers 3.0 and 3.1: a slot for each prepared record, overwritten in place when it is decided",
-    "redo log": "of brokers 3.0 and 3.1: an entry for each prepared, COMMIT or ROLLBACK record, to make the table anew",
-    "plan": "a file that says which transactions to act on, naming which record, on which proof, while what holds",
+    "prepared record": "before 4.3, the undecided message: a record of its real topic that is in no consume queue",
+    "rollback record": "before 4.3, a record without a body that names the prepared record that was rolled back",
+    "transaction table": "brokers 3.2 to 4.2: t_transaction(offset, producerGroup) in a database, a row for each "
+    "undecided prepared record; no broker was seen to fill it, so rmqtx uses it as a hint of unknown age",
+    "rocksdb table": "brokers 5.4.0 and later: a key for each half message that the check will still reach, with the "
+    "number of checks; complete on disk only after a clean stop",
+    "state table": "brokers 3.0 and 3.1: a slot for each prepared record, overwritten in place when it is decided",
+    "redo log": "brokers 3.0 and 3.1: an entry for each prepared, COMMIT or ROLLBACK record, to rebuild the table",
+    "plan": "a file of actions: for each the transaction, the record to name, the evidence and what must stay true",
 }
 
 
@@ -119,7 +119,7 @@ def _reason_texts(word: str) -> tuple[str, ...]:
 
 
 def entries(views: Iterable[View]) -> list[WordEntry]:
-    """Everything that can be explained; `views` are all printed tables, whose heads are explained too.
+    """All words that can be explained; `views`: all printed tables, for the words in their heads.
 
     Order: states, flags, advice, reasons, findings, outcomes, guards, terms, tables, columns, structures and their
            fields, response codes, exit statuses.
@@ -153,7 +153,7 @@ def entries(views: Iterable[View]) -> list[WordEntry]:
 
 
 def structures(modules: Iterable[ModuleType] = LAYOUT_MODULES) -> list[Layout]:
-    """Every structure that some modules declare; those on disk unless others are named.
+    """The structures that some modules declare; without an argument those on disk.
 
     Order: by name.
     """
@@ -185,16 +185,17 @@ def _tables() -> Iterator[WordEntry]:
 
 
 def _heads(views: Iterable[View]) -> Iterator[WordEntry]:
-    """The heads of printed tables that are no columns' names, and the columns that can be made of others."""
+    """Heads of printed tables that differ from column names, and columns that are derived from others."""
     from readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
     from rmqtx_cli.output.derived_columns import derived_columns
 
     for name, derived in derived_columns(TRANSACTIONS).items():
-        yield WordEntry(name, "column made of others", (f"{meaning_of(derived.field)}; in --where and --fields",))
+        yield WordEntry(name, "derived column", (f"{meaning_of(derived.field)}; in --where and --fields",))
     for added in (one for one in LIVE_TRANSACTIONS if one.name not in TRANSACTIONS.names):
         yield WordEntry(added.name, "column", (f"{meaning_of(added)}; in transactions of live brokers",))
     tables = {one.name: meaning_of(one) for schema in {**ALL_TABLES, **RESULT_TABLES}.values() for one in schema}
     parts = [*REQUEST, *RECHECK, *EDITS, *CURSOR_EFFECTS]
+    parts = [*parts, *LIVE_TRANSACTIONS]
     meanings = {one.name: meaning_of(one) for one in parts} | _OF_A_PAGE | tables
     sources: dict[str, dict[str, None]] = {}
     for view in views:
@@ -207,12 +208,12 @@ def _heads(views: Iterable[View]) -> Iterator[WordEntry]:
         yield WordEntry(heading, "head of a printed column", tuple(lines))
 
 
-#: What stands in the page of one transaction.
+#: Columns of the page of one transaction.
 _OF_A_PAGE = {
     "event": "what happened to the transaction: born, sent, check, discard, commit, rollback, op",
-    "detail": "what the record behind an event says",
-    "is_past": "whether a consumer group reads behind the final: committed is not consumed",
-    "final_queue_offset": "where the final stands in its queue",
+    "detail": "details from the record of the event",
+    "is_past": "whether the cursor of a consumer group is past the COMMIT record; it does not prove consumption",
+    "final_queue_offset": "queue offset of the COMMIT record",
 }
 
 
@@ -221,7 +222,7 @@ def _is_short(text: str) -> bool:
 
 
 def meaning_of(field: object) -> str:
-    """The sentence that a column carries."""
+    """The description of a column."""
     metadata: dict[bytes, bytes] = getattr(field, "metadata", None) or {}
     return metadata.get(b"meaning", b"").decode()
 

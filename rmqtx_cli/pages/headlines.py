@@ -1,4 +1,4 @@
-"""The answer to what was asked, in the line above a table: how many hang, whose they are, how old the oldest is."""
+"""The lines above a list of pending transactions: number, age, groups, stopped check, first discard, next command."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ if TYPE_CHECKING:
     from verdicts.model.predicted import Prediction
 
 _NAMED_MAX = 3
-_UNKNOWN = "an unknown group"
 
 
 def pending_sentence(rows: pa.Table, now_ms: int, pending_count: int) -> str:
-    """How many transactions hang, of which groups and topics, and how old the oldest is.
+    """The number of pending transactions, their groups and topics, and the age of the oldest.
 
-    `pending_count`: how many hang at all; `rows` are those that fulfil the conditions.
+    `rows`: transactions that fulfil the conditions; `pending_count`: all pending transactions.
     """
     import pyarrow.compute as pc
 
     pending = rows.filter(pc.equal(rows["state"], "PENDING"))
     others = rows.num_rows - pending.num_rows
-    more = f"; and {others} that are decided or not known, which the broker has before it" if others else ""
+    more = f"; and {others} decided or undecidable, which the check will still reach" if others else ""
     if not pending.num_rows:
-        none = f"none of {pending_count} pending fulfils the conditions" if pending_count else "nothing is pending"
-        return none + more
+        others_pending = count(pending_count, "pending transaction")
+        return (f"no match among {others_pending}" if pending_count else "nothing is pending") + more
     oldest_ms = pc.min(pending["half_store_time_ms"]).as_py()
     age = "" if oldest_ms is None else f", oldest {duration_text(now_ms - oldest_ms)}"
-    which = "" if pending.num_rows == pending_count else f"of {pending_count} "
-    return f"{pending.num_rows} {which}pending, {_whose(pending)}{age}{more}"
+    which = "" if pending.num_rows == pending_count else f" (of {pending_count})"
+    return f"{count(pending.num_rows, 'pending transaction')}{which}{age}, {_whose(pending)}{more}"
 
 
 def _whose(pending: pa.Table) -> str:
@@ -45,12 +44,16 @@ def _whose(pending: pa.Table) -> str:
     groups = {group for group, _ in pairs}
     (most_group, most_topic), most_count = pairs.most_common(1)[0]
     if len(pairs) == 1:
-        return f"all of {most_group or _UNKNOWN} → {most_topic}"
+        return f"{_group(most_group)}, topic {most_topic}"
     if len(groups) > 1:
-        return f"in {len(groups)} groups, most of {most_group or _UNKNOWN} → {most_topic} ({most_count})"
+        return f"in {len(groups)} groups, most in {_group(most_group)}, topic {most_topic} ({most_count})"
     named = ", ".join(f"{topic} ({number})" for (_, topic), number in pairs.most_common(_NAMED_MAX))
     more = f" and {count(len(pairs) - _NAMED_MAX, 'more topic')}" if len(pairs) > _NAMED_MAX else ""
-    return f"all of {most_group or _UNKNOWN} → {named}{more}"
+    return f"{_group(most_group)}, topics {named}{more}"
+
+
+def _group(name: str | None) -> str:
+    return "unknown group" if name is None else f"group {name}"
 
 
 def pending_lines(
@@ -58,9 +61,9 @@ def pending_lines(
     predicted: Mapping[str, Prediction], now_ms: int, live: str | None, next_line: str | None,
     *, is_one_store: bool,
 ) -> Iterator[str]:
-    """What hangs, whether the check is alive, what the broker discards first, and what to type next.
+    """The lines above the list: pending transactions, stopped checks, the first discard, the next command.
 
-    `live`: the options that lead to the brokers again, None for files. `next_line`: for where all checks go on.
+    `live`: the options that connect to the same brokers, None for files. `next_line`: used if no check is stopped.
     """
     sentence = pending_sentence(rows, now_ms, pending_count)
     yield from answer_lines(sentence, stops, counts_of, live, None, is_one_store=is_one_store)
@@ -73,9 +76,9 @@ def answer_lines(
     sentence: str, stops: Sequence[CheckStop], counts_of: Callable[[str], tuple[int, int]], live: str | None,
     next_line: str | None, *, is_one_store: bool,
 ) -> Iterator[str]:
-    """A sentence, behind it where the check of the one store is stopped, and what to type next.
+    """The sentence, with the stopped check of a single store appended, then the next command.
 
-    `next_line`: for where all checks go on, None where nothing is to be typed.
+    `next_line`: the command if no check is stopped; None for no line.
     """
     if len(stops) == 1 and is_one_store:
         yield f"{sentence}; {check_sentence(stops[0], counts_of(stops[0].store))}"

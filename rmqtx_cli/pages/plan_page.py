@@ -1,4 +1,4 @@
-"""A plan as people review it: what is to be done to how many, why, relying on what, and how it is carried out."""
+"""The page of `rmqtx plan show`: number of transactions by action, reasons, groups, stores, and the next command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
-    """What stands above the steps, and the next command."""
+    """The lines above the steps."""
     steps = plan.steps
     by_action = Counter(step["action"] for step in steps)
     what = ", ".join(f"{action} {count(number, 'transaction')}" for action, number in by_action.items())
@@ -27,8 +27,8 @@ def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
         yield f"of      {escaped(str(group))} to {escaped(str(topic))}: {number}"
     for store in plan.stores:
         process = store["broker_process"]
-        how = "its broker ran" if process is not None else "no broker ran"
-        ended = ", and had not stopped cleanly" if store["aborted"] and process is None else ""
+        how = "the broker was running" if process is not None else "no broker was running"
+        ended = ", and the last one had not stopped cleanly" if store["aborted"] and process is None else ""
         yield f"from    {escaped(store['store'])}, as of {time_text(store['taken_time_ms'])}: {how}{ended}"
     root = plan.stores[0]["store"] if len(plan.stores) == 1 else None
     of_files = root is not None and "@" not in root  # a live broker is NAME@HOST:PORT

@@ -1,4 +1,4 @@
-"""One receipt as a page for people: what was done and why, every request, and what was seen before and after."""
+"""One receipt as a page for people: action, reason, every request and response, and the evidence before and after."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _REQUEST_VIEW = View(
 )
 _RECHECK_VIEW = View(
     (
-        plain("rechecked_time_ms", ALWAYS, "looked at"), plain("standing", ALWAYS),
+        plain("rechecked_time_ms", ALWAYS, "checked"), plain("standing", ALWAYS),
         plain("standing_reason", 1, wraps=True), plain("who", 2, may_be_cut=True),
     )
 )
-#: How the lists of the page look.
+#: The lists of the page.
 VIEWS = (_WITNESS_VIEW, _REQUEST_VIEW, _RECHECK_VIEW)
 
 
@@ -60,9 +60,9 @@ def draw_receipt(receipt: Receipt, stream: IO[bytes]) -> None:
     state = f"before: {receipt.state_before or 'unknown'}"
     _write_table(stream, state, row["witnesses_before"], WITNESS, _WITNESS_VIEW)
     flags = f" ({', '.join(receipt.flags_after)})" if receipt.flags_after else ""
-    state = f"after: {receipt.state_after or 'not looked at'}{flags}"
+    state = f"after: {receipt.state_after or 'not read'}{flags}"
     _write_table(stream, state, row["witnesses_after"], WITNESS, _WITNESS_VIEW)
-    _write_table(stream, "looked at again", row["rechecks"], RECHECK, _RECHECK_VIEW)
+    _write_table(stream, "rechecks", row["rechecks"], RECHECK, _RECHECK_VIEW)
 
 
 def _head(receipt: Receipt) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _head(receipt: Receipt) -> Iterator[str]:
         return f"{label:<12}{escaped(str(value))}"
 
     yield f"{receipt.receipt_id}  {escaped(receipt.action)}  {escaped(receipt.outcome)}"
-    yield named("outcome", OUTCOMES.get(receipt.outcome, "not a word of this version"))
+    yield named("outcome", OUTCOMES.get(receipt.outcome, "unknown to this version of rmqtx"))
     if receipt.transaction_id is not None:
         yield named("transaction", receipt.transaction_id)
     for label, value in (
@@ -79,9 +79,9 @@ def _head(receipt: Receipt) -> Iterator[str]:
         if value:
             yield named(label, value)
     yield named("begun", time_text(receipt.begun_time_ms))
-    yield named("ended", time_text(receipt.ended_time_ms) or "never: the command was interrupted")
+    yield named("ended", time_text(receipt.ended_time_ms) or "not ended: the command was interrupted")
     yield named("who", f"{receipt.who}, {receipt.made_by}")
-    yield named("why", receipt.reason or "no reason was given")
+    yield named("why", receipt.reason or "no reason given")
     if receipt.overrides:
         yield named("overridden", ", ".join(receipt.overrides))
     if receipt.plan:

@@ -1,4 +1,4 @@
-"""How a simulated check looks in tables, and what is said of its rounds beside them."""
+"""Tables of a simulated check, and the lines about its rounds."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def fates_view(*, with_store: bool, with_configuration: bool) -> View:
             plain("producer_group", 3, "group", may_be_cut=True), plain("written_bytes", 9, "bytes"),
             plain("may_be_a_round_later", 10, "or_later"),
         ),
-        "no open half is before the check",
+        "the check reaches no open half message",
     )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ class SimulationCounts:
         """What happens in all rounds, one line for each configuration."""
         rounds = f"{count(self._rounds, 'round')}: " if self._rounds else ""
         if not self._counts:
-            yield "no open half is ahead of the check"
+            yield "the check reaches no open half message"
         for name, counts in self._counts.items():
             prefix = f"{name}: " if len(self._counts) > 1 else ""
             done = ", ".join(f"{number} {word}" for word, number in counts.items() if number) or "nothing done"
@@ -126,13 +126,13 @@ def round_line(number: int, played: Round) -> str:
 
 
 def stuck_line(played: Round) -> str | None:
-    """What keeps the check where it is, if every round ends in an exception."""
+    """The reason why the check does not advance, if every round ends in an exception; else None."""
     from verdicts.check.steps import Action, Stop
 
     if played.stop is not Stop.ABORTED:
         return None
     where = [step.queue_offset for step in played.steps if step.action is Action.UNREADABLE]
-    what = f"half queue offset {where[-1]}" if where else "an op"
+    what = f"half queue offset {where[-1]}" if where else "an op message"
     return (
         f"every round ends in an exception at {what}, which the broker cannot read: no cursor moves, and each round"
         " writes the same copies again"
@@ -140,21 +140,21 @@ def stuck_line(played: Round) -> str | None:
 
 
 def ends_line(ends: list[str | None], last_ms: int | None, written_bytes: int) -> str:
-    """What becomes of all open halves in one line."""
+    """The number of open half messages, of those that the check ends, and the time of the last end, in one line."""
     if not ends:
-        return "no open half is before the check"
-    given_up = sum(end is not None for end in ends)
-    parts = [f"{count(len(ends), 'open half', 'open halves')}: {given_up} given up on"]
+        return "the check reaches no open half message"
+    ended = sum(end is not None for end in ends)
+    parts = [f"{count(len(ends), 'open half message')}: {ended} ended by the check"]
     parts += [f"the last at {time_text(last_ms)}"] if last_ms is not None else []
-    parts += [f"{len(ends) - given_up} not within these rounds"] if given_up < len(ends) else []
-    return ", ".join([*parts, f"{size(written_bytes)} written by then"])
+    parts += [f"{len(ends) - ended} still open after these rounds"] if ended < len(ends) else []
+    return ", ".join([*parts, f"{size(written_bytes)} written until then"])
 
 
-# --- without put-backs ------------------------------------------------------------------------------------------------
+# --- designs whose check puts nothing back ---------------------------------------------------------------------------
 
 
 def table_name(simulated: BesideSimulated) -> str:
-    """What a check without put-backs is called: its design, and the table's file."""
+    """The name of a check that puts nothing back: its design, and the file of the table."""
     if simulated.file is None:
         return "RocksDB"
     return f"state table {simulated.file.rsplit('/', 1)[-1]}"
@@ -171,11 +171,11 @@ def asking_line(number: int, played: AskingRound) -> str:
 
 
 def endless_line(rows: pa.RecordBatch) -> str:
-    """What becomes of the open slots of a state table's file in one line."""
+    """The number of open slots in a file of the state table, and how the broker checks them, in one line."""
     if not rows.num_rows:
         return "no open slot"
     asked = sum(time is not None for time in rows["next_check_time_ms"].to_pylist())
     refused = rows.num_rows - sum(rows["is_answerable"].to_pylist())
-    parts = [f"{count(rows.num_rows, 'open slot')}: {asked} asked for once in each run, without a limit"]
-    parts += [f"of {refused} every answer is refused"] if refused else []
+    parts = [f"{count(rows.num_rows, 'open slot')}: {asked} checked once in each run, without a limit"]
+    parts += [f"every answer about {refused} of them is refused"] if refused else []
     return "; ".join(parts)

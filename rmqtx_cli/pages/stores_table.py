@@ -1,4 +1,4 @@
-"""What a store is, in one row: which design and broker, which files, where the cursors stand, what can be trusted."""
+"""One row about a store: design, broker version, files, cursors, and what can be trusted."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ if TYPE_CHECKING:
 STORES = pa.schema(
     [
         column("store", pa.string(), "root of the store"),
-        column("generation", pa.string(), "which designs of transactions the store shows, in words"),
-        column("designs", pa.list_(pa.string()), "the same as words (rmqtx explain design)"),
+        column("generation", pa.string(), "designs of transactions that the store shows, in words"),
+        column("designs", pa.list_(pa.string()), "the same designs as fixed words (rmqtx explain design)"),
         column("designs_shown_by", pa.list_(pa.string()), "for each design the files that show it"),
-        column("broker_versions", pa.string(), "the versions that can have written it, as far as that shows"),
-        column("settings", pa.string(), "the broker's settings that are supposed, each with where it is from"),
+        column("broker_versions", pa.string(), "versions that can have written the store, as far as its files show"),
+        column("settings", pa.string(), "broker settings that are assumed, each with its source"),
         column("is_in_use", pa.bool_(), "whether a process has the store's lock now"),
         column("used_by_process", pa.int64(), "that process"),
-        column("is_aborted", pa.bool_(), "whether the file abort is there: the broker runs, or did not stop cleanly"),
+        column("is_aborted", pa.bool_(), "whether the file abort exists: the broker runs, or did not stop cleanly"),
         column("log_files_count", pa.int64(), "files of the commit log"),
-        column("log_begin_offset", pa.int64(), "first byte of the log that is there"),
-        column("log_end_offset", pa.int64(), "end of what is written in the log; null where nothing is"),
-        column("log_size_bytes", pa.int64(), "bytes that the log's files occupy, written or not"),
+        column("log_begin_offset", pa.int64(), "offset of the first byte of the log"),
+        column("log_end_offset", pa.int64(), "end of the written part of the log; null if nothing is written"),
+        column("log_size_bytes", pa.int64(), "length of all log files in bytes, written or not"),
         column("topics_count", pa.int64(), "topics that have queues"),
         column("queues_count", pa.int64(), "queues of all topics"),
         column("index_files_count", pa.int64(), "files of the message index"),
-        column("half_min_offset", pa.int64(), "first entry of the half queue"),
-        column("half_max_offset", pa.int64(), "end of the half queue: the next entry's number"),
-        column("half_next_offset", pa.int64(), "the half that the check reads next"),
-        column("half_lag", pa.int64(), "half copies that the check has before it"),
+        column("half_min_offset", pa.int64(), "offset of the first entry of the half queue"),
+        column("half_max_offset", pa.int64(), "end of the half queue: the offset of the next entry"),
+        column("half_next_offset", pa.int64(), "offset of the half message that the check reads next"),
+        column("half_lag", pa.int64(), "half copies between the check's cursor and the end of the queue"),
         column("op_max_offset", pa.int64(), "end of the op queue"),
-        column("op_next_offset", pa.int64(), "the op message that the check reads next"),
+        column("op_next_offset", pa.int64(), "offset of the op message that the check reads next"),
         column("discarded_count", pa.int64(), "copies in the discard queue"),
-        column("trust", pa.list_(pa.string()), "what can be relied on, and what cannot, in sentences"),
+        column("trust", pa.list_(pa.string()), "sentences about what can be trusted and what cannot"),
     ]
 )
-#: What is asked about first has the least rank; of the rest a narrow table has none.
+#: The columns that a narrow table keeps longest have the lowest rank.
 _RANKS = {"store": ALWAYS, "half_lag": 1, "is_in_use": 2, "broker_versions": 3, "discarded_count": 4, "trust": 5}
 STORES_VIEW = View(
     tuple(plain(name, _RANKS.get(name, 6), may_be_cut=True, least_cells=20) for name in STORES.names), "no such stores"
@@ -68,7 +68,7 @@ NO_QUEUE = (None, None)
 
 
 def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], list[Finding]]:
-    """The row of STORES, and what was wrong while it was made."""
+    """The row of STORES, and the findings of reading the store."""
     findings = list(store.findings)
     cursors = check_cursors(store)
     in_rocksdb = queue_bounds(store, findings)
@@ -80,7 +80,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     end, size_bytes = _log_end(store)
     seen = designs_of(store)
     words = [design.word for design in seen]
-    findings += cursors.findings if not is_older(words) else []  # nothing of those is decided by a cursor
+    findings += cursors.findings if not is_older(words) else []  # older designs have no cursors
     claims = log_claims(store, cursors)
     findings += agreement_findings(store, claims)
     row = {
@@ -90,7 +90,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         "designs_shown_by": [design.why for design in seen],
         "broker_versions": settings.version,
         "settings": settings.describe(),
-        "is_in_use": None if store.is_remote else store.in_use,  # a lock does not travel with a copy
+        "is_in_use": None if store.is_remote else store.in_use,  # a lock is not copied
         "used_by_process": store.used_by_process,
         "is_aborted": store.aborted,
         "log_files_count": len(store.commit_log),
@@ -113,16 +113,16 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
 
 
 def generation(store: Store, seen: Sequence[SeenDesign]) -> str:
-    """Which designs of transactional messages the store shows, and where queues are kept."""
+    """The designs of transactions that the store shows, and how it stores queues, in words."""
     queues = storage(store)
     names = [DESIGNS[design.word] for design in seen]
     if not names:
-        return f"no transactions of any design seen, {queues}"
+        return f"no transactions found, {queues}"
     return f"{' and '.join(names)}, {queues}"
 
 
 def storage(store: Store) -> str:
-    """In what the store keeps its queues, cursors and log, where versions differ."""
+    """How the store keeps queues, cursors and log, where versions differ."""
     parts = []
     has_files = next(store.queues(), None) is not None
     if store.has_rocksdb_queues:
@@ -155,48 +155,48 @@ def _trust(
     store: Store, findings: list[Finding], designs: Sequence[str], claims: LogClaims, *, cursor: int | None,
     half_max: int | None,
 ) -> Iterator[str]:
-    """What can be relied on, as sentences."""
+    """Sentences about what can be trusted and what cannot."""
     errors = sorted({finding.code for finding in findings if finding.kind.severity == "error"})
     if not store.commit_log:
-        yield "there is no commit log: no transaction can be seen"
+        yield "no commit log: no transaction can be read"
         if errors:
             yield f"damaged: {', '.join(errors)}"
         return
     if store.in_use:
-        yield "the broker is writing: decisions of the last moments may not be in the files yet"
+        yield "the broker is running: the newest decisions may not be in the files yet"
     elif store.aborted and store.is_remote:
-        yield "the broker ran while it was copied, or did not stop cleanly: files may be of different moments"
+        yield "the broker ran during the copy, or did not stop cleanly: files may be from different moments"
     elif store.aborted:
-        yield "the broker did not stop cleanly: what it had not flushed is not in the files"
+        yield "the broker did not stop cleanly: data that it had not flushed is missing"
     elif store.is_remote:
-        yield "stopped cleanly before it was copied; whether all files were copied is not known"
+        yield "stopped cleanly before the copy; unknown whether all files were copied"
     else:
         yield "stopped cleanly"
     if not errors:
         if claims.newest:
             yield "the newest entries of queues, index and tables lead to records; the log was not read (rmqtx verify)"
         else:
-            yield "no other file knows a record of the log, which was not read (rmqtx verify)"
+            yield "no other file refers to a record of the log; the log was not read (rmqtx verify)"
     if claims.note is not None:
         yield claims.note
     if (store.in_use or store.aborted) and ROCKSDB_DESIGN in designs:
-        yield "RocksDB's table is as old as its last flush: it misses later checks, and later drops"
+        yield "the RocksDB table is as old as its last flush: later checks and discards are missing"
     if cursor is None and half_max is not None:
-        yield "the check's cursor is not known: what only it decides is UNDECIDABLE"
+        yield "the check's cursor is unknown: transactions that depend on it are UNDECIDABLE"
     if store.has_rocksdb_queues and not store.has("consumequeue", HALF_TOPIC):
-        yield "the queues are in RocksDB: pending transactions are found by scanning the log"
+        yield "the queues are in RocksDB: rmqtx pending reads the whole log"
     elif is_older(designs):
-        yield "prepared records are in no queue: pending transactions are found by scanning the log"
+        yield "prepared records are in no queue: rmqtx pending reads the whole log"
     elif half_max is None:
-        yield "there is no half queue: pending transactions are found by scanning the log"
+        yield "no half queue: rmqtx pending reads the whole log"
     if not store.index_files:
-        yield "there is no index: show finds keys by scanning the log"
+        yield "no index: rmqtx show reads the whole log to find a key"
     if errors:
         yield f"damaged: {', '.join(errors)}"
 
 
 def draw_stores(rows: list[dict[str, Any]], stream: IO[bytes]) -> None:
-    """The rows as pages for people."""
+    """Write the rows as pages for people."""
     for number, row in enumerate(rows):
         lines = [*([""] if number else []), escaped(row["store"]), *(f"  {line}" for line in _page(row))]
         stream.write("".join(f"{line}\n" for line in lines).encode())
@@ -230,23 +230,23 @@ def _page(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _discarded(row: dict[str, Any]) -> str:
-    """Copies of what was given up; none are made of transactions in RocksDB."""
+    """The number of discard copies; for transactions in RocksDB the broker writes none."""
     copies = row["discarded_count"] or 0
     if ROCKSDB_DESIGN not in row["designs"]:
         return str(copies)
-    return f"{count(copies, 'copy', 'copies')}; none is made of what RocksDB drops: rmqtx audit lists that"
+    return f"{count(copies, 'copy', 'copies')}; what RocksDB drops has no copy: rmqtx audit lists it"
 
 
 def is_older(designs: Sequence[str]) -> bool:
-    """Whether all transactions that a store shows are of brokers before 4.3: these have no check queues and cursors."""
+    """Whether all transactions of a store are of designs before 4.3, without half queue and cursors."""
     return bool(designs) and set(designs) <= {STATE_TABLE, PREPARED_RECORDS}
 
 
 def _queue(first: int | None, end: int | None, following: int | None, lag: int | None) -> str:
     if end is None:
         return "no files"
-    cursor = "the check's cursor is not known" if following is None else f"the check reads {following} next"
-    behind = "" if not lag else f": {count(lag, 'half copy', 'half copies')} before it"
+    cursor = "the check's cursor is unknown" if following is None else f"the check reads {following} next"
+    behind = "" if not lag else f": {count(lag, 'half copy', 'half copies')} to read"
     return f"{first} to {end}; {cursor}{behind}"
 
 

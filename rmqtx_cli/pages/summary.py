@@ -1,6 +1,6 @@
-"""What an audit comes to: counts per group and topic, oddities with an example each, drift, cost, the next command.
+"""The summary of an audit: counts per group and topic, flags with an example each, counters, queues, the next command.
 
-It watches the rows go by and keeps counts only, whatever their number.
+It keeps counts only, so that memory does not grow with the number of rows.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SUMMARY = pa.schema(
         column("producer_group", pa.string(), "producer group"),
         column("topic", pa.string(), "real topic"),
         column("transactions_count", pa.int64(), "transactions of this group and topic"),
-        *(column(name, pa.int64(), f"those that are {state}") for name, state in zip(_COUNTS, STATES, strict=True)),
-        column("flagged_count", pa.int64(), "those that something is odd about: they have a flag"),
-        column("half_copies_count", pa.int64(), "half copies of all of them: many of few transactions cost the check"),
+        *(column(name, pa.int64(), f"those in state {state}") for name, state in zip(_COUNTS, STATES, strict=True)),
+        column("flagged_count", pa.int64(), "transactions with a flag"),
+        column("half_copies_count", pa.int64(), "half copies of these transactions; the check reads each of them"),
     ]
 )
-#: Which states a narrow table can do without.
+#: The states that a narrow table keeps longest have the lowest rank.
 _RANKS = {"PENDING": ALWAYS, "LOST": 1, "UNDECIDABLE": 1, "DISCARDED": 2, "ROLLED_BACK": 3, "COMMITTED": 3}
 SUMMARY_VIEW = View(
     (
@@ -52,7 +52,7 @@ SUMMARY_VIEW = View(
     ),
     "no transactions",
 )
-#: What deserves the first look: first what can still go wrong, then what has gone wrong, then what waits.
+#: Which transaction `next:` names first: harm that can still happen, then harm that has happened, then waiting ones.
 _URGENT = (
     "open_after_decision", "commit_without_op", "poison", "never_asked", "masked", "expires_soon", "stalled", "LOST",
     "UNDECIDABLE", "duplicate_commit", "commit_after_rollback", "conflict", "commit_after_discard",
@@ -144,7 +144,7 @@ class Summary:
 
     @property
     def transactions_count(self) -> int:
-        """All that were seen."""
+        """The number of transactions counted so far."""
         return self.states.total()
 
     def table(self) -> pa.Table:
@@ -159,7 +159,7 @@ class Summary:
         return pa.Table.from_pylist(rows, schema=SUMMARY)
 
     def never_asked_counts(self, store: str) -> tuple[int, int]:
-        """Of a store's pending ones: how many the check never comes to, and how many there are."""
+        """The pending transactions of a store that the check never reaches, and all its pending transactions."""
         return self._never_asked[store], sum(
             number for (root, _), number in self._pending.items() if root == store
         )
@@ -168,17 +168,17 @@ class Summary:
         self, stores: Sequence[Store], arguments: str, findings: Sequence[Finding], stops: Sequence[CheckStop],
         now_ms: int, live: str | None,
     ) -> Iterator[str]:
-        """What there is to say above the table: states, the oldest that hangs, a stopped check, what to do next.
+        """The lines above the table: states, the oldest pending transaction, a stopped check, the next command.
 
-        `arguments`: the options that lead to the same transactions again, as a shell takes them. `live`: those that
-        lead to the brokers again, None for files.
+        `arguments`: the options that open the same stores or brokers, quoted for a shell. `live`: the same for live
+        brokers, None for files.
         """
         from rmqtx_cli.pages.headlines import answer_lines
 
         states = ", ".join(f"{self.states[state]} {state}" for state in STATES if self.states[state])
         sentence = f"{count(self.transactions_count, 'transaction')}{': ' + states if states else ''}"
         if self._oldest_pending_ms is not None:
-            sentence += f"; the oldest pending one is {duration_text(now_ms - self._oldest_pending_ms)} old"
+            sentence += f"; oldest pending {duration_text(now_ms - self._oldest_pending_ms)}"
         damaged = self._damaged(findings)
         command = self.next_command(arguments, [store.root for store in stores if store.root in damaged])
         yield from answer_lines(
@@ -189,9 +189,9 @@ class Summary:
         return {finding.store for finding in findings if finding.kind.severity == "error"} | self._undecided
 
     def lines(self, stores: Sequence[Store], findings: Sequence[Finding]) -> Iterator[str]:
-        """What there is to say below the table: oddities, drift, cost.
+        """The lines below the table: flags, the broker's own counter, sizes of the check's queues, copies.
 
-        `findings`: of the reading, for what is damaged may hide transactions that are counted nowhere.
+        `findings`: those of the reading; damage may hide transactions that are not counted.
         """
         damaged = self._damaged(findings)
         for flag in FLAGS:
@@ -213,13 +213,13 @@ class Summary:
         for topic, counted in sorted((transaction_metrics(store) or {}).items()):
             found = self._pending[store.root, topic]
             if counted != found:
-                told = (
-                    "the counter drifts, the log is right" if is_whole
-                    else "which of them is right does not show, for not all of the log can be read"
+                which = (
+                    "the counter is wrong" if is_whole
+                    else "unknown which is right, as a part of the log cannot be read"
                 )
                 yield (
-                    f"{store.root}: the broker's counter (config/transactionMetrics) says {counted} open for "
-                    f"{topic}, the log shows {found}; {told}"
+                    f"{store.root}: the broker's counter (config/transactionMetrics) has {counted} open for {topic}, "
+                    f"the log has {found}: {which}"
                 )
 
     def _cost(self, store: Store) -> Iterator[str]:
@@ -233,13 +233,13 @@ class Summary:
             try:
                 lengths = [_queue_lengths(store, topic) for topic in topics]
             except SourceError:
-                return  # the audit itself has said what cannot be read
+                return  # the audit has reported the file
             rows, written = (sum(values) for values in zip(*lengths, strict=True))
             parts.append(f"{count(rows, f'{name} record')} of {size(written)}")
         yield f"{store.root}: {', '.join(parts)} still in the queues"
 
     def next_command(self, arguments: str, damaged: Sequence[str] = ()) -> str:
-        """The safe command that shows what deserves the first look."""
+        """The command that shows the most urgent transaction; it changes nothing."""
         for word in _URGENT:
             if word in self.examples and (self.flags[word] or self.states[word]):
                 return f"rmqtx show {shlex.quote(escaped(self.examples[word]))} {arguments}   # {word}"
@@ -249,7 +249,7 @@ class Summary:
 
 
 def _queue_lengths(store: Store, topic: str) -> tuple[int, int]:
-    """How many records queue 0 of a topic has, and their bytes.
+    """The number of records in queue 0 of a topic, and their bytes.
 
     Raises: SourceError.
     """

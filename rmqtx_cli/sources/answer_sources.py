@@ -1,4 +1,4 @@
-"""Where a stand-in's answers come from: a plan, or a business ledger."""
+"""The source of a stand-in's answers: a plan, or a business ledger."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ MatchOption = Annotated[
     str | None,
     typer.Option(
         "--match", parser=stored_text, metavar="EXPR",
-        help="Which row of the ledger a transaction is about: \"keys = order_id\".",
+        help="How a ledger row and a transaction match: \"keys = order_id\".",
     ),
 ]
 DoneOption = Annotated[
     str | None,
-    typer.Option("--done", parser=stored_text, metavar="EXPR", help="The row says that it was done: answer commit."),
+    typer.Option("--done", parser=stored_text, metavar="EXPR", help="Condition on a row that was done: answer commit."),
 ]
 NotDoneOption = Annotated[
     str | None,
     typer.Option(
-        "--not-done", parser=stored_text, metavar="EXPR", help="The row says that it was not done: answer rollback."
+        "--not-done", parser=stored_text, metavar="EXPR", help="Condition on a row that was not done: answer rollback."
     ),
 ]
 MissingOption = Annotated[
     bool,
     typer.Option(
         "--missing-is-not-done",
-        help="A transaction without a row was not done: only if no row is ever written, or removed, otherwise.",
+        help="Count a transaction without a row as not done; only if each done one has a row that is never removed.",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerOptions:
-    """Who says what to answer."""
+    """The source of answers: a plan or a ledger."""
 
     plan: PlanOption = None
     ledger: LedgerOption = None
@@ -69,17 +69,17 @@ class AnswerOptions:
     missing_is_not_done: MissingOption = False
 
     def words(self, voice: Voice) -> tuple[AnswerSource, dict[str, str] | None]:
-        """What a plan or a ledger says; and how receipts name the plan.
+        """The answers of the plan or the ledger; and file and digest of the plan for receipts.
 
         Raises: BadRequest; what reading the plan or the ledger raises.
         """
         if (self.plan is None) == (self.ledger is None):
-            raise BadRequest("who says what to answer?", advice="--plan FILE or --ledger PLACE, one of them")
+            raise BadRequest("give exactly one source of answers", advice="--plan FILE or --ledger PLACE")
         if self.plan is not None:
             return _plan_words(self.plan, voice)
         needed = {"--match": self.match, "--done": self.done, "--not-done": self.not_done}
         if missing := [name for name, value in needed.items() if not value]:
-            raise BadRequest(f"--ledger needs {', '.join(missing)}", advice="which row is meant, and what it says")
+            raise BadRequest(f"--ledger needs {', '.join(missing)}", advice="rmqtx answer --help")
         return self._ledger_words(), None
 
     def _ledger_words(self) -> AnswerSource:
@@ -93,8 +93,8 @@ class AnswerOptions:
         )
         if question.is_jdbc:
             raise BadRequest(
-                "--ledger jdbc: is read by Spark, which is too slow for answers",
-                advice="rmqtx reconcile --plan FILE, then --plan FILE here",
+                "--ledger jdbc: needs Spark, which is too slow for answers",
+                advice="rmqtx reconcile --plan FILE, then rmqtx answer --plan FILE",
             )
         understood = question.understood(
             open_ledger(question.location, question.table, question.text_columns).schema
@@ -117,5 +117,5 @@ def _plan_words(file: Path, voice: Voice) -> tuple[AnswerSource, dict[str, str]]
 
     words = PlanAnswers(read_plan(file), str(file))
     if words.others_count:
-        voice.note(f"{file}: {count(words.others_count, 'step')} of it no answer can carry out: rmqtx apply does that")
+        voice.note(f"{file}: {count(words.others_count, 'step')} not for answers; carry out with rmqtx apply")
     return words, {"file": str(file), "digest": digest_of(file.read_bytes())}

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from verdicts.audit.timeline import TimelineSource
     from verdicts.model.reading import VerdictReading
 
-#: Hints of groups without producers that are said one by one.
-_GROUPS_SAID_MAX = 5
+#: Groups without producers that have a line of their own.
+_GROUPS_NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerDoor:
-    """See `Door`. `rate`: at most so many requests for records a second."""
+    """See `Door`. `rate`: maximum of requests for records per second."""
 
     options: LiveOptions
     voice: Voice
@@ -94,8 +94,8 @@ class BrokerDoor:
 class BrokerSource:
     """Live brokers as a command reads them. See `Source`.
 
-    Shape: `facts` are those of each broker, asked before anything else; a question uses them once. There are none where
-           no more is wanted than to look up some transactions.
+    Shape: `facts`: those of each broker, read before anything else and used by one query. Empty where transactions
+           are only looked up.
     """
 
     brokers: Live
@@ -149,7 +149,7 @@ class BrokerSource:
         yield audit(live.brokers, members=live.members, pace=self.pace, facts=self.facts)
 
     def add_provenance(self, context: typer.Context, listing: Listing) -> None:
-        """See `Source`. What a broker said is not there to be digested again."""
+        """See `Source`. Responses of a broker are not stored: they have no provenance."""
 
     def surroundings(self) -> Sequence[TimelineSource]:
         """See `Source`."""
@@ -158,19 +158,19 @@ class BrokerSource:
         return [LiveSurroundings(fact) for fact in self.facts]
 
     def say_producers(self, rows: pa.Table) -> None:
-        """See `Source`. The hint that explains most hanging: nobody is there to answer the checks."""
+        """See `Source`."""
         from remoting.live.half_and_op_tables import groups_without_producer
 
         groups = groups_without_producer(rows)
-        for group in groups[:_GROUPS_SAID_MAX]:
-            self.voice.note(f"no producer of group {group} is connected: nobody answers the checks")
-        if len(groups) > _GROUPS_SAID_MAX:
-            self.voice.note(f"nor of {len(groups) - _GROUPS_SAID_MAX} more groups")
+        for group in groups[:_GROUPS_NAMED_MAX]:
+            self.voice.note(f"no producer of group {group} is connected: no process answers the checks")
+        if len(groups) > _GROUPS_NAMED_MAX:
+            self.voice.note(f"no producer is connected in {len(groups) - _GROUPS_NAMED_MAX} more groups")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerTables:
-    """The half and op queues of live brokers, read as they are asked for. See `Tables`."""
+    """The half and op queues of live brokers. See `Tables`."""
 
     live: Live
     pace: Pace
@@ -180,22 +180,23 @@ class BrokerTables:
         """See `Tables`."""
         from remoting.live.half_and_op_tables import read_halves
 
-        return [read_halves(broker, **asdict(bounds), pace=self.pace) for broker in self._said()]
+        return [read_halves(broker, **asdict(bounds), pace=self.pace) for broker in self._noted()]
 
     def ops(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
         from remoting.live.half_and_op_tables import read_ops
 
-        return [read_ops(broker, **asdict(bounds), pace=self.pace) for broker in self._said()]
+        return [read_ops(broker, **asdict(bounds), pace=self.pace) for broker in self._noted()]
 
-    def _said(self) -> list[Broker]:
+    def _noted(self) -> list[Broker]:
+        """The brokers, after a line about each."""
         for broker in self.live.brokers:
             self.voice.note(f"{broker.root}: a live broker, asked over the wire")
         return self.live.brokers
 
 
 def arguments(options: LiveOptions) -> str:
-    """The options that lead to the same brokers again, as a shell takes them."""
+    """The options that connect to the same brokers, quoted for a shell."""
     words = []
     for name in ("namesrv", "broker", "cluster", "namespace", "credentials", "tls_ca", "tls_cert", "tls_key",
                  "tls_server_name"):

@@ -1,6 +1,6 @@
-"""What reads a whole store: processes of this machine, or Spark. One interface, and the choice between them.
+"""Engines that read whole stores: processes of this machine, or Spark; one interface, and the choice between them.
 
-A command asks for an engine inside a `with` block and reads all its rows before the block ends.
+A command uses an engine inside a `with` block and reads all rows before the block ends.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
-#: Commit-log bytes from which `auto` takes Spark: below, this machine's processes are done before a cluster has begun.
+#: Commit-log bytes from which `auto` uses Spark; smaller logs are read faster than a cluster starts.
 SPARK_BYTES_MIN = 64 << 30
 
 
 class StoreEngine(Protocol):
-    """Reads every byte of some stores; `Reading.batches` are read while the engine's block lasts."""
+    """Reads whole stores; `Reading.batches` must be read inside the engine's `with` block."""
 
     @property
     def name(self) -> str:
@@ -46,10 +46,10 @@ class StoreEngine(Protocol):
 
     @property
     def options(self) -> EngineOptions:
-        """What was asked of it."""
+        """The options of the engine."""
 
     def split_bytes_for(self, stores: Sequence[Store]) -> int:
-        """What one task reads of these stores: as asked, else as their size makes it sensible."""
+        """Bytes that one task reads: the option, else a value that depends on the size of the stores."""
 
     def audit(
         self,
@@ -59,7 +59,7 @@ class StoreEngine(Protocol):
         at_ms: int | None = None,
         progress: Progress | None = None,
     ) -> VerdictReading:
-        """The verdict on every transaction of the stores, as `verdicts.audit.local_audit.audit` gives it."""
+        """The verdict on every transaction of the stores; see `verdicts.audit.local_audit.audit`."""
 
     def run_job(
         self,
@@ -73,7 +73,7 @@ class StoreEngine(Protocol):
         """The rows of a job over every split of the stores; the bounds are commit-log offsets, the upper excluded."""
 
     def results(self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int) -> list[_Result]:
-        """The function's result for each task, made where the bytes are read; `total_bytes` is what all will read."""
+        """The function's result for each task. `total_bytes`: bytes that all tasks read together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class LocalEngine:
     options: EngineOptions
     name: str = "local"
 
-    def split_bytes_for(self, stores: Sequence[Store]) -> int:  # noqa: ARG002 -- memory here is flat whatever there is
+    def split_bytes_for(self, stores: Sequence[Store]) -> int:  # noqa: ARG002 -- memory does not grow with the stores
         """See `StoreEngine`."""
         from readers.log.splits import SPLIT_BYTES
 
@@ -142,13 +142,13 @@ class SparkEngine:
     _given: list[Generator[pa.RecordBatch, None, None]] = field(default_factory=list)
 
     def watched(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches; what goes wrong in a task is an error of ours, and `close` ends them with the session."""
+        """The same batches, with errors of tasks translated; `close` ends them before the session."""
         given = _translated_batches(batches)
         self._given.append(given)
         return given
 
     def close(self) -> None:
-        """End what was given and not read to its end, while there is a session to clear up with."""
+        """Close the batches that were not read to the end, while the session exists."""
         for given in self._given:
             given.close()
 
@@ -219,9 +219,9 @@ def _translated_batches(batches: Iterable[pa.RecordBatch]) -> Generator[pa.Recor
 
 @contextmanager
 def chosen_engine(options: EngineOptions, stores: Sequence[Store], voice: Voice) -> Iterator[StoreEngine]:
-    """The engine that the options and the stores' size ask for; said on stderr where it is not the obvious one.
+    """The engine for the options and the size of the stores; printed if `auto` chose Spark, or could have.
 
-    Raises: SparkUnavailable if Spark was asked for and cannot be had.
+    Raises: SparkUnavailable if Spark was asked for and cannot start.
     """
     size_bytes = sum(segment.size_bytes for store in stores for segment in store.commit_log)
     name, reason = _choice(options, size_bytes)
@@ -253,9 +253,9 @@ def _spark_session(options: EngineOptions) -> Iterator[SparkSession]:
 
 
 def _choice(options: EngineOptions, size_bytes: int) -> tuple[EngineName, str]:
-    """What reads, and why."""
+    """The name of the engine, and the reason."""
     if options.engine is not EngineName.AUTO:
-        return options.engine, "as --engine says"
+        return options.engine, "--engine is given"
     asked = asked_for_spark(options)
     if asked:
         return EngineName.SPARK, asked
@@ -264,12 +264,12 @@ def _choice(options: EngineOptions, size_bytes: int) -> tuple[EngineName, str]:
         return EngineName.LOCAL, logs
     lacking = _lacking()
     if lacking is not None:
-        return EngineName.LOCAL, f"{logs} would go faster on Spark, but {lacking}"
+        return EngineName.LOCAL, f"{logs} would be read faster by Spark, but {lacking}"
     return EngineName.SPARK, logs
 
 
 def asked_for_spark(options: EngineOptions) -> str | None:
-    """Why `auto` takes Spark whatever the size; None where nothing asks for it."""
+    """Why `auto` uses Spark for any size; None if nothing asks for Spark."""
     if options.master or options.remote:
         return f"{'--master' if options.master else '--remote'} is given"
     if options.conf:
@@ -278,11 +278,11 @@ def asked_for_spark(options: EngineOptions) -> str | None:
         return "SPARK_REMOTE is set"
     from spark_tasks.session.session import is_submitted
 
-    return "spark-submit runs this" if is_submitted() else None
+    return "rmqtx runs under spark-submit" if is_submitted() else None
 
 
 def _lacking() -> str | None:
-    """Why there is no Spark here; None if there is one."""
+    """Why Spark cannot be used here; None if it can."""
     from spark_tasks.session.errors import SparkUnavailable
     from spark_tasks.session.java import find_java
 

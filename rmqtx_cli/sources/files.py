@@ -41,7 +41,7 @@ class FileDoor:
 
     @functools.cached_property
     def places(self) -> list[str]:
-        """The places that the paths and patterns name."""
+        """The paths and patterns, expanded."""
         from readers.storage.file_systems import expand
 
         return expand(self.paths)
@@ -76,13 +76,13 @@ class FileDoor:
 
     @contextmanager
     def tables(self, *written: Path | None) -> Iterator[FileTables]:
-        """See `Door`. Opened when they are asked for."""
+        """See `Door`. The stores are opened when their queues are read."""
         yield FileTables(self, written)
 
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """Stores as a command reads them, with what a database table says of their transactions. See `Source`."""
+    """Opened stores, and the database table of their transactions, if one is given. See `Source`."""
 
     opened: Opened
     database: DatabaseOptions
@@ -162,7 +162,7 @@ class FileSource:
         return [StoreTimelineSource(one) for one in self.stores]
 
     def say_producers(self, rows: pa.Table) -> None:
-        """See `Source`. Files do not know who is connected."""
+        """See `Source`. Files do not show which producers are connected."""
 
 
 @dataclass(frozen=True, slots=True)

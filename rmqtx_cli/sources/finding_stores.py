@@ -1,4 +1,4 @@
-"""Finds stores below a directory, so that an operator need not know a host's layout."""
+"""Finds stores below a directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from readers.storage.places import FileSystem, joined
 from readers.store.store import Store, log_directories, open_store
 
 _DEPTH_MAX = 6
-#: Directories of a store itself: nothing below them is another one.
+#: Directories inside a store, which contain no other store.
 _INSIDE = frozenset({"consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config"})
 
 

@@ -1,4 +1,4 @@
-"""`rmqtx audit --follow`: step after step over growing stores, each verdict printed that is new or has changed."""
+"""`rmqtx audit --follow`: reads growing stores step by step and prints each verdict that is new or has changed."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
     from verdicts.follow.checkpoint_db import FollowDatabase
     from verdicts.follow.follower import FollowStep
 
-#: The formats whose rows can leave one after another for days.
+#: The formats that can be written row by row without an end.
 STREAMING_FORMATS = (OutputFormat.TABLE, OutputFormat.JSONL, OutputFormat.CSV)
 INTERVAL_MS = 10_000
 _RETRY_AFTER_SECONDS = 1.0
 
 
 def refuse_with_follow(options: Mapping[str, object]) -> None:
-    """Refuse options, by name, that only an audit with an end can have.
+    """Refuse options, by name, that need an audit with an end.
 
     Raises: BadRequest for the first that is given.
     """
     for name, value in options.items():
         if value is not None and value is not False:
             advice = "redirect the rows: >> FILE" if name == "--output" else None
-            raise BadRequest(f"{name} is for one audit, and --follow has no end", advice=advice)
+            raise BadRequest(f"{name} cannot be combined with --follow", advice=advice)
 
 
 @dataclass(slots=True)
 class Following:
-    """What was asked of an audit that follows.
+    """An audit that follows growing stores.
 
-    Units: milliseconds. Raises: BadRequest for what cannot be followed.
+    Units: milliseconds. Raises: BadRequest if Spark is asked for.
     """
 
     places: Sequence[str]
@@ -60,7 +60,7 @@ class Following:
     interval_ms: int
     until_idle: bool
     voice: Voice
-    _told: set[str] = field(default_factory=set)
+    _printed: set[str] = field(default_factory=set)
     _settings: dict[str, str] = field(default_factory=dict)
     _last: FollowStep | None = None
 
@@ -70,15 +70,15 @@ class Following:
         engine = self.engine_options.engine
         if engine is EngineName.SPARK or (engine is EngineName.AUTO and asked_for_spark(self.engine_options)):
             raise BadRequest(
-                "--follow reads on this machine, without Spark",
-                advice='in Spark use spark.readStream.format("rmqtx"), or give --engine local',
+                "--follow does not run on Spark",
+                advice='add --engine local, or use spark.readStream.format("rmqtx") in Spark',
             )
 
     def run(self, listing: Listing) -> int:
-        """Follow until idle or interrupted; gives the exit status."""
+        """Follow until idle or interrupted; returns the exit status."""
         if listing.format not in STREAMING_FORMATS:
             names = ", ".join(STREAMING_FORMATS)
-            raise BadRequest(f"--follow never ends a file, as {listing.format} would need", advice=f"use {names}")
+            raise BadRequest(f"--follow cannot write {listing.format}, which needs an end", advice=f"use {names}")
         from rmqtx_cli.sources.opening import refuse_inside
         from spark_tasks.session.signals import interruptible
         from verdicts.follow.checkpoint_db import FollowDatabase
@@ -98,7 +98,7 @@ class Following:
     def _checkpoint(self, stack: ExitStack) -> str:
         if self.checkpoint is not None:
             return str(self.checkpoint)
-        self.voice.note("without --checkpoint FILE the next start begins anew")
+        self.voice.note("without --checkpoint FILE the next start reads everything again")
         directory = tempfile.TemporaryDirectory(prefix="rmqtx-", dir=self.engine_options.temporary_directory)
         return str(Path(stack.enter_context(directory)) / "follow.sqlite")
 
@@ -131,11 +131,11 @@ class Following:
                     rows = next(step.batches, None)
                 failed = False
             except SourceError as error:
-                # A broker deletes files while they are looked at; what is so twice is so.
+                # A broker may delete a file during the reading; only an error that happens twice is reported.
                 if failed:
                     raise
                 failed = True
-                self.voice.detail(f"looking again because {error}")
+                self.voice.detail(f"reading again after an error: {error}")
                 time.sleep(_RETRY_AFTER_SECONDS)
                 opened = self._open()
                 continue
@@ -148,7 +148,7 @@ class Following:
             opened = self._open()
 
     def _say_settings(self, opened: Opened) -> None:
-        """How each store stands, when that is new."""
+        """Print the line about each store if it has changed."""
         from rmqtx_cli.sources.opening import say_header
 
         now = {
@@ -170,6 +170,6 @@ class Following:
         )
 
     def _news(self, findings: list[Finding]) -> list[Finding]:
-        news = [finding for finding in findings if finding.line() not in self._told]
-        self._told = {finding.line() for finding in findings}
+        news = [finding for finding in findings if finding.line() not in self._printed]
+        self._printed = {finding.line() for finding in findings}
         return news

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to end, for commands that must not be cut off between a request and its receipt."""
+"""Ctrl-C and SIGTERM as a request to end, for commands that must write a receipt after each request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C or SIGTERM sets; a second one ends all at once."""
+    """An event that the first Ctrl-C or SIGTERM sets; a second one raises KeyboardInterrupt."""
     asked = threading.Event()
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

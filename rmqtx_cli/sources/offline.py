@@ -1,4 +1,4 @@
-"""The options that say which stopped broker's files are acted on and where the result goes, declared once."""
+"""Options for acting on the files of a stopped broker: which store, and where the result goes; declared once."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="STORE", help="Act on the files of this stopped broker, not on a live one."),
+    typer.Option("--store", metavar="STORE", help="Act on the files of this stopped broker instead of a live one."),
 ]
 ToOption = Annotated[
     Path | None,
-    typer.Option("--to", metavar="DIR", help="With --store: the changed store becomes this new directory."),
+    typer.Option("--to", metavar="DIR", help="With --store: write the changed store to this new directory."),
 ]
 InPlaceOption = Annotated[
-    bool, typer.Option("--in-place", help="With --store: change the store where it is; needs --undo.")
+    bool, typer.Option("--in-place", help="With --store: change the store itself; needs --undo.")
 ]
 UndoOption = Annotated[
     Path | None,
-    typer.Option("--undo", metavar="FILE", help="With --in-place: the way back is written here first (rmqtx undo)."),
+    typer.Option("--undo", metavar="FILE", help="With --in-place: write the undo file here first (rmqtx undo)."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class OfflineOptions:
-    """What a command line says of a stopped broker's files. Order of the fields: that of the help text."""
+    """The options for a stopped broker's files. Order of the fields: that of the help text."""
 
     store: StoreOption = None
     to: ToOption = None
@@ -55,9 +55,9 @@ class OfflineOptions:
     broker_version: BrokerVersionOption = None
 
     def instead_of(self, live: LiveOptions, unfit: Mapping[str, Any]) -> bool:
-        """Whether files are acted on and no live broker, exactly one of which must be given.
+        """Whether the options name files and not a live broker; one of the two is required.
 
-        `unfit`: options that only make sense with a live broker, by what they are called.
+        `unfit`: values of the options that are only for live brokers, by option name.
         Raises: BadRequest.
         """
         if self.store is None:
@@ -69,7 +69,7 @@ class OfflineOptions:
             raise BadRequest("--store acts on files, -n and --broker on live brokers", advice="leave one out")
         for name, value in unfit.items():
             if value not in (None, False):
-                raise BadRequest(f"{name} is for live brokers: a stopped one does nothing by itself")
+                raise BadRequest(f"{name} is for live brokers only")
         self._check_destination()
         return True
 
@@ -80,14 +80,14 @@ class OfflineOptions:
                 advice="--to DIR makes a changed copy, --in-place --undo FILE changes the store itself",
             )
         if self.in_place != (self.undo is not None):
-            raise BadRequest("--in-place and --undo FILE go together", advice="the way back is written there first")
+            raise BadRequest("--in-place needs --undo FILE, and --undo needs --in-place", advice="give both")
         if self.to is not None and os.path.lexists(self.to):
-            raise BadRequest(f"{self.to} is there already", advice="--to names a new directory")
+            raise BadRequest(f"{self.to} exists already", advice="give a new directory with --to")
         if self.undo is not None and os.path.lexists(self.undo):
             raise _undo_file_is_there(self.undo)
 
     def open(self, voice: Voice) -> tuple[FileMedium, Opened]:
-        """The store as what is acted on.
+        """The store, opened for actions on its files.
 
         Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
         """
@@ -101,7 +101,7 @@ class OfflineOptions:
 
     @contextmanager
     def locked(self, voice: Voice) -> Iterator[tuple[Store, SettingsOf, Destination, Callable[..., Store]]]:
-        """The store that is to be changed, kept from others while the block runs, and how a fresh look is taken at one.
+        """The store to change, locked while the block runs, with its settings, its destination, and `open_store`.
 
         Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
         """
@@ -111,7 +111,7 @@ class OfflineOptions:
         from repairs.changes.store_lock import store_locked, store_shared
 
         if self.store is None:
-            raise BadRequest("no store is given", advice="--store STORE; a live broker's cursors are not set")
+            raise BadRequest("no store is given", advice="add --store STORE; cursors of live brokers cannot be set")
         self._check_destination()
         opened, conf = self._opened(voice)
         store = opened.stores[0]
@@ -121,16 +121,16 @@ class OfflineOptions:
             yield fresh, opened.settings_of, Destination(self.to, self.undo), open_store
 
     def _opened(self, voice: Voice) -> tuple[Opened, dict[str, str]]:
-        """The store, and its broker's configuration as far as it is known."""
+        """The store, and the broker's configuration, if given."""
         from readers.storage.places import is_uri
         from readers.store.broker_conf import read_broker_conf
         from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
 
-        # Receipts name it, and are read from elsewhere.
+        # Absolute, because receipts contain it and are read from other directories.
         place = str(self.store) if is_uri(str(self.store)) else str(Path(str(self.store)).absolute())
         opened = open_stores([place], StoreOptions(self.commit_log, self.broker_conf, self.broker_version))
         if len(opened.stores) != 1:
-            raise BadRequest(f"--store names {len(opened.stores)} stores", advice="one at a time is acted on")
+            raise BadRequest(f"--store names {len(opened.stores)} stores", advice="give one store")
         for result in (self.to, self.undo):
             refuse_inside(result, opened.stores)
         say_header(opened, voice)
@@ -138,36 +138,36 @@ class OfflineOptions:
 
     @property
     def warning(self) -> str:
-        """What somebody who is asked should know."""
+        """What is changed, for the confirmation prompt."""
         if self.in_place:
-            return f"the store is changed where it is (rmqtx undo {self.undo} takes it back)"
-        return f"the store stays as it is, {self.to} becomes the changed copy"
+            return f"the store itself is changed (rmqtx undo {self.undo} reverts it)"
+        return f"the store stays unchanged, {self.to} becomes the changed copy"
 
     def say_where(self, voice: Voice) -> None:
-        """Where the changed store is."""
+        """Print where the changed store is."""
         if self.to is not None:
-            voice.note(f"{self.to} is the changed store; {self.store} stays as it was")
+            voice.note(f"{self.to} is the changed store; {self.store} is unchanged")
         else:
-            voice.note(f"{self.store} was changed; rmqtx undo {self.undo} takes it back while no broker has opened it")
+            voice.note(f"{self.store} was changed; until a broker opens it, rmqtx undo {self.undo} reverts the change")
 
 
 def _undo_file_is_there(file: Path) -> RmqtxError:
-    """What is wrong with an undo file that is there already: above all, whether its changes are half done."""
+    """The error for an undo file that exists already; the advice depends on whether its changes are incomplete."""
     from repairs.changes.in_progress_mark import way_on
     from repairs.changes.undo_files import APPLYING, STATES, UNDOING, read_undo_file
 
     try:
         state = read_undo_file(Path(os.path.realpath(file))).state
     except (FormatError, UnreadableFile):
-        return BadRequest(f"{file} is there already", advice="--undo names a new file")
-    what = f"{file} is there already: {STATES[state]}"
+        return BadRequest(f"{file} exists already", advice="give a new file with --undo")
+    what = f"{file} exists already: {STATES[state]}"
     if state in (APPLYING, UNDOING):
         return UnsafeStore(what, file=file, advice=way_on(file))
-    return BadRequest(what, advice="--undo names a new file; what receipts say was done is left out")
+    return BadRequest(what, advice="give a new file with --undo; steps with a receipt are left out")
 
 
 def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:
-    """The transaction ids that some ids, message ids or keys name in the opened stores; see `identities`."""
+    """The transaction ids for some ids, message ids or keys in the opened stores; see `identities`."""
     from verdicts.audit.lookups import show
 
     def shown(name: str) -> Reading:

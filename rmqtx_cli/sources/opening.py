@@ -1,4 +1,4 @@
-"""From arguments to stores: opens what was named, finds what lies below, and says how consistent the reading is."""
+"""Opens the stores that the arguments name, and prints a line about the consistency of each."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Stores that were opened, and where each one's broker settings come from."""
+    """Opened stores, and a function that returns the broker settings of each."""
 
     stores: list[Store]
     settings_of: Callable[[Store], BrokerSettings]
 
     @property
     def names(self) -> str:
-        """The stores as a shell takes them."""
+        """The roots of the stores, quoted for a shell."""
         import shlex
 
         return " ".join(shlex.quote(store.root) for store in self.stores)
 
     @property
     def arguments(self) -> str:
-        """The options that name the stores for a command on one transaction, as a shell takes them."""
+        """The stores as `--store` options, quoted for a shell."""
         import shlex
 
         return " ".join(f"--store {shlex.quote(store.root)}" for store in self.stores)
@@ -43,7 +43,7 @@ class Opened:
 def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | None = None) -> Opened:
     """The stores at the paths, URIs and patterns, each once.
 
-    Raises: NotAStore, UnreadableFile for the first that is none; BadRequest for `--commitlog` with several stores.
+    Raises: NotAStore, UnreadableFile for the first path without a store; BadRequest for `--commitlog` with several.
     """
     from readers.storage.file_systems import expand
     from readers.storage.places import identity_of
@@ -55,7 +55,7 @@ def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | N
     directories = tuple(files.commit_log or ())
     places = expand(paths)
     if directories and len(places) > 1:
-        raise BadRequest("--commitlog says where one store's log is, and several stores are given")
+        raise BadRequest("--commitlog is for one store, and several are given")
     distinct = {identity_of(place): place for place in places}
     stores = [open_store(place, directories) for place in distinct.values()]
     conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
@@ -70,30 +70,30 @@ def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | N
 
 
 def consistency(store: Store) -> str:
-    """How the store stood while it was read, in a few words."""
+    """The state of the store while it is read, in a few words: copy, in use, stopped cleanly or not."""
     taken = time_text(store.taken_time_ms)
-    if store.is_remote:  # its lock is a file like any other
-        ended = "its broker ran, or had not stopped cleanly" if store.aborted else "its broker had stopped cleanly"
-        return f"a copy as of {taken}, not locked here; when it was copied, {ended}"
-    if store.in_use and store.used_by_process == -1:  # a lock that belongs to an open file: no broker takes such a one
-        return f"another rmqtx works on it: a snapshot of {taken}"
+    if store.is_remote:  # a copied lock file proves nothing
+        ended = "ran, or had not stopped cleanly" if store.aborted else "had stopped cleanly"
+        return f"a copy as of {taken}, not locked here; when it was copied, the broker {ended}"
+    if store.in_use and store.used_by_process == -1:  # a lock of an open file: brokers lock by process
+        return f"in use by another rmqtx: a snapshot of {taken}"
     if store.in_use:
-        return f"its broker runs (process {store.used_by_process}): a snapshot of {taken}"
+        return f"the broker is running (process {store.used_by_process}): a snapshot of {taken}"
     if store.aborted:
-        return "its broker did not stop cleanly"
-    return "stopped cleanly" if store.commit_log else "there is no commit log, so no transaction can be seen"
+        return "the broker did not stop cleanly"
+    return "stopped cleanly" if store.commit_log else "no commit log: no transaction can be read"
 
 
 def say_consistency(stores: Sequence[Store], voice: say.Voice) -> None:
-    """One line per store, for what asks no broker's settings."""
+    """Print one line about each store, without broker settings."""
     for store in stores:
         voice.note(f"{store.root}: {consistency(store)}")
 
 
 def say_header(opened: Opened, voice: say.Voice) -> None:
-    """One line per store: how consistent the reading is, which broker wrote it, and its settings with --verbose.
+    """Print one line about each store: consistency and broker version, with --verbose all settings.
 
-    What is not the default of its release stands there in any case.
+    Settings that differ from the defaults of the release are always printed.
     """
     for store in opened.stores:
         settings = opened.settings_of(store)
@@ -102,7 +102,7 @@ def say_header(opened: Opened, voice: say.Voice) -> None:
 
 
 def refuse_inside(output: Path | None, stores: Sequence[Store]) -> None:
-    """Nothing is ever written into a store: one stray file in commitlog/ keeps a broker from starting.
+    """Refuse an output file inside a store: one unknown file in commitlog/ prevents the start of the broker.
 
     Raises: BadRequest.
     """

@@ -1,4 +1,4 @@
-"""What a command's results were made from and how: taken where it is wanted, said by --verbose, carried by files."""
+"""The provenance of a command's results: stores, digests, options, engine; printed by --verbose, stored in files."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from rmqtx_cli.words.say import Voice
 
 #: Options that change nothing in the rows.
-_UNSAID = frozenset({"verbose", "quiet"})
+_WITHOUT_EFFECT = frozenset({"verbose", "quiet"})
 _SECRET = re.compile(r"(?i)secret|password|passwd|token|credential|key")
 _HIDDEN = "(not written down)"
 
 
 def asked_options(context: typer.Context) -> dict[str, Any]:
-    """The arguments and options that were given, as JSON knows them; values of settings that may be secret are not."""
+    """The arguments and options of the command as JSON values, without secrets."""
     return {
         name: _plain(value)
         for name, value in context.params.items()
-        if name not in _UNSAID and value is not None and value is not False and value != [] and value != ()
+        if name not in _WITHOUT_EFFECT and value is not None and value is not False and value != [] and value != ()
     }
 
 
@@ -44,7 +44,7 @@ def _plain(value: Any) -> Any:
 
 
 def without_secrets(text: str) -> str:
-    """A setting KEY=VALUE or a URL without what could be a password in it."""
+    """A setting KEY=VALUE, or a URL, with a possible password replaced or removed."""
     name, equals, _ = text.partition("=")
     if equals and "://" not in name and _SECRET.search(name) and re.fullmatch(r"[\w.\-]+", name):
         return f"{name}={_HIDDEN}"
@@ -62,26 +62,27 @@ def take_provenance(
     is_wanted: bool = False,
     inputs: Sequence[Path] = (),
 ) -> dict[str, Any] | None:
-    """The custody of what is about to be made; given to the listing, and said with --verbose or --hash.
+    """The provenance of the rows that follow: passed to the listing, and printed with --verbose or --hash.
 
-    `inputs`: files beside the stores that go into the rows; of a directory all that is in it.
-    It costs two reads a segment (`hash_all`: all bytes), so it is None where nobody would see it and not `is_wanted`.
+    `inputs`: other files that the rows depend on; of a directory all its files.
+    It takes two reads per segment (`hash_all`: all bytes), so the result is None if it is neither printed nor stored
+    and not `is_wanted`.
     """
-    is_said = voice.verbose or (hash_all and not voice.quiet)
-    if not (is_wanted or is_said or listing.carries_meta):
+    is_printed = voice.verbose or (hash_all and not voice.quiet)
+    if not (is_wanted or is_printed or listing.carries_meta):
         return None
     facts = provenance_of_stores(context, engine, stores, hash_all=hash_all, inputs=inputs)
     listing.meta = facts
-    if is_said:
+    if is_printed:
         for line in provenance_lines(facts):
             voice.note(line)
     return facts
 
 
 def add_provenance(context: typer.Context, listing: Listing, stores: list[Store]) -> None:
-    """Give a listing its custody if its output carries one; for commands that follow queues and index to a few records.
+    """Add the provenance to a listing if its output contains one; for commands that run no engine.
 
-    It costs two reads a segment.
+    It takes two reads per segment.
     """
     if not listing.carries_meta:
         return
@@ -97,7 +98,7 @@ def add_provenance(context: typer.Context, listing: Listing, stores: list[Store]
 def provenance_of_stores(
     context: typer.Context, engine: StoreEngine, stores: list[Store], *, hash_all: bool, inputs: Sequence[Path] = ()
 ) -> dict[str, Any]:
-    """The custody of a command over some stores."""
+    """The provenance of a command over some stores."""
     from verdicts.audit.provenance import EngineFacts, file_provenance, provenance, store_provenance
 
     log_bytes = sum(segment.size_bytes for store in stores for segment in store.commit_log)
@@ -112,7 +113,7 @@ def provenance_of_stores(
 
 
 def _files_of(paths: Sequence[Path]) -> list[Path]:
-    """The files that paths name; of a directory those in it."""
+    """The files at the paths; of a directory all files below it."""
     files: list[Path] = []
     for path in paths:
         files.extend(sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path])
@@ -120,22 +121,22 @@ def _files_of(paths: Sequence[Path]) -> list[Path]:
 
 
 def _splits(engine: StoreEngine, stores: list[Store]) -> tuple[int, int]:
-    """Bytes of a split, and how many there are."""
+    """Bytes of a split, and the number of splits."""
     split_bytes = engine.split_bytes_for(stores)
     splits = (-(-segment.size_bytes // split_bytes) for store in stores for segment in store.commit_log)
     return split_bytes, sum(splits)
 
 
 def provenance_lines(facts: Mapping[str, Any]) -> list[str]:
-    """Custody for people: a line for the run, then one for each store and each of its files."""
+    """The provenance for people: a line for the run, then one for each store and each of its files."""
     engine = facts["engine"]
     lines = [
-        f"custody: {facts['made_by']}, {facts['command']} at {time_text(facts['made_time_ms'])}, engine "
+        f"provenance: {facts['made_by']}, {facts['command']} at {time_text(facts['made_time_ms'])}, engine "
         f"{engine['name']}, {count(engine['splits_count'], 'split')} of {size(engine['split_bytes'])}"
     ]
     for store in facts["stores"]:
         lines.append(
-            f"custody: {store['store']} as of {time_text(store['taken_time_ms'])}: "
+            f"provenance: {store['store']} as of {time_text(store['taken_time_ms'])}: "
             f"{size(store['commit_log_bytes'])} of commit log, {store['digest']}"
         )
         lines.extend(_file_line(file) for file in (*store["segments"], *store["files"]))
@@ -143,6 +144,6 @@ def provenance_lines(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _file_line(file: Mapping[str, Any]) -> str:
-    said = f"{file['digest']} ({file['digest_of']})" if file["digest"] else f"unreadable: {file['unreadable']}"
+    digest = f"{file['digest']} ({file['digest_of']})" if file["digest"] else f"unreadable: {file['unreadable']}"
     length = "length unknown" if file["size_bytes"] is None else count(file["size_bytes"], "byte")
-    return f"custody: {file['file']}: {length}, {said}"
+    return f"provenance: {file['file']}: {length}, {digest}"

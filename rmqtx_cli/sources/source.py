@@ -1,7 +1,7 @@
-"""Where transactions are read from: stores in files, or live brokers. One port, and the choice between the two doors.
+"""The port for reading transactions from stores in files or from live brokers, and the choice between the two doors.
 
-A door is chosen by what the command line names, and refuses what only the other one knows. What it leads to is asked
-inside a `with` block.
+The command line decides which door is used; a door refuses options that only the other one supports. A door opens its
+source for the duration of a `with` block.
 """
 
 from __future__ import annotations
@@ -42,43 +42,43 @@ class Source(Protocol):
 
     @property
     def names(self) -> list[str]:
-        """What each store or broker is remembered by."""
+        """Names of the stores or brokers, the same in each run."""
 
     @property
     def arguments(self) -> str:
-        """The options that name the same for a command on one transaction, as a shell takes them."""
+        """The options that open the same source for a command on one transaction, quoted for a shell."""
 
     @property
     def live(self) -> str | None:
-        """The same for live brokers; None for files."""
+        """The same options for live brokers; None for files."""
 
     def pending(self, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:
-        """What hangs, all rows read."""
+        """The transactions that `rmqtx pending --all-open` lists, all rows read."""
 
     def show(self, identity: str, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:
-        """What became of one transaction."""
+        """One transaction by id, message id or key."""
 
     def lookup(self, ids: Sequence[str]) -> VerdictReading:
-        """What became of some transactions."""
+        """Some transactions by id."""
 
     def audited(
         self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,
         at_ms: int | None,
     ) -> AbstractContextManager[VerdictReading]:
-        """What became of all transactions; rows are read while the block lasts."""
+        """All transactions; their rows are read inside the block."""
 
     def add_provenance(self, context: typer.Context, listing: Listing) -> None:
-        """Give a listing its custody, where its output carries one and there are files that it is of."""
+        """Add the provenance to a listing whose output contains one; live brokers have none."""
 
     def surroundings(self) -> Sequence[TimelineSource]:
-        """What stands around the witnesses in each store, or at each broker."""
+        """For each store or broker the records, cursors and settings around the evidence, for timelines."""
 
     def say_producers(self, rows: pa.Table) -> None:
-        """Say of which groups no producer is connected, where that can be known."""
+        """Print the groups without a connected producer; only live brokers can report that."""
 
 
 class Tables(Protocol):
-    """The queues of transactions, as they lie there."""
+    """The half and op queues as they are stored."""
 
     def halves(self, bounds: Bounds) -> list[Reading]:
         """Half copies, store by store or broker by broker."""
@@ -88,7 +88,7 @@ class Tables(Protocol):
 
 
 class Door(Protocol):
-    """What is known before anything is opened."""
+    """What is known before anything is opened, and the ways to open it."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -96,27 +96,27 @@ class Door(Protocol):
 
     @property
     def live(self) -> str | None:
-        """The options that lead to the same live brokers; None for files."""
+        """The options that connect to the same live brokers; None for files."""
 
     def view(self, now_ms: int, *, with_state: bool, with_deadline: bool = False) -> View:
-        """How transactions look in a table."""
+        """The view of transactions in a table."""
 
     def opened(self, *written: Path | None) -> AbstractContextManager[Source]:
-        """The stores or brokers, with a line about each. `written`: files that must not lie inside a store.
+        """Open the stores or brokers and print a line about each. `written`: files that must not be inside a store.
 
         Raises: BadRequest, NotAStore, UnreadableFile; Unreachable, NoAnswer, Refused.
         """
 
     def looked_up(self) -> AbstractContextManager[Source]:
-        """What is opened only to look up some transactions. Raises: the same."""
+        """Open the stores or brokers only to look up transactions. Raises: the same."""
 
     def tables(self, *written: Path | None) -> AbstractContextManager[Tables]:
-        """Their queues. Raises: the same."""
+        """Open their queues. Raises: the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a command line says of stores and brokers, beside which stores."""
+    """The options for stores and brokers, without the store arguments."""
 
     files: StoreOptions = field(default_factory=StoreOptions)
     rate: RateOption = None
@@ -125,7 +125,7 @@ class SourceOptions:
     live: LiveOptions = field(default_factory=LiveOptions)
 
     def door(self, stores: Sequence[str], advice: str, files_only: Mapping[str, Any]) -> Door:
-        """The way to what is named; see `chosen_door`."""
+        """The door for the given stores or brokers; see `chosen_door`."""
         return chosen_door(
             stores, self.live, self.files, self.voice, advice, rate=self.rate, database=self.database,
             files_only=files_only,
@@ -136,10 +136,10 @@ def chosen_door(
     stores: Sequence[str], live: LiveOptions, files: StoreOptions, voice: Voice, advice: str, *,
     rate: float | None = None, database: DatabaseOptions | None = None, files_only: Mapping[str, Any] | None = None,
 ) -> Door:
-    """The way to stores or to live brokers, of which exactly one must be named.
+    """The door to stores or to live brokers; exactly one of the two must be given.
 
-    `files_only`: options that live brokers have no use for, by what they are called.
-    Raises: BadRequest, with the advice where both or neither is named, and for options that the other way knows.
+    `files_only`: values of the options that live brokers do not support, by option name.
+    Raises: BadRequest, with the advice where both or neither is given, and for options of the other door.
     """
     from rmqtx_cli.sources.brokers import BrokerDoor
     from rmqtx_cli.sources.files import FileDoor
@@ -147,13 +147,21 @@ def chosen_door(
     database = database or DatabaseOptions()
     if not live.instead_of(stores, advice):
         if rate is not None:
-            raise BadRequest("--max-requests-per-second is for live brokers", advice="name them with -n or --broker")
+            raise BadRequest("--max-requests-per-second is for live brokers", advice="add -n or --broker")
         return FileDoor(stores, files, database, voice)
+    refuse_file_options(files, {**(files_only or {}), "--transaction-table": database.address})
+    return BrokerDoor(live, voice, rate)
+
+
+def refuse_file_options(files: StoreOptions, more: Mapping[str, Any] | None = None) -> None:
+    """Refuse options that only files have a use for; `more`: further ones by name.
+
+    Raises: BadRequest.
+    """
     unfit = {
-        **(files_only or {}), "--commitlog": files.commit_log, "--broker-conf": files.broker_conf,
-        "--broker-version": files.broker_version, "--transaction-table": database.address,
+        **(more or {}), "--commitlog": files.commit_log, "--broker-conf": files.broker_conf,
+        "--broker-version": files.broker_version,
     }
     for name, value in unfit.items():
         if value not in (None, False, [], ()):
-            raise BadRequest(f"{name} is for files: live brokers say what is now, and which version they are")
-    return BrokerDoor(live, voice, rate)
+            raise BadRequest(f"{name} is for files, not for live brokers")

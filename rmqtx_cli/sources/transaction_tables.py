@@ -1,4 +1,4 @@
-"""The options that name a database table of open transactions (3.2 to 4.2), declared once for all commands."""
+"""Options for a database table of open transactions (3.2 to 4.2), declared once for all commands."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ TransactionTableOption = Annotated[
     ),
 ]
 TableOption = Annotated[
-    str | None, typer.Option("--table", metavar="NAME", help="Its name there, if it is not t_transaction.")
+    str | None, typer.Option("--table", metavar="NAME", help="Name of the table (default: t_transaction).")
 ]
 OffsetColumnOption = Annotated[
-    str | None, typer.Option("--offset-column", metavar="NAME", help="Its column of offsets, if it is not offset.")
+    str | None, typer.Option("--offset-column", metavar="NAME", help="Column of offsets (default: offset).")
 ]
 GroupColumnOption = Annotated[
     str | None,
-    typer.Option("--group-column", metavar="NAME", help="Its column of producer groups, if it is not producerGroup."),
+    typer.Option("--group-column", metavar="NAME", help="Column of producer groups (default: producerGroup)."),
 ]
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
-    """What a command line says of a table."""
+    """The options for the table."""
 
     transaction_table: TransactionTableOption = None
     table: TableOption = None
@@ -49,20 +49,20 @@ class DatabaseOptions:
 
     @property
     def address(self) -> TableAddress | None:
-        """Where the table is; None where none is named.
+        """The address of the table; None without --transaction-table.
 
-        Raises: BadRequest for a user or password in it, and for options that have nothing to be about.
+        Raises: BadRequest for a user or password in the address, and for the other options without a table.
         """
         named = {"--table": self.table, "--offset-column": self.offset_column, "--group-column": self.group_column}
         if self.transaction_table is None:
             if given := [name for name, value in named.items() if value is not None]:
-                raise BadRequest(f"{given[0]} is about a table, and none is named", advice="--transaction-table URL")
+                raise BadRequest(f"{given[0]} needs --transaction-table", advice="add --transaction-table URL")
             return None
         from readers.old_tables.transaction_table import OFFSET, PRODUCER_GROUP, TABLE, TableAddress
 
         if holds_login(self.transaction_table):
             raise BadRequest(
-                "--transaction-table holds a user or a password, which others could read",
+                "--transaction-table contains a user or a password, which other users of this machine could read",
                 advice=f"set {USER_VARIABLE} and {PASSWORD_VARIABLE} in the environment",
             )
         address = TableAddress(
@@ -70,16 +70,16 @@ class DatabaseOptions:
             self.group_column or PRODUCER_GROUP,
         )
         if address.is_file and not self.is_jdbc and self.table is not None:
-            raise BadRequest("--table names a table of a database, and --transaction-table is a file")
+            raise BadRequest("--table is for databases, and --transaction-table is a file")
         return address
 
     @property
     def is_jdbc(self) -> bool:
-        """Whether only Spark can read it."""
+        """Whether only Spark can read the table."""
         return (self.transaction_table or "").startswith(JDBC)
 
     def engine_of(self, options: EngineOptions) -> EngineOptions:
-        """The engine that can read the table: through JDBC it is Spark.
+        """The engine options for reading the table: Spark for JDBC.
 
         Raises: BadRequest.
         """
@@ -91,12 +91,12 @@ class DatabaseOptions:
             return options
         if options.engine is EngineName.LOCAL:
             raise BadRequest(
-                "--transaction-table jdbc: is read by Spark", advice="--engine spark, or a URL of SQLAlchemy"
+                "--transaction-table jdbc: needs Spark", advice="use --engine spark, or a URL of SQLAlchemy"
             )
         return replace(options, engine=EngineName.SPARK)
 
     def read(self, stores: Sequence[Store], engine: StoreEngine | None = None) -> TransactionTable | None:
-        """The table, which is that of one broker; None where none is named.
+        """The table, which belongs to one broker; None without --transaction-table.
 
         Raises: BadRequest, UnreadableFile.
         """
@@ -104,7 +104,7 @@ class DatabaseOptions:
         if address is None:
             return None
         if len(stores) != 1:
-            raise BadRequest("--transaction-table is of one broker, and several stores are given")
+            raise BadRequest("--transaction-table is for one store, and several are given")
         if not self.is_jdbc:
             from readers.old_tables.transaction_table import read_transaction_table
 
@@ -112,7 +112,7 @@ class DatabaseOptions:
         from rmqtx_cli.sources.engines import SparkEngine
 
         if not isinstance(engine, SparkEngine):
-            raise BadRequest("--transaction-table jdbc: is read by Spark", advice="rmqtx audit, or rmqtx verify")
+            raise BadRequest("--transaction-table jdbc: needs Spark", advice="use rmqtx audit or rmqtx verify")
         from spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
         from spark_tasks.session.errors import translated
 
@@ -121,7 +121,7 @@ class DatabaseOptions:
 
 
 def with_entries(batches: Iterable[pa.RecordBatch], table: TransactionTable | None) -> Iterator[pa.RecordBatch]:
-    """The same transactions, with what the table says of them; the batches themselves where there is none."""
+    """The same transactions with their entries of the table; unchanged if there is no table."""
     if table is None:
         yield from batches
         return

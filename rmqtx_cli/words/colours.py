@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 
-#: Colours of SGR by state: what went wrong in red, what waits in yellow, what is not known in cyan.
+#: SGR colours by state: LOST in red, PENDING in yellow, UNDECIDABLE in cyan.
 _STATES = {
     "PENDING": "33", "COMMITTED": "32", "ROLLED_BACK": "34", "DISCARDED": "35", "LOST": "1;31", "UNDECIDABLE": "36",
 }  # fmt: skip
 
 
 def is_coloured() -> bool:
-    """Whether a terminal may be given colours: it knows them, and neither NO_COLOR nor the user turns them off."""
+    """Whether to colour: TERM supports colours, and NO_COLOR is not set."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def coloured(cell: str) -> str:
-    """The text of a cell, in its colour where it is a state."""
+    """The text of a cell, coloured if it is a state."""
     colour = _STATES.get(cell)
     return cell if colour is None else f"\x1b[{colour}m{cell}\x1b[0m"

@@ -7,13 +7,13 @@ import re
 from readers.model.errors import BadRequest
 
 _MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-#: What clocks, timers and sockets can all count to.
+#: A maximum that clocks, timers and sockets support.
 _MS_MAX = 36_525 * _MS["d"]
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
 
 def parse_duration_ms(text: str) -> int:
-    """The milliseconds that a duration names. A number without a unit is refused: minutes or seconds?
+    """The duration in milliseconds. A number without a unit is refused.
 
     Raises: BadRequest.
     """
@@ -49,8 +49,8 @@ def duration_text(milliseconds: int | None) -> str:
 
 
 def age_text(sent_ms: int, now_ms: int, stopped_ms: int | None) -> str:
-    """How old something is, and how old it was when its broker stopped, where that is known and was before now."""
+    """The age now, and the age at which the broker stopped, if that is known."""
     age = duration_text(now_ms - sent_ms)
     if stopped_ms is None or not sent_ms <= stopped_ms < now_ms:
         return age
-    return f"{age}; {duration_text(stopped_ms - sent_ms)} when its broker stopped"
+    return f"{age}; {duration_text(stopped_ms - sent_ms)} when the broker stopped"

@@ -1,4 +1,4 @@
-"""The one register of exit statuses; the manual pages, `rmqtx explain` and the README take their sentences from it."""
+"""All exit statuses; the manual pages, `rmqtx explain` and the README use these sentences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPARK_UNAVAILABLE = 20
 BUG = 70
 INTERRUPTED = 130
 
-#: Numbers are an interface: they keep their meaning for ever.
+#: Numbers are an interface: their meaning never changes.
 MEANINGS: dict[int, str] = {
     DONE: "done",
     FINDINGS: "done, and a row met the condition of --fail-on, verify found an error or a warning, or diff --exit-code "
@@ -28,22 +28,22 @@ MEANINGS: dict[int, str] = {
     INCOMPLETE: "answered, but evidence is missing or damaged, or a transaction is UNDECIDABLE",
     UNREADABLE: "not a store, or a file cannot be read or written",
     STORE_IN_USE: "the store is in use (commands that change a store)",
-    REFUSED_BY_GUARD: "refused, a guard said no: nothing was sent (commands that act)",
-    STALE_PLAN: "the plan is stale: what it relied on has changed, and nothing was done (apply, undo)",
+    REFUSED_BY_GUARD: "refused by a guard: nothing was sent (commands that act)",
+    STALE_PLAN: "the plan is stale: its evidence has changed, and nothing was done (apply, undo)",
     UNREACHABLE: "the broker cannot be reached, or does not answer (live brokers)",
     REFUSED_BY_BROKER: "the broker refused (live brokers)",
-    NO_SUCH_TRANSACTION: "no such transaction: nothing bears this id, message id or key",
-    SOME_REFUSED: "some of several were refused, others were done (commands that act)",
-    UNKNOWN_OUTCOME: "the outcome is unknown, or somebody else decided too: look again (commands that act)",
-    SPARK_UNAVAILABLE: "Spark or Java is not available, or was lost on the way",
+    NO_SUCH_TRANSACTION: "no such transaction: no record has this id, message id or key",
+    SOME_REFUSED: "some were refused, others were done (commands that act)",
+    UNKNOWN_OUTCOME: "unknown outcome, or the producer decided too: run rmqtx show (commands that act)",
+    SPARK_UNAVAILABLE: "Spark or Java is not available, or the connection to Spark was lost",
     BUG: "a bug in rmqtx; set RMQTX_DEBUG=1 to see the traceback",
     INTERRUPTED: "interrupted",
 }
 
-#: What the register means to Nagios: `rmqtx check` and `rmqtx probe` exit with these only, whatever goes wrong.
+#: `rmqtx check` and `rmqtx probe` exit only with the statuses of Nagios, also after an error.
 CHECK_MEANINGS: dict[int, str] = {
-    0: "OK: every threshold is kept",
-    1: "WARNING: a warning threshold is passed",
-    2: "CRITICAL: a critical threshold is passed",
-    3: "UNKNOWN: the store cannot be judged, or the command line is wrong",
+    0: "OK: no threshold is exceeded",
+    1: "WARNING: a warning threshold is exceeded",
+    2: "CRITICAL: a critical threshold is exceeded",
+    3: "UNKNOWN: the state could not be determined, or the command line is wrong",
 }

@@ -1,4 +1,4 @@
-"""Suggestions for words that were almost right."""
+"""Suggestions for misspelt words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def near(word: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """The known words that look most like the given one, best first; case does not count."""
+    """The known words most similar to the given one, best first; case is ignored."""
     import difflib
 
     by_lower = {name.lower(): name for name in known}
@@ -16,7 +16,7 @@ def near(word: str, known: Iterable[str], *, most: int = 3) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The suggestion as a sentence, or all known words where none is near."""
+    """The suggestion as a sentence, or all known words if none is similar."""
     names = list(known)
     close = near(word, names)
     return f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(names)}"

@@ -1,7 +1,6 @@
-"""How far long work has come: a bar with bytes, rate and time left on a terminal; nothing at all elsewhere.
+"""Progress of long work: a bar with bytes, rate and time left on a terminal; nothing elsewhere.
 
-A bar names what is going on, also when all bytes are read and what they say is put together, and is gone before the
-first result is shown.
+A bar names the current step and is removed before the first result is printed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-#: The bars that are on the terminal.
+#: The bars on the terminal.
 _SHOWN: list[Progress] = []
 
 
@@ -31,20 +30,20 @@ class Bar:
     what: str
 
     def __call__(self, done_bytes: int, total_bytes: int) -> None:
-        """So many bytes are done, of so many."""
+        """Show the number of bytes done and in all."""
         self.bar.update(self.line, completed=done_bytes, total=total_bytes)
         if total_bytes and done_bytes >= total_bytes:
-            self.bar.update(self.line, description=f"{self.what}: all is read, results are put together")
+            self.bar.update(self.line, description=f"{self.what}: all bytes read, computing results")
 
     def count_tasks(self, done: int, total: int) -> None:
-        """So many tasks of an engine that has tasks are done, of so many."""
+        """Show the number of tasks done and in all."""
         if done < total:
             self.bar.update(self.line, description=f"{self.what}, {done}/{total} tasks")
 
 
 @contextmanager
 def shown(what: str, voice: Voice) -> Iterator[Bar | None]:
-    """A bar that takes (bytes done, bytes in all) while the block runs; None where nobody watches."""
+    """A bar that takes (bytes done, bytes in all) while the block runs; None with --quiet or without a terminal."""
     if voice.quiet or not sys.stderr.isatty():
         yield None
         return
@@ -70,6 +69,6 @@ def shown(what: str, voice: Voice) -> Iterator[Bar | None]:
 
 
 def clear() -> None:
-    """Take every bar off the terminal, where results are about to be written: it would stick to their first line."""
+    """Remove all bars from the terminal before results are written."""
     for bar in _SHOWN:
         bar.stop()

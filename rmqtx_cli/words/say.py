@@ -1,13 +1,17 @@
-"""Everything that is not a result: one line each, on stderr, with nothing in it that a terminal would obey."""
+"""Lines on stderr: notes, errors, findings; without control characters from stores.
+
+On a terminal a long line is wrapped between words; elsewhere each message is one line.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqtx_cli.words.text import count, escaped
+from rmqtx_cli.words.text import count, escaped, width, wrapped
 
 if TYPE_CHECKING:
     from readers.model.findings import Finding
@@ -16,51 +20,79 @@ if TYPE_CHECKING:
 SEVERITIES = ("error", "warning", "note")
 
 
+#: What begins the text of a line that is a command to copy: it is not wrapped.
+_COMMAND = "next: "
+#: A continuation is indented to here.
+_INDENT = "  "
+_CELLS_MIN = 40
+
+
 def line(text: str) -> None:
-    """One line on stderr; a closed or failing stderr is no reason to stop."""
-    prompt(f"{text}\n")
+    """Print one line on stderr; errors of stderr are ignored."""
+    plain, room = escaped(text), _room()
+    if room is not None and width(plain) > room and _COMMAND not in plain:
+        first, *more = wrapped(plain, room)
+        rest = wrapped(" ".join(more), room - len(_INDENT)) if more else []
+        plain = "\n".join([first, *(f"{_INDENT}{one}" for one in rest)])
+    _write(f"{plain}\n")
 
 
 def prompt(text: str) -> None:
-    """The same without its end, unless the text has one."""
+    """Print a text on stderr, without adding a line end."""
     end = "\n" if text.endswith("\n") else ""
+    _write(f"{escaped(text.removesuffix(end))}{end}")
+
+
+def _write(text: str) -> None:
     try:
-        sys.stderr.write(f"{escaped(text.removesuffix(end))}{end}")
+        sys.stderr.write(text)
         sys.stderr.flush()
     except (OSError, ValueError):
         pass
 
 
+def _room() -> int | None:
+    """The width of the terminal that stderr is on; None if it is on none, or too narrow for text."""
+    try:
+        if not sys.stderr.isatty():
+            return None
+        columns = os.environ.get("COLUMNS", "")
+        cells = int(columns) if columns.isdecimal() else os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        return None
+    return cells if cells >= _CELLS_MIN else None
+
+
 def lines(text: str) -> None:
-    """A text of several lines on stderr."""
+    """Print a text of several lines on stderr."""
     for one in text.splitlines():
         line(one)
 
 
 def error(text: str) -> None:
-    """Why there is no answer, or only a part of it."""
+    """Print why there is no answer, or only a part of it."""
     line(f"rmqtx: {text}")
 
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """What a command says beside its results: `quiet` leaves errors only, `verbose` leaves nothing out."""
+    """Prints what is not a result: with `quiet` only errors, with `verbose` everything."""
 
     verbose: bool = False
     quiet: bool = False
 
     def note(self, text: str) -> None:
-        """Something the reader of the results should know."""
+        """Print a note, unless `quiet`."""
         if not self.quiet:
             line(f"rmqtx: {text}")
 
     def detail(self, text: str) -> None:
-        """Something that only `--verbose` asks for."""
+        """Print a note only with `verbose`."""
         if self.verbose:
             self.note(text)
 
     def findings(self, findings: Iterable[Finding]) -> None:
-        """What was wrong, worst first: the first of each kind, with `--verbose` each one; notes only then."""
+        """Print the first finding of each kind, worst first; with `verbose` every finding, and those that are notes."""
         kinds: dict[str, list[Finding]] = {}
         for finding in findings:
             kinds.setdefault(finding.code, []).append(finding)

@@ -1,15 +1,15 @@
-"""Text that came out of a store, made safe to look at: a terminal must never obey what a producer wrote."""
+"""Text from a store, made safe for a terminal: it must not run control sequences that a producer wrote."""
 
 from __future__ import annotations
 
 
 def stored_text(argument: str) -> str:
-    """An argument as text out of a store would show: bytes that are no UTF-8 as backslash escapes."""
+    """An argument in the form of text from a store: bytes that are not UTF-8 as backslash escapes."""
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def escaped(text: str) -> str:
-    """The text with everything that is not printable as a backslash escape.
+    """The text with unprintable characters as backslash escapes.
 
     Covers C0 and C1 controls, ESC, DEL, line and paragraph separators, bidi overrides, zero-width characters and lone
     surrogates; the ordinary space stays.
@@ -30,7 +30,7 @@ def _escape(character: str) -> str:
 
 
 def width(text: str) -> int:
-    """Terminal cells that a printable text occupies; East Asian wide characters take two."""
+    """The number of terminal cells of a printable text; wide East Asian characters take two."""
     if text.isascii():
         return len(text)
     import wcwidth
@@ -39,7 +39,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, cells: int, *, keeps_end: bool = False) -> str:
-    """The text in at most so many terminal cells; what was cut off, of its end or its beginning, is an ellipsis."""
+    """The text, cut to a number of terminal cells; an ellipsis replaces its end, or its beginning with `keeps_end`."""
     if width(text) <= cells:
         return text
     if keeps_end:
@@ -52,7 +52,7 @@ def cut(text: str, cells: int, *, keeps_end: bool = False) -> str:
 
 
 def wrapped(text: str, cells: int) -> list[str]:
-    """The text in lines of at most so many terminal cells, broken between words where these are short enough."""
+    """The text in lines of at most this number of terminal cells, broken between words, or inside longer words."""
     lines = [""]
     for word in text.split(" "):
         if lines[-1] and width(lines[-1]) + 1 + width(word) <= cells:
@@ -73,7 +73,7 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def size(count_bytes: int) -> str:
-    """A number of bytes in the unit that keeps it short: 512 B, 3.2 MiB."""
+    """A number of bytes in a readable unit: 512 B, 3.2 MiB."""
     value = float(count_bytes)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024 or unit == "TiB":

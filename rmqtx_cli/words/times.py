@@ -1,6 +1,6 @@
-"""Points in time as people write them, in; ISO 8601 in UTC, out.
+"""Times: input in the forms that people write, output as ISO 8601 in UTC.
 
-With a zone a time is the same everywhere. What depends on this machine, its clock or its zone, is said as it is taken.
+A time that depends on the clock or the zone of this machine is printed as it was understood.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ADVICE = "write it like 2026-01-02T03:04:05Z, 2026-01-02, yesterday, -1h, or as
 
 
 def parse_moment_ms(text: str, now_ms: int) -> tuple[int, bool]:
-    """Epoch milliseconds, and whether another machine or moment could read the text as another time.
+    """Epoch milliseconds, and whether the text would be another time on another machine or at another moment.
 
     Takes ISO 8601, a date as its first moment, `now`, `today`, `yesterday`, `-1h` and `+10m` from now, and epoch
     seconds or milliseconds by size. Without a zone it is this machine's.
@@ -51,7 +51,7 @@ def parse_moment_ms(text: str, now_ms: int) -> tuple[int, bool]:
 
 
 def asked_time_ms(option: str, text: str | None, voice: Voice) -> int | None:
-    """The time that an option names, said on stderr where it depends on this machine; None where none is named.
+    """The time in an option, printed on stderr if it depends on this machine; None without the option.
 
     Raises: BadRequest.
     """
@@ -65,7 +65,7 @@ def asked_time_ms(option: str, text: str | None, voice: Voice) -> int | None:
 
 
 def parse_offset_or_time(option: str, text: str, voice: Voice) -> tuple[int | None, int | None]:
-    """A bound as (offset, None) or (None, time in milliseconds): a plain number is an offset, `@number` a time.
+    """A bound as (offset, None) or (None, time in milliseconds): a number is an offset, `@number` a time.
 
     Raises: BadRequest.
     """
@@ -76,5 +76,5 @@ def parse_offset_or_time(option: str, text: str, voice: Voice) -> tuple[int | No
 
 
 def _local_ms(moment: datetime.datetime) -> int:
-    """Epoch milliseconds of a time without a zone, in this machine's."""
+    """Epoch milliseconds of a time in the zone of this machine."""
     return parse_time_ms(moment.astimezone().isoformat())

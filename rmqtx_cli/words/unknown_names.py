@@ -1,4 +1,4 @@
-"""Names of topics and groups that nothing bears: an empty list must not hide that a name was mistyped."""
+"""Hints for topics and groups that do not exist, so that an empty list does not hide a mistyped name."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NAMES_MAX = 8
-#: So many names are kept; of more than that none is said to be missing.
+#: The maximum of names that are kept; with more, no name is reported as missing.
 _SEEN_MAX = 10_000
 
 
 def say_unknown_names(rows: pa.Table, named: Mapping[str, tuple[str, str | None]], voice: Voice) -> None:
-    """Say of each option whose name no row has that this is so, and which names there are.
+    """Print each option whose name no row has, and the names that exist.
 
-    `rows`: before anything was chosen by these names. `named`: column and name by option; None where none is given.
+    `rows`: before they were chosen by these names. `named`: option → column and name; None without the option.
     """
     seen = NamesSeen(named)
     for batch in rows.to_batches():
@@ -29,9 +29,9 @@ def say_unknown_names(rows: pa.Table, named: Mapping[str, tuple[str, str | None]
 
 
 class NamesSeen:
-    """What stands in the columns that options choose by, in rows as they pass.
+    """The names in the columns that options choose by, collected from rows as they pass.
 
-    `named`: column and name by option; None where none is given.
+    `named`: option → column and name; None without the option.
     """
 
     def __init__(self, named: Mapping[str, tuple[str, str | None]]) -> None:
@@ -39,7 +39,7 @@ class NamesSeen:
         self._seen: dict[str, set[str]] = {option: set() for option in self._named}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take note of the names in some rows."""
+        """Add the names in some rows."""
         import pyarrow.compute as pc
 
         for option, (column, _) in self._named.items():
@@ -47,14 +47,14 @@ class NamesSeen:
                 seen.update(one for one in pc.unique(batch[column]).to_pylist() if one is not None)
 
     def say(self, what: str, voice: Voice) -> None:
-        """Say of each option whose name was not seen what that means, and which names there are."""
+        """Print each option whose name was not seen, with the text `what`, and the names that exist."""
         for option, (_, name) in self._named.items():
             if len(self._seen[option]) < _SEEN_MAX:
                 say_unknown_name(option, name, self._seen[option], what, voice)
 
 
 def say_unknown_name(option: str, name: str | None, names: Iterable[str], what: str, voice: Voice) -> None:
-    """Say of an option that its name is none of those that there are, and which are near; nothing where none is."""
+    """Print an option whose name does not exist, and similar names; nothing if the name exists or no name does."""
     known = sorted(set(names))
     if name is None or name in known or not known:
         return

@@ -246,7 +246,7 @@ def interrupted_leaves_nothing(stage: Stage, tool: Tool) -> None:
     process.send_signal(signal.SIGTERM)
     ran = tool.end(process)
     assert ran.status == 3, ran
-    assert "interrupted; what was open is rolled back" in ran.stdout
+    assert "interrupted; its open transactions were rolled back" in ran.stdout
     time.sleep(1.5)  # the op batch
     assert tool.run("pending", "--format", "jsonl").rows == []
     probe_counts(stage, 3)

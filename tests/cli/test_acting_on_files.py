@@ -47,7 +47,7 @@ def test_a_copy_is_made_and_the_store_stays(rmqtx: Run, store: Path, tmp_path: P
     result = rmqtx("commit", *ids, "--store", store, "--to", target, *VERSION, "--yes", "--format", "jsonl")
     assert result.status == DONE, result.err
     assert [row["outcome"] for row in receipts(result.out)] == ["proved", "proved"]
-    assert f"{target} is the changed store; {store} stays as it was" in result.err
+    assert f"{target} is the changed store; {store} is unchanged" in result.err
     assert contents(store) == before
     assert [state_of(rmqtx, target, name) for name in ids] == ["COMMITTED", "COMMITTED"]
     requests = receipts(result.out)[0]["requests"]
@@ -107,7 +107,7 @@ def test_a_running_broker_is_left_alone(rmqtx: Run, store: Path, tmp_path: Path)
     ("more", "said"),
     [
         ((), "either --to or --in-place"),
-        (("--in-place",), "--undo FILE go together"),
+        (("--in-place",), "--in-place needs --undo FILE"),
         (("--to", "x", "--in-place", "--undo", "y"), "either --to or --in-place"),
         (("--to", "x", "-n", "127.0.0.1:1"), "leave one out"),
         (("--to", "x", "--settle", "1s"), "--settle is for live brokers"),

@@ -66,7 +66,7 @@ def test_an_unmounted_commit_log_stays_critical(check: Callable[..., dict[str, A
     first = check()
     assert first["exit_status"] == CRITICAL
     assert len(first["newly_vanished"]) == 16
-    assert "the files of the log went up to 262144 and go up to 0 now" in reasons(first)
+    assert "the log files ended at byte 262144 and end at 0 now" in reasons(first)
     again = check()
     assert again["exit_status"] == CRITICAL
     assert again["newly_vanished"] == []
@@ -83,7 +83,7 @@ def test_nothing_but_the_memory_knows_what_was_there(check: Callable[..., dict[s
     for _ in range(2):
         outcome = check()
         assert outcome["exit_status"] == CRITICAL
-        assert "the half queue went up to 279 and goes up to 0 now" in reasons(outcome)
+        assert "the half queue ended at 279 and ends at 0 now" in reasons(outcome)
 
 
 def test_a_store_that_grows_past_its_old_end_is_well_again(
@@ -94,8 +94,8 @@ def test_a_store_that_grows_past_its_old_end_is_well_again(
     for numbers in left["stores"].values():
         numbers["half_max_offset"] += 1  # of a broker that lost its last half in a crash
     change_memory(tmp_path, stores=left["stores"])
-    assert "goes up to 279 now" in reasons(check())
-    assert "goes up to 279 now" in reasons(check())
+    assert "ends at 279 now" in reasons(check())
+    assert "ends at 279 now" in reasons(check())
     _, left = left_by(tmp_path)
     left["stores"][str(root)]["half_max_offset"] = 279  # and has written one more since
     change_memory(tmp_path, stores=left["stores"])

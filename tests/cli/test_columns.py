@@ -126,7 +126,7 @@ def test_sorted_rows_are_in_order_whatever_the_limit_lets_pass(
     assert column("--sort", "-half") == list(range(288, -1, -1))
     oldest = rmqtx("pending", common, "--sort", "-age", "--format", "csv", "--fields", "age").out.splitlines()[1:]
     assert [int(age) for age in oldest] == sorted(int(age) for age in oldest)
-    assert "has no order" in rmqtx("pending", common, "--sort", "half_copies").err
+    assert "cannot be sorted by" in rmqtx("pending", common, "--sort", "half_copies").err
 
 
 def test_text_is_wrapped_between_words_by_the_cells_it_takes() -> None:

@@ -51,7 +51,7 @@ def forged(tmp_path: Path) -> Path:
 def test_one_note_names_the_option(rmqtx: Run, forged: Path, tmp_path: Path) -> None:
     plain = rmqtx("pending", forged, "--format", "csv", "--fields", "transaction_id")
     assert FORMULA.replace('"', '""') in plain.out
-    assert plain.err.count("--csv-safe makes them text") == 1
+    assert plain.err.count("--csv-safe writes them as text") == 1
     safe = rmqtx("pending", forged, "--format", "csv", "--fields", "transaction_id", "--csv-safe")
     assert "'=HYPERLINK" in safe.out
     assert "--csv-safe" not in safe.err

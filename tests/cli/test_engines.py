@@ -78,7 +78,7 @@ def test_spark_submit_and_spark_remote_ask_for_spark(
     assert "rmqtx: engine spark: SPARK_REMOTE is set\n" in rmqtx("audit", common).err
     monkeypatch.delenv("SPARK_REMOTE")
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    assert "rmqtx: engine spark: spark-submit runs this\n" in rmqtx("audit", common).err
+    assert "rmqtx: engine spark: rmqtx runs under spark-submit\n" in rmqtx("audit", common).err
     assert "engine" not in rmqtx("audit", common, "--engine", "local", "--summary").err
     assert len(no_spark) == 2
 
@@ -92,7 +92,7 @@ def test_a_large_store_is_for_spark(
     monkeypatch.setattr(engines, "find_spec", without("pyspark"))
     result = rmqtx("audit", common, "--summary")
     assert result.status == 0
-    assert "rmqtx: engine local: 256.0 KiB of commit logs would go faster on Spark, but pyspark is not" in result.err
+    assert "rmqtx: engine local: 256.0 KiB of commit logs would be read faster by Spark, but pyspark" in result.err
     assert len(no_spark) == 1
 
 

@@ -51,7 +51,7 @@ def test_conditions_and_columns_apply_to_what_is_told(rmqtx: Run, common: Path) 
     whole = rmqtx("audit", common, *choice)
     assert sorted(followed.out.splitlines()) == sorted(whole.out.splitlines())
     assert len(followed.out.splitlines()) > 1
-    assert "without --checkpoint FILE the next start begins anew" in followed.err
+    assert "without --checkpoint FILE the next start reads everything again" in followed.err
 
 
 def test_fail_on_and_missing_evidence_decide_the_status(rmqtx: Run, common: Path, tmp_path: Path) -> None:
@@ -66,14 +66,14 @@ def test_fail_on_and_missing_evidence_decide_the_status(rmqtx: Run, common: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--follow", "--engine", "spark"], 'in Spark use spark.readStream.format("rmqtx")'),
-        (["--follow", "--master", "local[2]"], "--follow reads on this machine, without Spark"),
-        (["--follow", "--format", "parquet"], "--follow never ends a file, as parquet would need"),
+        (["--follow", "--engine", "spark"], 'or use spark.readStream.format("rmqtx") in Spark'),
+        (["--follow", "--master", "local[2]"], "--follow does not run on Spark"),
+        (["--follow", "--format", "parquet"], "--follow cannot write parquet, which needs an end"),
         (["--follow", "--format", "json"], "use table, jsonl, csv"),
-        (["--follow", "-o", "verdicts.jsonl"], "--output is for one audit"),
-        (["--follow", "--limit", "0"], "--limit is for one audit"),
-        (["--follow", "--at", "2026-01-02T03:04:05Z"], "--at is for one audit"),
-        (["--follow", "--summary"], "--summary is for one audit"),
+        (["--follow", "-o", "verdicts.jsonl"], "--output cannot be combined with --follow"),
+        (["--follow", "--limit", "0"], "--limit cannot be combined with --follow"),
+        (["--follow", "--at", "2026-01-02T03:04:05Z"], "--at cannot be combined with --follow"),
+        (["--follow", "--summary"], "--summary cannot be combined with --follow"),
         (["--follow", "--interval", "10"], "'10' is not a duration"),
         (["--until-idle"], "need --follow"),
         (["--interval", "1s"], "need --follow"),

@@ -56,6 +56,7 @@ def test_each_command_is_one_line_of_the_first_page(rmqtx: Run, monkeypatch: pyt
         (number,) = (at for at, line in enumerate(lines) if line.startswith(f"  {name} "))
         assert not lines[number + 1].startswith("   "), f"{name}: shorten SHORT"
     assert {line.split()[1] for line in MOST_USED} <= set(names)
+    assert {"--version", "--install-completion", "--show-completion"} <= {line.split()[0] for line in lines if line}
 
 
 def test_each_grouped_option_is_one_of_a_command() -> None:

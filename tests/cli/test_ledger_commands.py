@@ -136,12 +136,12 @@ def test_pending_in_parquet_carries_it_too(rmqtx: Run, common: Path, tmp_path: P
     assert facts["stores"][0]["store"] == str(common)
 
 
-def test_custody_is_said_and_hides_secrets(rmqtx: Run, common: Path) -> None:
+def test_provenance_is_printed_and_hides_secrets(rmqtx: Run, common: Path) -> None:
     told = rmqtx("audit", common, "--verbose", "--summary").err
-    assert "custody: rmqtx " in told
+    assert "provenance: rmqtx " in told
     length = f"{(common / 'commitlog' / f'{0:020d}').stat().st_size:,}".replace(",", " ")
-    assert f"custody: {common}/commitlog/{0:020d}: {length} bytes, sha256:" in told
-    assert "custody" not in rmqtx("audit", common, "--summary").err
+    assert f"provenance: {common}/commitlog/{0:020d}: {length} bytes, sha256:" in told
+    assert "provenance" not in rmqtx("audit", common, "--summary").err
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_secrets_are_not_written_down(setting: str, kept: str) -> None:
         (("--ledger", "LEDGER", "--done", "amount = much"), USAGE, "--done: amount is int64"),
         (("--ledger", "LEDGER", "--not-done", "status PAID"), USAGE, "--not-done: 'PAID' is no operator"),
         (("--ledger", "LEDGER", "--plan", "p.json", "--at", "1"), USAGE, "--plan needs the present state"),
-        (("--ledger", "LEDGER", "--with-meta", "--format", "csv"), USAGE, "--with-meta: csv has no place for it"),
+        (("--ledger", "LEDGER", "--with-meta", "--format", "csv"), USAGE, "--with-meta is not possible with csv"),
         (("--ledger", "LEDGER", "--plan", "STORE/plan.json"), USAGE, "lies inside the store"),
     ],
 )

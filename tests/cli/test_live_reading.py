@@ -69,7 +69,7 @@ def test_what_is_pending_has_the_same_rows_as_its_files(rmqtx: Run, common: Path
         for copy in row["half_copies"]:
             copy["store"] = str(common)
     assert rows == json.loads(files.out) != []
-    assert "nobody answers the checks" in live.err
+    assert "no process answers the checks" in live.err
     assert "a live broker, asked over the wire" in live.err
 
 

@@ -131,7 +131,7 @@ def test_the_timer_of_a_state_table(rmqtx: Run) -> None:
     assert "half cursor" not in first.err
     result = rmqtx("simulate", store, "--show", "transactions", "--at", LATER, "--format", "jsonl")
     fates = rows(result.out)
-    assert "16 open slots: 16 asked for once in each run, without a limit; of 13 every answer is refused" in result.err
+    assert "16 open slots: 16 checked once in each run, without a limit; every answer about 13 of them" in result.err
     assert {(row["design"], row["end"], row["checks_to_come_count"]) for row in fates} == {("state_table", None, None)}
     assert [row["half_queue_offset"] for row in fates if row["is_answerable"]] == [13, 14, 15]
     switch = ("--with", "checkTransactionMessageEnable=false")

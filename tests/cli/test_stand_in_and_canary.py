@@ -28,7 +28,7 @@ def nobody() -> str:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "who says what to answer? - --plan FILE or --ledger PLACE, one of them"),
+        ((), "give exactly one source of answers - --plan FILE or --ledger PLACE"),
         (("--plan", "p.json", "--ledger", "l.csv"), "one of them"),
         (("--ledger", "l.csv", "--match", "keys = id"), "--ledger needs --done, --not-done"),
         (("--ledger", "jdbc:postgresql://db/shop", "--ledger-table", "orders", *LEDGER), "rmqtx reconcile --plan FILE"),
@@ -89,7 +89,7 @@ def test_a_flight_is_judged_by_what_it_took_beyond_what_it_may() -> None:
     late = Flight(STORE, [step("ask", 39_000, allowed_ms=36_000, scenario="check")])
     outcome = judged([fine, late], THRESHOLDS)
     assert outcome.status == WARNING
-    assert "check ask took 39s, 3s more than its settings let it" in flights_text([late], outcome)
+    assert "check ask took 39s, 3s longer than its settings allow" in flights_text([late], outcome)
     assert judged([Flight(STORE, [step("decide", 30_000)])], THRESHOLDS).status == CRITICAL
 
 

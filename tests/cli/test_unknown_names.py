@@ -16,9 +16,9 @@ from tests.cli.conftest import Run
         ("decode half STORE --topic paymnts", "--topic paymnts: no row has it - did you mean payments?"),
         ("decode half STORE --group shpo", "--group shpo: no row has it - did you mean shop?"),
         ("decode cursors STORE --topic ordes", "--topic ordes: no row has it - did you mean orders?"),
-        ("decode commitlog STORE --topic odrers", "--topic odrers: no queue here is of this topic - did you mean or"),
-        ("decode consumequeue STORE --topic odrers", "no queue here is of this topic - did you mean orders?"),
-        ("search STORE --topic zzz", "--topic zzz: no queue here is of this topic - there are: "),
+        ("decode commitlog STORE --topic odrers", "--topic odrers: no queue here has this topic - did you mean or"),
+        ("decode consumequeue STORE --topic odrers", "no queue here has this topic - did you mean orders?"),
+        ("search STORE --topic zzz", "--topic zzz: no queue here has this topic - there are: "),
     ],
 )
 def test_a_name_that_does_not_occur(command: str, told: str, rmqtx: Run, common: Path) -> None:

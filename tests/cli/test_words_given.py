@@ -147,7 +147,7 @@ def test_json_for_short(rmqtx: Run, common: Path) -> None:
 @pytest.mark.parametrize(("limit", "said"), [("3", "3 of 16 transactions listed"), ("99", None)])
 def test_a_limit_says_of_how_many(rmqtx: Run, common: Path, limit: str, said: str | None) -> None:
     result = rmqtx("pending", common, "--limit", limit)
-    assert "rmqtx: 16 pending, " in result.err
+    assert "rmqtx: 16 pending transactions, " in result.err
     assert (f"rmqtx: {said}" in result.err) if said else ("listed" not in result.err)
     narrower = rmqtx("pending", common, "--limit", "1", "--where", "checks_count > 4")
     assert "rmqtx: 1 of 16" not in narrower.err

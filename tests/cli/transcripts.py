@@ -20,10 +20,10 @@ _PROMPT = "$ "
 #: Ages, which are measured from now. Durations that follow a sign, as in timelines, do not change.
 _AGE = re.compile(r"(?<![+\-\w.:;=])\d+(?:\.\d+)?(?:ms|[smhdw])(?:\d+(?:ms|[smhd]))?(?![\w-])")
 
-#: When a transaction is discarded if its broker starts now.
+#: When a transaction is discarded if the broker starts now.
 _DISCARD_TIME = re.compile(r'(?:(?<=^discard )|(?<=, at ))\S+Z|(?<="discard_at_ms":)\d+|(?<="discard_at":")[^"]+', re.M)
 #: A deadline that has come: tests read their stores at one moment, and that moment may be long ago.
-_DISCARD_SOON = re.compile(r"\bnow(?=(?: or a round later)?, (?:at TIME|if its broker starts now))")
+_DISCARD_SOON = re.compile(r"\bnow(?=(?: or a round later)?, (?:at TIME|if the broker starts now))")
 
 
 @dataclass(slots=True)

@@ -97,6 +97,13 @@ def test_each_page_is_in_the_index() -> None:
     assert max(count for name, count in named.items()) == 1
 
 
+def test_each_page_is_in_the_menu_of_the_site() -> None:
+    menu = (ROOT / "deploy" / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
+    named = Counter(re.findall(r"[\w/]+\.md", menu))
+    assert set(named) == {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
+    assert set(named.values()) == {1}
+
+
 def test_each_finding_is_on_the_page_of_its_structure() -> None:
     named = {
         code for page in PAGES for line in _FINDINGS.findall(page.read_text("utf-8"))

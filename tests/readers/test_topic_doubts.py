@@ -127,5 +127,5 @@ def test_a_verification_says_so_too(topic: str, tmp_path: Path) -> None:
     file.write_bytes(damaged)
     (finding,) = (one for one in findings(root) if one["code"] == "words-contradict")
     assert (finding["commit_log_offset"], finding["expected"]) == (
-        record["commit_log_offset"], f"topic {topic}, as the other words say",
+        record["commit_log_offset"], f"topic {topic}, by the record's other fields",
     )

@@ -72,7 +72,7 @@ def test_another_store_is_refused_before_anything_is_made_in_it(store: Path, kep
         (other / path).write_bytes((store / path).read_bytes())
     (other / SEGMENT).write_bytes(b"\xab" + (store / SEGMENT).read_bytes()[1:])
     before = facts(other)
-    with pytest.raises(StoreChanged, match="the first record of its log is another"):
+    with pytest.raises(StoreChanged, match="the first record of its log is different"):
         undo(kept, other, times=False)
     assert facts(other) == before
     (other / SEGMENT).write_bytes((store / SEGMENT).read_bytes())  # the same begin, and other files

@@ -65,7 +65,7 @@ def test_the_header_says_that_it_is_a_copy(s3: S3Server, copied: Copied, rmqtx: 
     err = rmqtx("pending", stopped, killed).err
     assert f"{stopped}: a copy as of " in err
     assert "not locked here; when it was copied, its broker had stopped cleanly; broker" in err
-    assert "its broker ran, or had not stopped cleanly" in err
+    assert "the broker ran, or had not stopped cleanly" in err
 
 
 def test_patterns_name_stores(s3: S3Server, copied: Copied, rmqtx: Run) -> None:

@@ -233,7 +233,7 @@ def test_spark_submit_gives_the_session(place: Place, store: Path) -> None:
         timeout=SECONDS_MAX, check=True,
     )
     # spark-submit sends a program's stderr to its own stdout.
-    assert "rmqtx: engine spark: spark-submit runs this\n" in done.stdout
+    assert "rmqtx: engine spark: rmqtx runs under spark-submit\n" in done.stdout
     *rows, last = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
     assert last == {"status": 0, "name": "mine", "stopped": False, "partitions": "2"}
     assert len(rows) > 100

@@ -198,9 +198,19 @@ def _same_settings(path: Path, settings: dict[str, Any]) -> None:
     for name, value in settings.items():
         if before.get(name) != value:
             raise BadRequest(
-                f"{path.parent.parent} holds an export with {name} {_word(before.get(name))}, not {_word(value)}",
+                f"{path.parent.parent} contains an export with {_other(name, before.get(name), value)}",
                 advice="give the same options, or a new directory",
             )
+
+
+def _other(name: str, before: Any, value: Any) -> str:
+    """The difference between a setting of the export and one of the command line."""
+    if not isinstance(before, list) or not isinstance(value, list):
+        return f"{name} {_word(before)}, not {_word(value)}"
+    more, less = ([_word(one) for one in a if one not in b] for a, b in ((before, value), (value, before)))
+    parts = [f"also {', '.join(more)}"] if more else []
+    parts += [f"not {', '.join(less)}"] if less else []
+    return f"other {name} ({'; '.join(parts) or 'in another order'})"
 
 
 def _word(value: Any) -> str:

@@ -13,9 +13,9 @@ from rmqtx_cli.acting.acting import (
     ActOptions,
     OverrideOption,
     ReasonOption,
-    carry_out_deeds,
+    carry_out_confirmed,
+    print_act,
     receipts_listing,
-    say_deed,
 )
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -132,7 +132,7 @@ def _carried_out(
         listing.write(iter(()))
         listing.voice.note("nothing is left to do")
         return exit_status.DONE
-    status = carry_out_deeds(found.acts, place, journal, conduct, act, listing)
+    status = carry_out_confirmed(found.acts, place, journal, conduct, act, listing)
     place.say_result(listing.voice)
     return status
 
@@ -168,7 +168,7 @@ def _show(plan: Plan, found: Application, voice: Voice) -> None:
     allowed = [deed for deed in found.acts if deed.is_allowed]
     for deeds, word in ((allowed, "to be done"), (refused, "refused")):
         for deed in deeds if voice.verbose else deeds[:_SHOWN_MAX]:
-            say_deed(deed, voice)
+            print_act(deed, voice)
         if len(deeds) > _SHOWN_MAX and not voice.verbose:
             say.line(f"rmqtx: ... and {len(deeds) - _SHOWN_MAX} more {word} (all with --verbose)")
 

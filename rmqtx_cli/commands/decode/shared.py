@@ -212,10 +212,10 @@ class _Rows:
                 reading.complete_findings()
                 whole.add_account_of(reading)
             noun = "file" if self.instead == "coverage" else "finding"
-            listing.write(iter(_instead(whole, self.instead).to_batches()), answer=lambda: [listing.rows_line(noun)])
+            listing.write(iter(_instead(whole, self.instead).to_batches()), answer=lambda: listing.rows_lines(noun))
         else:
             batches, seen = _batches(whole, readings, adapt), NamesSeen(self.named)
-            listing.write(_seen_by(seen, batches), answer=lambda: [listing.rows_line("row")])
+            listing.write(_seen_by(seen, batches), answer=lambda: listing.rows_lines("row"))
             batches.close()  # at a limit the rest stays unread; counts so far are printed
             if not listing.found_count:
                 seen.say("no row has it", voice)

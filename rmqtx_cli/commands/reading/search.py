@@ -180,7 +180,7 @@ def _opened(paths: list[str], commit_log: list[str] | None, output: Path | None,
 def _write(reading: Reading, listing: Listing, *, is_text: bool) -> None:
     """Write the records that were found, with their number above."""
     batches = unread_batches(reading, is_text=is_text)
-    listing.write(batches, answer=lambda: [listing.rows_line("record")])
+    listing.write(batches, answer=lambda: listing.rows_lines("record"))
     batches.close()  # at a limit the rest stays unread
 
 

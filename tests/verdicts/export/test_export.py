@@ -216,8 +216,22 @@ def test_what_is_no_export_of_ours_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="is a file"):
         run(opened("fifteen-5.3.3"), tmp_path / "to" / "precious")
     run(opened("fifteen-5.3.3"), tmp_path / "other")
-    with pytest.raises(BadRequest, match="holds an export with table records, not halves"):
+    with pytest.raises(BadRequest, match="contains an export with table records, not halves"):
         run(opened("fifteen-5.3.3"), tmp_path / "other", table="halves", columns=("keys",))
+
+
+def test_other_columns_are_named(tmp_path: Path) -> None:
+    def take(*columns: str) -> None:
+        with opened_directory(tmp_path / "to", {"columns": list(columns)}, []):
+            pass
+
+    take("keys", "topic")
+    for columns, difference in (
+        (("keys", "store"), "also topic; not store"), (("keys",), "also topic"),
+        (("topic", "keys"), "in another order"),
+    ):
+        with pytest.raises(BadRequest, match=rf"an export with other columns \({difference}\)"):
+            take(*columns)
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
