@@ -1,12 +1,15 @@
-"""What a bundle must hold to show some findings of `verify`: the record, bytes, slot or cursor that they are at."""
+"""What a bundle must contain to show some findings of `verify`: their records, bytes, slots or cursors."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
+from readers.cursors.cursors import read_cursors
 from readers.jobs.job_runner import run_job
+from readers.log.segment_scan import SegmentScan
 from readers.log.splits import plan_splits
 from readers.model.errors import BadRequest, NoSuchTransaction
 from readers.model.findings import KINDS
@@ -14,25 +17,27 @@ from readers.queues.consume_queue import open_queue
 from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
 from repairs.bundles.selection import Selection, loose
+from verdicts.verify.store_files import misplaced_cursors
 from verdicts.verify.verify import Verify
 
-#: Findings whose bytes are no records; those of others may lie over records that were not chosen.
+#: Findings whose bytes are not records; bytes of other findings may contain records that were not chosen.
 _LOOSE_CODES = frozenset({"record-damaged", "tail-torn", "tail-foreign", "blank-length"})
-_GROUP_CURSOR = re.compile(r" for (?P<group>.+) in queue (?P<queue>\d+) of (?P<topic>.+)$")
-_OTHER_RECORD = re.compile(r"the record at (\d+)$")
+#: Findings that compare a record with the record in front of it, and findings about cursors of groups.
+_OF_TWO_RECORDS = "store-time-backwards"
+_GROUP_CURSORS = frozenset({"group-cursor-beyond-end", "group-cursor-before-begin"})
 
 
 def found_in(store: Store, codes: frozenset[str]) -> list[dict[str, Any]]:
-    """The rows of FINDINGS that `verify` gives for a store, of some codes."""
+    """Return the rows of FINDINGS of some codes that `verify` finds in a store."""
     reading = run_job(Verify(), plan_splits([store]))
     rows: list[dict[str, Any]] = reading.table().to_pylist()
     return [row for row in rows if row["code"] in codes]
 
 
 def add_findings(selection: Selection, wanted: Iterable[str]) -> None:
-    """Add what shows the findings of some codes.
+    """Add to a selection what shows the findings of some codes.
 
-    Raises: BadRequest for a code that there is not, or that no bundle can show; NoSuchTransaction for one that `verify`
+    Raises: BadRequest for an unknown code, or one that no bundle can show; NoSuchTransaction for a code that `verify`
             does not find.
     """
     codes = frozenset(wanted)
@@ -40,17 +45,18 @@ def add_findings(selection: Selection, wanted: Iterable[str]) -> None:
         return
     for code in sorted(codes):
         if code not in KINDS:
-            raise BadRequest(f"no finding {code}", advice="rmqtx verify STORE lists what there is")
+            raise BadRequest(f"no finding {code}", advice=f"to list the findings: rmqtx verify {selection.store.root}")
         if code.startswith("index-"):
             raise BadRequest(
-                f"{code} is about the index, which a bundle does not have: it holds every key's hash",
-                advice="send the index file itself, if its keys may be known",
+                f"{code} concerns the index, and a bundle has none, because an index contains the hash of every key",
+                advice="send the index file itself, if its keys are not confidential",
             )
     rows = found_in(selection.store, codes)
     missing = sorted(codes - {row["code"] for row in rows})
     if missing:
         raise NoSuchTransaction(
-            f"verify finds no {', '.join(missing)} in {selection.store.root}", advice="rmqtx verify STORE lists them"
+            f"verify does not find {', '.join(missing)} in {selection.store.root}",
+            advice=f"to list the findings: rmqtx verify {selection.store.root}",
         )
     selection.findings = rows
     log = selection.store.log()
@@ -59,12 +65,43 @@ def add_findings(selection: Selection, wanted: Iterable[str]) -> None:
             _add_finding(selection, log, row)
     finally:
         log.close()
+    _add_records_in_front(selection, [row["commit_log_offset"] for row in rows if row["code"] == _OF_TWO_RECORDS])
+    if codes & _GROUP_CURSORS:
+        _add_cursors(selection, codes)
+
+
+def _add_records_in_front(selection: Selection, offsets: list[int]) -> None:
+    """Add the last sound record in front of each of some records."""
+    left = np.array(sorted(offsets), np.int64)
+    found: list[int] = []
+    last = -1
+    for segment in selection.store.commit_log:
+        if not len(left):
+            break
+
+        for block in SegmentScan(segment):
+            known = np.concatenate([[last], block.commit_log_offsets]) if last >= 0 else block.commit_log_offsets
+            if not len(known):
+                continue
+            here = left[left <= known[-1]]
+            places = np.searchsorted(known, here) - 1
+            found += known[places[places >= 0]].tolist()
+            left = left[len(here) :]
+            last = int(known[-1])
+    selection.add_records(found)
+
+
+def _add_cursors(selection: Selection, codes: frozenset[str]) -> None:
+    """Add the cursors of groups that findings of some codes are about, and their queues."""
+    rows = [row for batch in read_cursors(selection.store) for row in batch.to_pylist()]
+    for one in misplaced_cursors(selection.store, rows):
+        if one.code in codes:
+            selection.cursors.add((one.topic, one.group, one.queue_id))
+            selection.slots.setdefault((one.topic, one.queue_id), set())
 
 
 def _add_finding(selection: Selection, log: SegmentedLog, row: dict[str, Any]) -> None:
     offset, length, file = row["commit_log_offset"], row["length_bytes"], row["file"]
-    other = _OTHER_RECORD.search(row["expected"] or "")
-    selection.add_records([int(other[1])] if other else [])
     if offset is not None:
         selection.add_records([offset])
     record = selection.records.get(offset)
@@ -85,12 +122,7 @@ def _add_finding(selection: Selection, log: SegmentedLog, row: dict[str, Any]) -
         numbers = range(first, first + max(1, (length or 20) // 20))
         selection.slots.setdefault((parts[1], int(parts[2])), set()).update(numbers)
         selection.add_records(_pointed_at(selection.store, parts[1], int(parts[2]), numbers))
-    cursor = _GROUP_CURSOR.search(row["expected"] or "") if row["code"].startswith("group-cursor-") else None
-    if cursor is not None:
-        topic, queue_id = cursor["topic"], int(cursor["queue"])
-        selection.cursors.add((topic, cursor["group"], queue_id))
-        selection.slots.setdefault((topic, queue_id), set())
-    elif len(parts) <= 2 and file and parts[-1]:
+    if row["code"] not in _GROUP_CURSORS and len(parts) <= 2 and file and parts[-1]:
         selection.files.append("/".join(parts))
 
 

@@ -1,4 +1,4 @@
-"""Every printed table that has heads of its own, so that each of their words can be explained."""
+"""All views of printed tables, so that `rmqtx explain` can explain each head."""
 
 from __future__ import annotations
 

@@ -149,11 +149,19 @@ def chosen_door(
         if rate is not None:
             raise BadRequest("--max-requests-per-second is for live brokers", advice="add -n or --broker")
         return FileDoor(stores, files, database, voice)
+    refuse_file_options(files, {**(files_only or {}), "--transaction-table": database.address})
+    return BrokerDoor(live, voice, rate)
+
+
+def refuse_file_options(files: StoreOptions, more: Mapping[str, Any] | None = None) -> None:
+    """Refuse options that only files have a use for; `more`: further ones by name.
+
+    Raises: BadRequest.
+    """
     unfit = {
-        **(files_only or {}), "--commitlog": files.commit_log, "--broker-conf": files.broker_conf,
-        "--broker-version": files.broker_version, "--transaction-table": database.address,
+        **(more or {}), "--commitlog": files.commit_log, "--broker-conf": files.broker_conf,
+        "--broker-version": files.broker_version,
     }
     for name, value in unfit.items():
         if value not in (None, False, [], ()):
             raise BadRequest(f"{name} is for files, not for live brokers")
-    return BrokerDoor(live, voice, rate)

@@ -170,6 +170,9 @@ def test_what_is_elsewhere_is_not_there(rmqtx: Run, common: Path) -> None:
         (("--record",), USAGE, "--record needs --recheck"),
         (("--store", "STORE"), USAGE, "--store needs --recheck"),
         (("-n", "127.0.0.1:1"), USAGE, "needs --recheck"),
+        (("--broker-conf", "b.conf"), USAGE, "--broker-conf needs --recheck"),
+        (("--recheck", "-n", "127.0.0.1:1", "--broker-conf", "b.conf"), USAGE, "--broker-conf is for files"),
+        (("--recheck", "-n", "127.0.0.1:1", "--broker-version", "5.3.3"), USAGE, "--broker-version is for files"),
         (("nobody",), NO_SUCH_TRANSACTION, "no receipt nobody"),
         (("--since", "last week"), USAGE, "is not a"),
         (("--recheck", "-n", "127.0.0.1:1"), UNREACHABLE, "127.0.0.1:1"),
@@ -313,6 +316,15 @@ def test_an_unreadable_journal_is_one_line(rmqtx: Run, journal_directory: Path) 
     result = rmqtx("receipts")
     assert (result.status, result.err.count("\n")) == (UNREADABLE, 1)
     assert os.fspath(journal_directory) in result.err
+
+
+@pytest.mark.parametrize("option", ["--broker-conf", "--broker-version"])
+def test_a_plan_from_live_brokers_refuses_options_of_files(option: str, rmqtx: Run, tmp_path: Path) -> None:
+    value = {"--broker-conf": tmp_path / "b.conf", "--broker-version": "5.3.3"}[option]
+    live = ("-n", "127.0.0.1:1", option, value)
+    result = rmqtx("plan", "commit", "--all", *live, "--reason", "x", "-o", tmp_path / "p.json")
+    assert (result.status, result.err.count("\n")) == (USAGE, 1)
+    assert f"{option} is for files" in result.err
 
 
 @pytest.mark.parametrize("witness", ["queue", "index"])

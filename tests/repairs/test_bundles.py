@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import lzma
+import re
 import shutil
 import subprocess
 import tarfile
@@ -17,14 +18,16 @@ import pytest
 
 from readers.jobs.job_runner import run_job
 from readers.log.commit_log import scan_records
-from readers.log.record_layout import MAGIC_V1, RECORD, signed
+from readers.log.record_layout import AT, MAGIC_V1, RECORD, signed
 from readers.log.splits import plan_splits
 from readers.model.errors import BadRequest, NoSuchTransaction, UnwritableFile
 from readers.old_tables.redo_log import redo_entries
 from readers.old_tables.state_table import state_slots
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, open_store
 from repairs.bundles.bundle import BUNDLED, BundleSource, make_bundle
+from repairs.bundles.findings import add_findings
 from repairs.bundles.redaction import Redactor, redaction_key
+from repairs.bundles.selection import Selection
 from tests.brokers.corpus import corpus_names
 from tests.forge import damage
 from tests.forge.logs import Forge
@@ -378,13 +381,37 @@ def test_findings_show_in_their_bundle(key: bytes | None, tmp_path: Path) -> Non
     assert places <= {(row["code"], row["position_bytes"], row["length_bytes"]) for row in copied}
 
 
+def test_a_finding_of_two_records_brings_both(tmp_path: Path) -> None:
+    root = copy_of("common-5.3.3", tmp_path / "made")
+    file = damage.log_files(root)[0]
+    (front, _), (place, _) = damage.records_in(file)[4:6]
+    before = int.from_bytes(file.read_bytes()[place + AT["store_time_ms"] :][:8], "big")
+    damage.write_bytes(file, place + AT["store_time_ms"], (before - 3_600_000).to_bytes(8, "big"))
+    selection = Selection(open_store(root))
+    add_findings(selection, ["store-time-backwards"])
+    assert selection.records.keys() == {front, place}
+
+
+def test_a_finding_of_a_cursor_brings_its_queue(tmp_path: Path) -> None:
+    root = copy_of("common-5.3.3", tmp_path / "made")
+    file = root / "config" / "consumerOffset.json"
+    value = json.loads(re.sub(r"(?<=[{,])\s*(\d+)\s*:", r'"\1":', file.read_text()))
+    value["offsetTable"]["orders@a group in queue 7 of x"] = {"0": 1 << 40}
+    file.write_text(json.dumps(value))
+    selection = Selection(open_store(root))
+    add_findings(selection, ["group-cursor-beyond-end"])
+    assert selection.cursors == {("orders", "a group in queue 7 of x", 0)}
+    assert ("orders", 0) in selection.slots
+    assert selection.files == []
+
+
 def test_findings_that_no_bundle_shows_are_refused(tmp_path: Path) -> None:
     original = source(unpacked("fifteen-5.3.3"))
     with pytest.raises(BadRequest, match="no finding nonsense"):
         make_bundle(original, (), ["nonsense"], tmp_path / "b", is_archive=False)
-    with pytest.raises(BadRequest, match="about the index"):
+    with pytest.raises(BadRequest, match="concerns the index"):
         make_bundle(original, (), ["index-missing"], tmp_path / "b", is_archive=False)
-    with pytest.raises(NoSuchTransaction, match="finds no slot-mismatch"):
+    with pytest.raises(NoSuchTransaction, match="does not find slot-mismatch"):
         make_bundle(original, (), ["slot-mismatch"], tmp_path / "b", is_archive=False)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,7 @@ _CONFIGURATIONS = {
 }
 _TIMES = ("physic_msg_time_ms", "logics_msg_time_ms", "index_msg_time_ms")
 _RECORD_OFFSET = "logics_offset"
+_BEYOND_END, _BEFORE_BEGIN = "group-cursor-beyond-end", "group-cursor-before-begin"
 
 
 def checkpoint_findings(store: Store, last_store_time_ms: int | None) -> Iterator[Finding]:
@@ -94,6 +96,32 @@ def cursor_findings(store: Store) -> Iterator[Finding]:
     yield from reading.findings
     if store.has_rocksdb_queues:
         return
+    for one in misplaced_cursors(store, rows):
+        limit = "at most" if one.code == _BEYOND_END else "at least"
+        of = f"{one.group} in queue {one.queue_id} of {one.topic}"
+        yield Finding(
+            store.root, one.code, one.file, expected=f"{limit} {one.bound} for {of}", actual=str(one.next_queue_offset)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MisplacedCursor:
+    """A group's cursor outside its queue; `code`: that of its finding, `bound`: the end of the queue that it passes."""
+
+    code: str
+    file: str
+    topic: str
+    group: str
+    queue_id: int
+    next_queue_offset: int
+    bound: int
+
+
+def misplaced_cursors(store: Store, rows: Iterable[Mapping[str, Any]]) -> Iterator[MisplacedCursor]:
+    """Yield the cursors of groups outside their queues; `rows`: rows of CURSORS of the store.
+
+    Order: that of the rows.
+    """
     for row in rows:
         if (row["topic"], row["group"]) == (HALF_TOPIC, CHECK_GROUP):
             continue
@@ -102,17 +130,10 @@ def cursor_findings(store: Store) -> Iterator[Finding]:
             continue
         first, end = bounds
         cursor = row["next_queue_offset"]
-        of = f"{row['group']} in queue {row['queue_id']} of {row['topic']}"
-        if cursor > end and not store.in_use:
-            yield Finding(
-                store.root, "group-cursor-beyond-end", row["file"], expected=f"at most {end} for {of}",
-                actual=str(cursor),
-            )
-        elif cursor < 0 or cursor < first:
-            yield Finding(
-                store.root, "group-cursor-before-begin", row["file"], expected=f"at least {first} for {of}",
-                actual=str(cursor),
-            )
+        is_beyond = cursor > end and not store.in_use
+        if is_beyond or cursor < 0 or cursor < first:
+            code, bound = (_BEYOND_END, end) if is_beyond else (_BEFORE_BEGIN, first)
+            yield MisplacedCursor(code, row["file"], row["topic"], row["group"], row["queue_id"], cursor, bound)
 
 
 def configuration_findings(store: Store) -> Iterator[Finding]:

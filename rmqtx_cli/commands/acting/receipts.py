@@ -124,10 +124,14 @@ class RecheckOptions:
 
         if self.recheck:
             advice = "rmqtx receipts --recheck -n HOST:PORT, or --store STORE"
-            return chosen_door(self.store or (), live, files if self.store else StoreOptions(), voice, advice)
-        if self.record or self.store or live.is_explicit:
-            given = "--record" if self.record else "--store" if self.store else "-n or --broker"
-            raise BadRequest(f"{given} needs --recheck", advice="without --recheck only the journal is read")
+            return chosen_door(self.store or (), live, files, voice, advice)
+        given = {
+            "--record": self.record, "--store": self.store, "-n or --broker": live.is_explicit,
+            "--broker-conf": files.broker_conf, "--broker-version": files.broker_version,
+        }
+        for name, value in given.items():
+            if value:
+                raise BadRequest(f"{name} needs --recheck", advice="without --recheck only the journal is read")
         return None
 
 
