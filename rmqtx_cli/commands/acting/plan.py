@@ -300,7 +300,7 @@ def _fulfilling(rows: pa.Table, where: str) -> pa.Table:
     return pa.Table.from_batches([batch.select(rows.schema.names) for batch in kept], rows.schema)
 
 
-# -- what is said and written -----------------------------------------------------------------------------------------
+# -- output -----------------------------------------------------------------------------------------------------------
 
 
 def _refuse_file(output: Path, *, force: bool) -> None:
