@@ -90,7 +90,7 @@ class SidesOptions:
     and_at: AndAtOption = None
 
     def named(self, voice: Voice) -> tuple[_Side, _Side]:
-        """The two sides.
+        """Return the two sides.
 
         Raises: BadRequest.
         """
