@@ -9,6 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # As a folder on the path: Spark lists modules named pyspark_*, and the default way of setuptools hides ours from lists.
 EDITABLE := --config-settings editable_mode=compat --editable
 CACHE := .cache
+PACKAGES := readers verdicts remoting repairs spark_tasks rmqtx_cli pyspark_rmqtx.py
 # One more than there are processors, for tests with brokers mostly wait.
 TEST_PROCESSES ?= $$($(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 DEMO := $(CACHE)/demo
@@ -50,19 +51,24 @@ $(DEMO)/store: $(EXAMPLE)
 	@touch $@
 
 .PHONY: demo
-demo: $(INSTALLED) $(DEMO)/store ## what hangs in a store that a real broker wrote, and one transaction in full
+demo: compiled $(DEMO)/store ## what hangs in a store that a real broker wrote, and one transaction in full
 	@echo '$$ rmqtx pending $(DEMO)/store'
 	@$(BIN)/rmqtx pending $(DEMO)/store
 	@echo
 	@id=$$($(BIN)/rmqtx pending $(DEMO)/store --quiet --sort checks --limit 1 --format csv --fields transaction_id | tail -1); \
 		echo "\$$ rmqtx show $$id --store $(DEMO)/store"; $(BIN)/rmqtx show $$id --store $(DEMO)/store
 
+# Also where PYTHONDONTWRITEBYTECODE is set: a command imports 170 modules, and compiling them takes as long as all else.
+.PHONY: compiled
+compiled: $(INSTALLED)
+	@$(BIN)/python -m compileall -q $(PACKAGES)
+
 .PHONY: test
-test: $(INSTALLED) ## the tests, in up to 4 processes; needs neither broker nor network
+test: compiled ## the tests, in up to 4 processes; needs neither broker nor network
 	@$(BIN)/python -m pytest tests -m "not slow and not broker" --numprocesses $(TEST_PROCESSES) --dist loadfile
 
 .PHONY: test-slow
-test-slow: $(INSTALLED) ## what `make test` leaves out: other stores of the corpus, more seeds, JVMs, brokers where Maven is
+test-slow: compiled ## what `make test` leaves out: other stores of the corpus, more seeds, JVMs, brokers where Maven is
 	@$(BIN)/python -m pytest tests -m "slow or broker" --numprocesses $(TEST_PROCESSES) --dist loadfile
 
 .PHONY: lint

@@ -45,7 +45,7 @@ CASES: dict[str, Wanted] = {
     "commit.0": Wanted("PAID", "COMMITTED", "done", "agrees", "none", "committed, as in the ledger"),
     "commit.1": Wanted("CANCELLED", "COMMITTED", "not_done", "contradiction", "none", "must compensate"),
     # Decided, and asked again: the decision named an older copy.
-    "pending_late_commit.0": Wanted("PAID", "COMMITTED", "done", "act", "close", "delivered a second time"),
+    "pending_late_commit.0": Wanted("PAID", "COMMITTED", "done", "act", "close", "deliver it a second time"),
     "pending_late_commit.1": Wanted("CANCELLED", "COMMITTED", "not_done", "contradiction", "close", "close it"),
     "pending_late_rollback.0": Wanted("PAID", "ROLLED_BACK", "done", "open", "wait", "the producer's answer COMMIT"),
     "pending_late_rollback.1": Wanted("CANCELLED", "ROLLED_BACK", "not_done", "act", "close", "newest half copy"),

@@ -1,6 +1,6 @@
-"""What the tables of `readers` mean: each transaction's state, whether a store is whole, what its broker does next.
+"""Conclusions from the tables of `readers`: each transaction's state, damage of a store, the broker's next actions.
 
-Nothing here can change a store, and nothing knows a command line, Spark or RocketMQ's network.
+Nothing here can change a store, and nothing depends on the command line, Spark or RocketMQ's network.
 Bottom to top: model → ledger, missing → claims → ends → startup → check → evidence → transactions → simulation →
 deadlines → audit, follow → verify → export.
 """

@@ -681,7 +681,7 @@ class Finding:
 
 
 def findings_table(findings: list[Finding]) -> pa.Table:
-    """The rows of FINDINGS, in the order given."""
+    """Return the rows of FINDINGS, in the given order."""
     import pyarrow as pa
 
     from readers.model.tables import FINDINGS

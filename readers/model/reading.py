@@ -1,4 +1,4 @@
-"""What every reading command gets: batches of one table, and what had to be said about reading them."""
+"""The result of every reading command: batches of one table, with findings, coverage and notes."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from readers.model.tables import COVERAGE
 
 
 class SpanLike(Protocol):
-    """A range of a file that is no structure."""
+    """A range of a file that contains no structure."""
 
     @property
     def length_bytes(self) -> int:
-        """Its length."""
+        """Length of the range."""
 
     @property
     def is_filler(self) -> bool:
-        """Whether nothing is missing there."""
+        """Whether the range is filler, so that nothing is missing."""
 
 
 @dataclass(slots=True)
 class Coverage:
-    """What became of one file's bytes.
+    """How the bytes of one file were read.
 
     Units: bytes. `decoded + filler + damaged + unread = size`, for any input.
     """
@@ -40,7 +40,7 @@ class Coverage:
     damaged_bytes: int = 0
 
     def count(self, decoded_bytes: int, spans: Iterable[SpanLike]) -> None:
-        """Add what a scan of the file, or of a part of it, gave."""
+        """Add the result of a scan of the file or of a part of it."""
         self.decoded_bytes += decoded_bytes
         for span in spans:
             if span.is_filler:
@@ -50,12 +50,12 @@ class Coverage:
 
     @property
     def unread_bytes(self) -> int:
-        """What was left out because a bound was asked for."""
+        """Bytes that were not read because of a requested limit."""
         return self.size_bytes - self.decoded_bytes - self.filler_bytes - self.damaged_bytes
 
 
 class NoteKind(Enum):
-    """What a note is for: HOW something was read is a detail; WHY it was read otherwise, or is not there, is not."""
+    """The kind of a note: HOW data was read is a detail; WHY it was read differently, or is missing, is important."""
 
     HOW = "how"
     WHY = "why"
@@ -71,7 +71,7 @@ class Note:
 
 @dataclass(slots=True)
 class Reading:
-    """Batches of one table, to be iterated once; all that is said beside them is complete when it has ended."""
+    """Batches of one table, to be iterated once; the other fields are complete after the last batch."""
 
     schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
@@ -83,11 +83,11 @@ class Reading:
         return iter(self.batches)
 
     def table(self) -> pa.Table:
-        """All batches as one table; for results known to be small."""
+        """Return all batches as one table, for small results."""
         return pa.Table.from_batches(list(self.batches), schema=self.schema)
 
     def complete_findings(self) -> list[Finding]:
-        """The findings, complete: what is left of the rows is read and not kept."""
+        """Return the complete findings, after reading the remaining rows without keeping them."""
         for _ in self.batches:
             pass
         return self.findings
@@ -99,7 +99,7 @@ class Reading:
         self.notes.extend(other.notes)
 
     def coverage_table(self) -> pa.Table:
-        """The rows of COVERAGE."""
+        """Return the rows of COVERAGE."""
         rows = [
             {
                 "store": c.store,

@@ -1,4 +1,4 @@
-"""What completion offers of the commands' own: words of `explain`, and the columns of each command's rows."""
+"""Completions that the commands supply: words of `explain`, and the columns of each command's rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rmqtx_cli.options.completion import Offers
 
 
 def offers() -> Offers:
-    """Words and columns, looked up when they are asked for."""
+    """Return the completions, computed when they are needed."""
     return Offers(_words, _columns)
 
 

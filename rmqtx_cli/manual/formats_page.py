@@ -1,4 +1,4 @@
-"""What is made in docs/formats/: each declared structure drawn where a page has its block, each change of a release."""
+"""The generated blocks of docs/formats/: a drawing of each declared structure, and the changes by release."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from readers.model.layout import Layout
 from readers.model.releases import ALWAYS, Change, dotted
 from rmqtx_cli.pages.glossary import LAYOUT_MODULES, WIRE_MODULES, structures
 
-#: A block that `filled` writes: the name of a structure, then its drawing and its fields.
+#: A block that `filled` writes: name of the structure, drawing, fields.
 BLOCK = re.compile(r"<!-- layout: (?P<name>\S+) -->\n.*?<!-- end -->", re.DOTALL)
 _RELEASES = re.compile(r"<!-- releases -->\n.*?<!-- end -->", re.DOTALL)
 _ROW_BYTES = 8
@@ -21,12 +21,12 @@ _CELL_WIDTH = 12
 
 
 def layouts() -> dict[str, Layout]:
-    """Every declared structure, of the disk and of the wire, by its name."""
+    """Return every declared structure, on disk and on the wire, by name."""
     return {layout.name: layout for layout in structures((*LAYOUT_MODULES, *WIRE_MODULES))}
 
 
 def filled(text: str) -> str:
-    """A page with its blocks made again from the declarations.
+    """Return a page with its blocks generated again from the declarations.
 
     Raises: KeyError if a block names a structure that is not declared.
     """
@@ -54,7 +54,7 @@ def _changes() -> Iterator[str]:
 
 
 def _span(change: Change) -> str:
-    """Which releases do it, as people say it."""
+    """Return the range of releases of a change as text."""
     words = "before " + dotted(change.until) if change.until else ""
     if change.since != ALWAYS:
         words = f"from {dotted(change.since)}" + (f", {words}" if words else "")
@@ -62,7 +62,7 @@ def _span(change: Change) -> str:
 
 
 def drawing(layout: Layout) -> Iterator[str]:
-    """Rows of eight bytes; a field that goes over the end of a row goes on as `…`, what has no fixed size follows."""
+    """Yield rows of eight bytes; a field continues in the next row as `…`, parts without a fixed size follow."""
     yield " " * 4 + "".join(f"{number:<{_CELL_WIDTH}}" for number in range(_ROW_BYTES)).rstrip()
     above: list[int] = []
     for begin in range(0, layout.size_bytes, _ROW_BYTES):
@@ -77,12 +77,12 @@ def drawing(layout: Layout) -> Iterator[str]:
 
 
 def _border(edges: list[int]) -> str:
-    """A line with a corner at each edge of the cells above and below it."""
+    """Return a line with a corner at each edge of the cells above and below it."""
     return "    " + "".join("+" if column in edges else "-" for column in range(max(edges) + 1))
 
 
 def _cells(layout: Layout, begin: int) -> Iterator[tuple[str, int]]:
-    """Label and width of each piece of a field in one row."""
+    """Yield label and width of each part of a field in one row."""
     for field in layout.fields:
         first = layout.offsets[field.name]
         low, high = max(first, begin), min(first + field.size_bytes, begin + _ROW_BYTES)

@@ -1,8 +1,7 @@
-"""The manual pages, made from the tree of commands and the declared layouts.
+"""The manual pages, generated from the commands and the declared layouts.
 
-`python -m rmqtx_cli.manual.manual DIRECTORY` writes them.
-
-They are committed, and a test holds them current, so that a machine without Python can read them too.
+`python -m rmqtx_cli.manual.manual DIRECTORY` writes them. They are committed, so that they can be read without Python;
+a test compares them with the commands.
 """
 
 from __future__ import annotations
@@ -31,41 +30,41 @@ from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
 
 NAME = "rmqtx"
 _ENVIRONMENT = {
-    "RMQTX_DEBUG": "set to anything, shows the traceback of a bug instead of one line",
-    "RMQTX_LEDGER_USER": "the user of a ledger's database, for rmqtx reconcile",
-    "RMQTX_LEDGER_PASSWORD": "its password; neither is ever taken from an argument",
-    "NAMESRV_ADDR": "name servers to ask where no store, no --namesrv and no broker's address is given",
-    "RMQTX_ACCESS_KEY": "who asks live brokers with access control; never taken from an argument",
-    "RMQTX_SECRET_KEY": "its secret key; --credentials FILE gives both instead",
-    "RMQTX_SECURITY_TOKEN": "its security token, where temporary keys have one",
-    "RMQTX_TLS_KEY_PASSWORD": "the password of the key that --tls-key names, if it is encrypted",
-    "RMQTX_STORE": "the store to read where none is named; a path, a URI or a name in the configuration file",
-    "RMQTX_CONFIG": "the configuration file; else rmqtx/config.toml in XDG_CONFIG_HOME, which is ~/.config by default",
-    "RMQTX_STATE_DIR": "where receipts are kept, and what rmqtx check and rmqtx verify leave for their next runs",
-    "XDG_STATE_HOME": "where that is, in rmqtx/, without RMQTX_STATE_DIR; ~/.local/state by default",
-    "COLUMNS": "width of tables and help texts on a terminal, if it is not the terminal's own",
+    "RMQTX_DEBUG": "if set, print the traceback of a bug instead of one line",
+    "RMQTX_LEDGER_USER": "user of the ledger's database, for rmqtx reconcile and --transaction-table",
+    "RMQTX_LEDGER_PASSWORD": "its password; neither is accepted as an argument",
+    "NAMESRV_ADDR": "name servers to use if no store, no --namesrv and no broker address is given",
+    "RMQTX_ACCESS_KEY": "access key for live brokers with access control; not accepted as an argument",
+    "RMQTX_SECRET_KEY": "its secret key; --credentials FILE replaces both",
+    "RMQTX_SECURITY_TOKEN": "its security token, for temporary keys",
+    "RMQTX_TLS_KEY_PASSWORD": "password of the key in --tls-key, if it is encrypted",
+    "RMQTX_STORE": "store to read if none is given; a path, a URI or a name from the configuration file",
+    "RMQTX_CONFIG": "the configuration file; default: rmqtx/config.toml in XDG_CONFIG_HOME, by default ~/.config",
+    "RMQTX_STATE_DIR": "directory of the receipts, and of the state that check and verify keep between runs",
+    "XDG_STATE_HOME": "without RMQTX_STATE_DIR, that directory is rmqtx/ in here; default: ~/.local/state",
+    "COLUMNS": "width of tables and help pages, if not the width of the terminal",
 }
 _CONFIGURATION = (
-    "A TOML file, the first of $RMQTX_CONFIG, $XDG_CONFIG_HOME/rmqtx/config.toml and ~/.config/rmqtx/config.toml; "
-    "--verbose says which was read. Options win over the environment, and that wins over the file. It holds no "
-    "secrets. Its keys:"
+    "A TOML file: $RMQTX_CONFIG, else $XDG_CONFIG_HOME/rmqtx/config.toml, by default ~/.config/rmqtx/config.toml; "
+    "--verbose prints which one was read. Options take precedence over the environment, and the environment over the "
+    "file. Secrets are not allowed in it. Its keys:"
 )
 _SAFETY = (
-    "Commands that read write nothing into a store and lock no file in it, and its broker may be running: lengths are "
-    "taken once, and the first line on stderr says how consistent the reading was. Commands that change a store "
-    "make a changed copy (--to), or change it where it is (--in-place) once the way back is on the disk (--undo), and "
-    "want its broker stopped. Text out of a store never reaches a terminal unescaped."
+    "Commands that read write nothing into a store and lock no file in it, and its broker can be running: file lengths "
+    "are taken once, and the first line on stderr states how consistent the reading was. Commands that change a store "
+    "write a changed copy (--to), or change the store in place (--in-place) after the undo information is on disk "
+    "(--undo), and require its broker to be stopped. Text from a store is escaped before it reaches a terminal."
 )
 
 
 def pages() -> dict[str, str]:
-    """File name → roff of every manual page."""
+    """Return the roff of every manual page by file name."""
     root = typer.main.get_command(app)
     found = {f"{NAME}.1": _root_page(root), f"{NAME}-store.5": store_page()}
     for name in LINES:
         if name not in (cursor.NAME, decode.NAME):
             found[f"{NAME}-{name}.1"] = _command_page(_sub(root, name), command_module(name), (name,))
-    only = _sub(_sub(root, cursor.NAME), "set")  # a group of one command: its page bears the group's name
+    only = _sub(_sub(root, cursor.NAME), "set")  # a group of one command: its page has the name of the group
     found[f"{NAME}-{cursor.NAME}.1"] = _command_page(only, cursor, (cursor.NAME, "set"), f"{NAME}-{cursor.NAME}")
     group = _sub(root, decode.NAME)
     found[f"{NAME}-{decode.NAME}.1"] = _group_page(group, decode.NAME, "KIND")
@@ -82,7 +81,7 @@ def _sub(group: Any, name: str) -> Any:
 def _root_page(root: Any) -> str:
     def lines() -> Iterator[str]:
         yield from heading("NAME")
-        yield from paragraph(f"{NAME} - inspect the transactional message stores of Apache RocketMQ")
+        yield from paragraph(f"{NAME} - find, explain and settle transactional messages of Apache RocketMQ")
         yield from heading("SYNOPSIS")
         yield from paragraph(bold(f"{NAME} COMMAND") + " [OPTION]... STORE...", is_roff=True)
         yield from heading("DESCRIPTION")
@@ -97,7 +96,7 @@ def _root_page(root: Any) -> str:
         yield from heading("EXIT STATUS")
         for number, meaning in MEANINGS.items():
             yield from item(str(number), f"{meaning}.")
-        yield from paragraph("rmqtx check and probe exit as Nagios plug-ins do, whatever happens:")
+        yield from paragraph("rmqtx check and rmqtx probe use the statuses of Nagios plug-ins only:")
         for number, meaning in CHECK_MEANINGS.items():
             yield from item(str(number), f"{meaning}.")
         yield from heading("ENVIRONMENT")
@@ -183,7 +182,7 @@ def _options(command: Any, words: tuple[str, ...], *, wanted: str) -> Iterator[s
 
 
 def write(directory: Path) -> None:
-    """Write every page, and remove pages of commands that are no more."""
+    """Write every page, and remove pages of commands that no longer exist."""
     directory.mkdir(parents=True, exist_ok=True)
     current = pages()
     for old in directory.glob(f"{NAME}*.[15]"):

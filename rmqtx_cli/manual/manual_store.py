@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CONVENTIONS = (
-    "Names end in their unit: _ms is milliseconds since 1970 UTC, _bytes bytes, _count a number of things. An offset "
-    "names its log: commit_log_offset counts bytes of the commit log, queue_offset entries of a queue, position_bytes "
-    "bytes of one file. What is not known is null, never -1, an empty text or zero. In JSON and CSV each point in time "
-    "has a twin without _ms in ISO 8601; with --timestamps it has that alone, in Parquet and Arrow a TIMESTAMP. Bytes "
-    "are base64; lists are lists, in CSV as JSON text."
+    "Names end in their unit: _ms is milliseconds (a point in time: since 1970 UTC), _bytes bytes, _count a number. "
+    "commit_log_offset counts bytes of the commit log, queue_offset entries of a queue, position_bytes bytes of one "
+    "file. Unknown is null, never -1, empty text or zero. In JSON and CSV each time has a second column without _ms in "
+    "ISO 8601; with --timestamps only that one, in Parquet and Arrow a TIMESTAMP. Bytes are base64; lists are "
+    "JSON text in CSV."
 )
 
 
 def store_page() -> str:
-    """The roff of the page."""
+    """Return the roff of the page."""
     return page("rmqtx-store", 5, _lines())
 
 
 def _lines() -> Iterator[str]:
     yield from heading("NAME")
-    yield from paragraph("rmqtx-store - what is in a RocketMQ store, and what rmqtx makes of it")
+    yield from paragraph("rmqtx-store - words, states, findings, tables and structures of rmqtx")
     yield from heading("WORDS")
     for word, meaning in TERMS.items():
         yield from item(word, f"{meaning}.")

@@ -1,4 +1,4 @@
-"""The tables of docs/paths.md: what a broker keeps below its store's root, since when, and what moves it."""
+"""The tables of docs/paths.md: files below the root of a store, since which release, and what moves them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from readers.store.paths import CURSOR_FILES, PATHS, StorePath
 
 
 def filled(text: str) -> str:
-    """The page with its tables made again from the declarations."""
+    """Return the page with its tables generated again from the declarations."""
     for name, lines in (("paths", _paths()), ("cursors", _cursors())):
         before, mark, rest = text.partition(f"<!-- {name} -->")
         _, end, after = rest.partition(f"<!-- /{name} -->")

@@ -1,10 +1,10 @@
-"""The little roff that manual pages need; what is handed in is plain text and stays so."""
+"""The roff that manual pages need; arguments are plain text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-#: Fixed, so that the pages change only when what they say changes.
+#: Fixed, so that a page changes only with its contents.
 DATE = "2026-11-21"
 
 
@@ -36,7 +36,7 @@ def paragraph(text: str, *, is_roff: bool = False) -> Iterator[str]:
 
 
 def item(term: str, meaning: str) -> Iterator[str]:
-    """A term and what it means."""
+    """A term and its meaning."""
     yield ".TP"
     yield bold(term)
     yield escape(meaning) if meaning else "\\&"

@@ -1,4 +1,4 @@
-"""The question before a change: asked on a terminal only."""
+"""The confirmation before a change, on a terminal only."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from readers.model.errors import BadRequest
 from rmqtx_cli.words import say
 
 
-def agreed(question: str, *, advice: str = "say --yes to act without asking, or --dry-run to look") -> bool:
-    """Whether the answer to a question is yes.
+def agreed(question: str, *, advice: str = "--yes acts without asking, --dry-run changes nothing") -> bool:
+    """Ask for confirmation; return whether the answer is yes.
 
     Raises: BadRequest with the advice if standard input is not a terminal.
     """
-    return answered(f"rmqtx: {question}? [y/N]\n", BadRequest("there is no terminal to ask on", advice=advice))
+    no_terminal = BadRequest("cannot ask for confirmation: standard input is not a terminal", advice=advice)
+    return answered(f"rmqtx: {question}? [y/N]\n", no_terminal)
 
 
-def answered(prompt: str, nobody: BadRequest) -> bool:
-    """Whether the answer to a prompt is yes. Raises: what is given for where nobody can be asked."""
+def answered(prompt: str, no_terminal: BadRequest) -> bool:
+    """Print a prompt; return whether the answer is yes. Raises: `no_terminal` if standard input is not a terminal."""
     if not sys.stdin.isatty():
-        raise nobody
+        raise no_terminal
     say.prompt(prompt)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

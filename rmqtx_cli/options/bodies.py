@@ -1,4 +1,4 @@
-"""Bodies of records as text: the same table with one column of another type."""
+"""Bodies of records as text: the table of records with a text column `body`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def text_schema() -> pa.Schema:
-    """RECORDS with bodies as text."""
+    """Return the schema of RECORDS with bodies as text."""
     import pyarrow as pa
 
     from readers.model.tables import RECORDS
@@ -19,7 +19,7 @@ def text_schema() -> pa.Schema:
 
 
 def with_text_bodies(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with its bodies as text; bytes that are no UTF-8 show as backslash escapes."""
+    """Return the batch with its bodies as text; bytes that are not UTF-8 become backslash escapes."""
     import pyarrow as pa
 
     values = [None if v is None else v.decode("utf-8", "backslashreplace") for v in batch["body"].to_pylist()]

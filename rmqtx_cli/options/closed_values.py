@@ -1,4 +1,4 @@
-"""Columns whose values are a closed list, so that a mistyped value is an error and not a condition that never holds."""
+"""Columns with a closed list of values: a mistyped value is an error instead of a condition that is never met."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def _findings() -> Iterable[str]:
     return KINDS
 
 
-#: The lists that a column names by `words`; what a column holds by `values` stands beside it.
+#: The lists by the name that a column has in its metadata `words`; metadata `values` contains a list itself.
 LISTS: dict[str, Callable[[], Iterable[str]]] = {
     "states": _states, "flags": _flags, "advice": _advice, "reasons": _reasons, "findings": _findings,
 }  # fmt: skip
 
 
 def closed_values(field: pa.Field) -> tuple[str, ...]:
-    """All that a column can hold; nothing where anything can stand in it."""
+    """Return the values that a column can have; empty if it can have any."""
     metadata = field.metadata or {}
     if b"words" in metadata:
         return tuple(LISTS[metadata[b"words"].decode()]())
@@ -58,22 +58,22 @@ def closed_values(field: pa.Field) -> tuple[str, ...]:
 
 
 def check_pattern(name: str, values: tuple[str, ...], pattern: str, option: str) -> None:
-    """Nothing, where a regular expression is found in a value of a closed list, or the list is open.
+    """Check a regular expression against a closed list of values.
 
-    Raises: BadRequest for one that is found in none, so that no row could ever fulfil it.
+    Raises: BadRequest if it matches none of them, so that no row could meet it.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if values and not pc.any(pc.match_substring_regex(pa.array(values), pattern)).as_py():
-        raise BadRequest(f"{option}: no {name} matches {pattern!r}", advice=f"there are: {', '.join(values)}")
+        raise BadRequest(f"{option}: no {name} matches {pattern!r}", advice=f"values: {', '.join(values)}")
 
 
 def check_value(name: str, values: tuple[str, ...], text: str, option: str) -> None:
-    """Nothing, where a text is a value of a closed list, or the list is open.
+    """Check a text against a closed list of values.
 
-    Raises: BadRequest for one that is not, so that no row could ever be it.
+    Raises: BadRequest if it is not one of them, so that no row could have it.
     """
     if values and text not in values:
-        advice = f"ask for what is unknown by '{name} is null'" if text == "null" else did_you_mean(text, values)
+        advice = f"for unknown values: '{name} is null'" if text == "null" else did_you_mean(text, values)
         raise BadRequest(f"{option}: {name} is never {text!r}", advice=advice)

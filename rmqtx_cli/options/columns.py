@@ -1,4 +1,4 @@
-"""Column names as people type them: a column, one without its unit, a printed head, a part of evidence, a property."""
+"""Column names as typed: a column, a column without its unit, a printed head, a part of evidence, a property."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NO_HEADS: Heads = {}
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What a name means in a schema.
+    """The column, or part of a column, that a name refers to in a schema.
 
-    `type` is that of the values compared; `field` names a struct's or map's part; `values` are all that can stand
-    there, where that is a closed list.
+    `type`: of the values compared; `field`: the part of a struct or map; `values`: all possible values, if that is a
+    closed list.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Path:
 
     @property
     def is_duration(self) -> bool:
-        """Whether its values are milliseconds that passed."""
+        """Whether its values are durations in milliseconds."""
         name = self.field or self.column
         return name.endswith("_ms") and not is_time(name)
 
@@ -47,10 +47,10 @@ class Path:
 
 
 def resolve(name: str, schema: pa.Schema, heads: Heads = _NO_HEADS) -> Path:
-    """The column, list value, evidence field or map key that a name stands for.
+    """Return the column, list value, evidence field or map key that a name refers to.
 
-    `heads`: columns by what a printed table calls them.
-    Raises: BadRequest, with the names that are near.
+    `heads`: columns by their heads in a printed table.
+    Raises: BadRequest, with similar names.
     """
     import pyarrow as pa
 
@@ -60,7 +60,7 @@ def resolve(name: str, schema: pa.Schema, heads: Heads = _NO_HEADS) -> Path:
     values = closed_values(schema.field(column))
     if pa.types.is_map(kind):
         if not field:
-            raise BadRequest(f"{column} is a map", advice=f"name one of its keys: {column}.KEYS")
+            raise BadRequest(f"{column} is a map", advice=f"add one of its keys: {column}.KEYS")
         return Path(name, column, field, kind.item_type, is_list=False, is_map=True)
     if not pa.types.is_list(kind):
         if field:
@@ -73,13 +73,13 @@ def resolve(name: str, schema: pa.Schema, heads: Heads = _NO_HEADS) -> Path:
         return Path(name, column, None, inner, is_list=True, is_map=False, values=values)
     names = [inner.field(number).name for number in range(inner.num_fields)]
     if not field:
-        raise BadRequest(f"{column} is a list of records", advice=f"name a part: {column}.{names[1]}")
+        raise BadRequest(f"{column} is a list of records", advice=f"add a part: {column}.{names[1]}")
     field = _known(field, names, f"{column} has no part {field!r}")
     part = inner.field(field)
     return Path(name, column, field, part.type, is_list=True, is_map=False, values=closed_values(part))
 
 
-def _known(name: str, names: list[str], complaint: str, heads: Heads = _NO_HEADS) -> str:
+def _known(name: str, names: list[str], problem: str, heads: Heads = _NO_HEADS) -> str:
     if name in names:
         return name
     if f"{name}_ms" in names:
@@ -88,16 +88,16 @@ def _known(name: str, names: list[str], complaint: str, heads: Heads = _NO_HEADS
         return heads[name]
     if f"{name}_count" in names:
         return f"{name}_count"
-    raise BadRequest(complaint, advice=did_you_mean(name, [*names, *heads]))
+    raise BadRequest(problem, advice=did_you_mean(name, [*names, *heads]))
 
 
 def chosen_columns(
     fields: str | None, schema: pa.Schema, default: list[str], heads: Heads = _NO_HEADS, more: Iterable[str] = ()
 ) -> list[str]:
-    """The columns that `--fields` names, in its order; `all` means every one; the default where nothing is asked.
+    """Return the columns of `--fields`, in its order; `all` is every column; the default without `--fields`.
 
-    A part of evidence is named as in `--where`: half_copies.queue_offset. `more`: columns that can be made of others.
-    Raises: BadRequest for a column that is not there.
+    A part of evidence is written as in `--where`: half_copies.queue_offset. `more`: columns computed from others.
+    Raises: BadRequest for an unknown column.
     """
     if fields is None:
         return default
@@ -105,7 +105,7 @@ def chosen_columns(
         return list(schema.names)
     words = [word.strip() for word in fields.split(",") if word.strip()]
     if not words:
-        raise BadRequest("--fields names no column", advice=f"there are: {', '.join(schema.names)}")
+        raise BadRequest("--fields is empty", advice=f"columns: {', '.join(schema.names)}")
     names = [*schema.names, *more]
     return list(dict.fromkeys(_one_column(word, names, schema, heads) for word in words))
 

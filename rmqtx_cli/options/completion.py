@@ -1,6 +1,6 @@
-"""What a shell can offer next: words to explain, actions, guards, columns, stores by name, ids of what hangs.
+"""Shell completion: words to explain, actions, guards, columns, names of stores, ids of pending transactions.
 
-A completion never complains and never takes long: what cannot be known at once is not offered.
+A completion prints no errors and takes at most a second: what is not found by then is not offered.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 import typer
 
-#: So many ids are offered, if they are found in this time.
+#: At most this many ids are offered, if they are found within this time.
 IDS_MAX = 50
 _PATIENCE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What only those know that stand above the options: words of `explain`, and the columns of a command's rows."""
+    """Completions that only the commands can supply: words of `explain`, and the columns of a command's rows."""
 
     words: Callable[[], Iterable[str]] = tuple
     columns: Callable[[str], Iterable[str]] = lambda _command: ()
@@ -31,48 +31,48 @@ _offers = [Offers()]
 
 
 def offer(offers: Offers) -> None:
-    """Have these offered from now on."""
+    """Set the completions to offer."""
     _offers[:] = [offers]
 
 
 def words(incomplete: str) -> list[str]:
-    """Words that `explain` knows."""
+    """Return the words of `explain`."""
     known = dict.fromkeys(_offers[0].words())
     return [word for word in known if word.lower().startswith(incomplete.lower()) and " " not in word]
 
 
 def actions(incomplete: str) -> list[str]:
-    """What `plan` can plan, and `show`."""
+    """Return the actions of `plan`, and `show`."""
     from repairs.receipts.plan_file import ACTIONS
 
     return _beginning([*ACTIONS, "show"], incomplete)
 
 
 def guards(incomplete: str) -> list[str]:
-    """Names of guards."""
+    """Return the names of guards."""
     from repairs.acts.guards import GUARDS
 
     return _beginning((guard.name for guard in GUARDS), incomplete)
 
 
 def fields(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Columns of the command's rows, for the last of some names with commas between them."""
+    """Return columns of the command's rows, for the last of several names separated by commas."""
     return _last_of(incomplete, ",", _columns(ctx))
 
 
 def sort_fields(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The same, each perhaps with a sign."""
+    """Return the same, each with an optional sign."""
     return _last_of(incomplete, ",-", _columns(ctx))
 
 
 def condition_fields(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The same, where the next name of a condition can stand: at its begin, after `and`, `or`, `not` and `(`."""
+    """Return the same where a condition can contain a name: at its begin, after `and`, `or`, `not` and `(`."""
     before = re.fullmatch(r"(?s)(.*(?:\(|\b(?:and|or|not)\s))?\s*\w*", incomplete)
     return [] if before is None else _last_of(incomplete, " (", _columns(ctx))
 
 
 def stores(incomplete: str) -> list[str]:
-    """Names of stores in the configuration file; paths are the shell's own."""
+    """Return the names of stores in the configuration file; the shell completes paths itself."""
     from readers.model.errors import BadRequest
     from rmqtx_cli.options.configuration import configuration
 
@@ -83,7 +83,7 @@ def stores(incomplete: str) -> list[str]:
 
 
 def transaction_ids(incomplete: str) -> list[str]:
-    """Ids of transactions that hang in the store that is read where none is named."""
+    """Return ids of pending transactions in the store that is read if none is given."""
     from readers.model.errors import RmqtxError
     from readers.model.pandas_left_out import leave_pandas_out
 
@@ -111,12 +111,12 @@ def _pending_ids() -> list[str]:
 
 
 class _TooLateError(Exception):
-    """There is no answer in time. No OSError, which readers take for a file that cannot be read."""
+    """The time is over. Not an OSError, which readers report as a file that cannot be read."""
 
 
 @contextmanager
 def _in_time() -> Iterator[None]:
-    """A block that ends with an error where it takes too long; in a process that a shell started for this alone."""
+    """Raise an error in the block if it takes too long; only in a process that a shell started for completion."""
 
     def late(_number: int, _frame: Any) -> None:
         raise _TooLateError
@@ -131,7 +131,7 @@ def _in_time() -> Iterator[None]:
 
 
 def _columns(ctx: typer.Context) -> Iterable[str]:
-    """Names that the rows of a command know."""
+    """Return the names of the columns of a command's rows."""
     return _offers[0].columns(ctx.info_name or "")
 
 
@@ -140,6 +140,6 @@ def _beginning(names: Iterable[str], begin: str) -> list[str]:
 
 
 def _last_of(text: str, separators: str, names: Iterable[str]) -> list[str]:
-    """What the text becomes with each name that its last word begins."""
+    """Return the text completed with each name that begins with its last word."""
     place = max(text.rfind(separator) for separator in separators) + 1
     return [text[:place] + name for name in _beginning(names, text[place:])]

@@ -1,7 +1,7 @@
-"""The configuration file: stores by name, the name server, formats. Never a secret.
+"""The configuration file: stores by name, the name server, formats; no secrets.
 
-What a command line says wins over the environment, and that over this file. It is read where a command needs it, so
-that a mistake in it keeps nobody from `rmqtx explain`.
+Options take precedence over the environment, and the environment over this file. The file is read when a command needs
+it, so that a mistake in it does not stop `rmqtx explain`.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from rmqtx_cli.words.command_names import SECTIONS
 from rmqtx_cli.words.near import did_you_mean, near
 from rmqtx_cli.words.text import escaped
 
-#: Names the file; the places below are not looked at then.
+#: Names the file; the places below are then ignored.
 CONFIG_VARIABLE = "RMQTX_CONFIG"
 _HOME_VARIABLE = "XDG_CONFIG_HOME"
 _BELOW = Path("rmqtx") / "config.toml"
 
-#: Names the store that commands read where none is given; commands that act want it said each time.
+#: Names the store that commands read if none is given; commands that act require one on the command line.
 STORE_VARIABLE = "RMQTX_STORE"
 NAME_SERVERS_VARIABLE = "NAMESRV_ADDR"
 
-#: How rows are written in this run where neither an option nor a suffix says it.
+#: Format of rows in this run, if neither an option nor a suffix gives it.
 OWN_FORMAT: ContextVar[str | None] = ContextVar("own_format", default=None)
 
-#: The keys, and what each means.
+#: The keys with their meanings.
 KEYS: dict[str, str] = {
-    "store": "the store that commands read where none is named: a path, a URI or a name of [stores]; RMQTX_STORE wins",
-    "namesrv": "name servers, HOST:PORT, several with ; between, for commands that name no store; NAMESRV_ADDR wins",
-    "format": "how rows are written where neither --format nor the suffix of --output says it: table, json, jsonl, csv",
-    "stores": "a table of names: NAME = \"PATH or URI\"; a name works wherever a store does; a path that exists wins",
-    "formats": "a table by command: pending = \"json\"; it wins over format",
+    "store": "store to read if none is given: a path, a URI or a name of [stores]; RMQTX_STORE takes precedence",
+    "namesrv": "name servers, HOST:PORT, several separated by ;, if no store is given; NAMESRV_ADDR takes precedence",
+    "format": "format of rows without --format and without a suffix of --output: table, json, jsonl, csv",
+    "stores": "a table of names: NAME = \"PATH or URI\", accepted wherever a store is; an existing path has precedence",
+    "formats": "a table by command: pending = \"json\"; it takes precedence over format",
 }
 _FORMATS = ("table", "json", "jsonl", "csv")
 _SECRET = re.compile(r"secret|passw|token|credential|private|access_?key|api_?key", re.I)
@@ -46,7 +46,7 @@ _LOGIN = re.compile(r"://[^/\s]*@")
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the file says; `file` is None where there is none."""
+    """Contents of the file; `file` is None if there is none."""
 
     file: Path | None = None
     store: str | None = None
@@ -56,28 +56,28 @@ class Configuration:
     formats: Mapping[str, str] = field(default_factory=dict)
 
     def format_of(self, command: str) -> str | None:
-        """How rows of a command are written by default; None where the file does not say."""
+        """Default format of a command's rows; None if the file has none."""
         return self.formats.get(command, self.format)
 
     def place_of(self, name: str) -> str:
-        """The place of a store that is named; the same text where it is no name, or a path that exists.
+        """Return the place of a named store; the same text if it is not a name, or if it is a path that exists.
 
-        Raises: BadRequest for what is neither, where a name is near.
+        Raises: BadRequest if it is neither and similar to a name.
         """
         if os.path.lexists(name):
             return name
         if name not in self.stores and re.fullmatch(r"[\w.-]+", name) and (close := near(name, self.stores)):
             raise BadRequest(
-                f"{escaped(name)} is no path, and no name of a store in {self.file}",
+                f"{escaped(name)} is not a path, and not the name of a store in {self.file}",
                 advice=f"did you mean {' or '.join(close)}?",
             )
         return self.stores.get(name, name)
 
 
 def config_file() -> Path | None:
-    """The file that is read; None where there is none.
+    """Return the file to read; None if there is none.
 
-    Raises: BadRequest where RMQTX_CONFIG names none.
+    Raises: BadRequest if RMQTX_CONFIG names a file that does not exist.
     """
     named = os.environ.get(CONFIG_VARIABLE, "").strip()
     if named:
@@ -91,9 +91,9 @@ def config_file() -> Path | None:
 
 
 def configuration() -> Configuration:
-    """What the configuration file says, read again each time.
+    """Return the contents of the configuration file, read again each time.
 
-    Raises: BadRequest with file and line, for a file that is no TOML, an unknown key, a value of another type, or
+    Raises: BadRequest with file and line, for a file that is not TOML, an unknown key, a value of a wrong type, or
             anything that looks like a secret.
     """
     file = config_file()
@@ -107,28 +107,29 @@ def configuration() -> Configuration:
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         what = re.sub(r"\s*\(at .*\)", "", str(error))
-        raise BadRequest(f"{file}:{line[1] if line else len(text.splitlines())}: this is no TOML: {what}") from error
+        raise BadRequest(f"{file}:{line[1] if line else len(text.splitlines())}: not TOML: {what}") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise BadRequest(f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is no UTF-8'}") from error
+        raise BadRequest(f"cannot read {file}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
     return _File(file, text).understood(words)
 
 
 def environment_store() -> str | None:
-    """The store that RMQTX_STORE names."""
+    """Return the value of RMQTX_STORE; None if it is not set."""
     return os.environ.get(STORE_VARIABLE, "").strip() or None
 
 
 def own_store() -> str | None:
-    """The store that commands read where none is named: by the environment, else by the file.
+    """Return the store that commands read if none is given: from the environment, else from the file.
 
-    Raises: BadRequest. One that NAMESRV_ADDR is set for means live brokers, whatever the file says.
+    If NAMESRV_ADDR is set, commands read live brokers and the file's store is ignored.
+    Raises: BadRequest.
     """
     named = environment_store()
     return named if named or os.environ.get(NAME_SERVERS_VARIABLE) else configuration().store
 
 
 def own_name_servers() -> str | None:
-    """The name servers that are asked where none is named: by the environment, else by the file.
+    """Return the name servers to use if none are given: from the environment, else from the file.
 
     Raises: BadRequest.
     """
@@ -144,16 +145,16 @@ class _File:
         self._refuse_secrets(words)
         for key in words:
             if key not in KEYS:
-                self._refuse(key, f"no key {key!r}", did_you_mean(key, KEYS))
+                self._refuse(key, f"unknown key {key!r}", did_you_mean(key, KEYS))
         found = {key: self._text(words, key) for key in ("store", "namesrv", "format") if key in words}
         stores = {name: self._place(value) for name, value in self._table(words, "stores").items()}
         formats = self._table(words, "formats")
         for name, value in [*formats.items(), *([("format", found["format"])] if "format" in found else [])]:
             if value not in _FORMATS:
-                self._refuse(name, f"{name} = {value!r} is no format of rows", did_you_mean(value, _FORMATS))
+                self._refuse(name, f"{name} = {value!r} is not a format of rows", did_you_mean(value, _FORMATS))
         for name in formats:
             if name not in (known := [name for names in SECTIONS.values() for name in names]):
-                self._refuse(name, f"no command {name!r}", did_you_mean(name, known))
+                self._refuse(name, f"unknown command {name!r}", did_you_mean(name, known))
         if "store" in found:
             found["store"] = stores.get(found["store"]) or self._place(found["store"])
         return Configuration(self.file, stores=stores, formats=formats, **found)
@@ -162,25 +163,25 @@ class _File:
         for key, value in _pairs(words):
             if _SECRET.search(key) or (isinstance(value, str) and _LOGIN.search(value)):
                 self._refuse(
-                    key, f"{key} looks like a secret, and this file holds none",
+                    key, f"{key} looks like a secret, and secrets are not allowed here",
                     "--credentials FILE, or RMQTX_ACCESS_KEY and RMQTX_SECRET_KEY in the environment",
                 )
 
     def _text(self, words: Mapping[str, Any], key: str) -> str:
         value = words[key]
         if not isinstance(value, str) or not value.strip():
-            self._refuse(key, f"{key} is {_type_of(value)}, and a text is wanted", f'{key} = "..."')
+            self._refuse(key, f"{key} is {_type_of(value)}, expected a text", f'{key} = "..."')
         return value
 
     def _table(self, words: Mapping[str, Any], key: str) -> dict[str, str]:
         table = words.get(key, {})
         if not isinstance(table, dict):
-            what = f"{key} is {_type_of(table)}, and a table is wanted"
+            what = f"{key} is {_type_of(table)}, expected a table"
             self._refuse(key, what, f'[{key}], and NAME = "..." below it')
         return {name: self._text(table, name) for name in table}
 
     def _place(self, text: str) -> str:
-        """A path as it is meant: below the home directory, or beside this file."""
+        """Return a path with ~ expanded, and relative to the directory of this file."""
         if "://" in text:
             return text
         return os.path.normpath(self.file.absolute().parent / Path(text).expanduser())

@@ -1,8 +1,8 @@
 """Conditions on rows, as `--where` and `--fail-on` take them: `topic = orders and (queue_id > 2 or keys ~ ^A)`.
 
-A small language of its own, so that nothing a user pastes is ever evaluated: comparisons of a column with a value,
-joined by `and`, `or`, `not` and parentheses. An unknown value fulfils no comparison; `is null` asks for it.
-A list fulfils a comparison if one of its values does: `flags = stalled`, `half_copies.queue_offset = 17`.
+A small language, so that pasted text is never evaluated as code: comparisons of a column with a value, joined by `and`,
+`or`, `not` and parentheses. An unknown value meets no comparison; `is null` tests for it. A list meets a comparison if
+one of its values does: `flags = stalled`, `half_copies.queue_offset = 17`.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ Mask = Callable[["pa.RecordBatch"], "pa.Array"]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A parsed condition; `columns` are the columns it looks at, `mask` gives one truth value per row of a batch."""
+    """A parsed condition; `columns` are the columns that it uses, `mask` returns one truth value per row of a batch."""
 
     columns: frozenset[str]
     mask: Mask
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that fulfil the condition."""
+        """Return the rows that meet the condition."""
         return batch.filter(self.mask(batch), null_selection_behavior="drop")
 
-#: No person writes a longer condition, and one that is far deeper would exhaust the stack.
+#: Longer than any condition that people write; a much deeper one would exhaust the stack.
 _WORDS_MAX, _DEPTH_MAX = 1000, 100
 
 
 def parse_filter(text: str, schema: pa.Schema, option: str = "--where", heads: Heads | None = None) -> Filter:
-    """The condition over rows of a schema; `option` is what errors name, `heads` what a printed table calls columns.
+    """Return the condition on rows of a schema. `option`: name for errors; `heads`: heads of the printed table.
 
-    Raises: BadRequest for what is no condition, an unknown column, or a value that the column cannot have.
+    Raises: BadRequest for text that is not a condition, an unknown column, or a value that the column cannot have.
     """
     words = list(tokens(text, option))
     depth = sum(value.lower() in ("(", "not") for kind, value in words if kind != "quoted")
     if len(words) > _WORDS_MAX or depth > _DEPTH_MAX:
-        raise BadRequest(f"{option}: a condition of more than {_WORDS_MAX} words or {_DEPTH_MAX} brackets is not read")
+        raise BadRequest(f"{option}: a condition can have at most {_WORDS_MAX} words and {_DEPTH_MAX} brackets")
     parser = _Parser(words, schema, option, heads or {})
     mask = parser.either()
     if parser.left():
-        raise BadRequest(f"{option}: {parser.left()[0][1]!r} was not expected in {text!r}", advice=_HELP)
+        raise BadRequest(f"{option}: unexpected {parser.left()[0][1]!r} in {text!r}", advice=_HELP)
     return Filter(frozenset(parser.columns), mask)
 
 
 def tokens(text: str, option: str) -> Iterator[tuple[str, str]]:
-    """The words, quoted texts, operators and brackets of a text, each with its kind.
+    """Yield the words, quoted texts, operators and brackets of a text, each with its kind.
 
-    Raises: BadRequest for what is none of them.
+    Raises: BadRequest for other text.
     """
     position = 0
     while position < len(text.rstrip()):
@@ -88,12 +88,12 @@ class _Parser:
         self.columns: set[str] = set()
 
     def left(self) -> list[tuple[str, str]]:
-        """The tokens that nothing has taken yet."""
+        """Return the tokens that are not parsed yet."""
         return self._tokens
 
     def _next(self, wanted: str) -> tuple[str, str]:
         if not self._tokens:
-            raise BadRequest(f"{self._option} ends where {wanted} should follow", advice=_HELP)
+            raise BadRequest(f"{self._option}: expected {wanted} at the end", advice=_HELP)
         return self._tokens.pop(0)
 
     def _word(self, word: str) -> bool:
@@ -103,7 +103,7 @@ class _Parser:
         return False
 
     def either(self) -> Mask:
-        """Conditions of which one must hold."""
+        """Parse conditions joined by `or`."""
         mask = self._both()
         while self._word("or"):
             mask = _joined("or_kleene", mask, self._both())
@@ -125,7 +125,7 @@ class _Parser:
                 raise BadRequest(f"{self._option}: a bracket is not closed", advice=_HELP)
             return mask
         if kind != "word":
-            raise BadRequest(f"{self._option}: {value!r} stands where a column should", advice=_HELP)
+            raise BadRequest(f"{self._option}: expected a column, found {value!r}", advice=_HELP)
         path = resolve(value, self._schema, self._heads)
         self.columns.add(path.column)
         if self._word("is"):
@@ -135,10 +135,10 @@ class _Parser:
             return _inverted(_is_null(path)) if negated else _is_null(path)
         kind, operator = self._next("an operator")
         if kind != "operator":
-            raise BadRequest(f"{self._option}: {operator!r} is no operator", advice=_HELP)
+            raise BadRequest(f"{self._option}: {operator!r} is not an operator", advice=_HELP)
         kind, value = self._next("a value")
         if kind not in ("word", "quoted"):
-            raise BadRequest(f"{self._option}: {value!r} stands where a value should", advice=_HELP)
+            raise BadRequest(f"{self._option}: expected a value, found {value!r}", advice=_HELP)
         return _comparison(path, operator, value, self._option)
 
 
@@ -175,7 +175,7 @@ def _comparison(path: Path, operator: str, text: str, option: str) -> Mask:
     if operator in ("~", "!~"):
         matches = _regular_expression(path, text, option)
         return matches if operator == "~" else _inverted(matches)
-    if operator == "!=" and path.is_list:  # no value of the list is it, rather than: some value is another one
+    if operator == "!=" and path.is_list:  # no value of the list equals it, not: some value differs from it
         return _inverted(_comparison(path, "=", text, option))
     if operator in ("=", "==", "!="):
         check_value(path.name, path.values, text, option)
@@ -189,7 +189,7 @@ def _regular_expression(path: Path, text: str, option: str) -> Mask:
     import pyarrow.compute as pc
 
     if not pa.types.is_string(path.type) and not pa.types.is_binary(path.type):
-        raise BadRequest(f"{option}: {path.name} is no text, ~ cannot search it", advice=_HELP)
+        raise BadRequest(f"{option}: {path.name} is not text, ~ cannot search it", advice=_HELP)
     try:  # RE2: a hostile pattern costs linear time at most
         pc.match_substring_regex(pa.array(["x"]), text)
     except pa.ArrowInvalid as error:

@@ -1,4 +1,4 @@
-"""Options that belong together: a dataclass whose fields are options, which a command is given as one argument."""
+"""Groups of options: a dataclass whose fields are options, passed to a command as one argument."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, get_type_hints
 
 
 def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command each of whose arguments that is a dataclass is made of options, which stand where the argument stood.
+    """Return the command with each argument that is a dataclass replaced by the options of its fields.
 
-    A field gives its option's name, what it is (its annotation) and its default; one that is a dataclass is made of its
-    own fields. A field that the command has an option for under the same name keeps its default: the command's own
-    option means something else.
+    A field gives the option's parameter name, its annotation and its default; a field that is a dataclass is replaced
+    by its own fields. If the command has its own option with the name of a field, that option is used only by the
+    command and the field keeps its default.
     """
     signature = inspect.signature(command, eval_str=True)
     taken = {one.name for one in signature.parameters.values() if not _is_group(one.annotation)}
@@ -38,7 +38,7 @@ def with_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A dataclass, the names of its fields that are options, and its fields that are dataclasses themselves."""
+    """A dataclass: the names of its fields that are options, and its fields that are dataclasses."""
 
     kind: Callable[..., Any]
     options: tuple[str, ...]
@@ -54,7 +54,7 @@ def _is_group(annotation: Any) -> bool:
 
 
 def _group(kind: Any, taken: set[str], parameters: list[inspect.Parameter]) -> _Group:
-    """How a dataclass is made; its options are added to the parameters."""
+    """Return how a dataclass is built from options; add its options to the parameters."""
     annotations = get_type_hints(kind, include_extras=True)
     options, groups = [], {}
     for one in fields(kind):

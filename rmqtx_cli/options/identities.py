@@ -1,4 +1,4 @@
-"""Whom the IDs of a command line name."""
+"""The transactions that the IDs of a command line refer to."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def identities(ids: Sequence[str], show: Callable[[str], Reading], where: str, arguments: str = "") -> list[str]:
-    """The transaction ids that some ids, message ids or keys name, each once.
+    """Return the transaction ids for some ids, message ids or keys, each once.
 
-    `show`: rows of the transactions that have a name. `where`: where they were looked for. `arguments`: what makes a
-    command look there too.
-    Raises: NoSuchTransaction, with all that are not found; BadRequest where a key names several.
+    `show`: rows of the transactions with an id or key. `where`: where it reads, for messages. `arguments`: options that
+    make another command read there.
+    Raises: NoSuchTransaction, with all that are not found; BadRequest if a key matches several transactions.
     """
     found: list[str] = []
     missing: list[str] = []
@@ -28,8 +28,8 @@ def identities(ids: Sequence[str], show: Callable[[str], Reading], where: str, a
             continue
         if len(named) > 1:
             raise BadRequest(
-                f"{len(named)} transactions have the name {name!r}",
-                advice=f"rmqtx show {name}{arguments} lists them; give a transaction id",
+                f"{len(named)} transactions match {name!r}",
+                advice=f"give a transaction id; list them: rmqtx show {name}{arguments}",
             )
         found += named
     if missing:

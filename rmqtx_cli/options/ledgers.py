@@ -1,4 +1,4 @@
-"""The options that describe a business ledger, understood: where it is, what a row of it is about, what it says."""
+"""The options for a business ledger: its place, how its rows match transactions, and which rows are done."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a ledger, before its columns are known.
+    """The options for a ledger, before its columns are known.
 
-    Raises: BadRequest for comparisons that cannot be read, and for a user or password in the address.
+    Raises: BadRequest for comparisons that cannot be parsed, and for a user or password in the address.
     """
 
     location: str
@@ -41,11 +41,11 @@ class Question:
         parse_terms(self.match)
         if holds_secret(self.location) or (self.is_jdbc and holds_login(self.location)):
             raise BadRequest(
-                "--ledger holds a user or a password, which others could read",
+                "--ledger contains a user or a password, which other users can read",
                 advice=f"set {USER_VARIABLE} and {PASSWORD_VARIABLE} in the environment",
             )
         if self.is_jdbc and self.table is None:
-            raise BadRequest("--ledger-table is needed with jdbc:", advice="the table or view that holds the ledger")
+            raise BadRequest("--ledger-table is required with jdbc:", advice="give the table or view of the ledger")
         if self.driver_jar is not None and not self.is_jdbc:
             raise BadRequest("--ledger-driver-jar is for jdbc: ledgers")
 
@@ -56,28 +56,28 @@ class Question:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Where it lies on this machine, if it does."""
+        """Its files on this machine, if it has any."""
         place = Path(self.location.removeprefix("sqlite:///"))
         return () if self.is_jdbc or not place.exists() else (place,)
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Name for messages."""
         return self.location if self.table is None else f"{self.location}, table {self.table}"
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Columns that are compared as texts."""
+        """Ledger columns that are compared as text."""
         return tuple(term.ledger_column for term in parse_terms(self.match))
 
     def login(self) -> tuple[str | None, str | None]:
-        """User and password, from the environment; they are given to the database and to nobody else."""
+        """Return user and password from the environment; they are only passed to the database."""
         return login()
 
     def understood(self, ledger: pa.Schema) -> Understood:
-        """The same, with the ledger's columns known.
+        """Return the parsed options for the ledger's columns.
 
-        Raises: BadRequest for a column that is not there, or a value that it cannot have.
+        Raises: BadRequest for an unknown column, or a value that the column cannot have.
         """
         from readers.model.tables import TRANSACTIONS
 
@@ -88,23 +88,24 @@ class Question:
         return Understood(match, done, not_done, [name for name in ledger.names if name in wanted])
 
     def assert_fits(self, fit: LedgerFit) -> None:
-        """Make sure that the comparison is one: that `--match` fits anything.
+        """Check that `--match` matches something.
 
-        Raises: BadRequest, with what was compared.
+        Raises: BadRequest, with an example of the compared values.
         """
         if not fit.rows_count and fit.keys_count:
             raise BadRequest(f"the ledger {self.name} has no rows", advice="is this the right file or table?")
         if fit.fits_nothing:
             raise BadRequest(
-                f"--match {self.match!r} fits nothing: no transaction has what any of {count(fit.rows_count, 'row')} "
-                f"of the ledger has; a transaction has {_shown(fit.key)}, a ledger row {_shown(fit.ledger_key)}",
-                advice="compare other columns, or a part: --match \"keys ~ '^order-([0-9]+)$' = id\"",
+                f"--match {self.match!r} matches nothing: no transaction equals any of the ledger's "
+                f"{count(fit.rows_count, 'row')}; a transaction has {_shown(fit.key)}, "
+                f"a ledger row {_shown(fit.ledger_key)}",
+                advice="compare other columns, or a part of one: --match \"keys ~ '^order-([0-9]+)$' = id\"",
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """What is asked of a ledger; `columns` are those of it that are looked at."""
+    """The parsed options for a ledger; `columns` are the ledger columns that they use."""
 
     match: Match
     done: Filter
@@ -118,7 +119,7 @@ def _shown(key: str | None) -> str:
 
 @dataclass(slots=True)
 class Comparison:
-    """Counts of what a comparison with a ledger gave, taken as the rows go by."""
+    """Counts of the results of a comparison with a ledger."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     words: Counter[str] = field(default_factory=Counter)
@@ -127,7 +128,7 @@ class Comparison:
     fit: LedgerFit = field(default_factory=LedgerFit)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, counted as they pass."""
+        """Yield the same batches and count them."""
         import pyarrow.compute as pc
 
         for batch in batches:
@@ -142,14 +143,14 @@ class Comparison:
             yield batch
 
     def answer(self) -> str:
-        """The number of transactions of each outcome, in one line."""
+        """Return the number of transactions of each outcome, in one line."""
         from verdicts.ledger.reconcile import OUTCOMES
 
         outcomes = ", ".join(f"{self.outcomes[outcome]} {outcome}" for outcome in OUTCOMES if self.outcomes[outcome])
         return f"{count(self.outcomes.total(), 'transaction')}{': ' + outcomes if outcomes else ''}"
 
     def lines(self) -> Iterator[str]:
-        """Lines below the rows: what the ledger has, what each outcome is, ledger rows of no transaction."""
+        """Yield the lines below the rows: entries of the ledger, outcomes, ledger rows without a transaction."""
         from verdicts.ledger.reconcile import OUTCOMES, WORDS
 
         words = ", ".join(f"{self.words[word]} {word}" for word in WORDS if self.words[word])
@@ -158,21 +159,21 @@ class Comparison:
         for outcome, meaning in OUTCOMES.items():
             if self.outcomes[outcome]:
                 advised = sorted((advice, number) for (of, advice), number in self.advice.items() if of == outcome)
-                told = ", ".join(f"{number} {advice}" for advice, number in advised)
-                yield f"{outcome}: {self.outcomes[outcome]} ({told}): {meaning}"
+                counts = ", ".join(f"{number} {advice}" for advice, number in advised)
+                yield f"{outcome}: {self.outcomes[outcome]} ({counts}): {meaning}"
         if left := self.fit.unmatched_count:
             shown = "; ".join(escaped(text) for text in self.fit.unmatched)
             more = "; ..." if left > len(self.fit.unmatched) else ""
             of = count(self.fit.rows_count, "row")
-            yield f"ledger: {left} of {of} are of no transaction in the stores: {shown}{more}"
+            yield f"ledger: {left} of {of} match no transaction in the stores: {shown}{more}"
 
     def next_line(self, plan: Path | None) -> str | None:
-        """The next command, where there is something to act on; `plan`: the file that was written."""
+        """Return the next command if there is something to act on. `plan`: the plan file that was written."""
         if not self.outcomes["act"]:
             return None
         if plan is not None:
             return f"next: rmqtx plan show {shlex.quote(str(plan))}"
-        return "next: the same with --plan plan.json, then rmqtx plan show plan.json"
+        return "next: run this again with --plan plan.json, then rmqtx plan show plan.json"
 
 
 def _count(counter: Counter[str], column: pa.Array) -> None:

@@ -1,4 +1,4 @@
-"""How databases are logged in to: user and password come from the environment, and never stand in an address."""
+"""Logins of databases: user and password come from the environment, never from an address."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def holds_login(location: str) -> bool:
 
 
 def login() -> tuple[str | None, str | None]:
-    """User and password, from the environment; they are given to the database and to nobody else."""
+    """Return user and password from the environment; they are only passed to the database."""
     return os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE)

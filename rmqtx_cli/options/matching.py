@@ -1,7 +1,7 @@
-"""How a transaction is matched with a ledger row, as `--match` takes it: `keys = order_id and topic = topic_name`.
+"""The comparison of a transaction with a ledger row, as `--match` takes it: `keys = order_id and topic = topic_name`.
 
-The left side is a column of TRANSACTIONS, the right side one of the ledger. `keys` is a list of words, each of which
-may match. `keys ~ "^order-([0-9]+)$" = order_id` compares the group of a regular expression.
+The left side is a column of TRANSACTIONS, the right side a column of the ledger. `keys` is a list of words; one of them
+must match. `keys ~ "^order-([0-9]+)$" = order_id` compares the group of a regular expression.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _HELP = 'write: keys = order_id, or keys ~ "^order-([0-9]+)$" = order_id; severa
 
 
 def parse_match(text: str, transactions: pa.Schema, ledger: pa.Schema) -> Match:
-    """The comparisons that `--match` names.
+    """Return the comparisons of `--match`.
 
-    Raises: BadRequest for what is no comparison, or for a column that is not there.
+    Raises: BadRequest for text that is not a comparison, or for an unknown column.
     """
     return Match(tuple(
         Term(
@@ -35,7 +35,7 @@ def parse_match(text: str, transactions: pa.Schema, ledger: pa.Schema) -> Match:
 
 
 def parse_terms(text: str) -> tuple[Term, ...]:
-    """The comparisons as they are written; whether their columns are there is not known yet.
+    """Return the comparisons as written; their columns are not checked.
 
     Raises: BadRequest.
     """
@@ -57,16 +57,16 @@ def _term(left: list[tuple[str, str]]) -> Term:
         named_pattern(pattern)
         operator = _next(left, ("operator",), "=")
     if operator not in ("=", "=="):
-        raise BadRequest(f"--match: {operator!r} stands where = should", advice=_HELP)
+        raise BadRequest(f"--match: expected =, found {operator!r}", advice=_HELP)
     return Term(column, _next(left, ("word", "quoted"), "a column of the ledger"), pattern)
 
 
 def _next(left: list[tuple[str, str]], kinds: tuple[str, ...], wanted: str) -> str:
     if not left:
-        raise BadRequest(f"--match ends where {wanted} should follow", advice=_HELP)
+        raise BadRequest(f"--match: expected {wanted} at the end", advice=_HELP)
     kind, value = left.pop(0)
     if kind not in kinds:
-        raise BadRequest(f"--match: {value!r} stands where {wanted} should", advice=_HELP)
+        raise BadRequest(f"--match: expected {wanted}, found {value!r}", advice=_HELP)
     return value
 
 
@@ -76,7 +76,7 @@ def _comparable(schema: pa.Schema) -> list[str]:
     return [field.name for field in schema if not pa.types.is_nested(field.type)]
 
 
-def _column(name: str, names: list[str], complaint: str) -> str:
+def _column(name: str, names: list[str], problem: str) -> str:
     if name not in names:
-        raise BadRequest(f"--match: {complaint} {name!r}", advice=did_you_mean(name, names))
+        raise BadRequest(f"--match: {problem} {name!r}", advice=did_you_mean(name, names))
     return name

@@ -77,7 +77,6 @@ _OF_WORDS = {
     ("term", "record"): "docs/formats/record.md",
     ("term", "segment"): "docs/formats/store.md",
     ("term", "slot"): "docs/formats/consume_queues.md",
-    ("term", "custody"): "docs/forensics.md",
     ("term", "provenance"): "docs/forensics.md",
     ("term", "ledger"): "docs/forensics.md",
     ("term", "stand-in"): "docs/stand_in.md",

@@ -71,7 +71,7 @@ def test_a_name_that_is_almost_right(rmqtx: Run, config: Write, common: Path) ->
     result = rmqtx("pending", "prodution")
     assert result.status == USAGE
     assert result.err == (
-        f"rmqtx: prodution is no path, and no name of a store in {file} - did you mean production?\n"
+        f"rmqtx: prodution is not a path, and not the name of a store in {file} - did you mean production?\n"
     )
     assert rmqtx("pending", "elsewhere").status == UNREADABLE
 
@@ -130,17 +130,17 @@ def test_verbose_says_which_file_was_read(rmqtx: Run, config: Write, common: Pat
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [
-        ("# ours\nstor = 'x'\n", 2, "no key 'stor' - did you mean store"),
-        ("namesrv = 3\n", 1, "namesrv is a number, and a text is wanted"),
+        ("# ours\nstor = 'x'\n", 2, "unknown key 'stor' - did you mean store"),
+        ("namesrv = 3\n", 1, "namesrv is a number, expected a text"),
         ("store = ''\n", 1, "store is empty"),
-        ("stores = 'x'\n", 1, "stores is a text, and a table is wanted"),
-        ("[stores]\na = '/x'\nb = ['/y']\n", 3, "b is a list, and a text is wanted"),
-        ("format = 'parquet'\n", 1, "format = 'parquet' is no format of rows"),
+        ("stores = 'x'\n", 1, "stores is a text, expected a table"),
+        ("[stores]\na = '/x'\nb = ['/y']\n", 3, "b is a list, expected a text"),
+        ("format = 'parquet'\n", 1, "format = 'parquet' is not a format of rows"),
         ("[formats]\naudit = 'jsonn'\n", 2, "did you mean json"),
-        ("[formats]\naudi = 'json'\n", 2, "no command 'audi' - did you mean audit"),
-        ("[stores]\na = 1 2\n", 2, "this is no TOML"),
-        ("\n[stores\n", 2, "this is no TOML"),
-        ("namesrv = 'h:1'\naccessKey = 'hunter2'\n", 2, "accessKey looks like a secret, and this file holds none"),
+        ("[formats]\naudi = 'json'\n", 2, "unknown command 'audi' - did you mean audit"),
+        ("[stores]\na = 1 2\n", 2, "not TOML"),
+        ("\n[stores\n", 2, "not TOML"),
+        ("namesrv = 'h:1'\naccessKey = 'hunter2'\n", 2, "and secrets are not allowed here"),
         ("[credentials]\nname = 'hunter2'\n", 1, "credentials looks like a secret"),
         ("[stores]\ns = 's3://me:hunter2@bucket/x'\n", 2, "s looks like a secret"),
         ("stores = { a = '/x', secret_key = 'hunter2' }\n", 1, "secret_key looks like a secret"),
@@ -162,7 +162,7 @@ def test_a_file_that_is_named_must_be_there(rmqtx: Run, tmp_path: Path, monkeypa
     result = rmqtx("pending", tmp_path)
     assert (result.status, "RMQTX_CONFIG names" in result.err) == (USAGE, True)
     (tmp_path / "none.toml").write_bytes(b"\xff\xfe")
-    assert "it is no UTF-8" in rmqtx("pending", tmp_path).err
+    assert "not UTF-8" in rmqtx("pending", tmp_path).err
     monkeypatch.setenv("RMQTX_CONFIG", "")
     assert configuration().file is None
 

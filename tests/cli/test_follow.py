@@ -101,7 +101,7 @@ def test_a_log_that_is_another_one_ends_it(rmqtx: Run, common: Path, tmp_path: P
     growing.write_to(50_000)
     result = rmqtx(*follow)
     assert (result.status, result.out) == (10, "")
-    assert "cut back by a recovery, or replaced" in result.err
+    assert "a recovery cut it, or it was replaced" in result.err
     assert f"remove {tmp_path / 'checkpoint'}" in result.err
 
 

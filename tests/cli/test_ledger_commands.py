@@ -50,7 +50,7 @@ def test_what_to_act_on_comes_first_and_the_next_command_last(
     outcomes = [json.loads(line)["outcome"] for line in result.out.splitlines()]
     assert list(dict.fromkeys(outcomes)) == ["act", "contradiction", "open", "agrees"]
     assert outcomes == sorted(outcomes, key=list(OUTCOMES).index)
-    assert "rmqtx: next: the same with --plan plan.json" in result.err
+    assert "rmqtx: next: run this again with --plan plan.json" in result.err
     planned = rmqtx(*asked, "--plan", tmp_path / "plan.json")
     assert planned.err.splitlines()[-1] == f"rmqtx: next: rmqtx plan show {tmp_path}/plan.json"
     assert planned.out == result.out
@@ -63,7 +63,7 @@ def test_ledger_rows_of_no_transaction_are_counted_and_named(
     result = rmqtx("reconcile", common, "--ledger", ledgers.written(kind, tmp_path), *ASKED, "--format", "csv")
     assert result.status == DONE
     assert (
-        "rmqtx: ledger: 1 of 19 rows are of no transaction in the stores: order_id = somebody-else, status = PAID\n"
+        "rmqtx: ledger: 1 of 19 rows match no transaction in the stores: order_id = somebody-else, status = PAID\n"
         in result.err
     )
 
@@ -73,7 +73,7 @@ def test_a_match_that_fits_nothing_is_an_error(rmqtx: Run, common: Path, ledger:
     asked = ("reconcile", common, "--ledger", ledger, *ASKED[2:], "--missing-is-not-done")
     result = rmqtx(*asked, "--match", "transaction_id = order_id", "--plan", tmp_path / "p.json", "--quiet")
     assert (result.status, result.out) == (USAGE, "")
-    assert "fits nothing" in result.err
+    assert "matches nothing" in result.err
     assert "a ledger row 'K-3733-" in result.err
     assert not (tmp_path / "p.json").exists()
     nothing = pa.array([], pa.string())
@@ -166,17 +166,17 @@ def test_secrets_are_not_written_down(setting: str, kept: str) -> None:
         (("--ledger", "jdbc:postgresql://me:hunter2@db/x"), USAGE, "RMQTX_LEDGER_USER"),
         (("--ledger", "jdbc:sqlserver://db;password=hunter2"), USAGE, "RMQTX_LEDGER_USER"),
         (("--ledger", "jdbc:oracle:thin:me/hunter2@db:1521:x"), USAGE, "RMQTX_LEDGER_USER"),
-        (("--ledger", "jdbc:postgresql://db/x"), USAGE, "--ledger-table is needed"),
+        (("--ledger", "jdbc:postgresql://db/x"), USAGE, "--ledger-table is required"),
         (("--ledger", "jdbc:sqlite:/x", "--ledger-table", "o", "--engine", "local"), USAGE, "needs Spark"),
         (("--ledger", "LEDGER", "--ledger-driver-jar", "x.jar"), USAGE, "is for jdbc: ledgers"),
-        (("--ledger", "LEDGER", "--match", "keys order_id"), USAGE, "stands where = should"),
+        (("--ledger", "LEDGER", "--match", "keys order_id"), USAGE, "expected =, found"),
         (("--ledger", "LEDGER", "--match", "keys = order_id or topic = x"), USAGE, "only 'and' can follow"),
         (("--ledger", "LEDGER", "--match", "key = order_id"), USAGE, "did you mean keys?"),
         (("--ledger", "LEDGER", "--match", "flags = order_id"), USAGE, "transactions have no column 'flags'"),
         (("--ledger", "LEDGER", "--match", "keys = id"), USAGE, "the ledger has no column 'id'"),
         (("--ledger", "LEDGER", "--match", "keys ~ '[' = order_id"), USAGE, "is not a regular expression"),
         (("--ledger", "LEDGER", "--done", "amount = much"), USAGE, "--done: amount is int64"),
-        (("--ledger", "LEDGER", "--not-done", "status PAID"), USAGE, "--not-done: 'PAID' is no operator"),
+        (("--ledger", "LEDGER", "--not-done", "status PAID"), USAGE, "--not-done: 'PAID' is not an operator"),
         (("--ledger", "LEDGER", "--plan", "p.json", "--at", "1"), USAGE, "--plan needs the present state"),
         (("--ledger", "LEDGER", "--with-meta", "--format", "csv"), USAGE, "--with-meta is not possible with csv"),
         (("--ledger", "LEDGER", "--plan", "STORE/plan.json"), USAGE, "lies inside the store"),
@@ -233,8 +233,8 @@ def test_diff_of_two_stores_without_a_common_transaction_says_so(
 ) -> None:
     result = rmqtx("diff", common, fifteen, "--exit-code")
     assert (result.status, result.out) == (FINDINGS, "")
-    assert "have no transaction in common: are they of one broker?" in result.err
-    assert "their logs begin with other records" in result.err
+    assert "have no transaction in common: are they from the same broker?" in result.err
+    assert "their logs begin with different records" in result.err
     assert "no differences" not in result.err
     given = rmqtx("diff", common, fifteen, "--format", "jsonl")
     assert given.status == DONE

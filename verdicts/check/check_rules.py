@@ -1,4 +1,4 @@
-"""How the broker's check of half messages behaves, by version: what differs between them, as data.
+"""The differences between versions in the broker's check of half messages, as data.
 
 Source: TransactionalMessageServiceImpl, TransactionalMessageBridge, DefaultTransactionalMessageCheckListener, read at
 the tag of each version; docs/formats/half_and_op.md#check, docs/formats/half_and_op.md#discard,
@@ -30,12 +30,12 @@ from readers.store.broker_settings import BrokerSettings
 class CheckRules:
     """The rules of one version.
 
-    Shape: `marks_done_at_once`: an op is done as soon as its half was met (4.6.0+), else only in a later round.
+    Shape: `marks_done_at_once`: an op is done as soon as its half is reached (4.6.0+), else only in a later round.
            `end_is_illegal`: reading at the end of a queue counts as an illegal offset (before 4.6.0), which moves the
-           op cursor at once. `inflates`: copies are written with inflated bodies, and a body that is no whole stream
-           cannot be read (before 4.6.0). `unreadable_ends_round`: a half that cannot be read ends the round, and no
-           cursor is kept (before 4.9.5, and 5.0.0). `reads_lists`: ops hold several numbers, a wrong tag is no
-           hindrance, and an empty pull of ops costs a second (5.1.0+). `age_may_equal`: a half exactly as old as its
+           op cursor at once. `inflates`: copies are written with inflated bodies, and an incomplete stream cannot be
+           read (before 4.6.0). `unreadable_ends_round`: a half that cannot be read ends the round, and no
+           cursor is kept (before 4.9.5, and 5.0.0). `reads_lists`: ops hold several numbers, a wrong tag does
+           not matter, and an empty pull of ops costs a second (5.1.0+). `age_may_equal`: a half exactly as old as its
            time is still too young (5.3.4+). `writes_discard_copy`: 4.5.2+. `ends_properties`: the last property has
            an end mark too (to 4.9.0, and 5.2.0+). `overflow_to_begin`: an offset behind the end of a queue that
            begins at 0 is corrected to 0 (before 4.9.4), not to the end.
@@ -54,7 +54,7 @@ class CheckRules:
 
 
 def check_rules(version: Version) -> CheckRules:
-    """The rules of a version."""
+    """Return the rules of a version."""
     return CheckRules(
         version=version,
         marks_done_at_once=OPS_DONE_AT_ONCE.holds(version),
@@ -70,12 +70,13 @@ def check_rules(version: Version) -> CheckRules:
 
 
 def supposed_version(settings: BrokerSettings) -> tuple[Version, str | None]:
-    """The version to go by, the youngest that it can be, and a note where it is not known exactly."""
+    """Return the version to use, the newest possible one, and a note if the version is not certain."""
     low, high = settings.version_low, settings.version_high
     if low is not None and low == high:
         return low, None
     if low is None and high is None:
-        words = f"the rules of {dotted(NEWEST_READ)} are supposed (--broker-version)"
-        return NEWEST_READ, f"no sign of the broker's version: {words}"
+        words = f"the rules of {dotted(NEWEST_READ)} are assumed (or add --broker-version)"
+        return NEWEST_READ, f"the broker's version is unknown: {words}"
     chosen = NEWEST_READ if high is None else high
-    return chosen, f"the broker is {settings.version}: the rules of {dotted(chosen)} are supposed (--broker-version)"
+    words = f"the rules of {dotted(chosen)} are assumed (or add --broker-version)"
+    return chosen, f"the broker's version is {settings.version}: {words}"

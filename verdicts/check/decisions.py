@@ -1,7 +1,7 @@
-"""What the check decides about one half message that no op has ended: the tests of its loop, in one place.
+"""The decisions of the check about one half message that no op has ended: the tests of its loop.
 
-They take one half's numbers or arrays of them, so that half after half can be played (`half_queue_check.py`), and all
-open halves of a queue at once (`discard_rounds.py`). A truth is a bool for numbers and an array of them for arrays.
+They accept the numbers of one half, to play half by half (`half_queue_check.py`), or arrays, to calculate all open
+halves of a queue at once (`discard_rounds.py`). A truth is a bool for numbers and an array of bools for arrays.
 
 Source: broker/transaction/queue/TransactionalMessageServiceImpl.java check, needDiscard, needSkip;
 docs/formats/half_and_op.md#check, docs/formats/half_and_op.md#discard.
@@ -21,7 +21,7 @@ Truth = Any
 
 
 def is_spent(checks: Number, settings: CheckSettings) -> Truth:
-    """Whether it has had all its checks: the check discards it, before it looks at anything else (needDiscard)."""
+    """Whether it has had all its checks: the check discards it before any other test (needDiscard)."""
     return checks >= settings.check_max
 
 
@@ -41,13 +41,13 @@ def is_younger(age_ms: Number, immunity_ms: Number, rules: CheckRules) -> Truth:
 
 
 def is_waited_for(age_ms: Number, settings: CheckSettings, rules: CheckRules) -> Truth:
-    """Whether one without an immunity of its own is too young: the round ends there, and all behind it wait too.
+    """Whether a half without its own immunity is too young: the round ends there, and all halves behind it wait.
 
-    One from a producer whose clock is ahead is not.
+    A half from a producer with a clock that is ahead is not too young.
     """
     return (age_ms >= 0) & is_younger(age_ms, settings.time_out_ms, rules)
 
 
 def wait_for_ops_ms(rules: CheckRules) -> int:
-    """How long the loop waits when it has read all ops, before it decides without one; before 5.1.0 a moment."""
+    """Return how long the loop waits for more ops before it decides without one; almost 0 before 5.1.0."""
     return _SLEEP_WITHOUT_OPS_MS if rules.reads_lists else 1

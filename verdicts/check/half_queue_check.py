@@ -1,7 +1,7 @@
-"""The broker's check of half messages as a pure function: what one round does to a state, and the state after it.
+"""The broker's check of half messages as a pure function: the actions of one round on a state, and the state after it.
 
-Step for step what TransactionalMessageServiceImpl.check does on a master while nobody else writes: no producer answers,
-no half is sent. Puts go to the state in memory.
+The steps are those of TransactionalMessageServiceImpl.check on a master while no other messages are written: no
+producer answers, no half is sent. New copies are added to the state in memory.
 
 Source: broker/transaction/queue/TransactionalMessageServiceImpl.java check, fillOpRemoveMap, checkPrepareQueueOffset;
 store/DefaultMessageStore.java getMessage; docs/formats/half_and_op.md#check, docs/formats/half_and_op.md#discard.
@@ -27,11 +27,11 @@ _LONGER_TOPIC_BYTES = len(DISCARD_TOPIC) - len(HALF_TOPIC)
 
 
 class _Aborted(Exception):
-    """What the broker's loop throws and catches outside: the round ends, its cursors are not kept."""
+    """The exception of the broker's loop: the round ends, its cursors are not stored."""
 
 
 class _Pull(NamedTuple):
-    """An answer of the op queue. `found` is None where the broker gets no list at all."""
+    """An answer of the op queue. `found` is None if the broker gets no list."""
 
     found: list[Op] | None
     next_offset: int
@@ -40,17 +40,17 @@ class _Pull(NamedTuple):
 def play_round(
     state: CheckState, rules: CheckRules, settings: CheckSettings, begin_ms: int, own_copies_in_sight: int | None = None
 ) -> Round:
-    """One round of the check that begins at a time.
+    """Play one round of the check that begins at a time.
 
-    `own_copies_in_sight`: how many of the copies that the round puts back its loop finds in the queue before it ends;
-    all, unless the queue lags behind the log.
-    Order: steps as the broker makes them.
+    `own_copies_in_sight`: how many of its own copies the loop finds in the queue before the round ends; all, unless the
+    queue lags behind the log.
+    Order: that of the broker.
     """
     return _Pass(state, rules, settings, begin_ms, own_copies_in_sight).play()
 
 
 def play_rounds(state: CheckState, rules: CheckRules, settings: CheckSettings, begin_ms: int) -> Iterator[Round]:
-    """Round after round, without an end: the next begins one interval after the end of the one before."""
+    """Play rounds without end: each one begins one interval after the end of the one before."""
     while True:
         played = play_round(state, rules, settings, begin_ms)
         yield played
@@ -59,7 +59,7 @@ def play_rounds(state: CheckState, rules: CheckRules, settings: CheckSettings, b
 
 @dataclass(slots=True)
 class _Pass:
-    """A round in the making; fields are named after the variables of the broker's loop."""
+    """A round while it is played; fields have the names of the variables in the broker's loop."""
 
     state: CheckState
     rules: CheckRules
@@ -83,12 +83,12 @@ class _Pass:
 
     @property
     def end_in_sight(self) -> int:
-        """Where the half queue ends for the loop."""
+        """The end of the half queue for the loop."""
         in_sight = self.own_copies_in_sight
         return self.end if in_sight is None else min(self.end, self.state.half_end + in_sight)
 
     def play(self) -> Round:
-        """Play it."""
+        """Play the round."""
         state = self.state
         self.op_cursor, self.end = state.op_cursor, state.half_end
         half_cursor = state.half_cursor
@@ -108,7 +108,7 @@ class _Pass:
         return Round(self.begin_ms, self.now_ms, tuple(self.steps), stop, state, after)
 
     def _walk(self) -> tuple[int, Stop]:
-        """The loop over the half queue: where it leaves the half cursor, and why it ended."""
+        """Run the loop over the half queue; return the half cursor, and why it ended."""
         place = self.state.half_cursor
         while True:
             if self.elapsed_ms > ROUND_LIMIT_MS:
@@ -141,7 +141,7 @@ class _Pass:
         return half
 
     def _without_half(self, place: int) -> tuple[int, Stop | None]:
-        """No half in the slot: where to go on, or why the round ends. One empty slot of a round is passed over."""
+        """Handle a slot without a half, of which a round skips one: return where to continue, or why the round ends."""
         end = self.end_in_sight
         at_end = place == end or not end
         self.nulls_count += 1
@@ -153,7 +153,7 @@ class _Pass:
         return self._corrected(place, self.state.half_begin, end), None
 
     def _corrected(self, place: int, begin: int, end: int) -> int:
-        """Where the store says to go on from an offset outside of a queue."""
+        """Return where the store continues from an offset outside of a queue."""
         if not end:
             return 0
         if place < begin:
@@ -163,7 +163,7 @@ class _Pass:
         return place
 
     def _visit(self, place: int, half: HalfCopy) -> tuple[int, Stop | None]:
-        """A half that no op has ended: how many slots to go on (0: look at it again), or why the round ends."""
+        """Handle a half that no op has ended: return how many slots to move on (0: repeat), or why the round ends."""
         checks = half.checks_count
         if checks is not None and is_spent(checks, self.settings):
             return self._discard(Action.DISCARDED, place, half, half)
@@ -189,16 +189,16 @@ class _Pass:
         return 0, None
 
     def _is_due(self, age_ms: int, immunity_ms: int) -> bool:
-        """Whether to check now, rather than to look for more ops first."""
+        """Whether to check now, instead of reading more ops first."""
         found = self.pulled.found
         if found is None:
             return age_ms > immunity_ms or age_ms <= -1
-        if not found:  # all of them unreadable: the broker asks for the last of an empty list
+        if not found:  # all are unreadable: the broker takes the last of an empty list
             raise _Aborted
         return found[-1].born_time_ms - self.begin_ms > self.settings.time_out_ms or age_ms <= -1
 
     def _check(self, place: int, half: HalfCopy, counted: HalfCopy) -> tuple[int, Stop | None]:
-        if not counted.fits:  # tried again until the time is over
+        if not counted.fits:  # repeated until the time is over
             self.elapsed_ms = ROUND_LIMIT_MS + 1
             return 0, Stop.REFUSED
         self._append(Action.CHECKED, place, half, counted)
@@ -210,7 +210,7 @@ class _Pass:
         if half.prepared_queue_offset is not None:
             op = self.removed.pop(half.prepared_queue_offset, None)
             if op is not None:
-                self.done.append(op)  # the whole op, whatever else it names
+                self.done.append(op)  # the whole op, with everything else that it names
                 self.steps.append(CheckStep(Action.ENDED, place, half, self.now_ms))
                 return True
         prepared = half.prepared_queue_offset
@@ -229,7 +229,7 @@ class _Pass:
     def _discard(
         self, action: Action, place: int, half: HalfCopy, counted: HalfCopy
     ) -> tuple[int, Stop | None]:
-        """Give up on a half; the loop goes on whether or not the copy could be written."""
+        """Discard a half; the loop continues even if the copy could not be written."""
         written = counted.copy_bytes + _LONGER_TOPIC_BYTES if self.rules.writes_discard_copy and counted.fits else 0
         self.steps.append(
             CheckStep(action, place, half, self.now_ms, written_bytes=written, is_own_copy=place in self.appended)
@@ -237,7 +237,7 @@ class _Pass:
         return 1, None
 
     def _end(self, place: int, op: int) -> None:
-        """A half that an op has ended."""
+        """Handle a half that an op has ended."""
         self.steps.append(CheckStep(Action.ENDED, place, self.appended.get(place), self.now_ms))
         if self.rules.reads_lists:
             numbers = self.op_numbers[op]
@@ -249,19 +249,19 @@ class _Pass:
             self.done.append(op)
 
     def _pull_ops(self, offset: int) -> None:
-        """Read the next ops, and note what they name."""
+        """Read the next ops and keep the offsets that they name."""
         begin, end = self.state.op_begin, self.state.op_end
         if not begin <= offset < end:
             self.pulled = _Pull(None, self._corrected(offset, begin, end))
             if end and (offset != end or self.rules.end_is_illegal):
-                self.op_cursor = self.pulled.next_offset  # kept at once, whatever was read before
+                self.op_cursor = self.pulled.next_offset  # stored at once, whatever was read before
             return
         found: list[Op] = []
         size_bytes = 0
         for place in range(offset, min(offset + OPS_PER_PULL, end)):
             op = self.state.ops.op_at(place)
             if op is None:
-                if self.rules.end_is_illegal:  # before 4.6.0 a null stands in the list
+                if self.rules.end_is_illegal:  # before 4.6.0 the list contains a null
                     raise _Aborted
                 offset = place + 1
                 continue
@@ -296,7 +296,7 @@ class _Pass:
 
 
 def _advanced(done: list[int], cursor: int) -> int:
-    """The op cursor over what is done without a hole; what is done twice stops it."""
+    """Return the op cursor after all consecutive done ops; an op that is done twice stops it."""
     for place in sorted(done):
         if place != cursor:
             break

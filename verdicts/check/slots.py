@@ -1,4 +1,4 @@
-"""The slots of the half and op queue that the check reads, and the records that stand in them."""
+"""The slots of the half and op queue that the check reads, and their records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 
 @dataclass(slots=True)
 class CheckedSlots:
-    """Slots of a queue from `begin` to before `end`; those that cannot be are left out. Units: bytes of the log."""
+    """Slots of a queue from `begin` to before `end`; invalid ones are skipped. Units: bytes of the log."""
 
     begin: int
     end: int
@@ -28,7 +28,7 @@ class CheckedSlots:
 
 
 def checked_slots(queue: Queue, cursor: int, tail: list[tuple[int, int]]) -> CheckedSlots:
-    """The slots that a check reads which begins at a cursor, with those that a start of the broker adds: `tail`.
+    """Return the slots that a check reads from a cursor on, with those that a start of the broker adds: `tail`.
 
     Raises: UnreadableFile, FileChanged.
     """
@@ -46,9 +46,9 @@ def checked_slots(queue: Queue, cursor: int, tail: list[tuple[int, int]]) -> Che
 
 
 def unqueued(store: Store, queue_id: int, halves: Queue, ops: Queue) -> dict[str, list[tuple[int, int]]]:
-    """Half and op messages of the log that their queues do not have yet: commit-log offset and length of each.
+    """Return half and op messages of the log that are not in their queues yet: commit-log offset and length of each.
 
-    A broker that was killed adds them when it starts, one that runs does so in a moment.
+    A killed broker adds them at its next start, a running one in a moment.
     """
     ends = {HALF_TOPIC: _last_offset(store, halves), OP_TOPIC: _last_offset(store, ops)}
     found: dict[str, list[tuple[int, int]]] = {topic: [] for topic in ends}
@@ -61,15 +61,15 @@ def unqueued(store: Store, queue_id: int, halves: Queue, ops: Queue) -> dict[str
 
 
 def _last_offset(store: Store, queue: Queue) -> int:
-    """Commit-log offset of a queue's last record; just before the log where it has none."""
+    """Commit-log offset of a queue's last record; just before the log if it has none."""
     last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist() if queue.max_offset else []
     return int(last[-1]) if last else store.log_begin_offset - 1
 
 
 def unmet_slots(store: Store, topic: str, queue_id: int, slots: CheckedSlots) -> Finding | None:
-    """What to say where slots lead to no record of theirs; None where each does.
+    """Return a finding for slots that point to no record of their own; None if there are none.
 
-    What the log's begin has expired is none of it: brokers delete the oldest files of a log, and leave the slots.
+    Slots of expired records are not included: brokers delete the oldest files of a log and leave the slots.
     Raises: UnreadableFile, FileChanged.
     """
     due = slots.numbers[slots.offsets >= store.log_begin_offset]
@@ -78,16 +78,16 @@ def unmet_slots(store: Store, topic: str, queue_id: int, slots: CheckedSlots) ->
         is_own = (block.header("queue_offset") == numbers) & (block.header("queue_id") == queue_id)
         met.append(numbers[is_own & block.topic_is(topic)])
     unmet = np.setdiff1d(due, np.concatenate(met))
-    unread = slots.end - slots.begin - len(slots.numbers)  # entries that cannot be are no slots
+    unread = slots.end - slots.begin - len(slots.numbers)  # invalid entries are no slots
     if not len(unmet) and unread <= 0:
         return None
     first = f", the first number {unmet[0]}" if len(unmet) else ""
-    what = f"those of {len(unmet) + max(0, unread)} slots of {topic}/{queue_id}{first}, because no record of theirs"
-    return Finding(store.root, "undecidable", actual=f"{what} stands where they lead")
+    what = f"those of {len(unmet) + max(0, unread)} slots of {topic}/{queue_id}{first}"
+    return Finding(store.root, "undecidable", actual=f"{what}: no record of their own is where they point to")
 
 
 def records_of(store: Store, slots: CheckedSlots) -> Iterator[tuple[Block, Int64s]]:
-    """The records of slots, stand-ins for lost ones among them, with the number of each one's slot."""
+    """Return the records of slots, including fillers for lost ones, with their slot numbers."""
     order = np.argsort(slots.offsets, kind="stable")
     numbers, offsets, lengths = slots.numbers[order], slots.offsets[order], slots.lengths[order]
     log = store.log()

@@ -1,6 +1,6 @@
-"""What a round of the broker's check starts from: the half queue, the op queue and its two cursors, in memory.
+"""The state at the beginning of a round of the broker's check: half queue, op queue and both cursors, in memory.
 
-A put-back goes to `appended` of a new state; nothing here knows a file.
+A put-back is added to `appended` of a new state; no files are used here.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from readers.log.properties import CHECK_TIMES, PREPARED_QUEUE_OFFSET
 from readers.store.broker_settings import BrokerSettings
 
 _HOUR_MS = 3_600_000
-#: The one message of a property area whose length no longer fits its two bytes is refused.
+#: A message with properties longer than their two-byte length field allows is refused.
 PROPERTIES_BYTES_MAX = 32_767
 
 
 class HalfCopy(NamedTuple):
-    """A half copy as the check sees it.
+    """A half copy as the check reads it.
 
-    Shape: `row` is the place in the window of the record that it descends from. `checks_count`, `immunity_seconds` and
-           `prepared_queue_offset` are None where the property is absent and -1 where it is no number, as in the broker.
-    Units: `fixed_bytes` is what a copy of it takes without TRANSACTION_CHECK_TIMES and TRAN_PREPARED_QUEUE_OFFSET;
-           `fixed_properties_bytes` the part of that which are properties. `immune_growth_bytes`: what the first
-           put-back for immunity adds to both, because it alone writes the property WAIT anew. `spoils`: a copy of it
-           cannot be read, because the body is inflated and the flag still says compressed (before 4.6.0).
+    Shape: `row`: the row in the window of the stored record that it was made from. `checks_count`, `immunity_seconds`
+           and `prepared_queue_offset` are None if the property is absent and -1 if not a number, as in the broker.
+    Units: `fixed_bytes`: the length of a copy without TRANSACTION_CHECK_TIMES and TRAN_PREPARED_QUEUE_OFFSET;
+           `fixed_properties_bytes`: the properties in it. `immune_growth_bytes`: what the first put-back for immunity
+           adds to both, because only that put-back writes the property WAIT again. `spoils`: a copy of it cannot be
+           read, because the body is inflated and the flag is still that of a compressed one (before 4.6.0).
     """
 
     row: int
@@ -43,23 +43,23 @@ class HalfCopy(NamedTuple):
 
     @property
     def varying_bytes(self) -> int:
-        """What the two properties take that the check changes."""
+        """Length of the two properties that the check changes."""
         return _property_bytes(CHECK_TIMES, self.checks_count) + _property_bytes(
             PREPARED_QUEUE_OFFSET, self.prepared_queue_offset
         )
 
     @property
     def copy_bytes(self) -> int:
-        """Length of the record that a copy with these properties is."""
+        """Length of the record of a copy with these properties."""
         return self.fixed_bytes + self.varying_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether the store takes a copy with these properties."""
+        """Whether the store accepts a copy with these properties."""
         return self.fixed_properties_bytes + self.varying_bytes <= PROPERTIES_BYTES_MAX
 
     def made_immune(self, prepared_queue_offset: int) -> HalfCopy:
-        """The same with what a put-back for immunity writes."""
+        """Return the copy that a put-back for immunity writes."""
         return self._replace(
             prepared_queue_offset=prepared_queue_offset,
             fixed_bytes=self.fixed_bytes + self.immune_growth_bytes,
@@ -73,7 +73,7 @@ def _property_bytes(name: str, value: int | None) -> int:
 
 
 class Op(NamedTuple):
-    """An op message. `numbers` are the half queue offsets that it names, -1 for what is no number."""
+    """An op message. `numbers` are the half queue offsets that it names, -1 for a value that is not a number."""
 
     queue_offset: int
     numbers: tuple[int, ...]
@@ -84,17 +84,17 @@ class Op(NamedTuple):
 
 
 class HalfWindow(Protocol):
-    """The half copies that are stored, by queue offset."""
+    """The stored half copies, by queue offset."""
 
     def copy_at(self, queue_offset: int) -> HalfCopy | None:
-        """The copy in a slot; None where it cannot be read."""
+        """Return the copy in a slot; None if it cannot be read."""
 
 
 class OpWindow(Protocol):
-    """The op messages that are stored, by queue offset."""
+    """The stored op messages, by queue offset."""
 
     def op_at(self, queue_offset: int) -> Op | None:
-        """The op in a slot; None where it cannot be read."""
+        """Return the op in a slot; None if it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class CheckState:
     appended: Mapping[int, HalfCopy] = field(default_factory=dict)
 
     def copy_at(self, queue_offset: int) -> HalfCopy | None:
-        """The half copy in a slot, stored or put back by a simulated round; None where it cannot be read."""
+        """The half copy in a slot, stored or put back by a simulated round; None if it cannot be read."""
         found = self.appended.get(queue_offset)
         if found is None:
             return self.halves.copy_at(queue_offset)
@@ -121,7 +121,7 @@ class CheckState:
 
 
 class CheckSettings(NamedTuple):
-    """The settings that the check goes by. Units: milliseconds."""
+    """The settings that the check uses. Units: milliseconds."""
 
     time_out_ms: int
     check_max: int
@@ -130,7 +130,7 @@ class CheckSettings(NamedTuple):
 
 
 def check_settings(settings: BrokerSettings) -> CheckSettings:
-    """The check's part of a broker's settings."""
+    """Return the check settings of a broker."""
     return CheckSettings(
         settings.transaction_time_out_ms,
         settings.transaction_check_max,

@@ -1,4 +1,4 @@
-"""What rounds of the broker's check are made of: what is done with a half copy, and what a round stops at."""
+"""The steps of a round of the broker's check: the action on a half copy, and where a round stops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from verdicts.check.state import CheckState, HalfCopy
 
 
 class Action(StrEnum):
-    """What a round does with a half copy."""
+    """The action of a round on a half copy."""
 
     CHECKED = "checked"
     IMMUNE = "put back immune"
@@ -21,7 +21,7 @@ class Action(StrEnum):
 
 
 class Stop(StrEnum):
-    """What a round stops at."""
+    """Where a round stops."""
 
     END = "the end of the queue"
     OWN_COPY = "its own copies"
@@ -33,11 +33,11 @@ class Stop(StrEnum):
 
 
 class CheckStep(NamedTuple):
-    """One thing that a round does.
+    """One action of a round.
 
-    Shape: `queue_offset` is the slot that the loop stood at; `half` is None where it cannot be read. `written` is the
-           new copy, if any. `is_own_copy`: the copy was put back in the same round, so that the broker may also come
-           to it only in the next one, where its queue lags behind (a millisecond decides).
+    Shape: `queue_offset`: the slot of the loop; `half` is None if it cannot be read. `written`: the new copy, if any.
+           `is_own_copy`: the copy was put back in the same round; if the queue lags behind, the broker may reach it
+           only in the next round (a millisecond decides).
     """
 
     action: Action

@@ -1,7 +1,7 @@
-"""The checks that put nothing back, as pure functions: the timer of 3.0 and 3.1, and the check of RocksDB (5.4.0+).
+"""The checks without put-backs, as pure functions: the timer of 3.0 and 3.1, and the check of RocksDB (5.4.0+).
 
-Both ask for what stands in a table beside the log and write nothing to the log, so what they start from is that table,
-and what they name is the one record of a transaction that there is.
+Both check the open transactions of a table beside the log and write nothing to the log, so they start from that table,
+and a transaction has only one record.
 
 Source: store/transaction/TransactionStateService.java (3.1.4, class file); broker/transaction/rocksdb/
 TransactionalMessageRocksDBService.java, store/rocksdb/MessageRocksDBStorage.java (5.5.0, class files);
@@ -21,7 +21,7 @@ KEYS_PER_SCAN = 2_000
 
 
 class Asking(StrEnum):
-    """What a run does about an open record."""
+    """The action of a run on an open record."""
 
     ASKED = "asked"
     IN_VAIN = "asked in vain"
@@ -30,11 +30,11 @@ class Asking(StrEnum):
 
 
 class OpenRecord(NamedTuple):
-    """A prepared record or a half as the table beside the log has it.
+    """A prepared record or a half in the table beside the log.
 
-    Shape: `row` is the place of its words, -1 where the log has no such record. `queue_offset` is what a request names:
-           the slot's number (3.1), the half's own queue offset (RocksDB). `own_queue_offset`: what the record says.
-           `checks_count` and `immunity_seconds` are of RocksDB.
+    Shape: `row`: the row of its values, -1 if the log does not have the record. `queue_offset`: the number in a check
+           request: the slot's number (3.1), the half's own queue offset (RocksDB). `own_queue_offset`: the number in
+           the record. `checks_count` and `immunity_seconds` are of RocksDB.
     """
 
     row: int
@@ -52,7 +52,7 @@ class OpenRecord(NamedTuple):
 
 
 class AskingStep(NamedTuple):
-    """One thing that a run does. `record` is as it is after it."""
+    """One action of a run. `record` is the state after it."""
 
     action: Asking
     record: OpenRecord
@@ -61,7 +61,7 @@ class AskingStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AskingRound:
-    """One run: what it did, what it left alone because it is too young or immune, and why the next one differs."""
+    """One run: its actions, the records that it skipped as too young or immune, and why the next run differs."""
 
     begin_ms: int
     steps: tuple[AskingStep, ...]
@@ -76,7 +76,7 @@ class AskingRound:
 
 
 END = "the end of the table"
-CANCELLED = "the timer's end: its file is full and nothing in it is open"
+CANCELLED = "the end of the timer: its file is full and has no open slot"
 SWITCHED_OFF = "checkTransactionMessageEnable is false"
 
 
@@ -86,10 +86,10 @@ SWITCHED_OFF = "checkTransactionMessageEnable is false"
 def timer_runs(
     records: tuple[OpenRecord, ...], begin_ms: int, interval_ms: int, *, is_full: bool, is_enabled: bool = True
 ) -> Iterator[AskingRound]:
-    """The runs of one table file's timer, without an end unless it cancels itself.
+    """Play the runs of one table file's timer, without end unless it cancels itself.
 
-    `records`: those of the file's slots that are open, by number. Each is asked for once in each run, without a limit
-    and whatever its age: seconds times 1,000 overflow, so that every slot looks old.
+    `records`: the open slots of the file, by number. Each run checks each of them once, without a limit and at any age:
+    seconds times 1,000 overflow, so every slot looks old.
     """
     steps = tuple(AskingStep(_answerable(record), record, 0) for record in records)
     while True:
@@ -113,7 +113,7 @@ def _answerable(record: OpenRecord) -> Asking:
 
 
 class AskingSettings(NamedTuple):
-    """The settings that the RocksDB check goes by. Units: milliseconds."""
+    """The settings that the RocksDB check uses. Units: milliseconds."""
 
     time_out_ms: int
     check_max: int
@@ -123,10 +123,10 @@ class AskingSettings(NamedTuple):
 def rocksdb_passes(
     records: tuple[OpenRecord, ...], settings: AskingSettings, begin_ms: int
 ) -> Iterator[AskingRound]:
-    """The passes of the RocksDB check over its keys, without an end.
+    """Play the passes of the RocksDB check over its keys, without end.
 
-    `records`: by commit-log offset, which is the keys' order. A key that is dropped as the last one of a scan makes the
-    next scan, which begins behind it, leave out one key in this pass.
+    `records`: by commit-log offset, which is the order of the keys. If the last key of a scan is dropped, the next scan
+    begins behind it and skips one key in this pass.
     """
     while True:
         kept: list[OpenRecord] = []
@@ -154,7 +154,7 @@ def rocksdb_passes(
 def _visit(
     record: OpenRecord, settings: AskingSettings, now_ms: int
 ) -> tuple[list[AskingStep], OpenRecord | None]:
-    """What is done about one key, and what is left of it."""
+    """Return the action on one key, and the record after it."""
     assert record.checks_count is not None
     if record.checks_count > settings.check_max:
         return [AskingStep(Asking.DROPPED, record, now_ms)], None

@@ -1,4 +1,4 @@
-"""From a store to what a round of the check starts from: the half and op messages at and behind the check's cursors."""
+"""Reads the initial state of a check from a store: the half and op messages at and behind the check's cursors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WAIT, _WAIT_VALUE = "WAIT", "false"
 _DELAY_LEVEL = "DELAY"
 _TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 _OP_TAG = "d"
-#: What stands for an absent property in a column.
+#: The value of an absent property in a column.
 ABSENT = np.iinfo(np.int64).min
 
 
@@ -48,7 +48,7 @@ ABSENT = np.iinfo(np.int64).min
 class StoredHalves:
     """The half copies of a range of slots, by column.
 
-    Shape: `rows` gives the place in the other columns for each slot from `begin` on, -1 where it cannot be read.
+    Shape: `rows`: for each slot from `begin` on, the row in the other columns, -1 if it cannot be read.
            An absent property is ABSENT. `are_diverted`: their copies go to a delay or timer topic first.
     """
 
@@ -60,7 +60,7 @@ class StoredHalves:
     are_diverted: Bools
 
     def copy_at(self, queue_offset: int) -> HalfCopy | None:
-        """The copy in a slot; None where it cannot be read."""
+        """Return the copy in a slot; None if it cannot be read."""
         row = int(self.rows[queue_offset - self.begin])
         if row < 0:
             return None
@@ -73,23 +73,23 @@ class StoredHalves:
 
 @dataclass(slots=True)
 class StoredOps:
-    """The op messages of a range of slots from `begin` on; None where one cannot be read."""
+    """The op messages of a range of slots from `begin` on; None if one cannot be read."""
 
     begin: int
     ops: list[Op | None]
 
     def op_at(self, queue_offset: int) -> Op | None:
-        """The op in a slot; None where it cannot be read."""
+        """Return the op in a slot; None if it cannot be read."""
         return self.ops[queue_offset - self.begin]
 
 
 @dataclass(slots=True)
 class CheckWindow:
-    """One half queue as the check will find it.
+    """One half queue at the beginning of the check.
 
-    Shape: `words` has a row for each `HalfCopy.row`: transaction_id (the offset message id where there is no UNIQ_KEY),
+    Shape: `words` has a row for each `HalfCopy.row`: transaction_id (the offset message id if there is no UNIQ_KEY),
            producer_group, real_topic, commit_log_offset. `diverted_count`: halves whose copies go to a delay or timer
-           topic first, and from there to the half queue; these ways are not simulated.
+           topic first, and then to the half queue; this is not simulated.
     """
 
     state: CheckState
@@ -99,9 +99,9 @@ class CheckWindow:
 
 
 class CheckWindows:
-    """The windows of one store: what is read for one question is there for the next one.
+    """The windows of one store, kept from one use to the next.
 
-    Of a running broker's store nothing is kept, for its queues grow; nor does anything travel to other processes.
+    For a running broker nothing is kept, because its queues grow; and nothing is sent to other processes.
     """
 
     def __init__(self, store: Store) -> None:
@@ -112,14 +112,14 @@ class CheckWindows:
         return CheckWindows, (self._store,)
 
     def read(self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None) -> CheckWindow:
-        """A window, which stays here until it is taken. Raises: as `check_window`."""
+        """Return a window and keep it until it is taken. Raises: as `check_window`."""
         window = check_window(self._store, rules, queue_id, half_cursor, op_cursor)
         if not self._store.in_use:
             self._kept = {(rules, queue_id, half_cursor, op_cursor): window}
         return window
 
     def take(self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None) -> CheckWindow:
-        """The window that was read before, or a new one; none stays here. Raises: as `check_window`."""
+        """Return the kept window, or a new one; none is kept after this. Raises: as `check_window`."""
         kept = self._kept.pop((rules, queue_id, half_cursor, op_cursor), None)
         return check_window(self._store, rules, queue_id, half_cursor, op_cursor) if kept is None else kept
 
@@ -127,10 +127,10 @@ class CheckWindows:
 def check_window(
     store: Store, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None
 ) -> CheckWindow:
-    """What the check of one half queue starts from. A cursor that is None begins at the queue's smallest offset.
+    """Return the initial state of the check of one half queue. A cursor of None begins at the queue's smallest offset.
 
     Damage: a slot whose record cannot be read stays a slot, as for the broker, and is a finding: its transaction, or
-            what its op decides, is not known.
+            the effect of its op, is unknown.
     Raises: UnreadableFile, FileChanged.
     Source: TransactionalMessageBridge.fetchConsumeOffset; docs/formats/half_and_op.md#check-start.
     """
@@ -141,10 +141,10 @@ def check_window(
         op_cursor = ops.min_offset if op_cursor is None else op_cursor
         half_slots = checked_slots(halves, half_cursor, tails.get(HALF_TOPIC, []))
         op_slots = checked_slots(ops, op_cursor, tails.get(OP_TOPIC, []))
-        stored_halves = halves_of_records(_heeded(store, half_slots, findings), rules, half_slots.begin, half_slots.end)
-        # Numbers below the half cursor never count, and that cursor goes back only from behind the queue's end.
+        stored_halves = halves_of_records(_read(store, half_slots, findings), rules, half_slots.begin, half_slots.end)
+        # Numbers below the half cursor never count; the cursor moves back only from behind the queue's end.
         least = half_cursor if half_cursor <= half_slots.end else 0
-        stored_ops = ops_of_records(_heeded(store, op_slots, findings), rules, op_slots.begin, op_slots.end, least)
+        stored_ops = ops_of_records(_read(store, op_slots, findings), rules, op_slots.begin, op_slots.end, least)
         state = CheckState(
             queue_id, half_cursor, halves.min_offset, half_slots.end, op_cursor, ops.min_offset, op_slots.end,
             stored_halves, stored_ops,
@@ -153,7 +153,7 @@ def check_window(
         findings += [
             Finding(
                 store.root, "slot-invalid", as_text(store.queue_directory(queue.topic, queue_id)),
-                expected=f"nothing behind slot {queue.max_offset - 1}", actual="slots that cannot be",
+                expected=f"nothing behind slot {queue.max_offset - 1}", actual="invalid slots",
             )
             for queue in (halves, ops) if queue.has_rubbish_behind
         ]  # fmt: skip
@@ -163,8 +163,8 @@ def check_window(
     return CheckWindow(state, stored_halves.words, stored_halves.diverted_count, findings)
 
 
-def _heeded(store: Store, slots: CheckedSlots, findings: list[Finding]) -> Iterator[tuple[Block, Int64s]]:
-    """The records of some slots; what cannot be right in them becomes a finding."""
+def _read(store: Store, slots: CheckedSlots, findings: list[Finding]) -> Iterator[tuple[Block, Int64s]]:
+    """Return the records of some slots; impossible values become findings."""
     for block, numbers in records_of(store, slots):
         findings += time_findings(block, store.root)
         findings += word_crc_findings(block, store.root)
@@ -172,7 +172,7 @@ def _heeded(store: Store, slots: CheckedSlots, findings: list[Finding]) -> Itera
 
 
 def batches_ops_seen(store: Store) -> bool | None:
-    """Whether the newest op is a list of numbers, as from 5.1.0 on; None where there is none."""
+    """Whether the newest op is a list of numbers, as from 5.1.0 on; None if there is none."""
     with open_queue(store, OP_TOPIC, 0) as queue:
         newest = checked_slots(queue, queue.max_offset - 1, [])
         for block, _ in records_of(store, newest):
@@ -195,7 +195,7 @@ _WORDS = pa.schema(
 def halves_of_records(
     records: Iterable[tuple[Block, Int64s]], rules: CheckRules, begin: int, end: int
 ) -> StoredHalves:
-    """The half copies of the slots from `begin` to before `end`. `records`: with the number of each one's slot."""
+    """Return the half copies of the slots from `begin` to before `end`. `records`: with their slot numbers."""
     rows = np.full(max(0, end - begin), -1, np.int64)
     columns: list[dict[str, Int64s]] = []
     words: list[pa.RecordBatch] = []
@@ -229,9 +229,9 @@ def halves_of_records(
 
 
 def _are_diverted(block: Block, rules: CheckRules) -> Bools:
-    """Halves that a put-back does not bring to the half queue at once (docs/formats/half_and_op.md#delayed-half).
+    """Halves that a put-back does not write to the half queue at once (docs/formats/half_and_op.md#delayed-half).
 
-    From 4.6.1 on a delay level is taken out of the property before; timers came with 5.0.0.
+    From 4.6.1 on a delay level is removed from the property before; timers exist from 5.0.0 on.
     """
     delays = not DELAYED_HALVES_DROPPED.holds(rules.version)
     names = (_DELAY_LEVEL,) if delays else _TIMERS if TIMERS.holds(rules.version) else ()
@@ -265,14 +265,14 @@ def _immune_growth_bytes(block: Block) -> Int64s:
 
 
 def _property_number(block: Block, name: str) -> Int64s:
-    """A property as the broker reads it: -1 for what is no number."""
+    """Return a property as the broker reads it: -1 if it is not a number."""
     is_there = block.properties.locate(name)[2]
     values = np.asarray(pc.fill_null(integers(block.properties.text(name), pa.int64()), -1))
     return np.where(is_there, values, ABSENT)
 
 
 def properties_bytes(block: Block, rules: CheckRules) -> Int64s:
-    """What the properties of each record take in a copy, without the two that the check changes.
+    """Return the length of each record's properties in a copy, without the two that the check changes.
 
     Units:  bytes.
     Source: MessageDecoder.string2messageProperties and messageProperties2String; docs/formats/record.md#properties.
@@ -283,7 +283,7 @@ def properties_bytes(block: Block, rules: CheckRules) -> Int64s:
     owners = np.repeat(np.arange(len(block)), counts)
     codes = np.asarray(names.dictionary_encode().indices).astype(np.int64)
     pairs = owners * (int(codes.max(initial=0)) + 1) + codes
-    last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]  # a name that stands twice has its last value
+    last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]  # a name that occurs twice has its last value
     is_kept = np.zeros(len(pairs), np.bool_)
     is_kept[last] = True
     is_kept &= ~np.asarray(pc.is_in(names, pa.array([CHECK_TIMES, PREPARED_QUEUE_OFFSET, _PROPERTY_CRC])))
@@ -294,7 +294,7 @@ def properties_bytes(block: Block, rules: CheckRules) -> Int64s:
 
 
 def _inflated_lengths(block: Block) -> Int64s:
-    """Lengths of the bodies as a consumer gets them; -1 where one is no whole stream."""
+    """Return the lengths of the bodies as a consumer receives them; -1 for an incomplete stream."""
     lengths = block.body_lengths.copy()
     for row in np.flatnonzero(block.sys_flag & compression.COMPRESSED).tolist():
         start, length = int(block.body_starts[row]), int(block.body_lengths[row])
@@ -309,7 +309,7 @@ def _inflated_lengths(block: Block) -> Int64s:
 def ops_of_records(
     records: Iterable[tuple[Block, Int64s]], rules: CheckRules, begin: int, end: int, least: int
 ) -> StoredOps:
-    """The op messages of the slots from `begin` to before `end`. `least`: lower half queue offsets never count."""
+    """Return the op messages of the slots from `begin` to before `end`. `least`: the lowest half offset that counts."""
     ops: list[Op | None] = [None] * max(0, end - begin)
     for block, numbers in records:
         intact: Bools = np.ones(len(block), np.bool_)
@@ -325,7 +325,7 @@ def ops_of_records(
             if listed is None:
                 listed = _java_numbers(bodies[row].as_py() or b"", rules)
             elif form == "list" and not rules.reads_lists:
-                listed = (-1,)  # such a broker reads one number, and a comma is none
+                listed = (-1,)  # this broker reads one number, and a comma is not part of one
             ops[slot - begin] = Op(
                 queue_offset, tuple(number for number in listed if number >= least), is_tagged, body_length > 0,
                 born_time_ms, length,
@@ -334,7 +334,7 @@ def ops_of_records(
 
 
 def _java_numbers(body: bytes, rules: CheckRules) -> tuple[int, ...]:
-    """What the broker makes of a body that is not only numbers: -1 for each part that is none."""
+    """Return the numbers that the broker reads from a body: -1 for each part that is not a number."""
     text = body.decode("utf-8", "replace")
     parts = text.split(",") if rules.reads_lists else [text]
     return tuple(int(part) if re.fullmatch(r"[+-]?[0-9]{1,18}", part) else -1 for part in parts)

@@ -1,1 +1,1 @@
-"""The audit of stores that grow: what was read is kept in a checkpoint, and only what is new is read."""
+"""The audit of growing stores: what was read is kept in a checkpoint file, and only new data is read."""

@@ -1,11 +1,11 @@
 """The checkpoint of an audit that follows growing stores: one SQLite file with witnesses, verdicts and places.
 
-Everything that a step changes is one transaction, so a kill at any instant leaves what was before it. Columns are those
-of the Arrow schemas; a store is its number in `stores`. Of each verdict the scalar columns are kept, and of its
-evidence counts and a digest, for the evidence itself is in the witnesses. The table `verdicts` may be read by others.
+All changes of a step are one database transaction, so a kill at any moment leaves the state before the step. Columns
+are those of the Arrow schemas; a store is its number in `stores`. For each verdict the file has the scalar columns, and
+counts and a digest of its evidence, because the evidence itself is in the witnesses. Other programs may read the table
+`verdicts`.
 
-Joins name their order and index: SQLite, which has no statistics of a table that grows, would look for the many by the
-number of their store alone.
+Joins name their order and index: without statistics of a growing table, SQLite would search only by store number.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from verdicts.follow.segment_notes import Place
 from verdicts.model.verdict_inputs import ForeignDecision
 from verdicts.model.witnesses import Witnesses
 
-#: Another number is another form of the file.
+#: A change of the file format changes this number.
 FORMAT_VERSION = 6
 _APPLICATION_ID = 0x524D5154  # "RMQT"
 _HEAD = b"SQLite format 3\0"
 
-#: Columns of `verdicts` that are text: a number for `store` stands in the file, and flags as words.
+#: Columns of `verdicts` that are text: `store` is a number in the file, and flags are joined words.
 _VERDICT_TEXTS = {
     "flags", *(field.name for field in TRANSACTIONS if pa.types.is_string(field.type) and field.name != "store")
 }  # fmt: skip
-#: The columns of `verdicts`: those of TRANSACTIONS without lists, and what is kept of the lists.
+#: The columns of `verdicts`: those of TRANSACTIONS without lists, and counts and digest of the lists.
 VERDICT_COLUMNS = (
     "hash",
     *(name for name in TRANSACTIONS.names if name == "flags" or not pa.types.is_list(TRANSACTIONS.field(name).type)),
@@ -54,7 +54,7 @@ WITNESS_TABLES: dict[str, pa.Schema] = {
     "halves": JUDGED_HALVES, "discards": JUDGED_HALVES, "finals": JUDGED_FINALS, "damaged_halves": JUDGED_HALVES,
     "offset_marks": OFFSET_MARKS, "marks": MARKS,
 }
-#: System failures of SQLite: the disk's or another program's, not ours.
+#: SQLite errors that the disk or another program causes.
 _SYSTEM_ERRORS = frozenset({
     sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB,
@@ -95,7 +95,7 @@ _SCHEMA = (
 )
 _IDENTITY_INDEX = "CREATE INDEX IF NOT EXISTS {0}_by_hash ON {0} (hash)"
 _CURSORS = pa.map_(pa.string(), pa.field("offset", pa.int64(), nullable=False))
-#: What is kept of a store as JSON, by its column.
+#: The JSON columns of a store.
 _KEPT = {
     "place": JsonForm(
         "checkpoint of this version",
@@ -113,15 +113,15 @@ _KEPT = {
 
 
 class FollowDatabase:
-    """An open checkpoint; one program has it at a time.
+    """An open checkpoint; only one program can open it at a time.
 
-    Shape: `roots` are the stores' roots by number; `is_new` where nothing was judged yet.
+    Shape: `roots`: the stores' roots by number; `is_new`: nothing was judged yet.
     """
 
     def __init__(self, path: str, stores: Sequence[Store]) -> None:
-        """Open the checkpoint of these stores, or make one.
+        """Open the checkpoint of these stores, or create it.
 
-        Raises: BadRequest if the file is none, or of other stores, of another version, or in use; UnwritableFile.
+        Raises: BadRequest if the file is no checkpoint, of other stores, of another version, or in use; UnwritableFile.
         """
         self.path = path
         try:
@@ -130,7 +130,7 @@ class FollowDatabase:
             raise UnwritableFile(f"cannot write {path}: {error.strerror}", file=path) from error
         try:
             self._require_ours()
-            with self.told():
+            with self.naming_the_file():
                 self.connection = sqlite3.connect(path, isolation_level=None)
                 self._open(stores)
         except BaseException:
@@ -141,13 +141,13 @@ class FollowDatabase:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BadRequest(f"{self.path} is in use: another audit follows with this checkpoint") from None
+            raise BadRequest(f"{self.path} is in use: another audit --follow uses this checkpoint") from None
         if os.pread(self._lock, len(_HEAD), 0) not in (b"", _HEAD):
             raise self._none()
 
     def _open(self, stores: Sequence[Store]) -> None:
         run = self.connection.execute
-        run("PRAGMA page_size = 8192")  # of a new file; an old one keeps its own
+        run("PRAGMA page_size = 8192")  # only for a new file; an old file keeps its own
         run("PRAGMA auto_vacuum = INCREMENTAL")
         kind, version = run("PRAGMA application_id").fetchone()[0], run("PRAGMA user_version").fetchone()[0]
         self.is_made = kind == 0 and run("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
@@ -155,8 +155,8 @@ class FollowDatabase:
             raise self._none()
         if not self.is_made and version != FORMAT_VERSION:
             raise BadRequest(
-                f"{self.path} is a checkpoint of form {version}, and this version writes {FORMAT_VERSION}",
-                advice="remove it to begin anew",
+                f"{self.path} has checkpoint format {version}, and this version needs {FORMAT_VERSION}",
+                advice="remove it to begin from the start of the logs",
             )
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = NORMAL")
@@ -170,7 +170,7 @@ class FollowDatabase:
         self._require(stores)
 
     def _require_schema(self) -> None:
-        """Nothing is in the file but what was made in it: no trigger, no view, no table of another form."""
+        """Require that the file contains only our own schema: no trigger, no view, no table of another form."""
         run = self.connection.execute
         run("PRAGMA trusted_schema = OFF")
         found = {text for (text,) in run("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
@@ -179,14 +179,14 @@ class FollowDatabase:
             raise self._none()
 
     def changed(self, why: object) -> BadText:
-        """The error that a value of the file is none that was written into it."""
+        """Return the error for a value that rmqtx did not write into the file."""
         return BadText(
-            f"{self.path} was changed by somebody else: {' '.join(str(why).split())[:200]}", file=self.path,
+            f"{self.path} was changed by another program: {' '.join(str(why).split())[:200]}", file=self.path,
             advice="remove it to begin from the start of the logs",
         )
 
     def _none(self) -> BadRequest:
-        return BadRequest(f"{self.path} is no checkpoint of an audit that follows", advice="give another file")
+        return BadRequest(f"{self.path} is not a checkpoint of audit --follow", advice="give another file")
 
     def _make(self, stores: Sequence[Store]) -> None:
         with self.transaction():
@@ -210,13 +210,13 @@ class FollowDatabase:
         self.numbers = {root: number for number, root in self.roots.items()}
 
     def close(self) -> None:
-        """Give the file back; it is complete."""
+        """Close the file; it is complete."""
         self.connection.close()
         os.close(self._lock)
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """In the block a failure of the disk is an error that names the file.
+    def naming_the_file(self) -> Iterator[None]:
+        """Turn disk errors in the block into an error that names the file.
 
         Raises: UnwritableFile.
         """
@@ -229,17 +229,17 @@ class FollowDatabase:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What happens in the block happens wholly or not at all."""
+        """Run the block as one database transaction."""
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             yield
         except BaseException:
-            if self.connection.in_transaction:  # a full disk has ended it
+            if self.connection.in_transaction:  # a full disk has ended the transaction
                 self.connection.execute("ROLLBACK")
             raise
         self.connection.execute("COMMIT")
 
-    # -- small things -----------------------------------------------------------------------------------------------
+    # -- values -----------------------------------------------------------------------------------------------------
 
     def meta(self, name: str) -> str | None:
         """A value by name."""
@@ -247,22 +247,22 @@ class FollowDatabase:
         return None if row is None else str(row[0])
 
     def of_store(self, number: int, column: str) -> Any:
-        """What is kept of a store: `place` or `view`; None where nothing is."""
+        """Return a JSON value of a store, `place` or `view`; None if there is none."""
         text = self.connection.execute(f"SELECT {column} FROM stores WHERE number = ?", (number,)).fetchone()[0]
         return None if text is None else _KEPT[column].read(text, self.path)
 
     def set_of_store(self, number: int, column: str, value: Any) -> None:
-        """Keep it."""
+        """Store this value."""
         self.connection.execute(f"UPDATE stores SET {column} = ? WHERE number = ?", (json.dumps(value), number))
 
     def states(self) -> dict[str, int]:
-        """How many transactions are in each state."""
+        """Return the number of transactions in each state."""
         return dict(self.connection.execute("SELECT state, count(*) FROM verdicts GROUP BY state").fetchall())
 
     # -- witnesses --------------------------------------------------------------------------------------------------
 
     def add(self, table: str, number: int, batches: Iterable[pa.RecordBatch], hashes: UInt64s | None) -> None:
-        """Keep witnesses of a store; what stood at the same place is replaced."""
+        """Store witnesses; those at the same place are replaced."""
         first = 0
         for rows in batches:
             columns: list[Iterable[Any]] = []
@@ -278,7 +278,7 @@ class FollowDatabase:
             first += rows.num_rows
 
     def drop(self, number: int, begin: int, end: int) -> None:
-        """Forget the witnesses of a store in a range of its log; their transactions are to be judged again."""
+        """Remove the witnesses of a store in a range of its log; their transactions must be judged again."""
         bounds = (number, begin, end)
         where = "store = ? AND commit_log_offset >= ? AND commit_log_offset < ?"
         for table in IDENTIFIED:
@@ -297,32 +297,32 @@ class FollowDatabase:
         )
 
     def shrink(self) -> None:
-        """Give the room of what was dropped back to the disk."""
+        """Return the space of removed rows to the disk."""
         self.connection.execute("PRAGMA incremental_vacuum").fetchall()
 
-    # -- what is to be judged ---------------------------------------------------------------------------------------
+    # -- what must be judged ----------------------------------------------------------------------------------------
 
     def mark_unjudged(self, hashes: Iterable[int]) -> None:
-        """The transactions of these identities are to be judged again."""
+        """Mark the transactions of these identities to be judged again."""
         self.connection.executemany("INSERT OR IGNORE INTO unjudged VALUES (?)", ((value,) for value in hashes))
 
     def mark_all_unjudged(self) -> None:
-        """All are."""
+        """Mark all transactions to be judged again."""
         for table in (*IDENTIFIED, "damaged_halves", "verdicts"):
             self.connection.execute(f"INSERT OR IGNORE INTO unjudged SELECT hash FROM {table}")
 
     def index_witnesses(self) -> None:
-        """Make witnesses be found by identity: once, when the first of them are all there, for then it is quick."""
+        """Create the identity indexes: once, after the first witnesses are stored, because this is faster."""
         for table in IDENTIFIED:
             self.connection.execute(_IDENTITY_INDEX.format(table))
 
     def choose(self, hashes: Iterable[int]) -> None:
-        """The identities that `witnesses` and `verdicts` are about."""
+        """Choose the identities for `witnesses` and `verdicts`."""
         self.connection.execute("DELETE FROM chunk")
         self.connection.executemany("INSERT OR IGNORE INTO chunk VALUES (?)", ((value,) for value in hashes))
 
     def witnesses(self) -> tuple[Witnesses, dict[str, int]]:
-        """The witnesses of the chosen identities; and for records without UNIQ_KEY what they are known by → identity.
+        """Return the witnesses of the chosen identities; for records without UNIQ_KEY also replacement → identity.
 
         Order: stores by number, then log order.
         """
@@ -343,7 +343,7 @@ class FollowDatabase:
         return Witnesses.of(halves, batches, tables["finals"], tables["discards"], tables["offset_marks"]), lone
 
     def _marks_on(self, halves: Iterable[pa.RecordBatch]) -> list[tuple[Any, ...]]:
-        """The op marks that name some half copies, once each."""
+        """Return the op marks that name some half copies, each once."""
         run = self.connection.execute
         run("DELETE FROM named")
         for rows in halves:
@@ -361,7 +361,7 @@ class FollowDatabase:
     def _batch(self, schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         try:
             return self._batch_of(schema, rows)
-        except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as error:  # SQLite keeps any value
+        except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as error:  # SQLite accepts any value
             raise self.changed(error) from error
 
     def _batch_of(self, schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -378,7 +378,7 @@ class FollowDatabase:
     # -- verdicts ---------------------------------------------------------------------------------------------------
 
     def verdicts(self) -> dict[tuple[Any, ...], int]:
-        """The verdicts of the chosen identities, each with its row number."""
+        """Return the verdicts of the chosen identities, each with its row number."""
         rows = self.connection.execute(
             f"SELECT v.rowid, {', '.join(f'v.{name}' for name in VERDICT_COLUMNS)} "
             "FROM chunk c CROSS JOIN verdicts v INDEXED BY verdicts_by_hash ON v.hash = c.hash"
@@ -386,7 +386,7 @@ class FollowDatabase:
         return {row[1:]: row[0] for row in rows}
 
     def replace_verdicts(self, gone: Iterable[int], added: Iterable[tuple[Any, ...]]) -> None:
-        """Take verdicts out by row number, and put others in; the chosen identities are judged then."""
+        """Remove verdicts by row number and add others; the chosen identities are then judged."""
         self.connection.executemany("DELETE FROM verdicts WHERE rowid = ?", ((row,) for row in gone))
         marks = ", ".join("?" * len(VERDICT_COLUMNS))
         self.connection.executemany(f"INSERT INTO verdicts VALUES ({marks})", added)
@@ -394,6 +394,6 @@ class FollowDatabase:
 
 
 def signed(hashes: UInt64s) -> list[int]:
-    """Identity hashes as SQLite holds them."""
+    """Return identity hashes as signed integers for SQLite."""
     values: list[int] = np.ascontiguousarray(hashes).view(np.int64).tolist()
     return values

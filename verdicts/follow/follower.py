@@ -1,9 +1,9 @@
-"""An audit that follows growing stores: a table of verdicts kept current, and each verdict that is new or has changed.
+"""An audit that follows growing stores: it keeps a table of verdicts current and returns new and changed verdicts.
 
-After every step the table says what `verdicts.audit.local_audit.audit` of the same stores would say at that moment. A
-step reads what the logs have more (`log_follower.py`), judges the transactions that this or a cursor or the time can
-concern (`rejudging.py`), and compares with the verdicts before; all of it lives in one file (`checkpoint_db.py`). What
-a broker deletes with an expired file is forgotten, as an audit then knows nothing of it either.
+After every step the table is equal to the result of `verdicts.audit.local_audit.audit` for the same stores at that
+moment. A step reads the new part of the logs (`log_follower.py`), judges the transactions that new records, a cursor or
+the time can affect (`rejudging.py`), and compares with the verdicts before; all data is in one file
+(`checkpoint_db.py`). Records that a broker deletes with an expired file are removed: a new audit would not find them.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from verdicts.transactions.judge import judge
 #: Transactions that are judged at once.
 CHUNK_TRANSACTIONS = 20_000
 _EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")
-#: Odd numbers that keep one list's offsets apart from another's in the digest.
+#: Odd factors that distinguish the offsets of different lists in the digest.
 _MIXERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
 _Verdict = tuple[Any, ...]
 _STATE = VERDICT_COLUMNS.index("state")
-#: Why a verdict is what it is: the check cursor moves on, or past another copy, under what stays as it is.
+#: Columns of the reason, which can change with the check cursor although the verdict stays the same.
 _WHY = ("reason", "reason_code")
 _BUT_WHY = [place for place, name in enumerate(VERDICT_COLUMNS) if name not in _WHY]
 _KEY = tuple(VERDICT_COLUMNS.index(name) for name in ("hash", "transaction_id", "producer_group", "topic"))
@@ -47,11 +47,11 @@ _KEY = tuple(VERDICT_COLUMNS.index(name) for name in ("hash", "transaction_id", 
 
 @dataclass(slots=True)
 class FollowStep:
-    """One step: its rows, to be iterated once, and what is known when they have ended.
+    """One step: its rows, to be iterated once, and results that are complete after the last row.
 
-    Shape: `batches` of TRANSACTIONS, the verdicts that are new or changed. One whose reason alone changed, because it
-           says where a cursor is, is kept current and not given, unless its state is UNDECIDABLE. What was given is
-           kept in the checkpoint when the next batch is asked for, so after a kill it is given again, never lost.
+    Shape: `batches` of TRANSACTIONS: the new and changed verdicts. If only the reason changed, because it contains a
+           cursor, the verdict is updated and not returned, unless its state is UNDECIDABLE. A batch is stored in the
+           checkpoint when the next one is requested, so after a kill it is returned again and never lost.
     """
 
     batches: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
@@ -76,11 +76,11 @@ class Follower:
         self._chunk_transactions = chunk_transactions
 
     def step(self, stores: list[Store], settings_of: SettingsOf, progress: Progress | None = None) -> FollowStep:
-        """Go on to what the stores, opened anew, are now.
+        """Follow the stores, opened again, to their present state.
 
-        Order:  of the identities; copies, as those of an audit, in log order.
-        Damage: findings of the step; what it makes unknowable is UNDECIDABLE.
-        Raises: while the rows are iterated: FileChanged if a log is not the one that was read; SourceError if a file
+        Order:  of the identities; copies in log order, as in an audit.
+        Damage: findings of the step; transactions that damage makes unknowable are UNDECIDABLE.
+        Raises: while the rows are iterated: FileChanged if a log is another one than before; SourceError if a file
                 cannot be read; UnwritableFile if the checkpoint cannot be written.
         """
         step = FollowStep()
@@ -90,7 +90,7 @@ class Follower:
     def _step(
         self, step: FollowStep, stores: list[Store], settings_of: SettingsOf, progress: Progress | None
     ) -> Iterator[pa.RecordBatch]:
-        with self._database.told():
+        with self._database.naming_the_file():
             facts = {store.root: store_facts(store, settings_of) for store in stores}  # cursors before records
             logs = [LogFollower(self._database, store) for store in stores]
             for log in logs:
@@ -115,10 +115,10 @@ class Follower:
         reader: SplitReader = split_reader(total, self._processes, progress)
         with reader.workers:
             for log in logs:
-                # While a broker runs, what stands behind the last record is what it is about to write.
+                # While a broker runs, it is about to write behind the last record.
                 log.read_on(not log.store.in_use, reader)
 
-    # -- what is known of the stores ----------------------------------------------------------------------------------
+    # -- facts of the stores ------------------------------------------------------------------------------------------
 
     def _conclude(
         self, step: FollowStep, logs: list[LogFollower], facts: dict[str, StoreFacts]
@@ -145,7 +145,7 @@ class Follower:
         return views
 
     def _keep_ties(self, ties: list[tuple[str, str]]) -> None:
-        """The identities that must be judged together; those of pairs that came or went are to be judged again."""
+        """Store the pairs of identities that must be judged together; new and removed pairs are judged again."""
         run = self._database.connection.execute
         before = set(run("SELECT one, other FROM ties").fetchall())
         now = {(one, other) for one, other in (sorted(signed(identity_hashes(pa.array(tie)))) for tie in ties)}
@@ -156,7 +156,7 @@ class Follower:
             self._database.connection.executemany("INSERT INTO ties VALUES (?, ?)", now)
 
     def _keep_damaged(self, log: LogFollower, conclusion: Conclusion) -> None:
-        """The half copies that are damaged, and so no split's; they are made anew each time."""
+        """Store the damaged half copies, which belong to no split; they are replaced in each step."""
         database = self._database
         before = database.connection.execute(
             "SELECT * FROM damaged_halves WHERE store = ? ORDER BY commit_log_offset", (log.number,)
@@ -186,7 +186,7 @@ class Follower:
                 self._database.replace_verdicts(gone, added)
 
     def _groups(self) -> dict[int, frozenset[int]]:
-        """The identities that each one is judged together with."""
+        """Return for each identity the group that is judged together."""
         return tied_groups(self._database.connection.execute("SELECT one, other FROM ties").fetchall())
 
     def _chunk(self, groups: Mapping[int, frozenset[int]]) -> set[int]:
@@ -199,10 +199,10 @@ class Follower:
     def _compare(
         self, step: FollowStep, views: Mapping[str, StoreView]
     ) -> tuple[pa.Table | None, list[int], list[_Verdict]]:
-        """Judge the chosen; gives the verdicts to tell, and what is to be replaced in the table by what."""
+        """Judge the chosen; return the verdicts to report, and the rows to remove from and add to the table."""
         witnesses, lone = self._database.witnesses()
         before = self._database.verdicts()
-        told: pa.Table | None = None
+        reported: pa.Table | None = None
         now: list[_Verdict] = []
         if any(
             rows.num_rows
@@ -212,7 +212,7 @@ class Follower:
             now = self._kept(verdicts, lone)
             visible = {_visible(row) for row in before}
             rows = [number for number, row in enumerate(now) if _visible(row) not in visible]
-            told = verdicts.take(pa.array(rows, pa.int64()))
+            reported = verdicts.take(pa.array(rows, pa.int64()))
             keys = {tuple(row[place] for place in _KEY) for row in before}
             new = sum(tuple(now[number][place] for place in _KEY) not in keys for number in rows)
             step.new_count += new
@@ -223,12 +223,12 @@ class Follower:
             {tuple(row[place] for place in _KEY) for row in before}
             - {tuple(row[place] for place in _KEY) for row in now}
         )
-        return told, [number for row, number in before.items() if row not in left], [
+        return reported, [number for row, number in before.items() if row not in left], [
             row for row in now if row not in before
         ]
 
     def _kept(self, verdicts: pa.Table, lone: Mapping[str, int]) -> list[_Verdict]:
-        """Verdicts as the table keeps them."""
+        """Return verdicts in the form of the table."""
         ids = verdicts["transaction_id"].combine_chunks()
         own = signed(identity_hashes(ids))
         hashes = [lone.get(name, value) for name, value in zip(ids.to_pylist(), own, strict=True)] if lone else own
@@ -247,7 +247,7 @@ class Follower:
 
 
 def evidence_digests(verdicts: pa.Table) -> Int64s:
-    """A number for the evidence of each verdict: another one where a witness came or went."""
+    """Return a digest of the evidence of each verdict; it changes if a witness is added or removed."""
     result = np.zeros(verdicts.num_rows, np.uint64)
     for name, mixer in zip(_EVIDENCE, _MIXERS, strict=True):
         lists = verdicts[name].combine_chunks()
@@ -260,5 +260,5 @@ def evidence_digests(verdicts: pa.Table) -> Int64s:
 
 
 def _visible(row: _Verdict) -> _Verdict:
-    """What of a verdict is worth telling."""
+    """Return the part of a verdict whose change is reported."""
     return row if row[_STATE] == "UNDECIDABLE" else tuple(row[place] for place in _BUT_WHY)

@@ -1,7 +1,6 @@
-"""Slots that queues get for records which an audit that follows has read before: the broker fills queues after the log.
+"""Slots that queues get after a following audit has read their records: the broker writes queues after the log.
 
-Each split is compared with the slots that are there when it is read (`missing_ranges.py`); the later ones are compared
-here.
+Each split is compared with the slots that exist when it is read (`missing_ranges.py`); later slots are compared here.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from verdicts.missing.missing_ranges import COMPARED_TOPICS, UnfoundSlot
 
 
 def slot_counts(store: Store) -> dict[str, int]:
-    """Topic → queue offset behind its last slot; a queue that cannot be read proves nothing, and is left out."""
+    """Return topic → queue offset behind its last slot; an unreadable queue proves nothing and is skipped."""
     counts: dict[str, int] = {}
     for topic in COMPARED_TOPICS:
         try:
@@ -29,9 +28,9 @@ def slot_counts(store: Store) -> dict[str, int]:
 
 
 def compared_slots(store: Store, counts: Mapping[str, int], offset: int) -> dict[str, int]:
-    """Topic → queue offset up to which slots were compared, when the log is read up to a commit-log offset.
+    """Return topic → queue offset up to which slots are compared when the log is read up to `offset`.
 
-    `counts`: the slots that were there before it was read.
+    `counts`: the slots that existed before the log was read.
     """
     compared: dict[str, int] = {}
     for topic, count in counts.items():
@@ -46,7 +45,7 @@ def compared_slots(store: Store, counts: Mapping[str, int], offset: int) -> dict
 def unfound_late_slots(
     store: Store, compared: Mapping[str, int], offset: int
 ) -> Iterator[tuple[UnfoundSlot, Segment]]:
-    """Slots behind those compared, for the log before `offset`, whose record is not there; and its segment.
+    """Return slots behind the compared ones whose record before `offset` is missing, and its segment.
 
     Raises: UnreadableFile, FileChanged, for the log.
     """

@@ -1,8 +1,8 @@
-"""How far an audit that follows has read each log, and the reading on: splits of the log into the checkpoint.
+"""Reads the new part of each log for a following audit, split by split, into the checkpoint.
 
-What stands before the last sound record of a log is final and read once. The last record and what is behind it, to the
-end of the files, is read again each time as an audit reads it, and replaced; so what is known of a log is at any moment
-what a scan of all of it would say. The last record proves that the log is still the one that was read.
+Everything before the last sound record of a log is final and read once. The last record and the bytes behind it, up to
+the end of the files, are read again each time and replaced; so the checkpoint always equals a scan of the whole log.
+The last record proves that the log is still the same.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from readers.store.store import Store
 from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, SplitWitnesses, column
 from verdicts.follow.checkpoint_db import FollowDatabase, signed
 from verdicts.follow.late_slots import compared_slots, slot_counts, unfound_late_slots
-from verdicts.follow.segment_notes import Place, Said
+from verdicts.follow.segment_notes import Place, SegmentNotes
 from verdicts.follow.split_reader import SplitReader
 
-#: A log that grew by more while it was read is read on before anything is judged.
+#: If a log grew by more than this while it was read, reading continues before anything is judged.
 _TAIL_BYTES_MAX = 64 << 20
 _BACK_BYTES = 64 << 10
 
 
 class LogFollower:
-    """One log's way into the checkpoint, for one snapshot of its store.
+    """Reads one log into the checkpoint, for one snapshot of its store.
 
-    Shape: `bytes_read` and `bytes_forgotten` of this snapshot; `has_grown`: whether there was anything new.
+    Shape: `bytes_read` and `bytes_forgotten` of this snapshot; `has_grown`: whether there was new data.
     """
 
     def __init__(self, database: FollowDatabase, store: Store) -> None:
@@ -48,15 +48,15 @@ class LogFollower:
 
     @property
     def offset(self) -> int:
-        """The commit-log offset up to which it is read for good."""
+        """The commit-log offset up to which the log is read permanently."""
         return self._place.offset
 
-    # -- is it still that log? ----------------------------------------------------------------------------------------
+    # -- is it still the same log? -------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Forget what is no more in the files, and see that the rest is what was read.
+        """Remove data of files that no longer exist, and require that the other files are unchanged.
 
-        Raises: FileChanged if the log was cut back, or is another one; UnreadableFile.
+        Raises: FileChanged if the log was cut or replaced; UnreadableFile.
         """
         with self._database.transaction():
             self._forget()
@@ -64,11 +64,11 @@ class LogFollower:
             self._place.offset = max(self._place.offset, self.store.log_begin_offset)
             self._keep_place()
 
-    def _segments(self) -> dict[int, tuple[int, Said]]:
+    def _segments(self) -> dict[int, tuple[int, SegmentNotes]]:
         rows = self._database.connection.execute(
             "SELECT base_offset, size_bytes, said FROM segments WHERE store = ? ORDER BY base_offset", (self.number,)
         )
-        return {base: (size, Said.of(said, self._database.path)) for base, size, said in rows}
+        return {base: (size, SegmentNotes.of(noted, self._database.path)) for base, size, noted in rows}
 
     def _forget(self) -> None:
         here = {segment.base_offset: segment for segment in self.store.commit_log}
@@ -93,7 +93,7 @@ class LogFollower:
         try:
             segment = log.segment_at(place.anchor)
             if segment is None and self.store.commit_log and place.anchor < log.end_offset:
-                return  # its file has expired; what is left begins later
+                return  # its file has expired; the log begins later now
             digest = _digest(self.store, place.anchor)
         finally:
             log.close()
@@ -106,18 +106,18 @@ class LogFollower:
 
     def _changed(self, file: str, position: int | None, what: str) -> FileChanged:
         return FileChanged(
-            f"{file} {what}: it was cut back by a recovery, or replaced",
+            f"{file} {what}: a recovery cut it, or it was replaced",
             file=file, position_bytes=position,
-            advice=f"begin anew: remove {self._database.path}, or give another checkpoint",
+            advice=f"to begin from the start, remove {self._database.path} or give another checkpoint",
         )
 
-    # -- reading on ---------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def read_on(self, at_end: bool, splits: SplitReader) -> None:
-        """Read what is new, up to the end that the log has now.
+        """Read new data up to the present end of the log.
 
-        `at_end`: whether the files' bytes behind the last record are to be looked at where nothing is new.
-        Raises: SourceError; what was read before is kept.
+        `at_end`: whether to read the bytes behind the last record even if there is nothing new.
+        Raises: SourceError; data that was read before is kept.
         """
         place, store = self._place, self.store
         if not store.commit_log:
@@ -139,7 +139,7 @@ class LogFollower:
         self._read_tail(last, end, splits)
 
     def _last_record_before(self, end: int, last_base: int, start: int) -> int:
-        """Where the last sound record in front of an offset begins; the begin of its segment where it has none."""
+        """Return where the last sound record before an offset begins; the segment's beginning if it has none."""
         segment = next(segment for segment in self.store.commit_log if segment.base_offset == last_base)
         low, high = max(0, start - last_base), end - last_base
         back = _BACK_BYTES
@@ -171,7 +171,7 @@ class LogFollower:
             self._keep_place()
 
     def _read_tail(self, last: int, end: int, splits: SplitReader) -> None:
-        """Read from the last sound record to the end of the files; nothing of it is final."""
+        """Read from the last sound record to the end of the files; this part is not final."""
         place = self._place
         tail = [segment for segment in self.store.commit_log if segment.end_offset > place.offset]
         plan = [
@@ -190,26 +190,26 @@ class LogFollower:
             self._keep_place()
 
     def _cut_tail(self) -> None:
-        """Take out what was read of a log's end before, for it is read again."""
+        """Remove the data of a log's end, because it is read again."""
         if not self._place.has_tail:
             return
         offset = self._place.offset
         self._database.drop(self.number, offset, 2**63 - 1)
-        for base, (_, said) in self._segments().items():
+        for base, (_, noted) in self._segments().items():
             if base >= offset:
                 self._database.connection.execute(
                     "DELETE FROM segments WHERE store = ? AND base_offset = ?", (self.number, base)
                 )
             else:
-                self._keep_said(base, said.before(base, offset))
+                self._keep_notes(base, noted.before(base, offset))
         self._place.has_tail = False
 
     def _add(self, split: Split, found: SplitWitnesses) -> None:
         if found.scanned.error is not None:
             raise found.scanned.error
-        said = self._said(split.segment)
-        if said.is_ended(split.segment.size_bytes):
-            return  # records behind the end of the data are those that a recovery once cut off
+        noted = self._notes_of(split.segment)
+        if noted.is_ended(split.segment.size_bytes):
+            return  # records behind the end of the data were cut off by a recovery
         database, number = self._database, self.number
         for name in IDENTIFIED:
             database.add(name, number, getattr(found, name), found.hashes[name])
@@ -219,11 +219,11 @@ class LogFollower:
         if database.meta("judges_all") is None:
             self._mark_named(np.unique(column(found.marks, "half_queue_offset")))
         self._add_strays(found.scanned)
-        said.add(found.scanned)
-        self._keep_said(split.segment.base_offset, said, split.segment.size_bytes)
+        noted.add(found.scanned)
+        self._keep_notes(split.segment.base_offset, noted, split.segment.size_bytes)
 
     def _mark_named(self, half_queue_offsets: Int64s) -> None:
-        """The transactions whose half copies new op marks name are to be judged."""
+        """Mark the transactions with half copies that new op marks name, to be judged."""
         for table in ("halves", "damaged_halves"):
             self._database.connection.executemany(
                 f"INSERT OR IGNORE INTO unjudged SELECT hash FROM {table} INDEXED BY {table}_by_queue_offset "
@@ -232,7 +232,7 @@ class LogFollower:
             )
 
     def _add_strays(self, scanned: Scanned) -> None:
-        """Keep the ends that name no half copy of their own transaction in any split so far."""
+        """Store the ends that name no half copy of their own transaction in any split so far."""
         run = self._database.connection.execute
         strays = zip(
             scanned.stray_offsets.tolist(), scanned.stray_prepared_offsets.tolist(),
@@ -247,68 +247,68 @@ class LogFollower:
                 run("INSERT OR REPLACE INTO strays VALUES (?, ?, ?)", (self.number, offset, prepared))
 
     def _compare_late_slots(self) -> dict[str, int]:
-        """How many slots each queue has now; those that came late, for what was read before, are compared with it."""
+        """Return the number of slots of each queue, after comparing late slots with the log that was read before."""
         counts = slot_counts(self.store)
         for slot, segment in unfound_late_slots(self.store, self._place.compared, self._place.offset):
-            said = self._said(segment)
-            if slot not in said.unfound:
-                said.unfound.append(slot)
+            noted = self._notes_of(segment)
+            if slot not in noted.unfound:
+                noted.unfound.append(slot)
                 with self._database.transaction():
-                    self._keep_said(segment.base_offset, said, segment.size_bytes)
+                    self._keep_notes(segment.base_offset, noted, segment.size_bytes)
         self._place.compared |= compared_slots(self.store, counts, self._place.offset)
         return counts
 
-    # -- what is known of the whole log -------------------------------------------------------------------------------
+    # -- the whole log ------------------------------------------------------------------------------------------------
 
     def scanned(self) -> list[Scanned]:
-        """What a scan of the whole log would have said, by segment, in log order."""
+        """Return the results that a scan of the whole log would give, by segment, in log order."""
         files = {segment.base_offset: segment for segment in self.store.commit_log}
         last = last_with_data(self.store.commit_log)
         parts: list[Scanned] = []
-        for base, (_, said) in self._segments().items():
+        for base, (_, noted) in self._segments().items():
             if base not in files:
-                continue  # a hole in the middle: the file of what is still being read is gone
+                continue  # a hole in the middle: a file was removed while it was being read
             segment = files[base]
             split = Split(len(parts), self.store, segment, 0, segment.size_bytes, base >= last)
             parts.append(
                 Scanned(
-                    split, spans=said.spans, findings=said.findings, unfound=said.unfound,
-                    doubtful_ids=said.doubtful_ids,
-                    halves_count=said.halves_count, rocksdb_halves_count=said.rocksdb_halves_count,
-                    prepared_count=said.prepared_count, checks_seen_max=said.checks_seen_max,
+                    split, spans=noted.spans, findings=noted.findings, unfound=noted.unfound,
+                    doubtful_ids=noted.doubtful_ids,
+                    halves_count=noted.halves_count, rocksdb_halves_count=noted.rocksdb_halves_count,
+                    prepared_count=noted.prepared_count, checks_seen_max=noted.checks_seen_max,
                 )
             )
         return parts
 
     def strays(self) -> tuple[Int64s, Int64s]:
-        """The decisions that name no half copy of their own: where they stand, and the offsets they name."""
+        """Return the decisions that name no half copy of their own: their offsets, and the offsets they name."""
         rows = self._database.connection.execute(
             "SELECT final_offset, prepared_offset FROM strays WHERE store = ? ORDER BY final_offset", (self.number,)
         ).fetchall()
         pairs = np.array(rows, np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
 
-    # -- keeping ------------------------------------------------------------------------------------------------------
+    # -- storing ------------------------------------------------------------------------------------------------------
 
-    def _said(self, segment: Segment) -> Said:
+    def _notes_of(self, segment: Segment) -> SegmentNotes:
         row = self._database.connection.execute(
             "SELECT said FROM segments WHERE store = ? AND base_offset = ?", (self.number, segment.base_offset)
         ).fetchone()
-        return Said() if row is None else Said.of(row[0], self._database.path)
+        return SegmentNotes() if row is None else SegmentNotes.of(row[0], self._database.path)
 
-    def _keep_said(self, base: int, said: Said, size_bytes: int | None = None) -> None:
+    def _keep_notes(self, base: int, noted: SegmentNotes, size_bytes: int | None = None) -> None:
         run = self._database.connection.execute
         if size_bytes is None:
-            run("UPDATE segments SET said = ? WHERE store = ? AND base_offset = ?", (said.text(), self.number, base))
+            run("UPDATE segments SET said = ? WHERE store = ? AND base_offset = ?", (noted.text(), self.number, base))
         else:
-            run("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?)", (self.number, base, size_bytes, said.text()))
+            run("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?)", (self.number, base, size_bytes, noted.text()))
 
     def _keep_place(self) -> None:
         self._database.set_of_store(self.number, "place", asdict(self._place))
 
 
 def _digest(store: Store, offset: int) -> str | None:
-    """What tells the record at an offset from any other; None where there is none."""
+    """Return a digest of the record at an offset; None if there is none."""
     log = store.log()
     try:
         block = block_at(log, offset)

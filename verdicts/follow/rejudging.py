@@ -1,21 +1,22 @@
-"""Which transactions an audit that follows must judge again though no new witness of them was written.
+"""Which transactions a following audit must judge again although they have no new witness.
 
-A verdict depends on the transaction's own witnesses and on the `StoreView`. Those with a new witness are judged again
-anyway. When only the view has changed, these can come out otherwise (the rules are in `judge.py`):
+A verdict depends on the transaction's own witnesses and on the `StoreView`. Transactions with a new witness are always
+judged again. If only the view has changed, these verdicts can change (the rules are in `judge.py`):
 
-- the reference time moved: PENDING only; stalled, never_checked, immune and expires_soon are asked of no other; and
-  those that may be decided, for the window in which ops were in memory moves with it;
-- the clock alone moved, which it does at every step: immunity and fileReservedTime alone are measured by it: those
-  that are immune, and those that came near fileReservedTime since; all that are PENDING where it was set back;
-- a check cursor moved: those with a copy at or behind the lower one of where it was and is (`is_before_per_copy`: the
-  state PENDING, and the flag open_after_decision of those that are decided or discarded), and all that are PENDING,
-  LOST or UNDECIDABLE, for their reason says the cursor;
-- the op cursor moved: of copies before the half cursor nothing is asked any more, so the same;
-- a decision on a record outside the half topic became known or unreadable: those with a copy of that queue offset;
-- settings, missing bytes, ends and ids that name nothing, the limit that spent checks are measured by, whether the
-  log's begin is gone, what tables beside the log say, or where the check is stopped: all.
+- the reference time moved: PENDING, because only they can be stalled, never_checked, immune or expires_soon; and
+  may_be_decided, because the time window of ops in memory moves too;
+- only the clock moved, as at every step: immunity and fileReservedTime depend on it: transactions that are immune, or
+  came close to fileReservedTime since; if the clock was set back, all PENDING ones;
+- a check cursor moved: transactions with a copy at or behind the lower one of old and new cursor (`is_before_per_copy`:
+  the state PENDING, and the flag open_after_decision of decided or discarded ones), and all PENDING, LOST or
+  UNDECIDABLE ones, because their reason contains the cursor;
+- the op cursor moved: the same, because copies before the half cursor are not checked;
+- a decision on a record outside the half topic became known or unreadable: transactions with a copy of that queue
+  offset;
+- settings, missing bytes, ends and ids that name nothing, the limit for used-up checks, the loss of the log's
+  beginning, tables beside the log, or the place at which the check is stopped: all.
 
-Of two views of which one is not known, all are unsettled.
+If one of two views is unknown, all are judged again.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _UNSETTLED_STATES = "('PENDING', 'LOST', 'UNDECIDABLE')"
 
 
 def view_words(view: StoreView) -> dict[str, Any]:
-    """What a verdict can depend on in a view, as JSON keeps it."""
+    """Return the values of a view that a verdict can depend on, for JSON."""
     settings = view.settings
-    # What was seen counts only where a version writes no copies of what it discards, and nobody said the limit.
+    # The highest number of checks counts only if the version writes no discard copies and the limit is unknown.
     is_measured = settings.writes_discard_copy is not True and not settings.check_max_is_configured
     words = {
         "settings": {**asdict(settings), "origin": dict(settings.origin)},
@@ -59,7 +60,7 @@ def view_words(view: StoreView) -> dict[str, Any]:
 
 
 def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any] | None, now: dict[str, Any]) -> None:
-    """Have those transactions judged again that a store's new view can concern."""
+    """Mark the transactions that a store's new view can affect, to be judged again."""
     if before is None or any(before.get(name) != now[name] for name in _CHANGES_ALL):
         database.mark_all_unjudged()
         return
@@ -93,7 +94,7 @@ def _mark_flagged(database: FollowDatabase, flag: str) -> None:
 
 
 def _mark_expiring(database: FollowDatabase, before_ms: int, now: Mapping[str, Any]) -> None:
-    """Those whose time until `expires_soon` ended since the step before."""
+    """Mark those that reached `expires_soon` since the step before."""
     allowed_ms = now["settings"]["file_reserved_time_hours"] * 3_600_000 - EXPIRES_SOON_MS
     database.connection.execute(
         "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts "
@@ -103,7 +104,7 @@ def _mark_expiring(database: FollowDatabase, before_ms: int, now: Mapping[str, A
 
 
 def _is_earlier(before: int | None, now: int | None) -> bool:
-    """Whether a clock was set back, or one of the two times is not known."""
+    """Whether a clock was set back, or one of the two times is unknown."""
     return before is None or now is None or now < before
 
 
@@ -113,7 +114,7 @@ def _mark_behind_cursors(
     if before is None or now is None:
         database.mark_all_unjudged()
         return
-    for queue in before.keys() | now.keys():  # without an entry the verdict takes 0
+    for queue in before.keys() | now.keys():  # without an entry the verdict uses 0
         lowest = min(before.get(queue, 0), now.get(queue, 0))
         database.connection.execute(
             "INSERT OR IGNORE INTO unjudged SELECT hash FROM halves INDEXED BY halves_by_queue_offset "

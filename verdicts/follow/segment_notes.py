@@ -1,4 +1,4 @@
-"""What an audit that follows keeps of a log beside its witnesses: how far it is read, and what the scans said of it."""
+"""What a following audit stores about a log beside its witnesses: how far it is read, and results of the scans."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _FORM = JsonForm(
 class Place:
     """How far a log is read.
 
-    Units: commit-log offsets. `has_tail`: what stands from `offset` on was read too, but is not final. `anchor` is
-    where a record stands by whose digest the log is known again. `compared`: the queue offset up to which a topic's
-    slots were compared with the log.
+    Units: commit-log offsets. `has_tail`: the part from `offset` on was read too, but is not final. `anchor`: the place
+    of a record whose digest identifies the log. `compared`: the queue offset up to which the slots of a topic were
+    compared with the log.
     """
 
     offset: int = 0
@@ -46,8 +46,8 @@ class Place:
 
 
 @dataclass(slots=True)
-class Said:
-    """What the scans of a segment said beside its witnesses."""
+class SegmentNotes:
+    """The results of the scans of a segment beside its witnesses."""
 
     spans: list[Span] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -59,13 +59,13 @@ class Said:
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
 
     @staticmethod
-    def of(text: str, file: str) -> Said:
-        """What `text` gave; `file` is what errors name.
+    def of(text: str, file: str) -> SegmentNotes:
+        """Parse the result of `text`; `file` is named in errors.
 
         Raises: BadText.
         """
         value: dict[str, Any] = _FORM.read(text, file)
-        return Said(
+        return SegmentNotes(
             [Span(**entry) for entry in value["spans"]],
             [Finding(**entry) for entry in value["findings"]],
             [UnfoundSlot(**entry) for entry in value["unfound"]],
@@ -78,7 +78,7 @@ class Said:
         )
 
     def text(self) -> str:
-        """The same as JSON."""
+        """Return the notes as JSON."""
         return json.dumps({
             "spans": [asdict(span) for span in self.spans],
             "findings": [asdict(finding) for finding in self.findings],
@@ -91,7 +91,7 @@ class Said:
         })
 
     def add(self, scanned: Scanned) -> None:
-        """Add what the scan of one more range said."""
+        """Add the results of one more range."""
         self.spans += scanned.spans
         self.findings += scanned.findings
         self.unfound += scanned.unfound
@@ -101,8 +101,8 @@ class Said:
         self.checks_seen_max = max(self.checks_seen_max, scanned.checks_seen_max)
         self.doubtful_ids += scanned.doubtful_ids
 
-    def before(self, base_offset: int, offset: int) -> Said:
-        """The same without what stands at or behind an offset."""
+    def before(self, base_offset: int, offset: int) -> SegmentNotes:
+        """Return the notes without everything at or behind an offset."""
         return replace(
             self,
             spans=[span for span in self.spans if base_offset + span.position_bytes < offset],
@@ -112,5 +112,5 @@ class Said:
         )
 
     def is_ended(self, size_bytes: int) -> bool:
-        """Whether the segment's data was seen to end."""
+        """Whether the scans found the end of the segment's data."""
         return any(span.position_bytes + span.length_bytes == size_bytes for span in self.spans)

@@ -1,4 +1,4 @@
-"""Reads splits for an audit that follows: by processes where there is much, never far ahead of the checkpoint."""
+"""Reads splits for a following audit: in processes if there are many bytes, never far ahead of the checkpoint."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from readers.jobs.workers import Progress, Workers, workers_count
 from readers.log.splits import Split
 from verdicts.evidence.witness_scan import SplitWitnesses, scan_witnesses
 
-#: What is read and written at once; a kill loses no more.
+#: Bytes that are read and written at once; a kill loses no more.
 STEP_BYTES = 32 << 20
 
 
 @dataclass(slots=True)
 class SplitReader:
-    """Reads splits, in processes where there are many bytes, never much ahead of who takes what they give."""
+    """Reads splits, in processes if there are many bytes, never far ahead of the consumer of the results."""
 
     workers: Workers
     processes: int
@@ -27,7 +27,7 @@ class SplitReader:
     done_bytes: int = 0
 
     def read(self, splits: Iterable[Split]) -> Iterator[tuple[Split, SplitWitnesses]]:
-        """The splits with what was found in each, in their order."""
+        """Return the splits with their witnesses, in order."""
         scan = partial(scan_witnesses, at_ms=None)
         left = iter(splits)
         while some := list(islice(left, 2 * self.processes)):
@@ -40,6 +40,6 @@ class SplitReader:
 
 
 def split_reader(total_bytes: int, processes: int | None, progress: Progress | None) -> SplitReader:
-    """A reader for so many new bytes."""
+    """Return a reader for a number of new bytes."""
     count = workers_count(total_bytes, processes)
     return SplitReader(Workers(count), count, progress=progress, total_bytes=total_bytes)

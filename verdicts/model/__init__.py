@@ -1,4 +1,4 @@
-"""What a verdict rests on and what it says beside its rows, as values.
+"""The inputs of a verdict, and its results beside the rows, as values.
 
-`verdict_inputs.StoreView` is all that the rules know of a store; `witnesses.Witnesses` are the records.
+`verdict_inputs.StoreView` has all that the rules use of a store; `witnesses.Witnesses` are the records.
 """

@@ -1,4 +1,4 @@
-"""What every command gets that judges transactions: rows, and what is known of the stores beside them."""
+"""The result for every command that judges transactions: rows, and facts about the stores."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from verdicts.model.verdict_inputs import MissingRange
 
 @dataclass(slots=True)
 class VerdictReading(Reading):
-    """Batches of verdicts, to be iterated once; all that is said beside them is complete when it has ended.
+    """Batches of verdicts, to be iterated once; the other fields are complete after the last batch.
 
-    Shape: `missing` is what an audit knows to be missing of the logs, whether a row rests on it or not. `check_stops`:
-           where the broker's check comes no further, of every store whose transactions were judged as they are now.
-           `predicted`: what the check of each store will give up on, where rows of transactions were asked for.
+    Shape: `missing`: the missing parts of the logs, whether or not a row depends on them. `check_stops`: where the
+           broker's check is stopped, for every store that was judged at the present time. `predicted`: what the check
+           of each store will discard, if rows of transactions were requested.
     """
 
     missing: list[MissingRange] = field(default_factory=list)

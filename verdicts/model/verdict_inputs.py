@@ -1,4 +1,4 @@
-"""What a verdict rests on beside records: a store's cursors, settings and age, and what cannot be read of its log."""
+"""The inputs of a verdict beside records: a store's cursors, settings and age, and the unreadable parts of its log."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from verdicts.model.check_stop import CheckStop
 
 @dataclass(frozen=True, slots=True)
 class HiddenTopic:
-    """Records of one topic that stood in missing bytes, as queues know them.
+    """Records of one topic that were in missing bytes, by its queues.
 
-    Units: commit-log offsets of the first and the last one. `key_hashes` are those that the index has for them, of
-    `topic#key`; None where it does not have each of them.
+    Units: commit-log offsets of the first and the last one. `key_hashes`: their index hashes, of `topic#key`; None if
+    the index does not have all of them.
     """
 
     topic: str
@@ -29,7 +29,7 @@ class HiddenTopic:
 
 @dataclass(frozen=True, slots=True)
 class UnexplainedBytes:
-    """Missing bytes of which no queue knows a record, and the topics of which it is proven that none stood there.
+    """Missing bytes without a record in any queue, and the topics that are proven to have had no record there.
 
     Units: commit-log offsets in bytes.
     """
@@ -41,9 +41,9 @@ class UnexplainedBytes:
 
 @dataclass(frozen=True, slots=True)
 class HiddenRecords:
-    """All that missing bytes can hide (`hidden_records.py` has the proof).
+    """All records that missing bytes can hide (`hidden_records.py` has the proof).
 
-    Shape: `ended_offsets` are places of prepared records that COMMIT or ROLLBACK records there ended, by the redo log.
+    Shape: `ended_offsets`: places of prepared records that hidden COMMIT or ROLLBACK records ended, by the redo log.
     """
 
     topics: tuple[HiddenTopic, ...]
@@ -53,12 +53,12 @@ class HiddenRecords:
 
 @dataclass(frozen=True, slots=True)
 class MissingRange:
-    """Bytes of a commit log that cannot be read, and what is known of what stood there.
+    """Bytes of a commit log that cannot be read, and what is known of their former content.
 
-    Units: commit-log offsets in bytes. If `is_identified`, only transactions with one of the ids, a copy at one of the
-    prepared offsets, or a copy with one of the op numbers can be concerned; else those that what is `hidden` can
-    concern, or any whose verdict relies on absence where that is not known (`missing_rule.py`). `named_from_offset` is
-    the first decision behind that names a record in it of which nothing tells the topic.
+    Units: commit-log offsets in bytes. If `is_identified`, the range can only concern transactions with one of the ids,
+    a copy at one of the prepared offsets, or a copy with one of the op numbers; otherwise those that the `hidden`
+    records can concern, or, if these are unknown, any verdict that depends on absence (`missing_rule.py`).
+    `named_from_offset`: the first later decision that names a record in the range with an unknown topic.
     """
 
     store: str
@@ -75,7 +75,7 @@ class MissingRange:
 
 @dataclass(frozen=True, slots=True)
 class ForeignDecision:
-    """A COMMIT record that names a record outside the half topic: its op carries that record's queue offset.
+    """A COMMIT record that names a record outside the half topic: its op has that record's queue offset.
 
     Source: EndTransactionProcessor (the record's topic is not tested, to 5.3.3);
             docs/formats/end_transaction.md#repeats.
@@ -90,9 +90,9 @@ class ForeignDecision:
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulId:
-    """A half copy, COMMIT record or discard copy whose id no other record bears, and which the index knows by another.
+    """A half copy, COMMIT record or discard copy with an id that no other record has, and another id in the index.
 
-    Shape: `key_hashes` are those of `topic#id` that the index has at its place: its true id has one of them.
+    Shape: `key_hashes`: the index hashes of `topic#id` for its place: its true id has one of them.
     """
 
     store: str
@@ -104,10 +104,10 @@ class DoubtfulId:
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulEnd:
-    """A COMMIT, ROLLBACK or op record inside the log that names no half record of its own: its name is damaged.
+    """A COMMIT, ROLLBACK or op record that names no half record of its own: its reference is damaged.
 
-    Shape: `what` says so, for a reason. `transaction_ids`: the id that it bears; else `prepared_offsets`: the half
-           records that say what it says. Where both are empty it may have ended any of its group that came before it.
+    Shape: `what`: the text for a reason. `transaction_ids`: the id of the record; else `prepared_offsets`: the half
+           records with the same values. If both are empty, it may have ended any earlier transaction of its group.
     """
 
     store: str
@@ -121,17 +121,16 @@ class DoubtfulEnd:
 
 @dataclass(frozen=True, slots=True)
 class StoreView:
-    """What a store says beside its records.
+    """The facts of a store beside its records.
 
-    `half_cursors` and `op_cursors` are next queue offsets by queue; None where they are unknown, and `cursor_doubt` may
-    say why. `reference_time_ms` is
-    the moment up to which the store is known: now for a running broker, else the end of its log. `beside` is what the
-    tables beside the log say; `is_interrupted`: the broker did not stop cleanly, or runs, so that they may be old.
-    `was_killed`: it did not stop cleanly, and does not run.
-    `later_hashes` are identities of half and discard copies that were written after `at_ms`, in no order.
-    `now_ms` is the time by which a broker that started now would measure immunity: that of reading, or `at_ms`; None
-    where it is the reference time. `booted_time_ms` is when a live broker started, None for files, which do not say it.
-    `check_stops`: where the check of its half queues comes no further (`check_stops.py`); none for a time that is over.
+    `half_cursors` and `op_cursors`: next queue offsets by queue; None if unknown, `cursor_doubt` may have the cause.
+    `reference_time_ms`: the time up to which the store is known: now for a running broker, else the end of its log.
+    `beside`: the tables beside the log; `is_interrupted`: the broker did not stop cleanly, or runs, so they may be old.
+    `was_killed`: the broker did not stop cleanly, and does not run.
+    `later_hashes`: identities of half and discard copies that were written after `at_ms`, in no order.
+    `now_ms`: the time by which a broker that started now would measure immunity: that of reading, or `at_ms`; None if
+    it is the reference time. `booted_time_ms`: when a live broker started, None for files, which do not contain it.
+    `check_stops`: where the check of its half queues is stopped (`check_stops.py`); none for a past time.
     """
 
     store: str

@@ -1,4 +1,4 @@
-"""What logs say of some transactions: the records that a verdict is given on."""
+"""The records of some transactions, on which verdicts are based."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from readers.model.tables import MARKS
 
 @dataclass(frozen=True, slots=True)
 class Witnesses:
-    """What logs say of some transactions, whole transactions only.
+    """The witnesses of some transactions, always complete transactions.
 
     Shape: JUDGED_HALVES, MARKS, JUDGED_FINALS, JUDGED_HALVES for discard copies, and OFFSET_MARKS, from one store or
            several.
@@ -34,7 +34,7 @@ class Witnesses:
         discards: list[pa.RecordBatch],
         offset_marks: Sequence[pa.RecordBatch] = (),
     ) -> Witnesses:
-        """The same from batches."""
+        """Make witnesses from batches."""
         return Witnesses(
             pa.Table.from_batches(halves, JUDGED_HALVES),
             pa.Table.from_batches(marks, MARKS),

@@ -1,11 +1,11 @@
-"""Which witness belongs to which transaction: half copies, op marks, finals and discard copies joined into chains.
+"""Groups witnesses by transaction: half copies, op marks, finals and discard copies are joined into chains.
 
 A transaction is the chain of half copies with one UNIQ_KEY, PGROUP and REAL_TOPIC (docs/formats/half_and_op.md#chains).
-Copies of a half without UNIQ_KEY are known by what a put-back keeps (born time and host, body, keys), unless two
-originals share that: then each copy is judged by its own offset. A final belongs where the copy it names belongs, else
-where its id does; an op mark belongs to every copy with the queue offset that it names. A mark that names a commit-log
-offset belongs to the half there, else where its id does; a ROLLBACK record whose prepared record is gone is a
-transaction of its own. No rule of a state is here: `judge.py` judges.
+Copies of a half without UNIQ_KEY are identified by the values that a put-back keeps (born time and host, body, keys),
+unless two originals share them: then each copy is judged by its own offset. A final belongs to the transaction of the
+copy that it names, else to that of its id; an op mark belongs to every copy with the queue offset that it names. A mark
+that names a commit-log offset belongs to the half there, else to the transaction of its id; a ROLLBACK record without
+its prepared record is a transaction of its own. The rules of the states are in `judge.py`.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ class Group:
         return int64s(self.table[name], missing)
 
     def any_of(self, rows: Bools) -> Bools:
-        """Per transaction, whether any of its rows is chosen."""
+        """Return for each transaction whether any of its rows is chosen."""
         return np.bincount(self.number[rows], minlength=self.count) > 0
 
     def count_of(self, rows: Bools) -> Int64s:
-        """Per transaction, how many of its rows are chosen."""
+        """Return for each transaction the number of its chosen rows."""
         return np.bincount(self.number[rows], minlength=self.count).astype(np.int64)
 
     def highest(self, values: Int64s, none: int) -> Int64s:
-        """Per transaction, the highest of a value over its rows."""
+        """Return for each transaction the highest value of its rows."""
         result = np.full(self.count, none, np.int64)
         np.maximum.at(result, self.number, values)
         return result
 
     def lowest(self, values: Int64s, none: int, rows: Bools | None = None) -> Int64s:
-        """Per transaction, the lowest of a value over its (chosen) rows."""
+        """Return for each transaction the lowest value of its (chosen) rows."""
         result = np.full(self.count, none, np.int64)
         chosen = slice(None) if rows is None else rows
         np.minimum.at(result, self.number[chosen], values[chosen])
@@ -79,17 +79,17 @@ class Group:
 
     @property
     def first(self) -> Int64s:
-        """Row of the first witness of each transaction; meaningless where it has none."""
+        """Row of the first witness of each transaction; undefined for transactions without one."""
         return np.minimum(self.starts[:-1], max(0, len(self) - 1))
 
     @property
     def last(self) -> Int64s:
-        """Row of the last witness of each transaction; meaningless where it has none."""
+        """Row of the last witness of each transaction; undefined for transactions without one."""
         return np.maximum(self.starts[1:] - 1, 0)
 
     @property
     def has(self) -> Bools:
-        """Whether a transaction has any such witness."""
+        """Whether each transaction has a witness of this kind."""
         return self.counts > 0
 
     def at(self, name: str, rows: Int64s, has: Bools | None = None) -> pa.Array:
@@ -109,7 +109,7 @@ class Group:
             table, starts = table.filter(pa.array(rows)), np.concatenate([[0], np.cumsum(self.count_of(rows))])
         arrays = [table[field.name].combine_chunks().cast(field.type) for field in fields]
         names = [field.name for field in fields]
-        if "checks_count" in names:  # a copy without the property has no check behind it
+        if "checks_count" in names:  # a copy without the property was never checked
             arrays[names.index("checks_count")] = pc.fill_null(arrays[names.index("checks_count")], 0)
         structs = pa.StructArray.from_arrays(arrays, fields=fields)
         return pa.ListArray.from_arrays(pa.array(starts.astype(np.int32)), structs, type=kind)
@@ -117,14 +117,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where records stand: store number and position, searchable."""
+    """The places of records, searchable by store number and position."""
 
     stores: Int64s
     positions: Int64s
     owners: Int64s
 
     def find(self, stores: Int64s, positions: Int64s) -> tuple[Int64s, Int64s]:
-        """Every match of the given places: (row of the question, owner)."""
+        """Return all matches of the given places: (row of the given place, owner)."""
         asked: list[Int64s] = []
         owners: list[Int64s] = []
         for store in np.unique(stores).tolist():
@@ -142,9 +142,9 @@ class _Places:
 
 
 def _lone_names(copies: pa.Table, finals: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """What stands for the id of copies and finals without UNIQ_KEY: the fingerprint, where it is of one original.
+    """Return the replacement for the id of copies and finals without UNIQ_KEY: the fingerprint of one original.
 
-    Where originals share a fingerprint, each copy's own message id does, and for a final that of the copy it names.
+    If originals share a fingerprint, it is each copy's own message id, and for a final that of the copy it names.
     """
     prints = copies["fingerprint"]
     if prints.null_count == len(prints) and finals["fingerprint"].null_count == finals.num_rows:
@@ -157,16 +157,16 @@ def _lone_names(copies: pa.Table, finals: pa.Table) -> tuple[pa.ChunkedArray, pa
 
     def names(table: pa.Table, own: str) -> pa.ChunkedArray:
         chosen = pc.if_else(pc.is_in(table["fingerprint"], value_set=shared), table[own], table["fingerprint"])
-        return pc.binary_join_element_wise("", chosen, "\0")  # no UNIQ_KEY begins so
+        return pc.binary_join_element_wise("", chosen, "\0")  # no UNIQ_KEY has this beginning
 
     return names(copies, "lone_message_id"), names(finals, "lone_prepared_id")
 
 
 def _transaction_numbers(copies: pa.Table, finals: pa.Table) -> tuple[Int64s, Int64s, int]:
-    """The transaction of each copy and of each final, and how many there are.
+    """Return the transaction of each copy and of each final, and the number of transactions.
 
-    A final has the id of the half message it was made of, so it goes where the id goes; only where several groups or
-    topics use one id do its own group and topic choose, and then the copy it names.
+    A final has the id of its half message, which determines its transaction; only if several groups or topics use one
+    id, its own group and topic decide, and then the copy that it names.
     """
     copy_names, final_names = _lone_names(copies, finals)
     ids = pa.chunked_array(
@@ -181,7 +181,7 @@ def _transaction_numbers(copies: pa.Table, finals: pa.Table) -> tuple[Int64s, In
     count = int(numbers.max(initial=-1)) + 1
     groups, topics = _codes(copies["producer_group"]), _codes(copies["real_topic"])
     kinds = groups * (1 << 32) + topics
-    # A commit of a diverted half message leaves copies without a real topic (5.5.0): they tell nothing apart.
+    # A commit of a diverted half message leaves copies without a real topic (5.5.0), which distinguish nothing.
     telling = np.flatnonzero((groups >= 0) & (topics >= 0))
     lowest = np.full(count, np.iinfo(np.int64).max)
     highest = np.full(count, -1, np.int64)
@@ -194,14 +194,14 @@ def _transaction_numbers(copies: pa.Table, finals: pa.Table) -> tuple[Int64s, In
 
 
 def _codes(column: pa.ChunkedArray) -> Int64s:
-    """A number for each text; -1 for null."""
+    """Return a number for each text; -1 for null."""
     return int64s(column.combine_chunks().dictionary_encode().indices)
 
 
 def _numbers_of_shared_ids(
     copies: pa.Table, finals: pa.Table, numbers: Int64s, is_shared: Bools
 ) -> tuple[Int64s, Int64s, int]:
-    """The same where several groups or topics use one id: the chain is id, group and real topic."""
+    """Return the same if several groups or topics use one id: the chain is id, group and real topic."""
     count = copies.num_rows
     copy_numbers, final_numbers = numbers[:count].copy(), numbers[count:].copy()
     following = len(is_shared)
@@ -235,13 +235,13 @@ class Chains:
     """Witnesses grouped by transaction.
 
     Shape: `count` transactions; `halves`, `marks`, `finals`, `discards` as groups; `half_of_mark` joins the two.
-           `marks` hold the `offset_marks` too, which are also a group of their own, for their words.
-    Order: transactions in the order of their first half copy, discard copy or final; last those that only a ROLLBACK
-           record is left of.
+           `marks` include the `offset_marks`, which are also a separate group, for their columns.
+    Order: transactions in the order of their first half copy, discard copy or final; last those of which only a
+           ROLLBACK record is left.
     """
 
     def __init__(self, witnesses: Witnesses, *, is_of_one_store: bool) -> None:
-        """`is_of_one_store`: of the audit, whatever these witnesses are of: all its parts keep one order."""
+        """`is_of_one_store`: whether the whole audit has one store, so that all its parts have the same order."""
         self._is_of_one_store = is_of_one_store
         self.stores: list[str] = pc.unique(
             pa.chunked_array(
@@ -280,15 +280,15 @@ class Chains:
         self.offset_marks = self._group(offset_marks, numbers)
         row_of = np.full(half_count + 1, -1, np.int64)
         row_of[self.halves.integers("_row")] = np.arange(half_count)
-        #: For each row of `marks`, the row of `halves` that it marks; -1 where that is no longer in the log.
+        #: For each row of `marks`, the row of `halves` that it marks; -1 if that copy is no longer in the log.
         self.half_of_mark: Int64s = row_of[self.marks.integers("_half")]
 
     def _with_owners(
         self, witnesses: Witnesses, copies: pa.Table, half_stores: Int64s, copy_numbers: Int64s, final_numbers: Int64s
     ) -> tuple[pa.Table, Int64s, Int64s]:
-        """The offset marks that are of a transaction, the half row of each (-1: gone), and its transaction.
+        """Return the offset marks that belong to a transaction, the half row of each (-1: gone), and its transaction.
 
-        An op message without half and final says nothing of what became of it, as one that names a queue offset.
+        An op message without half and final proves no outcome, like one that names a queue offset.
         """
         marks, count = witnesses.offset_marks, witnesses.offset_marks.num_rows
         owners, numbers = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
@@ -297,15 +297,15 @@ class Chains:
         offsets = int64s(witnesses.halves["commit_log_offset"])
         places = _Places(half_stores, offsets, np.arange(len(offsets)))
         rows, found = places.find(self._store_numbers(marks), int64s(marks["half_commit_log_offset"]))
-        # One whose id is another's was damaged: elsewhere its half would not be among the same witnesses. An id that
-        # nothing else bears is what is damaged; then the place tells.
+        # A mark with the id of another transaction was damaged: its half may be among other witnesses. If no other
+        # record has the id, the id is damaged; then the place decides.
         halves = witnesses.halves.select(["transaction_id", "lone_message_id"]).take(pa.array(found))
         own = _ids(marks.select(["transaction_id", "lone_prepared_id"]).take(pa.array(rows)), "lone_prepared_id")
         same = np.array([a == b for a, b in zip(own, _ids(halves, "lone_message_id"), strict=True)], np.bool_)
         if not same.all():
             borne = {*_ids(copies, "lone_message_id"), *_ids(witnesses.finals, "lone_prepared_id")}
             by_place = np.array([name not in borne for name in own], np.bool_)
-            # Of RocksDB the broker takes out the key of offset, topic and id: of another id that was none.
+            # In RocksDB the broker removes the key of offset, topic and id: with another id there was no such key.
             same |= by_place & ~np.asarray(is_rocksdb_mark(marks.take(pa.array(rows))))
         rows, found = rows[same], found[same]
         owners[rows], numbers[rows] = found, copy_numbers[found]
@@ -325,7 +325,7 @@ class Chains:
     def _with_named_copies(
         self, copies: pa.Table, copy_numbers: Int64s, copy_stores: Int64s, finals: pa.Table, final_numbers: Int64s
     ) -> tuple[Int64s, Int64s]:
-        """The transactions of copies and finals; a final with an id that no copy has goes to the copy it names."""
+        """Return the transactions of copies and finals; a final with an unknown id belongs to the copy it names."""
         named = int64s(finals["prepared_transaction_offset"])
         has_copy = np.zeros(self.count, np.bool_)
         has_copy[copy_numbers] = True
@@ -342,7 +342,7 @@ class Chains:
 
     @staticmethod
     def _queue_places(halves: pa.Table) -> Int64s:
-        """Queue and op number as one number; -1 for a half that no op names so."""
+        """Return queue and op number as one number; -1 for a half without an op number."""
         numbers = int64s(op_numbers(halves))
         return np.where(numbers < 0, -1, int64s(halves["queue_id"]) * (1 << _QUEUE_SHIFT) + numbers)
 
@@ -350,7 +350,7 @@ class Chains:
         return _numbers_of(table["store"], pa.array(self.stores, pa.string()))
 
     def _group(self, table: pa.Table, number: Int64s) -> Group:
-        # In one store the log itself gives the order; between stores only their clocks do.
+        # In one store the log gives the order; between stores only their clocks.
         order = "commit_log_offset" if self._is_of_one_store else "store_time_ms"
         return Group(table, number, int64s(table[order]), self.count)
 
@@ -358,8 +358,8 @@ class Chains:
     def named_finals(self) -> Bools:
         """Rows of `finals` that are decisions: they name a copy.
 
-        A final that waited for its time is written again when it is due, with the COMMIT flag and no named copy; that
-        is the delivery of a decision, not another one. Offset 0 is a name only where the log's first record is a half.
+        A final that waited for its delay is written again when it is due, with the COMMIT flag and no named copy; that
+        is the delivery of a decision, not another one. Offset 0 is a reference only if the first record is a half.
         """
         prepared = self.finals.integers("prepared_transaction_offset")
         firsts = self.halves.lowest(self.halves.integers("commit_log_offset"), 1)
@@ -368,7 +368,7 @@ class Chains:
 
     @cached_property
     def is_replica(self) -> Bools:
-        """Rows of `finals` that are the same record in another store: a slave's log has its master's bytes."""
+        """Rows of `finals` that are the same record in another store: the log of a slave is a copy of its master's."""
         names = ("commit_log_offset", "queue_id", "queue_offset", "store_time_ms", "prepared_transaction_offset")
         replica = np.zeros(len(self.finals), np.bool_)
         rows = np.flatnonzero(self.finals.counts[self.finals.number] > 1) if len(self.stores) > 1 else replica[:0]
@@ -380,7 +380,7 @@ class Chains:
 
     @cached_property
     def is_diverted(self) -> Bools:
-        """Rows of `halves` that wait in another topic, where a delay sent them."""
+        """Rows of `halves` that wait in another topic because of a delay."""
         waiting = pa.array(WAITING_TOPICS)
         diverted: Bools = np.asarray(pc.is_in(self.halves.table["topic"], value_set=waiting))
         return diverted

@@ -1,7 +1,7 @@
-"""What a check that is stopped does not come to: which transactions the broker never asks for.
+"""Which transactions a stopped check does not reach, so that the broker never checks them.
 
-Where it stops is `check_stops.py`'s to say. A copy is asked for if it stands before that place; what comes later, a
-half that was diverted by a delay or that is resumed among it, goes behind it.
+`check_stops.py` finds the place of the stop. The check reaches copies before it; later records, including halves that
+were diverted by a delay or are resumed, are appended behind it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from verdicts.transactions.judgement import Judgement
 
 
 class CheckReach:
-    """How far the checks of the stores come, for each transaction of a judgement.
+    """How far the checks of the stores reach, for each transaction of a judgement.
 
-    Shape: `is_stopped`: the check of its store comes no further than some place, `places` says where, in words.
-           `is_never_asked`: the check has a copy before it, and comes to none. `is_spent`: it comes to copies that had
-           all their checks alone, and gives them up without asking. All are False for those in designs beside the half
-           topic: other loops ask for them.
+    Shape: `is_stopped`: the check of its store is stopped, and `places` has the place as text. `is_never_asked`: it has
+           open copies, and the check reaches none. `is_spent`: the check reaches only copies that had all their checks,
+           and discards them without asking. All are False for designs beside the half topic, which have other loops.
     """
 
     def __init__(self, judged: Judgement) -> None:
@@ -33,7 +32,7 @@ class CheckReach:
         is_open = judged.is_open_per_copy & ~others.is_other
         is_behind = self._behind_stops(judged)
         is_reached = halves.any_of(is_open & ~is_behind)
-        is_next = halves.any_of(is_open & ~is_behind & judged.is_in_half_topic)  # none that still waits for its time
+        is_next = halves.any_of(is_open & ~is_behind & judged.is_in_half_topic)  # not those that wait for their delay
         is_pending = judged.state == "PENDING"
         is_unreached = halves.any_of(is_open & is_behind) & ~is_reached
         self.is_never_asked: Bools = self.is_stopped & is_unreached & (is_pending | judged.is_asked_still)
@@ -41,7 +40,7 @@ class CheckReach:
         self.is_spent: Bools = is_pending & is_next & ~is_left & ~judged.newest_is(others.is_other)
 
     def _behind_stops(self, judged: Judgement) -> Bools:
-        """Half copies that stopped checks do not come to."""
+        """Half copies that stopped checks do not reach."""
         halves = judged.halves
         is_behind: Bools = np.zeros(len(halves), np.bool_)
         stopped = [view for view in judged.views.values() if view.check_stops]

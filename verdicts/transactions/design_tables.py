@@ -1,9 +1,9 @@
 """What is open in the designs beside half and op topics: prepared records (before 4.3), RocksDB (5.4.0+).
 
-A part of the rule in `judge.py`, copy by copy. There the check's cursor says what the broker has before it. Here
-no cursor does: a prepared record is open until a COMMIT or ROLLBACK record names it, and whether anybody asks stands in
-the state table of 3.0 and 3.1; a half in RocksDB is open while its key is in the table, or while the table is older
-than the half (docs/formats/state_table.md#records, docs/formats/prepared_records.md#transaction-table,
+A part of the rule in `judge.py`, copy by copy. In half topics the check cursor shows what is open. These designs have
+no cursor: a prepared record is open until a COMMIT or ROLLBACK record names it, and the slots of the state table (3.0,
+3.1) decide whether the broker checks it; a half in RocksDB is open while its key is in the table, or while the table is
+older than the half (docs/formats/state_table.md#records, docs/formats/prepared_records.md#transaction-table,
 docs/formats/rocksdb_transactions.md#open).
 """
 
@@ -31,19 +31,18 @@ _KEY_SEPARATOR = "@"
 class OtherDesigns:
     """The half copies of other designs.
 
-    Shape: one value per half copy. `is_before`: open, as far as the store tells, whatever COMMIT records and op
-           messages say; `is_unknown`: only the RocksDB table could tell open from dropped, and it was not read;
-           `is_dropped`: the broker took it out of that table; `is_slaves_drop`: that broker is a slave, which drops
-           what it cannot ask for, whatever its master does (seen on 5.5.0); `is_unindexed`: it never was in there;
-           `is_unreadable_key`: it is, and the check cannot read it. `checks`: those that the table counts, −1 unknown.
-           `open_slot`: number of its slot of the state table that is still open, or that it will have in the table that
-           is made anew, −1 none; `decided_slot`: of one that says COMMIT or ROLLBACK; `was_asked`: that slot was open
-           at the past time that is asked about, if nothing had ended the record then; `has_tables`: whether that table,
-           or the redo log of its broker, was there, or of a half in RocksDB its table; `is_remade`: the state table
-           will be made anew by a broker that finds `abort`; `is_predicted`: what it will have is known;
-           `is_table_damaged`: whether it has a slot is not known for that; `is_uncounted`: a broker may have asked for
-           it, and nothing counts how often; `is_ended_beside`: the state table or the redo log say that a record
-           ended it.
+    Shape: one value per half copy. `is_before`: open as far as the store shows, without regard to COMMIT records and op
+           messages; `is_unknown`: only the RocksDB table shows whether it is open or dropped, and it was not read;
+           `is_dropped`: the broker removed it from that table; `is_slaves_drop`: the broker is a slave, which drops
+           what it cannot check, independently of its master (seen on 5.5.0); `is_unindexed`: it never was in the table;
+           `is_unreadable_key`: it is there, and the check cannot read it. `checks`: its count in the table, −1 unknown.
+           `open_slot`: number of its open slot of the state table, or of its slot in the table after a rebuild, −1
+           none; `decided_slot`: number of a slot with COMMIT or ROLLBACK; `was_asked`: that slot was open at the given
+           past time, if nothing had ended the record then; `has_tables`: whether that table, or the redo log of its
+           broker, existed (for a half in RocksDB, its table); `is_remade`: a broker that finds `abort` will rebuild the
+           state table; `is_predicted`: the content after the rebuild is known; `is_table_damaged`: because of this it
+           is unknown whether it has a slot; `is_uncounted`: a broker may have checked it, and nothing counts the
+           checks; `is_ended_beside`: by the state table or the redo log a record ended it.
     """
 
     def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
@@ -74,16 +73,16 @@ class OtherDesigns:
             here = np.asarray(pc.equal(halves.table["store"], name)) & self.is_other
             prepared, rocksdb = np.flatnonzero(here & self.is_prepared), np.flatnonzero(here & self.is_rocksdb)
             if len(prepared):
-                self._look_into_state_table(prepared, view)
+                self._read_state_table(prepared, view)
             if len(rocksdb):
-                self._look_into_rocksdb(rocksdb, view, chains)
+                self._read_rocksdb(rocksdb, view, chains)
         self.is_asked = (self.open_slot != NONE) & ~self.never_asks
-        # A broker that did not stop cleanly makes its table anew: then other numbers count than those there now.
+        # A broker that did not stop cleanly rebuilds its table: then the present numbers no longer count.
         counts = ~self.is_remade | self.is_predicted
         self.is_unanswerable = self.is_asked & counts & (self.open_slot != halves.integers("queue_offset"))
         self.is_uncounted |= self.is_prepared & (self.may_ask | (halves.integers("queue_offset") > 0))
 
-    def _look_into_state_table(self, rows: Int64s, view: StoreView) -> None:
+    def _read_state_table(self, rows: Int64s, view: StoreView) -> None:
         low = view.settings.version_low
         self.never_asks[rows] = low is not None and PREPARED_NEVER_ASKED.holds(low)
         self.refuses_commit[rows] = low is not None and HALF_TOPIC_DESIGN.holds(low)
@@ -103,7 +102,7 @@ class OtherDesigns:
         self.decided_slot[rows[asked[slots_of["decided"]]]] = numbers["decided"]
         is_end = np.asarray(pc.and_(pc.equal(found["kind"], REDO_LOG), pc.equal(found["value"], END_ENTRY)))
         self.is_ended_beside[rows[asked[slots_of["decided"] | is_end]]] = view.at_ms is None
-        # A slot is decided once and for ever: before, it was open.
+        # A slot is decided once and stays decided: before that it was open.
         self.was_asked[rows] = (view.at_ms is not None) & (self.decided_slot[rows] != NONE) & ~self.never_asks[rows]
         beside = view.beside
         remade = beside.remade
@@ -117,11 +116,11 @@ class OtherDesigns:
             held = remade[places] == self._offsets[rows]
             self.open_slot[rows[held]] = places[held]
 
-    def _look_into_rocksdb(self, rows: Int64s, view: StoreView, chains: Chains) -> None:
+    def _read_rocksdb(self, rows: Int64s, view: StoreView, chains: Chains) -> None:
         table = chains.halves.table.take(pa.array(rows))
         offsets = self._offsets[rows]
         indexed = np.asarray(pc.fill_null(table["is_indexed"], False))
-        # With "skip", Arrow leaves out a row of which both are null: a half whose properties cannot be read.
+        # With "skip", Arrow drops rows with both values null: halves whose properties cannot be read.
         words = pc.binary_join_element_wise(
             table["real_topic"], table["transaction_id"], "", null_handling="replace", null_replacement=""
         )
@@ -129,10 +128,10 @@ class OtherDesigns:
         self.is_unreadable_key[rows] = np.asarray(pc.match_substring(words, _KEY_SEPARATOR))
         if ROCKSDB not in view.beside.kinds:
             stored_ms, settings = int64s(table["store_time_ms"]), view.settings
-            # The check gives up after one more than transactionCheckMax, the first not before the timeout, which counts
-            # from when the client says that it was born; sooner it cannot have dropped anything. What its producer
-            # asked not to be asked for yet was never checked. Every start of a broker is one more pass, and may have
-            # had other settings: files tell neither, so there only immunity proves anything.
+            # The check drops a half after transactionCheckMax + 1 checks, the first one not before the timeout, which
+            # counts from the born time of the client; it cannot drop a half earlier. During its immunity a half is
+            # never checked. Every start of a broker is one more pass, maybe with other settings: files show neither, so
+            # there only immunity is a proof.
             first_ms = np.maximum(stored_ms, int64s(table["born_time_ms"]) + settings.transaction_time_out_ms)
             drops_after_ms = settings.transaction_check_max * settings.transaction_check_interval_ms
             is_young = np.full(len(rows), settings.check_max_is_configured and view.booted_time_ms is not None)
@@ -152,7 +151,7 @@ class OtherDesigns:
         recorded[asked[is_key]] = True
         self.checks[rows[asked[is_key]]] = int64s(pc.cast(found["value"].filter(pa.array(is_key)), pa.int64()))
         last = view.beside.rocksdb_last_offset
-        # After a kill the half at the last offset is put in again by the recovery (its test is `<`).
+        # After a kill the recovery adds the half at the last offset again (its test is `<`).
         is_newer = (offsets > last) | ((offsets == last) & view.is_interrupted)
         self.last_offset[rows] = last
         self.is_recorded[rows] = recorded
@@ -162,7 +161,7 @@ class OtherDesigns:
 
 
 def state_entries_of(chains: Chains, views: Mapping[str, StoreView], kind: pa.DataType) -> pa.Array:
-    """What tables beside the log say of each transaction, as the evidence list of TRANSACTIONS.
+    """Return the table entries of each transaction, as the evidence list of TRANSACTIONS.
 
     Order: of the half copies; last those of prepared records that have left the log.
     """

@@ -1,7 +1,7 @@
-"""What differs between two audits: of two stores, or of one store at two times.
+"""The differences between two audits: of two stores, or of one store at two times.
 
-Transactions are the same where id, producer group and topic are. Rows are held in memory by a hash of that, one part of
-them after the other, so that audits of any size can be compared.
+Two rows are the same transaction if id, producer group and topic are equal. Rows are compared part by part, by a hash
+of these values, so audits of any size fit into memory.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from readers.model.tables import TRANSACTIONS, column
 CHANGES: dict[str, str] = {
     "appeared": "it is in the second audit only",
     "vanished": "it is in the first audit only: its records expired, were cut off, or were never copied",
-    "changed": "it is in both, and says something else",
+    "changed": "it is in both audits, with other values",
 }
 EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")
-#: What is compared; counts are those of the evidence lists.
+#: The compared columns; counts are those of the evidence lists.
 COMPARED = ("state", "flags", *(f"{name}_count" for name in EVIDENCE))
 
 
@@ -34,7 +34,7 @@ def _twice(name: str, kind: pa.DataType, meaning: str, words: str = "") -> list[
             column(f"{name}_after", kind, f"{meaning}, in the second", words=words)]  # fmt: skip
 
 
-#: One transaction that two audits do not say the same of.
+#: One transaction that differs between two audits.
 DIFFERENCES = pa.schema(
     [
         TRANSACTIONS.field("transaction_id"),
@@ -46,12 +46,12 @@ DIFFERENCES = pa.schema(
         column("what", pa.list_(pa.string()), f"what changed: {', '.join(COMPARED)}", values=COMPARED),
         *_twice("store", pa.string(), "store of its first witness"),
         *_twice("state", pa.string(), "state", "states"),
-        *_twice("flags", pa.list_(pa.string()), "what is odd about it", "flags"),
-        *_twice("reason", pa.string(), "why the state is what it is"),
+        *_twice("flags", pa.list_(pa.string()), "its flags", "flags"),
+        *_twice("reason", pa.string(), "the reason for the state"),
         *(field for name in EVIDENCE for field in _twice(f"{name}_count", pa.int64(), f"number of its {name}")),
     ]
 )
-#: What is kept of a row of TRANSACTIONS.
+#: The columns that are kept of a row of TRANSACTIONS.
 _NARROW = (
     "store", "transaction_id", "producer_group", "topic", "keys", "half_store_time_ms", "state", "flags", "reason",
 )  # fmt: skip
@@ -69,9 +69,9 @@ _ORDERED_ROWS_MAX = 200_000
 def differences(
     before: Iterable[pa.RecordBatch], after: Iterable[pa.RecordBatch], *, temporary_directory: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of DIFFERENCES between two audits: batches with the columns of NEEDED, each read to its end.
+    """Return the rows of DIFFERENCES between two audits, given as batches with the columns of NEEDED.
 
-    Order: of the first half copy's time, then id; where there are very many, only within parts of the transactions.
+    Order: of the first half copy's time, then id; for very many rows, only within parts of the transactions.
     """
     with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
         spool = Spool(_PARTITIONS, Path(name))
@@ -89,7 +89,7 @@ def _of_part(spool: Spool, number: int) -> pa.Table:
 
 
 def _in_order(parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-    """The rows of some tables in one order, unless they are too many to be held at once."""
+    """Return the rows of some tables in one order, unless they are too many for the memory."""
     waiting, rows_count = [DIFFERENCES.empty_table()], 0
     for part in parts:
         waiting.append(part)
@@ -103,23 +103,23 @@ def _in_order(parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
 
 
 def narrowed(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of NEEDED without what is not compared: rows of NARROW."""
+    """Return rows of NEEDED with only the compared columns: rows of NARROW."""
     counts = [pc.fill_null(pc.list_value_length(rows[name]), 0).cast(pa.int64()) for name in EVIDENCE]
     return pa.RecordBatch.from_arrays([*(rows[name] for name in _NARROW), *counts], schema=NARROW)
 
 
 def different(before: pa.Table, after: pa.Table) -> pa.Table:
-    """The rows of DIFFERENCES between two tables of NARROW that hold the same part of the transactions.
+    """Return the rows of DIFFERENCES between two tables of NARROW with the same part of the transactions.
 
     Order: as `before`, then what is in `after` only.
     """
     left, right = _pairs(before, after)
     both = (left >= 0) & (right >= 0)
-    told = {name: _differs(before[name], after[name], left, right, both) for name in COMPARED}
-    changed = np.logical_or.reduce(list(told.values()))
+    differs = {name: _differs(before[name], after[name], left, right, both) for name in COMPARED}
+    changed = np.logical_or.reduce(list(differs.values()))
     kept = ~both | changed
     left, right, both = left[kept], right[kept], both[kept]
-    matrix = np.stack([told[name][kept] for name in COMPARED], axis=1)
+    matrix = np.stack([differs[name][kept] for name in COMPARED], axis=1)
     columns = {"change": _changes(left, right), "what": _lists(list(COMPARED), matrix)}
     for name in NARROW.names:
         sides = _taken(before[name], left), _taken(after[name], right)
@@ -131,9 +131,9 @@ def different(before: pa.Table, after: pa.Table) -> pa.Table:
 
 
 def _pairs(before: pa.Table, after: pa.Table) -> tuple[Int64s, Int64s]:
-    """Row numbers of the same transaction on both sides, -1 where a side has none.
+    """Return the row numbers of the same transaction on both sides, -1 if a side has none.
 
-    Two rows of one identity, which no sound audit has, are told apart by their order.
+    Two rows with one identity, which a sound audit does not contain, are matched by their order.
     """
     keys = pa.chunked_array([*_keys(before).chunks, *_keys(after).chunks], pa.string()).combine_chunks()
     codes = np.asarray(keys.dictionary_encode().indices).astype(np.int64)
@@ -159,7 +159,7 @@ def _keys(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _numbered(codes: Int64s) -> tuple[Int64s, Int64s]:
-    """Each code, and how many of the same stand before it."""
+    """Return each code with the number of equal codes before it."""
     order = np.argsort(codes, kind="stable")
     is_first = np.ones(len(codes), np.bool_)
     is_first[1:] = np.diff(codes[order]) != 0

@@ -1,20 +1,20 @@
-"""The second step of a judgement: each transaction's witnesses taken together, and the state that they show.
+"""The second step of a judgement: the state that all witnesses of a transaction show together.
 
-A verdict is a claim about what the broker recorded and what it will do next. Order of judgement:
+A verdict states what the broker recorded and what it will do next. Order of judgement:
 
-(a) a COMMIT record that names a half or discard copy, or carries the id → COMMITTED;
+(a) a COMMIT record that names a half or discard copy, or has the id → COMMITTED;
 (b) else an op mark on a half copy → ROLLED_BACK, unless a decision on a record outside the half topic explains the op;
-(c) else a half copy, later than any discard copy, that the check has still before it → PENDING;
-(d) else a discard copy, or spent checks where the version writes none → DISCARDED;
+(c) else a half copy, later than any discard copy, that the check has still to reach → PENDING;
+(d) else a discard copy, or used-up checks if the version writes none → DISCARDED;
 (e) else LOST.
 
-The designs beside half and op topics have the same order (`design_tables.py` says what is open in them): a ROLLBACK
-record ends a prepared record as an op message ends a half, and nothing but a COMMIT or ROLLBACK record ever does; a
-half in RocksDB is open while the broker's table has it, and discarded without a copy when the table no longer has it.
-There a resume makes another half with a place of its own: each is judged by its own op message, and the transaction is
-what the most open one is, unless a COMMIT record is there.
+The other designs have the same order (`design_tables.py` determines what is open in them): a ROLLBACK record ends a
+prepared record as an op message ends a half, and only a COMMIT or ROLLBACK record does; a half in RocksDB is open while
+the broker's table contains it, and discarded without a copy when the table no longer does. There a resume creates
+another half with its own place: each half is judged by its own op message, and the transaction has the state of the
+half that is most open, unless a COMMIT record exists.
 
-UNDECIDABLE replaces any of these where bytes that could have said otherwise are missing, and its reason names them.
+UNDECIDABLE replaces any of these if missing bytes could contain a record that changes it; the reason names the bytes.
 Source: TransactionalMessageServiceImpl.check, EndTransactionProcessor; docs/formats/half_and_op.md#check,
 docs/formats/half_and_op.md#failures, docs/formats/state_table.md#records, docs/formats/rocksdb_transactions.md#open,
 docs/formats/end_transaction.md#repeats.
@@ -42,7 +42,7 @@ _HIGHEST = np.iinfo(np.int64).max
 
 
 class FoundStates(JudgedCopies):
-    """What the records show of each transaction, were nothing missing.
+    """The state of each transaction by its records, as if nothing were missing.
 
     Shape: every attribute has one value per transaction, or one per half copy where its name says so.
     """
@@ -68,7 +68,7 @@ class FoundStates(JudgedCopies):
         self.last_discard_rank = discards.highest(discards.rank, -1)
         self.newest_half_rank = halves.highest(halves.rank, -1)
         later = halves.rank > self.last_discard_rank[halves.number]
-        # The check writes a copy, or gives up, of nothing but what it has before it: a later copy says that it was.
+        # The check puts back or discards only copies that it has still to reach: a later copy proves this.
         is_before = halves.any_of(self.is_before_per_copy & later)
         self.is_copied_later = halves.any_of(self._are_copied_later() & later) & ~is_before
         self.is_waiting = is_before | self.is_copied_later
@@ -77,8 +77,8 @@ class FoundStates(JudgedCopies):
             halves.highest(np.maximum(halves.integers("checks_count", 0), self.others.checks), 0),
             discards.highest(discards.integers("checks_count", 0), 0),
         )
-        # Only the table of RocksDB counts them: of what it has not, or no longer, nothing tells how often it was asked.
-        # The timer of 3.0 and 3.1 counts nothing.
+        # Only the RocksDB table counts the checks of its halves: for a half that it does not contain, the number is
+        # unknown. The timer of 3.0 and 3.1 counts nothing.
         is_counted = halves.highest(self.others.checks, NONE) != NONE
         self.has_unknown_checks = self.newest_is(self.others.is_rocksdb) & ~is_counted
         self.has_unknown_checks |= halves.any_of(self.others.is_uncounted)
@@ -87,7 +87,7 @@ class FoundStates(JudgedCopies):
         )
 
     def _are_copied_later(self) -> Bools:
-        """Which half copies are of transactions that have copies after the time that is asked about."""
+        """Which half copies belong to transactions with copies after the given time."""
         halves = self.halves
         found = np.zeros(len(halves), np.bool_)
         if not any(len(view.later_hashes) for view in self.views.values()):
@@ -101,7 +101,7 @@ class FoundStates(JudgedCopies):
         return found
 
     def per_transaction(self, value_of: Mapping[str, int]) -> Int64s:
-        """A number of each transaction's store, by the stores' names."""
+        """Return a number of each transaction's store, given by store name."""
         names = self.chains.stores
         stores = pa.chunked_array([pc.fill_null(self.store, names[0] if names else "")])
         table = np.array([value_of[name] for name in names] or [0], np.int64)
@@ -120,7 +120,7 @@ class FoundStates(JudgedCopies):
         self.log_begin = self.per_transaction({name: view.log_begin_offset for name, view in self.views.items()})
         others = self.others
         self.is_committed = finals.has
-        # An op ends one half in RocksDB; another of the same transaction (resumed, or sent again) goes on by itself.
+        # An op ends one half in RocksDB; another half of the same transaction (resumed, or sent again) stays open.
         left = others.is_rocksdb & ~self.is_marked_per_copy
         self.is_reopened = halves.any_of(left & others.is_before)
         self.is_unread = halves.any_of(left & others.is_unknown)
@@ -136,7 +136,7 @@ class FoundStates(JudgedCopies):
         self.states = states
 
     def _choose_reason_copies(self, left: Bools) -> None:
-        """The half copy that a reason is about: the newest, and of several in RocksDB the most open of them."""
+        """Choose the half copy for the reason: the newest one, and of several in RocksDB the one that is most open."""
         halves, others = self.halves, self.others
         self.reason_copy = halves.last.copy()
         if not others.is_rocksdb.any():
@@ -150,7 +150,7 @@ class FoundStates(JudgedCopies):
         limits, silent = {}, {}
         for name, view in self.views.items():
             settings = view.settings
-            # transactionCheckMax is not in a store: unless it was given, the most checks seen there stand for it.
+            # transactionCheckMax is not in a store: unless given, the highest number of checks seen is used.
             limits[name] = (
                 settings.transaction_check_max
                 if settings.check_max_is_configured
@@ -164,7 +164,7 @@ class FoundStates(JudgedCopies):
         return spent
 
     def real_topics(self) -> pa.Array:
-        """Where each transaction's message goes to, as far as its records say."""
+        """Return the topic that each transaction's message is delivered to, as far as its records show."""
         halves, finals = self.halves, self.finals
         return pc.coalesce(
             halves.at("real_topic", halves.first),
@@ -174,11 +174,11 @@ class FoundStates(JudgedCopies):
         )
 
     def names(self) -> tuple[pa.Array, pa.Array]:
-        """The id of each transaction, and its business keys."""
+        """Return the id of each transaction, and its business keys."""
         return self.identity(), self.first_of("keys")
 
     def _id_by_other_records(self) -> pa.Array:
-        """The id that other records bear, where the index knows the first half copy by another one; null elsewhere."""
+        """Return the id of other records, if the index has another id for the first half copy; null otherwise."""
         halves, finals = self.halves, self.finals
         places = {one.commit_log_offset for view in self.views.values() for one in view.doubtful_ids}
         if not places or not len(halves):
@@ -187,7 +187,7 @@ class FoundStates(JudgedCopies):
         return finals.at("transaction_id", finals.last, doubted & finals.has)
 
     def _id_by_ends(self) -> pa.Array:
-        """The id that ends give to a half copy that is known by its host, where that is damaged; null elsewhere."""
+        """Return the id that ends have for a half copy, if the host that identifies it is damaged; null otherwise."""
         halves, finals, marks = self.halves, self.finals, self.chains.offset_marks
         if not len(halves):
             return pa.nulls(self.chains.count, pa.string())
@@ -200,7 +200,7 @@ class FoundStates(JudgedCopies):
         ))
 
     def identity(self) -> pa.Array:
-        """The id of each transaction."""
+        """Return the id of each transaction."""
         halves, discards, finals = self.halves, self.discards, self.finals
         return pc.coalesce(
             self._id_by_other_records(),
@@ -214,11 +214,11 @@ class FoundStates(JudgedCopies):
         )
 
     def newest_is(self, copies: Bools) -> Bools:
-        """Transactions whose newest half copy is one of some copies."""
+        """Return which transactions have one of the given copies as their newest half copy."""
         halves = self.halves
         return halves.has & copies[halves.last] if len(halves) else np.zeros(self.chains.count, np.bool_)
 
     def first_of(self, name: str) -> pa.Array:
-        """A column that halves, discard copies and finals share, of the transaction's first witness."""
+        """Return a column that halves, discard copies and finals have, of the transaction's first witness."""
         groups = (self.halves, self.discards, self.finals, self.chains.offset_marks)
         return pc.coalesce(*(group.at(name, group.first) for group in groups))

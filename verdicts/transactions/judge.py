@@ -28,10 +28,10 @@ _HIGHEST = np.iinfo(np.int64).max
 
 
 def judge(witnesses: Witnesses, views: Mapping[str, StoreView]) -> pa.Table:
-    """The verdict on every transaction that the witnesses are of.
+    """Return the verdict on every transaction of the witnesses.
 
-    Shape: one row of TRANSACTIONS per transaction; `discard_times.with_discard_times` gives them their `discard_at_ms`.
-    Order: first half copy, then those known by discard copies or finals alone.
+    Shape: one row of TRANSACTIONS per transaction; `discard_times.with_discard_times` adds the `discard_at_ms`.
+    Order: first half copy, then those with only discard copies or finals.
     """
     believed = without_doubtful(witnesses, views)
     return _rows(Judgement(Chains(believed, is_of_one_store=len(views) <= 1), views))
@@ -54,7 +54,7 @@ def _decided_times(judged: Judgement) -> pa.Array:
 
 
 def _deliveries(judged: Judgement) -> pa.Array:
-    """How often each was delivered; a final that waited for its time delivers the one that named a copy."""
+    """Return the number of deliveries; a final that waited for its delay delivers the one that named a copy."""
     is_unknown = (judged.state == "UNDECIDABLE") | judged.may_lack_final | judged.may_begin_earlier
     return pa.array(np.maximum(judged.commits_count, judged.finals.has), pa.int64(), mask=is_unknown)
 
@@ -69,7 +69,7 @@ def _flag_lists(flags: dict[str, Bools]) -> pa.Array:
 
 def _advice(judged: Judgement, reach: CheckReach, is_masked: Bools) -> pa.Array:
     others = judged.others
-    # a broker before 3.2 asks for most
+    # a broker before 3.2 checks most of them
     unread = others.may_ask & (~others.has_tables | (others.is_table_damaged & (others.open_slot == NONE)))
     is_resumable = (judged.state == "PENDING") & is_masked | np.isin(judged.state, ["DISCARDED", "LOST"])
     is_resumable &= ~judged.is_asked_still | reach.is_never_asked
@@ -79,7 +79,7 @@ def _advice(judged: Judgement, reach: CheckReach, is_masked: Bools) -> pa.Array:
             [
                 judged.is_closable,
                 (judged.state == "PENDING") & judged.newest_is(judged.others.is_prepared) & ~is_asked,
-                # What is resumed goes behind everything else: a check that is stopped does not come to it either.
+                # A resumed half is appended at the end: a stopped check does not reach it either.
                 reach.is_never_asked & (judged.state == "PENDING") | reach.is_stopped & is_resumable
                 | reach.is_spent,
                 is_resumable,
@@ -99,7 +99,7 @@ def _rows(judged: Judgement) -> pa.Table:
     codes = chosen_codes(judged)
     topic = judged.real_topics()
     half_topics = pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])
-    is_lost = pc.is_in(topic, value_set=half_topics)  # a diverted half message forgets where it was for
+    is_lost = pc.is_in(topic, value_set=half_topics)  # a diverted half message loses its real topic
     queue_id = pc.coalesce(
         halves.at("real_queue_id", halves.first),
         judged.discards.at("real_queue_id", judged.discards.first),

@@ -1,4 +1,4 @@
-"""The first step of a judgement: what each half copy and each op mark is worth by itself."""
+"""The first step of a judgement: each half copy and each op mark by itself."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from verdicts.model.verdict_inputs import StoreView
 from verdicts.transactions.chains import Chains, Group
 from verdicts.transactions.design_tables import OtherDesigns
 
-#: An op that its decision explains follows it within the batch interval and this.
+#: An op follows its decision within the batch interval plus this time.
 FINAL_SLACK_MS = 60_000
 
 
 class JudgedCopies:
-    """Which half copies the check still has before it, which are marked, and which marks belong to other records.
+    """Which half copies the check has still to reach, which are marked, and which marks belong to other records.
 
-    Shape: one value per half copy or per op mark, as each name says; `chains` and `views` are what it rests on.
+    Shape: one value per half copy or per op mark, as each name states; `chains` and `views` are the evidence.
     """
 
     def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
@@ -52,7 +52,7 @@ class JudgedCopies:
         self.is_foreign_mark, self.is_doubtful_mark = self._foreign_marks()
         self.is_foreign_mark |= self._is_mark_of_a_commit_that_went_round()
         decides = ~self.is_foreign_mark
-        # The check reads ops from the op cursor on; one before it hides nothing any more (cursors set back by hand).
+        # The check reads ops from the op cursor on; earlier ops have no effect (cursors set back by hand).
         names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
         seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
         self.is_marked_per_copy = self._is_copy_with(decides)
@@ -62,7 +62,7 @@ class JudgedCopies:
         )
 
     def _cursor_per_row(self, is_half: bool, stores: pa.ChunkedArray, queues: Int64s) -> tuple[Int64s, Bools]:
-        """Each row's check cursor, and whether it is known."""
+        """Return each row's check cursor, and whether it is known."""
         cursors, known = np.zeros(len(queues), np.int64), np.zeros(len(queues), np.bool_)
         for name, view in self.views.items():
             by_queue = view.half_cursors if is_half else view.op_cursors
@@ -75,17 +75,17 @@ class JudgedCopies:
         return cursors, known
 
     def _is_copy_with(self, chosen: Bools) -> Bools:
-        """Half copies that any of the chosen marks is on."""
+        """Return which half copies have any of the chosen marks."""
         return np.bincount(self.copies_of(chosen), minlength=len(self.halves)) > 0
 
     def copies_of(self, chosen: Bools) -> Int64s:
-        """The half copy of each of the chosen marks; of those that name one that is gone, none."""
+        """Return the half copy of each chosen mark; none for marks whose half copy is gone."""
         return self.chains.half_of_mark[chosen & (self.chains.half_of_mark >= 0)]
 
     def _is_coming_back(self) -> Bools:
-        """Diverted half messages that still wait for their time: the half topic gets them again.
+        """Diverted half messages that wait for their delay and will return to the half topic.
 
-        From 4.6.1 on the schedule service drops them ("[BUG]", #1540); the timer wheel (5.0.0+) brings them back.
+        From 4.6.1 on the schedule service drops them ("[BUG]", #1540); the timer wheel (5.0.0+) returns them.
         """
         halves = self.halves
         diverted = self.chains.is_diverted
@@ -102,7 +102,7 @@ class JudgedCopies:
         return coming
 
     def _is_mark_of_a_commit_that_went_round(self) -> Bools:
-        """Op marks of commits of diverted half messages: their COMMIT record went to the half topic again (F9)."""
+        """Op marks of commits of diverted half messages: their COMMIT record was written to the half topic (F9)."""
         named = self.halves.integers("named_commit_log_offset", 0)
         return self._marks_a_named_copy(self.halves, named, named > 0)
 
@@ -120,9 +120,9 @@ class JudgedCopies:
         return marked
 
     def _foreign_marks(self) -> tuple[Bools, Bools]:
-        """Op marks that a foreign decision explains, and those among them that could also be the half's own.
+        """Return op marks that a foreign decision explains, and those among them that could also be the half's own.
 
-        A half copy that a final of its own names has an op of its own: that explains the mark first.
+        A half copy that its own final names has its own op, which explains the mark first.
         """
         marks = self.marks
         named = self.finals.integers("prepared_transaction_offset")

@@ -1,20 +1,20 @@
-"""Whom missing bytes can concern: a part of the rules in `judge.py`.
+"""Which transactions missing bytes can concern: a part of the rules in `judge.py`.
 
-A verdict that rests on the absence of a record is open where that record may have stood in missing bytes. It may not:
+A verdict that depends on the absence of a record is undecidable if missing bytes may have contained that record. They
+cannot have contained it in two cases:
 
-* before the first copy of its transaction. Whatever decides, discards or puts back a half names it, so it was written
-  later. Only the original proves where that is: a put-back (it carries a number of checks, or the queue offset of what
-  it is a copy of) had copies before it, which may be among the missing.
-* where all that the bytes hid is known (`hidden_records.py`), and none of it is of a kind that could change this
+* The bytes lie before the first copy of the transaction. A record that decides, discards or puts back a half names the
+  half, so it was written later. Only the original proves this: a put-back (it has a number of checks, or the queue
+  offset of its source) had copies before it, which may be in the missing bytes.
+* All records that the bytes hide are known (`hidden_records.py`), and none of them is of a kind that could change the
   verdict: an op message can name any half before it; a half, a discard copy and a final have the key of their
-  transaction, so the hashes in the index exclude all others, and a final stands in its real topic.
+  transaction, so the hashes in the index exclude all others, and a final is in its real topic.
 
-Where the most checks that any half shows stand for the most that the broker makes, any half that is hidden may show
-more.
+If the highest number of checks of any half is used as the broker's limit, a hidden half may have a higher one.
 
-A COMMITTED verdict rests on a record that is there. A ROLLED_BACK one does, too, but for a COMMIT record of its own,
-and for a decision on a record outside the half topic, that could explain its op: that may be of any topic, and stands
-before the op. Either that decision is missing, or what it names.
+A COMMITTED verdict depends on an existing record. So does a ROLLED_BACK verdict, except for a COMMIT record of its own,
+and for a decision on a record outside the half topic that could explain its op: that decision may be of any topic, and
+lies before the op. Either the decision is missing, or the record that it names.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from verdicts.transactions.found_states import FoundStates
 
 _OPS = (OP_TOPIC, ROCKSDB_OP_TOPIC)
 _HALVES = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
-#: Records that end, give up or put back what has no op yet.
+#: Records that end, discard or put back a half without an op.
 _OF_THE_CHECK = (*_OPS, *_HALVES, DISCARD_TOPIC)
 _NOWHERE = -1
 
 
 class MissingRule:
-    """The rule, for all transactions of a judgement whose states are found."""
+    """The rule, for all transactions of a judgement after their states are found."""
 
     def __init__(self, judged: FoundStates) -> None:
         self._judged = judged
@@ -69,7 +69,7 @@ class MissingRule:
         self._hashes: dict[str, list[Int64s]] = {}
 
     def concerned(self, missing: MissingRange) -> Bools:
-        """The transactions of its store that a missing range leaves open."""
+        """Return the transactions of its store that a missing range makes undecidable."""
         hit = self._named(missing) if missing.is_identified else self._behind(missing)
         if missing.named_from_offset is not None:
             hit |= self._is_rolled_back & (self._last_mark > missing.named_from_offset)
@@ -77,14 +77,14 @@ class MissingRule:
         return hit
 
     def may_lack_op(self, missing: MissingRange) -> Bools:
-        """The transactions, committed ones too, of which an op message may have stood in a missing range."""
+        """Return the transactions, including committed ones, whose op message a missing range may have contained."""
         if missing.is_identified or missing.hidden is None:
             return self._any(missing)
         hit = np.zeros(self._judged.chains.count, np.bool_)
         for topic in missing.hidden.topics:
             if topic.topic in _OPS:
                 hit |= self._begin < topic.last_offset
-            elif topic.topic in _HALVES:  # its op may be there, and marks a copy that is not
+            elif topic.topic in _HALVES:  # its op may exist, for a copy that is missing
                 hit |= ((self._begin < topic.last_offset) | (topic.key_hashes is not None)) & self._may_have_key(topic)
         for gap in missing.hidden.gaps:
             if not set(gap.clear_topics).issuperset((*_OPS, *_HALVES)):
@@ -92,7 +92,7 @@ class MissingRule:
         return hit & self._is_of(missing)
 
     def may_lack_final(self, missing: MissingRange) -> Bools:
-        """The transactions, committed ones too, of which a COMMIT record may have stood in a missing range."""
+        """Return the transactions, including committed ones, whose COMMIT record a missing range may have contained."""
         if missing.is_identified or missing.hidden is None:
             return self._any(missing)
         hit = np.zeros(self._judged.chains.count, np.bool_)
@@ -110,12 +110,12 @@ class MissingRule:
         return np.asarray(pc.fill_null(pc.equal(self._judged.store, missing.store), False))
 
     def _any(self, missing: MissingRange) -> Bools:
-        """Those that a range concerns of which no more is known than its place, or whose words can still be read."""
+        """Those that a range concerns if only its place is known, or if its values can still be read."""
         hit: Bools = self._named(missing) if missing.is_identified else self._begin < missing.end_offset
         return hit & self._is_of(missing)
 
     def _named(self, missing: MissingRange) -> Bools:
-        """Those that the bytes still name."""
+        """Those that the readable bytes name."""
         halves = self._judged.halves
         hit = np.zeros(self._judged.chains.count, np.bool_)
         for name, values in (
@@ -123,7 +123,7 @@ class MissingRule:
         ):  # fmt: skip
             if values:
                 named = np.isin(halves.integers(name), np.array(values, np.int64))
-                # Only half copies of the half topic have queue offsets of their own.
+                # Only half copies of the half topic have their own queue offsets.
                 hit |= halves.any_of(named & (self._judged.is_in_half_topic | (name != "queue_offset")))
         if missing.transaction_ids:
             ids = pa.array(missing.transaction_ids, pa.string())
@@ -150,7 +150,7 @@ class MissingRule:
         return hit
 
     def _by_topic(self, hidden: HiddenTopic) -> Bools:
-        """Those that records of one topic can be of."""
+        """Those that the hidden records of one topic can belong to."""
         name = hidden.topic
         is_open = ~self._is_rolled_back
         began: Bools = self._begin < hidden.last_offset
@@ -167,7 +167,7 @@ class MissingRule:
         may_have_key = self._may_have_key(hidden)
         own: Bools = mine & began & may_have_key
         if name in _HALVES:
-            # A producer that hears nothing sends a half again: the first one may be hidden before the one that is seen.
+            # A producer without a response sends a half again: the first one may be hidden before the visible one.
             if hidden.key_hashes is not None:
                 own |= mine & may_have_key
             own |= self._rests_on_others
@@ -175,12 +175,12 @@ class MissingRule:
         return own | self._may_be_explained(hidden.first_offset, hidden.last_offset)
 
     def _may_be_explained(self, first_offset: int, last_offset: int) -> Bools:
-        """What a decision on another record, written in between, could be the reason of its op for."""
+        """Those whose op could belong to a decision on another record that was written in between."""
         is_between: Bools = (self._begin < last_offset) & (self._last_mark > first_offset)
         return is_between & self._is_rolled_back
 
     def _may_have_key(self, hidden: HiddenTopic) -> Bools:
-        """Those that have a key with one of the hashes; all, where the hashes are not known."""
+        """Those that have a key with one of the hashes; all if the hashes are unknown."""
         everyone = np.ones(self._judged.chains.count, np.bool_)
         if hidden.key_hashes is None:
             return everyone
@@ -193,9 +193,9 @@ class MissingRule:
         return hit
 
     def _hashes_of(self, topic: str) -> list[Int64s]:
-        """What the index would have for the ids of all transactions, and for their business keys with their rows.
+        """Return the index hashes of the ids of all transactions, and of their business keys with their rows.
 
-        Brokers of 3.0 and 3.1 enter the business keys alone. A transaction that has no id may have any.
+        Brokers of 3.0 and 3.1 index only the business keys. A transaction without an id may have any.
         """
         ids, own_keys = self._names
         names = ids.to_pylist()
@@ -211,7 +211,7 @@ class MissingRule:
         return [by_id, np.array([number for number, _ in pairs], np.int64), by_key]
 
     def _by_gap(self, gap: UnexplainedBytes) -> Bools:
-        """Those that a record in bytes that no queue knows can be of."""
+        """Those that a record in unexplained bytes can belong to."""
         clear = set(gap.clear_topics)
         began = self._begin < gap.end_offset
         is_check_clear = clear.issuperset(_OF_THE_CHECK)
@@ -223,7 +223,7 @@ class MissingRule:
         return (began & hit) | self._may_be_explained(gap.begin_offset, gap.end_offset)
 
     def _is_clear_of_finals(self, gap: UnexplainedBytes) -> Bools:
-        """The transactions of which no COMMIT record stood in a gap."""
+        """Return the transactions without a COMMIT record in a gap."""
         clear = pa.array(gap.clear_topics, pa.string())
         found: Bools = np.asarray(pc.fill_null(pc.is_in(self._topics, value_set=clear), False))
         return found & set(gap.clear_topics).issuperset(WAITING_TOPICS)

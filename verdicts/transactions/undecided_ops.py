@@ -1,8 +1,8 @@
-"""Decisions that a broker took and did not write: ops that were only in its memory when it was killed.
+"""Decisions that a broker accepted and did not write: ops that were only in its memory when it was killed.
 
 From 5.1.0 on an op message waits in the broker's memory for up to transactionOpBatchInterval
 (docs/formats/half_and_op.md#op, docs/formats/half_and_op.md#lost-op-batch). A commit writes its COMMIT record at once,
-so what is lost with that memory is a rollback: the store does not show it.
+so only rollbacks are lost with that memory: the store does not show them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def may_be_decided(judged: Judgement, is_checked_again: Bools) -> Bools:
-    """Pending and discarded ones whose producer had occasion to decide while ops were not written any more.
+    """Return pending and discarded transactions that the producer may have decided while ops were not written.
 
-    `is_checked_again`: those that the check began again at an older cursor.
+    `is_checked_again`: those for which the check began again at an older cursor.
 
-    Its occasion is a copy's: the half itself, or the check that put it back. From then on the broker gives it
-    transactionTimeOut, or the immunity that it asked for, before it asks (again). Ops of the last
+    The producer can decide after each copy: the half itself, or the check that put it back. The broker then waits for
+    transactionTimeOut, or the immunity time of the message, before the next check. Ops of the last
     transactionOpBatchInterval before the log's end were in memory when the broker was killed; those of an earlier kill
-    are lost too, where the check began again at an older cursor since.
+    are lost too, if the check has begun again at an older cursor since.
     """
     halves = judged.halves
     if not len(halves):
@@ -48,7 +48,7 @@ def may_be_decided(judged: Judgement, is_checked_again: Bools) -> Bools:
 
 
 def lost_ops_words(judged: Judgement) -> pa.Array:
-    """How a reason says it, for each transaction."""
+    """Return the clause of the reason for each transaction."""
     views = list(judged.views.values())
     chosen = judged.per_transaction({view.store: number for number, view in enumerate(views)})
     words = np.array([_words(view) for view in views] or [""], object)
@@ -68,6 +68,6 @@ def _held_ms(view: StoreView) -> int:
 
 
 def _is_cut(view: StoreView) -> bool:
-    """Whether ops that are not in the log may have been in memory at the time that is asked about."""
+    """Whether ops that are not in the log may have been in memory at the given time."""
     is_at_end = view.at_ms is None or view.at_ms >= view.reference_time_ms
     return view.was_killed and is_at_end

@@ -15,15 +15,15 @@ SUFFIXES = (".parquet", ".arrow", ".feather")
 
 
 def read_verdicts(file: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of NEEDED in a file that an audit wrote with all the columns of its release.
+    """Return the rows of NEEDED in a file that an audit wrote with all columns of its release.
 
     Raises: BadText for a file that lacks columns; UnreadableFile.
     """
     try:
         yield from _of_parquet(file) if file.suffix.lower() == ".parquet" else _of_arrow(file)
     except (OSError, pa.ArrowInvalid) as error:
-        told = str(error).split("\n", 1)[0]
-        raise UnreadableFile(f"{file} is no result of an audit that can be read: {told}", file=file) from error
+        cause = str(error).split("\n", 1)[0]
+        raise UnreadableFile(f"{file} is not a readable result of an audit: {cause}", file=file) from error
 
 
 def _of_parquet(file: Path) -> Iterator[pa.RecordBatch]:
@@ -51,6 +51,6 @@ def _require_columns(schema: pa.Schema, file: Path) -> None:
     lacking = [name for name in NEEDED.names if name not in schema.names]
     if lacking:
         raise BadText(
-            f"{file} holds no whole result of an audit: column {lacking[0]} is missing", file=file,
+            f"{file} is not a complete result of an audit: column {lacking[0]} is missing", file=file,
             advice="write it with rmqtx audit STORE -o FILE, without --fields and --timestamps",
         )

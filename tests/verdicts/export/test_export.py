@@ -246,7 +246,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
 def test_a_spoilt_manifest_is_said(text: str, tmp_path: Path) -> None:
     run(opened("fifteen-5.3.3"), tmp_path)
     next((tmp_path / STATE_DIRECTORY / "manifests").glob("*.json")).write_text(text)
-    with pytest.raises(BadText, match="is no manifest of an export"):
+    with pytest.raises(BadText, match="is not a valid manifest of an export"):
         run(opened("fifteen-5.3.3"), tmp_path)
 
 

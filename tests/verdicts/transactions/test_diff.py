@@ -142,8 +142,8 @@ def test_a_file_without_all_columns_is_no_audit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
 def test_a_file_that_is_none(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UnreadableFile, match="no result of an audit"):
+    with pytest.raises(UnreadableFile, match="not a readable result of an audit"):
         list(read_verdicts(tmp_path / name))
     (tmp_path / name).write_bytes(b"nothing of the kind")
-    with pytest.raises(UnreadableFile, match="no result of an audit"):
+    with pytest.raises(UnreadableFile, match="not a readable result of an audit"):
         list(read_verdicts(tmp_path / name))
