@@ -1,1 +1,1 @@
-"""The kernels of `readers` on Spark: a DataSource, and the jobs that read whole stores."""
+"""The readers on Spark: a data source, and the jobs that read whole stores."""

@@ -3,9 +3,9 @@
     spark.read.format("rmqtx").option("table", "transactions").load("/data/rocketmq/store")
     CREATE TEMPORARY VIEW halves USING rmqtx OPTIONS (table "halves", path "/evidence/*/store")
 
-Spark's interface for data sources in Python has limits. It names no column that a query leaves out, so the option
-`columns`, or a schema given to the reader, says what is not to be decoded. A partition cannot say where its bytes lie,
-so tasks go to any executor. And conditions that are pushed down outlive their query (see `PushingReader`).
+Spark's interface for data sources in Python has limits. It does not pass the columns that a query uses, so the option
+`columns`, or a schema given to the reader, selects the columns to decode. A partition cannot state where its bytes
+are, so tasks go to any executor. And conditions that are pushed down outlive their query (see `PushingReader`).
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 
 class RmqtxDataSource(DataSource):
-    """The data source. Its options are those of `spark_tasks.source.read_options.OPTIONS`."""
+    """The data source, with the options of `spark_tasks.source.read_options.OPTIONS`."""
 
     @classmethod
     def name(cls) -> str:
-        """The word after `format` and `USING`."""
+        """The name for `format` and `USING`."""
         return "rmqtx"
 
     def schema(self) -> StructType:
-        """The columns of the table asked for, with a comment each.
+        """The columns of the requested table, with a comment each.
 
         Raises: BadRequest.
         """
@@ -52,7 +52,7 @@ class RmqtxDataSource(DataSource):
             return spark_schema(parse_options(self.options).frame_schema)
 
     def reader(self, schema: StructType) -> RmqtxReader:
-        """The reader of a table.
+        """Return the reader of a table.
 
         Raises: BadRequest, NotAStore, UnreadableFile.
         """
@@ -62,7 +62,7 @@ class RmqtxDataSource(DataSource):
             return reader(_scan(options), schema)
 
     def streamReader(self, schema: StructType) -> RmqtxStreamReader:  # noqa: N802
-        """The reader of a table that grows.
+        """Return the stream reader of a table.
 
         Raises: BadRequest.
         """
@@ -73,7 +73,7 @@ class RmqtxDataSource(DataSource):
 
 
 def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:
-    """The options with the columns of a schema that a query gave: some of the table's, as they are.
+    """Return the options with the columns of a query's schema, which must be columns of the table with their types.
 
     Raises: BadRequest.
     """
@@ -114,29 +114,29 @@ def _scan(options: ReadOptions) -> TableScan:
 
 @dataclass(frozen=True)
 class NumberedPartition(InputPartition):
-    """One task of a scan. The scan itself travels once, with the reader."""
+    """One task of a scan. The scan is sent once, with the reader."""
 
     number: int
 
 
 class RmqtxReader(DataSourceReader):
-    """Reads one table. Needs no session: `partitions()` plans, `read()` gives Arrow record batches."""
+    """Reads one table without a session: `partitions()` plans, `read()` returns Arrow record batches."""
 
     def __init__(self, scan: TableScan, schema: StructType) -> None:
         self._scan = scan
         self._schema = arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
-        """One partition for each task."""
+        """Return one partition for each task."""
         with marked():
             return [NumberedPartition(number) for number in range(len(self._scan))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition.
+        """Yield the rows of one partition.
 
-        Raises: UnreadableFile, FileChanged; never fewer rows without a word.
+        Raises: UnreadableFile, FileChanged; a missing row is always an error.
         """
-        if not isinstance(partition, NumberedPartition):  # Spark's own, where there is nothing to read
+        if not isinstance(partition, NumberedPartition):  # Spark's own partition if there is nothing to read
             return
         with marked():
             for batch in self._scan.rows(partition.number):
@@ -145,13 +145,13 @@ class RmqtxReader(DataSourceReader):
 
 
 class PushingReader(RmqtxReader):
-    """A reader that takes conditions of the query over from Spark, for frames that are asked one question.
+    """A reader that evaluates conditions of the query in place of Spark, for frames with a single query.
 
-    Spark 4.3.0 keeps what one query pushed with the loaded frame or view, and the next query without conditions on the
-    same one gets the narrowed rows: fewer rows without a word. So nothing is pushed unless the query says so.
+    Spark 4.3.0 keeps the pushed conditions of one query with the loaded frame or view, so that the next query without
+    conditions on the same frame silently gets too few rows. So nothing is pushed unless the option is set.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take over what can be kept exactly; gives what stays with Spark."""
+        """Take conditions that can be evaluated exactly; yield the others, which stay with Spark."""
         with marked():
             return self._scan.narrow(filters)

@@ -176,7 +176,7 @@ def _sqlite(path: Path, table: str | None) -> SqliteLedger:
                 table = names[0]
             if table is None or table not in names:
                 complaint = "--ledger-table is needed" if table is None else f"{path} has no table {table}"
-                raise BadRequest(complaint, advice=f"available: {', '.join(names) or 'none'}")
+                raise BadRequest(complaint, advice=f"there are: {', '.join(names) or 'none'}")
             declared = [(row[1], row[2]) for row in connection.execute(f"PRAGMA table_info({_quoted(table)})")]
     except sqlite3.Error as error:
         raise UnreadableFile(f"cannot read {path} as SQLite: {error}", file=path) from error

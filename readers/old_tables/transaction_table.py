@@ -201,7 +201,7 @@ def chosen_columns(address: TableAddress, there: list[str]) -> tuple[str, str]:
         if len(same) != 1:
             raise BadRequest(
                 f"{address.name} has no column {wanted}",
-                advice=f"give the column with {option}; available: {', '.join(there)}"
+                advice=f"give the column with {option}; there are: {', '.join(there)}"
             )
         found.append(same[0])
     return found[0], found[1]

@@ -1,1 +1,1 @@
-"""The questions on Spark: audit, diff, reconcile, search."""
+"""Jobs on Spark: audit, diff, reconcile, search."""

@@ -1,10 +1,9 @@
-"""The audit on Spark: the same rows as `verdicts.audit.local_audit.audit` gives, at any size.
+"""The audit on Spark: the same rows as `verdicts.audit.local_audit.audit`, for logs of any size.
 
-Narrow early, join natively, judge on whole partitions: every split is scanned once in a task of its own and what it
-gave is kept; op marks are joined to half copies by queue offset, stray decisions to half copies by commit-log offset;
-then the witnesses of a transaction, and with it those of many others, are in one task, which calls `judge`.
-A partition is chosen by a transaction's identity alone, so neither a group with most transactions nor a transaction
-with ten thousand copies makes a task larger than its share.
+Each split is scanned once in its own task and the result is persisted. Spark joins op marks to half copies by queue
+offset, and unmatched decisions to half copies by commit-log offset. Then one task has all witnesses of a transaction,
+and of many others, and calls `judge`. A partition is chosen by a transaction's identity only, so neither a group with
+most transactions nor a transaction with ten thousand copies makes a task larger than others.
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ from verdicts.model.reading import VerdictReading
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: With fewer the driver's one task would do all the judging.
+#: With fewer partitions one task would judge nearly all transactions.
 PARTITIONS_MIN = 2
-#: So many stray decisions, of some 30 bytes each, are sent to every executor; more are joined by shuffling.
+#: Up to this number, unmatched decisions (about 30 bytes each) are sent to every executor; more are shuffled.
 STRAYS_BROADCAST_MAX = 500_000
 
 
@@ -71,13 +70,13 @@ def audit(
     temporary_directory: str | None = None,
     progress: Progress | None = None,
 ) -> VerdictReading:
-    """The verdict on every transaction of the stores, which are one audit.
+    """Return the verdict on every transaction of the stores, which are one audit.
 
-    Shape:  batches of TRANSACTIONS. `split_bytes`: what one task reads, None is as `sizes_for` says; the rows are the
-            same whatever it is.
-    Units:  `progress` is told bytes.
+    Shape:  batches of TRANSACTIONS. `split_bytes`: bytes that one task reads, None as in `sizes_for`; the rows do not
+            depend on it.
+    Units:  `progress` receives bytes.
     Order:  none.
-    Damage: findings; what it makes unknowable is UNDECIDABLE.
+    Damage: findings; a transaction that damage makes unknown is UNDECIDABLE.
     """
     reading = VerdictReading(TRANSACTIONS, [])
     task = _SparkAudit(spark, stores, settings_of, at_ms, split_bytes, progress)
@@ -89,7 +88,7 @@ def _audit(task: _SparkAudit, reading: VerdictReading, temporary_directory: str 
     with handover(task.spark, temporary_directory) as way:
         try:
             judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS))
-            task.tell(reading)
+            task.report(reading)
             try:
                 sizes = judged.groupBy("number").sum("size_bytes").collect()
                 yield from way.taken(judged, {row[0]: row[1] for row in sizes})
@@ -108,20 +107,20 @@ def transactions(
     split_bytes: int | None = None,
     reading: VerdictReading | None = None,
 ) -> DataFrame:
-    """The same as a DataFrame with the columns of TRANSACTIONS: to be joined, filtered and written natively.
+    """Return the verdicts as a DataFrame with the columns of TRANSACTIONS, to join, filter and write with Spark.
 
-    The logs are scanned now, once; the scan's witnesses stay persisted as long as the session. What has to be said
-    about them is added to `reading`.
+    The logs are scanned now, once; the scan's witnesses stay persisted as long as the session. Findings, coverage and
+    notes are added to `reading`.
     """
     task = _SparkAudit(spark, stores, settings_of, at_ms, split_bytes, None)
     frame = task.judged(as_rows, spark_schema(TRANSACTIONS))
     if reading is not None:
-        task.tell(reading)
+        task.report(reading)
     return frame
 
 
 class _SparkAudit:
-    """One audit: what each of its Spark jobs found out for the next."""
+    """One audit: the results that its Spark jobs pass to later ones."""
 
     def __init__(
         self,
@@ -134,7 +133,7 @@ class _SparkAudit:
     ) -> None:
         self.spark = spark
         self._stores = stores
-        # Settings come from small files beside the log; a dictionary travels where a function may not.
+        # Settings come from small files beside the log; a dictionary can be pickled, a function may not.
         self._settings = {store.root: settings_of(store) for store in stores}
         self._at_ms = at_ms
         self._split_bytes = split_bytes
@@ -147,8 +146,8 @@ class _SparkAudit:
         self.check_stops: list[CheckStop] = []
         self.predicted: dict[str, Prediction] = {}
 
-    def tell(self, reading: VerdictReading) -> None:
-        """What has to be said about the stores, when they are scanned."""
+    def report(self, reading: VerdictReading) -> None:
+        """Add findings, coverage and notes to a reading, after the scan."""
         reading.coverage.extend(self.coverage)
         reading.findings.extend(self.findings)
         reading.notes.extend(self.notes)
@@ -156,12 +155,12 @@ class _SparkAudit:
         reading.predicted |= self.predicted
 
     def release(self) -> None:
-        """Let Spark forget the scan."""
+        """Unpersist the scan."""
         if self._scan is not None:
             self._scan.unpersist()
 
     def judged(self, form: RowForm, schema: Any) -> DataFrame:
-        """The verdicts in some form, not computed yet; the scan is."""
+        """Return the verdicts in some form, not computed yet; the scan is computed."""
         facts, plan = self._begin()
         self.notes += [note for fact in facts for note in fact.notes]
         if self._at_ms is None:
@@ -203,7 +202,7 @@ class _SparkAudit:
         fast = self._total_bytes >= ACCELERATED_BYTES_MIN and is_accelerator_installed()
         self.notes.append(Note(NoteKind.HOW, f"scanned by {'the accelerator' if fast else 'the reference path'}"))
         task = ScanForWitnesses(plan, self.partitions_count, self._at_ms, fast)
-        # On disk, so that its size never takes the memory that tasks need.
+        # On disk, so that it does not take the memory that tasks need.
         self._scan = in_tasks(self.spark, task, len(plan), COLUMNS).persist(StorageLevel.DISK_ONLY)
         return self._scan
 
@@ -230,7 +229,7 @@ class _SparkAudit:
 def _begin_store(
     settings: dict[str, Any], at_ms: int | None, moment: tuple[Store, int]
 ) -> tuple[StoreFacts, Prediction, int, int]:
-    """The facts of a store, what its check gives up on, the last segment's base offset, and how much is written."""
+    """Return the facts of a store, its check stop, the last segment's base offset, and the number of written bytes."""
     store, now_ms = moment
     facts = store_facts(store, lambda opened: settings[opened.root])
     predicted = predict_from_files(store, facts.settings, facts.cursors, now_ms, at_ms, facts.windows)
@@ -242,20 +241,20 @@ def _conclude_store(task: tuple[StoreFacts, list[Scanned], tuple[Int64s, Int64s]
 
 
 def _unresolved(scan: DataFrame, strays_count: int) -> list[Any]:
-    """The stray decisions that name no half copy of their own transaction in any split."""
+    """Return the decisions that name no half copy of their own transaction in any split."""
     halves = scan.filter(scan["kind"] == HALF).selectExpr("store", "identity", "commit_log_offset as named_offset")
     strays = scan.filter(scan["kind"] == STRAY).select("store", "identity", "named_offset", "commit_log_offset")
     keys = ["store", "identity", "named_offset"]
     if strays_count > STRAYS_BROADCAST_MAX:
         return strays.join(halves, keys, "left_anti").collect()
-    # Few against many: the halves stay where they are, and are asked for those that the strays name.
+    # Few against many: the few are sent to the half copies, which are not moved.
     named = strays.select(*keys).distinct().hint("broadcast")
     found = {tuple(row) for row in halves.join(named, keys, "left_semi").collect()}
     return [row for row in strays.collect() if (row["store"], row["identity"], row["named_offset"]) not in found]
 
 
 def _damaged_rows(conclusions: list[Conclusion], partitions_count: int, split: int) -> list[pa.RecordBatch]:
-    """Half copies that are damaged, as rows of a further split."""
+    """Return damaged half copies as rows of an additional split."""
     found = []
     for number, conclusion in enumerate(conclusions):
         rows = conclusion.damaged_halves
@@ -269,7 +268,7 @@ def _damaged_rows(conclusions: list[Conclusion], partitions_count: int, split: i
 
 
 def _together(scan: DataFrame, ties: list[tuple[str, str]], partitions_count: int) -> DataFrame:
-    """All witnesses of a transaction in one partition: rows as they are, and marks once for each half they name."""
+    """Return all witnesses of a transaction in one partition; a mark once for each half copy that it settles."""
     rows = scan.filter(scan["kind"] == ROWS)
     halves = scan.filter(scan["kind"] == HALF).select("store", "half_queue_offset", "partition")
     marks = scan.filter(scan["kind"] == MARK).drop("partition").join(halves, ["store", "half_queue_offset"])

@@ -1,4 +1,4 @@
-"""Two audits compared on Spark: both narrowed natively, then the one comparing function on a bucket of each."""
+"""Compare two audits on Spark: both are narrowed by Spark, then compared bucket by bucket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verdicts.transactions.diff import DIFFERENCES, EVIDENCE, NARROW, different
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-#: One call of the comparing function holds one bucket of both sides in memory.
+#: One call of the comparison holds one bucket of both sides in memory.
 BUCKETS = 64
 _BUCKET = "bucket"
 
@@ -33,10 +33,9 @@ def differences(
     split_bytes: int | None = None,
     sizes: list[int] | None = None,
 ) -> Reading:
-    """The same rows as `verdicts.transactions.diff.differences` gives for two audits, each of some stores as of some
-    time.
+    """Return the rows of `verdicts.transactions.diff.differences` for two audits, each of some stores at some time.
 
-    Order: none. `sizes`: gets the number of transactions of each side, before the first row is given.
+    Order: none. `sizes`: receives the number of transactions of each side, before the first row.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as sql
@@ -55,7 +54,7 @@ def differences(
 
 
 def narrowed(verdicts: DataFrame) -> DataFrame:
-    """Verdicts without what is not compared, each with its bucket."""
+    """Return verdicts without the columns that are not compared, with their bucket."""
     from pyspark.sql import functions as sql
 
     counts = [sql.size(name).cast("long").alias(f"{name}_count") for name in EVIDENCE]

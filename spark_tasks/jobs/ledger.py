@@ -1,4 +1,4 @@
-"""A business ledger as a DataFrame: any JDBC table, Parquet, CSV, or a SQLite file of the driver's machine."""
+"""Read a business ledger as a DataFrame: any JDBC table, Parquet, CSV, or a SQLite file of the driver's machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 JDBC = "jdbc:"
 Read = TypeVar("Read")
-#: Drivers by the database that an address names: Spark finds one by itself only on the JVM's own class path.
+#: Drivers by the database in an address: Spark finds a driver automatically only on the JVM's class path.
 _DRIVERS = {
     "postgresql": "org.postgresql.Driver", "mysql": "com.mysql.cj.jdbc.Driver", "mariadb": "org.mariadb.jdbc.Driver",
     "sqlite": "org.sqlite.JDBC", "oracle": "oracle.jdbc.OracleDriver",
@@ -23,8 +23,8 @@ _DRIVERS = {
     "h2": "org.h2.Driver", "derby": "org.apache.derby.jdbc.EmbeddedDriver",
 }  # fmt: skip
 _FETCHED_ROWS = 10_000
-#: Spark quotes columns of databases that it does not know by ", and MariaDB reads what is quoted so as a text: each row
-#: would have the columns' names as its values.
+#: Spark quotes columns of unknown databases with ", which MariaDB reads as text literals: each row would have the
+#: columns' names as its values.
 _SESSION_BEGINS = {"mariadb": "SET SESSION sql_mode = CONCAT(@@SESSION.sql_mode, ',ANSI_QUOTES')"}
 
 
@@ -36,23 +36,23 @@ def read_ledger(
     *,
     login: tuple[str | None, str | None] = (None, None),
 ) -> DataFrame:
-    """The ledger at an address. `text_columns` stay text in CSV; `login` is user and password of a database.
+    """Return the ledger at an address. `text_columns` stay text in CSV; `login` is user and password of a database.
 
-    Raises: BadRequest for an address that cannot be; UnreadableFile, with the database's own word.
+    Raises: BadRequest for an invalid address; UnreadableFile, with the database's message.
     """
     if location.startswith(JDBC):
         return read_database(spark, location, str(table), login, "the ledger", "--ledger-driver-jar")
     if location.startswith(SQLITE):
         return _from_sqlite(spark, location, table)
     if table is not None:
-        raise BadRequest("--ledger-table names a table of a database, and the ledger is a file")
+        raise BadRequest("--ledger-table is for databases, and the ledger is a file")
     if ".csv" in location.rsplit("/", 1)[-1].lower():
         return _from_csv(spark, location, text_columns)
     return tried(f"the ledger {location}", lambda: spark.read.parquet(location))
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """The columns of a frame as the tasks will see them."""
+    """Return the Arrow schema of a frame in tasks."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema: pa.Schema = to_arrow_schema(frame.schema)
@@ -62,10 +62,10 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
 def read_database(
     spark: SparkSession, url: str, table: str, login: tuple[str | None, str | None], what: str, driver_option: str
 ) -> DataFrame:
-    """A table of a database, as Spark reads it through JDBC.
+    """Return a table of a database, which Spark reads through JDBC.
 
-    `what`: what people call it. `driver_option`: how they give the driver's jar.
-    Raises: UnreadableFile, with the database's own word.
+    `what`: its name for messages. `driver_option`: the option that gives the driver's jar.
+    Raises: UnreadableFile, with the database's message.
     """
     reader = spark.read.format("jdbc").option("url", url).option("dbtable", table)
     reader = reader.option("fetchsize", _FETCHED_ROWS)
@@ -98,9 +98,9 @@ def _from_sqlite(spark: SparkSession, location: str, table: str | None) -> DataF
 
 
 def tried(what: str, read: Callable[[], Read], driver_option: str = "--ledger-driver-jar") -> Read:
-    """What a reading gives.
+    """Return the result of a read.
 
-    Raises: UnreadableFile, with the word of the database, or of whoever failed first.
+    Raises: UnreadableFile, with the message of the database, or of the first cause.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -108,15 +108,15 @@ def tried(what: str, read: Callable[[], Read], driver_option: str = "--ledger-dr
     try:
         return read()
     except (Py4JJavaError, PySparkException) as error:
-        said = _first_cause(error)
+        cause = _first_cause(error)
         advice = None
-        if "ClassNotFoundException" in said or "No suitable driver" in said:
-            advice = f"give the driver's jar by {driver_option}"
-        raise UnreadableFile(f"cannot read {what}: {said}", advice=advice) from error
+        if "ClassNotFoundException" in cause or "No suitable driver" in cause:
+            advice = f"give the driver's jar with {driver_option}"
+        raise UnreadableFile(f"cannot read {what}: {cause}", advice=advice) from error
 
 
 def _first_cause(error: Exception) -> str:
-    """What the database, or whoever failed first, said: one line."""
+    """Return the message of the first cause, usually the database, as one line."""
     thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if thrown is None:  # Spark Connect has no JVM here
         return str(error).strip().split("\n", 1)[0]

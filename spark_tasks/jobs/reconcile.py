@@ -1,7 +1,7 @@
-"""Verdicts joined with a ledger on Spark: narrow early, join natively, advise by the one function on whole batches.
+"""Join verdicts with a ledger on Spark; the advice comes from the same function as in the local engine.
 
-Of both sides only keys travel through the join. A ledger key is one row of it, whatever the ledger repeats, so a word
-that stands in every transaction's keys makes no partition larger than the transactions themselves.
+Only keys of both sides go through the join. A ledger key is one row of it, even if the ledger repeats the key, so a key
+that every transaction has makes no partition larger than the number of transactions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from verdicts.model.reading import VerdictReading
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: What tells transactions apart, as one text.
+#: The columns that identify a transaction, joined to one text.
 _IDENTITY = ("transaction_id", "producer_group", "topic", "queue_id", "born_time_ms", "half_store_time_ms")
 _SEPARATOR = "\x1f"
 _KEYS = "identity string, key string"
@@ -50,10 +50,9 @@ def reconcile(
     missing_is_not_done: bool = False,
     fit: LedgerFit | None = None,
 ) -> Reading:
-    """The same rows as `verdicts.ledger.join.reconcile` gives for the audit of some stores.
+    """Return the rows of `verdicts.ledger.join.reconcile` for the audit of some stores.
 
-    Shape:  batches of RECONCILED. `ledger` has the columns that are looked at and no others; `fit` is filled before
-            the first batch.
+    Shape:  batches of RECONCILED. `ledger` has only the needed columns; `fit` is filled before the first batch.
     Order:  none.
     """
     reading = VerdictReading(RECONCILED, [])
@@ -84,7 +83,7 @@ def advised(
     missing_is_not_done: bool = False,
     fit: LedgerFit | None = None,
 ) -> DataFrame:
-    """Verdicts (columns of TRANSACTIONS) with the ledger's word: rows of RECONCILED, handed over."""
+    """Return verdicts (columns of TRANSACTIONS) with the ledger's value, as handed-over rows of RECONCILED."""
     from pyspark.sql import functions as sql
 
     kept = verdicts.withColumn("identity", sql.concat_ws(
@@ -110,7 +109,7 @@ def advised(
 
 
 def _fill(fit: LedgerFit, keys: DataFrame, words: DataFrame) -> None:
-    """Count what fits: three small queries over keys and words alone."""
+    """Count matches of keys: three small queries over keys and ledger values."""
     from pyspark.sql import functions as sql
 
     known = keys.select("key").distinct()
@@ -128,7 +127,7 @@ def _fill(fit: LedgerFit, keys: DataFrame, words: DataFrame) -> None:
 
 @dataclass(frozen=True)
 class _Keys:
-    """What each transaction could be in the ledger."""
+    """Returns the keys under which each transaction could be in the ledger."""
 
     match: Match
 
@@ -146,7 +145,7 @@ class _Keys:
 
 @dataclass(frozen=True)
 class _Words:
-    """What each ledger row says."""
+    """Returns the key and value of each ledger row."""
 
     match: Match
     done: Condition
@@ -165,7 +164,7 @@ class _Words:
 
 @dataclass(frozen=True)
 class _Advise:
-    """Rows of TRANSACTIONS and LOOKED_UP side by side, to rows of RECONCILED, handed over."""
+    """Converts rows with the columns of TRANSACTIONS and LOOKED_UP to handed-over rows of RECONCILED."""
 
     missing_is_not_done: bool
     way: Handover
@@ -190,7 +189,7 @@ class _Advise:
 
 
 def _only_of_one_row(looked_up: pa.RecordBatch) -> pa.RecordBatch:
-    """What a ledger row says is known only where there is one; what Spark's outer join left open is nothing."""
+    """Keep ledger values only for transactions with one ledger row; nulls of Spark's outer join become 0 and false."""
     columns = {name: looked_up[name] for name in LOOKED_UP.names}
     for name in ("ledger_rows_count", "transactions_count"):
         columns[name] = pc.fill_null(columns[name], 0)

@@ -1,4 +1,4 @@
-"""Any scan job over the splits of some stores, in Spark tasks: the same rows as `readers.jobs.job_runner` gives."""
+"""Run a scan job over the splits of some stores in Spark tasks: the same rows as `readers.jobs.job_runner`."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def run_job(
     to_offset: int | None = None,
     progress: Progress | None = None,
 ) -> Reading:
-    """The rows of a job over every split of some stores, then over every store.
+    """Return the rows of a job over every split of some stores, then over every store.
 
-    Units: bytes of the commit log. `progress` is told bytes.
-    Order: none, between splits; what only a whole store shows comes last.
+    Units: bytes of the commit log. `progress` receives bytes.
+    Order: none, between splits; rows that need a whole store come last.
     """
     reading = Reading(job.schema, [], [finding for store in stores for finding in store.findings])
     reading.batches = _run(spark, job, stores, reading, (split_bytes, from_offset, to_offset), progress)
@@ -48,7 +48,7 @@ def run_job(
 def plan_in_tasks(
     spark: SparkSession, stores: list[Store], split_bytes: int, from_offset: int | None, to_offset: int | None
 ) -> SplitPlan:
-    """The splits of some stores; the logs are read in tasks, not here."""
+    """Return the splits of some stores; the logs are read in tasks, not in the driver."""
     last_bases = results(spark, last_with_data, [store.commit_log for store in stores])
     return SplitPlan(tuple(stores), tuple(last_bases), split_bytes, from_offset, to_offset)
 
@@ -64,13 +64,13 @@ def _run(
     plan = plan_in_tasks(spark, stores, *bounds)
     tally = Tally(plan, reading)
     with handover(spark) as way:
-        frame = way.keeps(in_tasks(spark, _SplitJob(job, plan, way), len(plan), f"{HANDED_COLUMNS}, said binary"))
+        frame = way.keeps(in_tasks(spark, _SplitJob(job, plan, way), len(plan), f"{HANDED_COLUMNS}, summary binary"))
         try:
             with tracked(spark, plan.total_bytes, len(plan), progress):
-                ends = frame.filter(frame["said"].isNotNull()).select("number", "said").collect()
+                ends = frame.filter(frame["summary"].isNotNull()).select("number", "summary").collect()
             sizes_bytes = {}
             for row in sorted(ends, key=lambda row: int(row["number"])):
-                result, size_bytes = pickle.loads(row["said"])
+                result, size_bytes = pickle.loads(row["summary"])
                 if tally.add(plan[row["number"]], result) and size_bytes:
                     sizes_bytes[row["number"]] = size_bytes
             yield from way.taken(frame, sizes_bytes)
@@ -84,7 +84,7 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class _SplitJob:
-    """The job of one split: its rows handed over, then what else it said."""
+    """The job of one split: its rows are handed over, then its other results."""
 
     job: ScanJob
     plan: SplitPlan
@@ -95,12 +95,12 @@ class _SplitJob:
         size_bytes = 0
         for batch in self.way.give(number, result.rows):
             size_bytes += batch["size_bytes"][0].as_py()
-            yield batch.append_column(_SAID, pa.nulls(batch.num_rows, _SAID.type))
-        said = pickle.dumps((replace(result, rows=[]), size_bytes))
-        yield pa.RecordBatch.from_pylist([{"number": number, "said": said}], pa.schema([*HANDED, _SAID]))
+            yield batch.append_column(_SUMMARY, pa.nulls(batch.num_rows, _SUMMARY.type))
+        summary = pickle.dumps((replace(result, rows=[]), size_bytes))
+        yield pa.RecordBatch.from_pylist([{"number": number, "summary": summary}], pa.schema([*HANDED, _SUMMARY]))
 
 
-_SAID = pa.field("said", pa.binary())
+_SUMMARY = pa.field("summary", pa.binary())
 
 
 def _of_store(job: ScanJob, task: tuple[Store, list[Any]]) -> SplitResult:

@@ -1,4 +1,4 @@
-"""The database table of open transactions (3.2 to 4.2) through JDBC."""
+"""Read the database table of open transactions (3.2 to 4.2) through JDBC."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 _PLAIN = re.compile(r"[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*")
 _BACKTICKED = ("jdbc:mysql:", "jdbc:mariadb:")
-_DRIVER_OPTION = "--conf spark.jars=FILE (of MySQL: Connector/J 8 or later)"
+_DRIVER_OPTION = "--conf spark.jars=FILE (for MySQL: Connector/J 8 or later)"
 
 
 def read_transaction_table(
     spark: SparkSession, address: TableAddress, store: str, *, login: tuple[str | None, str | None] = (None, None)
 ) -> TransactionTable:
-    """The table at a JDBC address, as `readers.old_tables.transaction_table.read_transaction_table` gives it.
+    """Return the table at a JDBC address, as `readers.old_tables.transaction_table.read_transaction_table` does.
 
-    It is brought to the driver: a row stands for a transaction that hangs, and they are few.
-    Raises: BadRequest for a column that is not there; UnreadableFile, with the database's own word.
+    It is collected in the driver: a row stands for an open transaction, and these are few.
+    Raises: BadRequest for a column that does not exist; UnreadableFile, with the database's message.
     """
     frame = read_database(spark, address.location, _quoted(address), login, "the table at", _DRIVER_OPTION)
     names = [f"`{name.replace('`', '``')}`" for name in chosen_columns(address, frame.columns)]
@@ -33,7 +33,7 @@ def read_transaction_table(
 
 
 def _quoted(address: TableAddress) -> str:
-    """The table's name as its database takes it. Plain ones stay as they are: databases fold their case."""
+    """Return the table's name quoted if needed. Plain names stay unquoted, because databases fold their case."""
     if _PLAIN.fullmatch(address.table):
         return address.table
     quote = "`" if address.location.startswith(_BACKTICKED) else '"'

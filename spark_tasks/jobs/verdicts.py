@@ -1,4 +1,4 @@
-"""The task that judges: all witnesses of a partition in, verdicts out, by one call of `judge`."""
+"""The task that judges the transactions of a partition: witnesses in, verdicts out, by one call of `judge`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verdicts.model.verdict_inputs import StoreView
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import judge
 
-#: What the judging task needs of WITNESSES.
+#: The columns of WITNESSES that the task needs.
 JUDGED = (
     "kind", "split", "store", "partition", "witness", "data", "row", "half_queue_offset", "commit_log_offset",
     "queue_id", "queue_offset", "store_time_ms", "repetition",
@@ -31,25 +31,25 @@ RowForm = Callable[[int, pa.Table], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """Verdicts on their way to the driver."""
+    """Hands verdicts over to the driver."""
 
     way: Handover
 
     def __call__(self, partition: int, verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Rows of HANDED."""
+        """Yield rows of HANDED."""
         return self.way.give(partition, verdicts.to_batches())
 
 
 def as_rows(_partition: int, verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Verdicts as Spark's rows."""
+    """Yield verdicts as Spark's rows."""
     yield from verdicts.to_batches()
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Judges the witnesses of one partition, or of several that are tied.
+    """Judges the witnesses of one partition, or of several partitions with common transactions.
 
-    Shape: `roots` are the stores by number. The same rows in any order give the same verdicts.
+    Shape: `roots` are the stores by number. The verdicts do not depend on the order of rows.
     """
 
     roots: tuple[str, ...]
@@ -62,7 +62,7 @@ class Judge:
         return "judge"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The verdicts in their form, from rows with the columns JUDGED."""
+        """Yield the verdicts in their form, from rows with the columns JUDGED."""
         given = [batch for batch in batches if batch.num_rows]
         if given:
             with marked():
@@ -80,7 +80,7 @@ class Judge:
         )
 
     def _marks(self, rows: pa.Table) -> list[pa.RecordBatch]:
-        """The marks in the order of the log; one that was joined to two halves of this task counts once."""
+        """Return the marks in log order; a mark that was joined to two half copies of this task counts once."""
         marks = rows.filter(pc.equal(rows["kind"], MARK))
         split, row = (np.asarray(marks[name]) for name in ("split", "row"))
         order = np.lexsort((row, split))
@@ -89,7 +89,7 @@ class Judge:
         is_first[1:] = (np.diff(split) != 0) | (np.diff(row) != 0)
         marks = marks.take(pa.array(order[is_first]))
         roots = pa.array(self.roots, pa.string()).take(marks["store"].combine_chunks())
-        named = pa.nulls(marks.num_rows, pa.int64())  # those that name an offset come among the rows
+        named = pa.nulls(marks.num_rows, pa.int64())  # marks with a commit-log offset come in ROWS
         own = {"store": roots, "half_commit_log_offset": named}
         columns = [own[name] if name in own else marks[name] for name in MARKS.names]
         return list(pa.Table.from_arrays(columns, schema=MARKS).to_batches())

@@ -1,11 +1,11 @@
-"""The scan of an audit on Spark: what one task gives for one split, as rows that Spark joins and rows it only moves.
+"""The scan of an audit on Spark: the results of one split, as rows that Spark joins and rows that it only moves.
 
 | kind    | one row is                                                                                    |
 |---------|-----------------------------------------------------------------------------------------------|
-| SCANNED | what a split said of itself, pickled                                                          |
+| SCANNED | the other results of a split, pickled                                                         |
 | ROWS    | the halves, finals, discards or offset marks of one split and partition, as Arrow's bytes     |
-| HALF    | where a half copy stands and to which partition its transaction belongs: what others join on  |
-| MARK    | one half queue offset of one op message; its partition is known when it is joined to a half   |
+| HALF    | the place of a half copy and the partition of its transaction: the join key for others        |
+| MARK    | one half queue offset of one op message; the join to a half copy gives its partition          |
 | STRAY   | a decision that names no half copy of its own split                                           |
 """
 
@@ -35,7 +35,7 @@ from verdicts.evidence.witness_scan import (
 
 SCANNED, ROWS, HALF, MARK, STRAY = range(5)
 
-#: `row` is the number of a mark among those of its split. Offsets as in readers/model/tables.py.
+#: `row` is the number of a mark among the marks of its split. Offsets as in readers/model/tables.py.
 WITNESSES = pa.schema(
     [
         ("kind", pa.int8()),
@@ -64,7 +64,7 @@ COLUMNS = (
 
 @dataclasses.dataclass(frozen=True)
 class ScanForWitnesses:
-    """The task: the witnesses of one split of a plan."""
+    """The task that returns the witnesses of one split of a plan."""
 
     plan: SplitPlan
     partitions_count: int
@@ -72,7 +72,7 @@ class ScanForWitnesses:
     is_accelerated: bool
 
     def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Rows of WITNESSES for one split."""
+        """Yield rows of WITNESSES for one split."""
         use_accelerator(self.is_accelerated)
         split = self.plan[number]
         found = scan_witnesses(split, self.at_ms)
@@ -105,7 +105,7 @@ def _batch(count: int, kind: int, place: dict[str, int], **columns: pa.Array) ->
 def by_partition(
     name: str, batches: list[pa.RecordBatch], numbers: Int64s, place: dict[str, int]
 ) -> Iterator[pa.RecordBatch]:
-    """The ROWS rows of the halves, discards or finals of one split; `numbers`: the partition of each."""
+    """Return the ROWS rows of half copies, discard copies or finals of one split; `numbers`: the partition of each."""
     table = pa.Table.from_batches(batches)
     order = np.argsort(numbers, kind="stable")
     table = table.take(pa.array(order)).combine_chunks()
@@ -129,7 +129,7 @@ def _halves(found: SplitWitnesses, partitions_count: int, place: dict[str, int])
 def half_rows(
     halves: list[pa.RecordBatch], hashes: UInt64s, partitions: Int64s, place: dict[str, int]
 ) -> pa.RecordBatch:
-    """The HALF rows of some half copies; those that ops do not name have no half queue offset."""
+    """Return the HALF rows of half copies; the half queue offset is null for copies that op messages do not list."""
     return _batch(
         len(hashes), HALF, place, partition=pa.array(partitions), identity=pa.array(hashes.view(np.int64)),
         half_queue_offset=pa.concat_arrays([op_numbers(rows) for rows in halves]),
@@ -145,7 +145,7 @@ def _marks(batches: list[pa.RecordBatch], place: dict[str, int]) -> pa.RecordBat
 
 
 def _strays(found: SplitWitnesses, place: dict[str, int]) -> pa.RecordBatch:
-    """Stray ends with the identity of their own record; without, where no half record elsewhere settles them."""
+    """Return unmatched decisions with the identity of their record, or without if no half copy can match them."""
     scanned = found.scanned
     return _batch(
         len(scanned.stray_offsets), STRAY, place, commit_log_offset=pa.array(scanned.stray_offsets),
@@ -154,16 +154,16 @@ def _strays(found: SplitWitnesses, place: dict[str, int]) -> pa.RecordBatch:
     )
 
 
-_SAID = [field.name for field in dataclasses.fields(Scanned) if not field.name.startswith(("split", "stray_"))]
+_CARRIED = [field.name for field in dataclasses.fields(Scanned) if not field.name.startswith(("split", "stray_"))]
 
 
 def _pickled(scanned: Scanned) -> bytes:
-    """All but the split, which its number gives back, and the strays, which travel as rows."""
-    return pickle.dumps({**{name: getattr(scanned, name) for name in _SAID}, "strays": len(scanned.stray_offsets)})
+    """Return the results pickled, without the split, which its number restores, and the strays, which are rows."""
+    return pickle.dumps({**{name: getattr(scanned, name) for name in _CARRIED}, "strays": len(scanned.stray_offsets)})
 
 
 def scanned_again(plan: SplitPlan, number: int, data: Any) -> tuple[Scanned, int]:
-    """What a split said of itself, and how many strays it had."""
-    said = pickle.loads(data)
-    strays = said.pop("strays")
-    return Scanned(plan[number], **said), strays
+    """Return the other results of a split, and its number of strays."""
+    values = pickle.loads(data)
+    strays = values.pop("strays")
+    return Scanned(plan[number], **values), strays

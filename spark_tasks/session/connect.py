@@ -1,4 +1,4 @@
-"""A session of a Spark Connect server: the driver is elsewhere, and our packages travel to its workers."""
+"""A session of a Spark Connect server: the driver is on the server, and rmqtx's packages are sent to its workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_tasks.session.signals import interruptible
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What PySpark's client of Spark Connect needs beside PySpark: a module, and the package that brings it.
+#: Requirements of PySpark's client of Spark Connect: a module, and the package that contains it.
 _NEEDED = {"grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "googleapis-common-protos",
            "zstandard": "zstandard"}
 _PORT = 15002
@@ -30,18 +30,18 @@ _PACKAGES = ("readers", "verdicts", "spark_tasks")
 
 @contextmanager
 def remote_session(url: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session of the server at `sc://HOST:PORT`, ended with the block.
+    """Open a session of the server at `sc://HOST:PORT`, which ends with the block.
 
-    The server's workers need pyarrow and numpy; rmqtx itself is sent to them.
-    Raises: SparkUnavailable if packages are missing, or nobody answers.
+    The server's workers need pyarrow and numpy; rmqtx is sent to them.
+    Raises: SparkUnavailable if packages are missing, or the server does not answer.
     """
     lacking = [package for module, package in _NEEDED.items() if not _is_installed(module)]
     if lacking:
         raise SparkUnavailable(
-            f"Spark Connect needs {', '.join(lacking)} here too", advice="pip install 'rmqtx[connect]'"
+            f"Spark Connect needs {', '.join(lacking)} on this machine", advice="pip install 'rmqtx[connect]'"
         )
     if not url.startswith("sc://"):
-        raise SparkUnavailable(f"{url!r} is no Spark Connect server", advice="write it like sc://HOST:15002")
+        raise SparkUnavailable(f"{url!r} is not a Spark Connect address", advice="give an address like sc://HOST:15002")
     _reach(url)
     from pyspark.sql import SparkSession
 
@@ -61,9 +61,9 @@ def remote_session(url: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
 
 
 def _reach(url: str) -> None:
-    """Ask whether anybody listens there: PySpark itself would try for ten minutes."""
+    """Check that the port is open: PySpark would retry for 10 minutes."""
     if any(name.lower() in ("grpc_proxy", "https_proxy", "http_proxy") for name in os.environ):
-        return  # gRPC may go by the proxy
+        return  # gRPC may use the proxy
     server = urlsplit(url)
     try:
         with socket.create_connection((server.hostname or "localhost", server.port or _PORT), _REACH_SECONDS_MAX):
@@ -73,7 +73,7 @@ def _reach(url: str) -> None:
 
 
 def packages_archive(directory: Path) -> Path:
-    """Our packages as one file that Python imports from, for workers where they are not installed."""
+    """Return rmqtx's packages as one file that Python can import from, for workers without rmqtx."""
     archive = directory / "rmqtx.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for package in _PACKAGES:
@@ -85,5 +85,5 @@ def packages_archive(directory: Path) -> Path:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package around it is missing
+    except ModuleNotFoundError:  # its parent package is missing
         return False

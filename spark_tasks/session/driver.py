@@ -1,4 +1,4 @@
-"""A Spark driver of our own: a JVM that is started, kept quiet and on this machine, and ended without a trace."""
+"""Start a Spark driver: a JVM on this machine, without output, that leaves no files when it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spark_tasks.session.signals import interruptible, uninterrupted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Where `readers` and `spark_tasks` are imported from: the workers must find the same.
+#: The directory from which `readers` and `spark_tasks` are imported: the workers must import the same.
 PACKAGES_DIRECTORY = Path(readers.__file__).resolve().parent.parent
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 #: How long a JVM may take to end and to remove its files before it is killed.
@@ -36,13 +36,13 @@ _GIB = 1 << 30
 
 @contextmanager
 def own_session(master: str, conf: Mapping[str, str], temporary_directory: str | None) -> Iterator[SparkSession]:
-    """A session whose JVM lives as long as the block; with it go its workers and all its files.
+    """Open a session whose JVM, workers and files exist as long as the block.
 
-    Raises: SparkUnavailable if there is no Java, or Spark does not start.
+    Raises: SparkUnavailable if Java is missing, or Spark does not start.
     """
     java = find_java()
     with interruptible(), quiet_gateway(), _private_folder(temporary_directory) as folder, ExitStack() as stack:
-        # Variables are for the JVM to inherit: when it runs, this process has its own again.
+        # Variables for the JVM to inherit; when it runs, this process restores its own.
         with _environment_set({**_environment(master, folder), **java.environment(folder)}):
             gateway = stack.enter_context(_gateway({**driver_settings(master, folder), **conf}, folder))
             spark = _session_of(gateway, folder)
@@ -50,7 +50,7 @@ def own_session(master: str, conf: Mapping[str, str], temporary_directory: str |
 
 
 def driver_settings(master: str, folder: Path) -> dict[str, str]:
-    """The settings of a driver of our own; what is given with --conf comes after them."""
+    """Return the settings of a driver started by rmqtx; settings of --conf override them."""
     found = {
         "spark.master": master,
         "spark.app.name": "rmqtx",
@@ -74,33 +74,33 @@ def driver_settings(master: str, folder: Path) -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """Whether a master runs its tasks in the driver's own JVM."""
+    """Whether a master runs its tasks in the driver's JVM."""
     return master == "local" or master.startswith("local[")
 
 
 def _driver_memory_bytes() -> int:
-    """A quarter of the machine, within reason: the workers beside the JVM need more than it does."""
+    """Return the driver's memory: a quarter of the machine's, within limits; the workers need more than the JVM."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(_GIB, min(total // 4, 8 * _GIB))
 
 
 def _environment(master: str, folder: Path) -> dict[str, str | None]:
-    """The variables that the JVM and its workers inherit; None removes one."""
+    """Return the variables that the JVM and its workers inherit; None removes one."""
     found: dict[str, str | None] = {
         "PYSPARK_PYTHON": sys.executable if is_local(master) else os.environ.get("PYSPARK_PYTHON", sys.executable),
-        "PYSPARK_SUBMIT_ARGS": None,  # a notebook's; everything is said by settings
+        "PYSPARK_SUBMIT_ARGS": None,  # a notebook's; all options are passed as settings
         "PYSPARK_PIN_THREAD": None,
         "SPARK_REMOTE": None,
         "SPARK_CONNECT_MODE_ENABLED": None,
         "SPARK_API_MODE": None,
         "TMPDIR": str(folder),
-        # A worker's working directory is the user's: a file there must not be taken for a module.
+        # A worker's working directory is the user's: a file there must not be imported as a module.
         "PYTHONSAFEPATH": "1",
     }
     if is_local(master):
         found["SPARK_LOCAL_IP"] = "127.0.0.1"
     installed = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
-    if str(PACKAGES_DIRECTORY) not in installed:  # a checkout
+    if str(PACKAGES_DIRECTORY) not in installed:  # a source checkout
         found["PYTHONPATH"] = os.pathsep.join(
             [str(PACKAGES_DIRECTORY), *filter(None, [os.environ.get("PYTHONPATH")])]
         )
@@ -109,14 +109,14 @@ def _environment(master: str, folder: Path) -> dict[str, str | None]:
 
 @contextmanager
 def quiet_gateway() -> Iterator[None]:
-    """In the block Py4J prints no traceback when it is interrupted, or when the JVM is gone: it raises as well."""
+    """Suppress Py4J's traceback on an interrupt or when the JVM has ended; the exception is still raised."""
 
     def is_of_another(record: logging.LogRecord) -> bool:
         return "py4j" not in Path(record.pathname).parts
 
     own = logging.getLogger("py4j")
     level = own.level
-    logging.root.addFilter(is_of_another)  # some of Py4J logs to the root, and the rest to loggers of its own
+    logging.root.addFilter(is_of_another)  # some modules of Py4J log to the root logger, others to their own
     own.setLevel(logging.CRITICAL + 1)
     try:
         yield
@@ -127,13 +127,13 @@ def quiet_gateway() -> Iterator[None]:
 
 @contextmanager
 def _private_folder(directory: str | None) -> Iterator[Path]:
-    """A folder that is removed when its last writer has ended; all temporary files of this process go there too."""
+    """Return a folder that is removed when its last writer has ended, also for temporary files of this process."""
     folder = Path(tempfile.mkdtemp(prefix="rmqtx-spark-", dir=directory)).resolve()
     try:
         with temporary_files_in(str(folder)):
             yield folder
     finally:
-        for _ in range(_REMOVALS_MAX):  # a worker that was just told to end may still be writing
+        for _ in range(_REMOVALS_MAX):  # a worker that is ending may still write
             shutil.rmtree(folder, ignore_errors=True)
             if not folder.exists():
                 break
@@ -142,7 +142,7 @@ def _private_folder(directory: str | None) -> Iterator[Path]:
 
 @contextmanager
 def temporary_files_in(directory: str | None) -> Iterator[None]:
-    """In the block this process makes its temporary files there, where a directory is given."""
+    """Create temporary files of this process in a directory, if given, during the block."""
     before = tempfile.tempdir
     tempfile.tempdir = directory or before
     try:
@@ -171,18 +171,18 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
 
 @contextmanager
 def _gateway(conf: Mapping[str, str], folder: Path) -> Iterator[Any]:
-    """The JVM, and the way to it. Its end is its stdin's: then it stops its jobs, its workers and removes its files.
+    """Start the JVM and open a gateway. When its stdin is closed, it stops its jobs and workers and removes files.
 
-    Nothing is asked of it at the end, because after an interrupt it may still be about to answer something else.
+    No call is made at the end, because after an interrupt the JVM may still be answering another call.
     """
     from pyspark import SparkContext
 
     before = SparkContext._gateway, SparkContext._jvm
     gateway = None
     try:
-        with uninterrupted():  # a JVM that is starting has no handle to end it by
+        with uninterrupted():  # a JVM that is starting cannot be ended
             gateway = _launched(conf, folder)
-        # A JVM that somebody here has left without a session was not set up by us: it waits until ours has ended.
+        # A JVM without a session in this process was not started by rmqtx: it is set aside until ours has ended.
         SparkContext._gateway = SparkContext._jvm = None
         yield gateway
     finally:
@@ -207,7 +207,7 @@ def _launched(conf: Mapping[str, str], folder: Path) -> Any:
 
 @contextmanager
 def _log_file(folder: Path) -> Iterator[Any]:
-    """Where the JVM and its workers write what nobody should see; stderr if a traceback is wanted."""
+    """Return the file for output of the JVM and its workers; stderr if tracebacks are requested."""
     if os.environ.get("RMQTX_DEBUG"):
         yield sys.stderr
         return
@@ -216,7 +216,7 @@ def _log_file(folder: Path) -> Iterator[Any]:
 
 
 def _failed(folder: Path, error: Exception) -> Exception:
-    """Why Spark did not start, from what its JVM wrote and what PySpark made of it."""
+    """Return the reason why Spark did not start, from the output of its JVM and the error of PySpark."""
     from py4j.protocol import Py4JError
 
     log = folder / "spark.log"
@@ -237,10 +237,10 @@ def _session_of(gateway: Any, folder: Path) -> SparkSession:
         session = SparkSession(context)
     except Py4JError as error:
         raise _failed(folder, error) from error
-    # Its server for accumulators, which nothing here uses, prints a traceback if the JVM is killed.
+    # PySpark's server for accumulators, which rmqtx does not use, prints a traceback if the JVM is killed.
     setattr(context._accumulatorServer, "handle_error", lambda *_: None)  # noqa: B010  # mypy: it is a method
-    # PySpark's own handler asks the JVM something in the middle of whatever is being asked.
-    with contextlib.suppress(ValueError):  # not in the main thread, so PySpark has set none
+    # PySpark's handler calls the JVM in the middle of another call.
+    with contextlib.suppress(ValueError):  # not in the main thread, so PySpark has set no handler
         signal.signal(signal.SIGINT, before)
     return session
 
@@ -252,13 +252,13 @@ def _given_conf(gateway: Any) -> Any:
 
 
 def _end(gateway: Any) -> None:
-    """End the JVM, and make PySpark forget it, so that another can be started."""
+    """End the JVM and reset PySpark's state, so that another JVM can be started."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     context = SparkContext._active_spark_context
     if context is not None:
-        context._jsc = None  # so that it stops what it has here, and asks nothing of the JVM
+        context._jsc = None  # so that it stops its local parts and does not call the JVM
         context.stop()
     gateway.proc.stdin.close()
     try:

@@ -1,7 +1,7 @@
-"""Large results on their way from tasks to the driver: as files where both see one disk, else through Spark.
+"""Pass large results from tasks to the driver: as files if both use the same disk, else through Spark.
 
-Spark's own ways keep every result in the driver's JVM (`collect`, and `toLocalIterator` of 4.3, which lets none go
-until its end), so what passes through it is fetched in pieces.
+Spark's methods keep every result in the driver's JVM (`collect`, and `toLocalIterator` of 4.3, which releases none
+until its end), so results that pass through the JVM are fetched in parts.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from spark_tasks.session.tasks import from_bytes, to_bytes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Bytes that the driver takes over at once through Spark.
+#: Bytes that the driver fetches at once through Spark.
 FETCHED_BYTES_MAX = 64 << 20
-#: Rows in one value: the JVM copies a value several times on its way.
+#: Rows in one value: the JVM copies a value several times.
 _ROWS_AT_ONCE = 8_192
 
-#: The columns of rows that hand something over: one of `file` and `data` is there.
+#: The columns of rows with results: one of `file` and `data` is set.
 HANDED = pa.schema([("number", pa.int32()), ("size_bytes", pa.int64()), ("file", pa.string()), ("data", pa.binary())])
 HANDED_COLUMNS = "number int, size_bytes long, file string, data binary"
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Where tasks leave their results: in files of a directory that the driver sees, or None in Spark's rows."""
+    """The place for results of tasks: a directory that the driver can read, or None for Spark's rows."""
 
     directory: str | None
 
     def give(self, number: int, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows of HANDED for what a task gives; `number` says whose it is."""
+        """Yield rows of HANDED for the results of a task; `number` is the task's number."""
         if not batches:
             return
         if self.directory is not None:
-            # A task that is tried again writes another file; only the row of the one that counts arrives.
+            # A task that is retried writes another file; only the row of the successful attempt arrives.
             file = f"{self.directory}/{number}-{uuid.uuid4().hex}.arrow"
             with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, batches[0].schema) as writer:
                 for batch in batches:
@@ -55,14 +55,14 @@ class Handover:
             yield _row(number, len(data), None, data)
 
     def keeps(self, frame: DataFrame) -> DataFrame:
-        """A frame with rows of HANDED, ready to be asked for its sizes first and for its rows then."""
+        """Return a frame with rows of HANDED, persisted for a query of sizes and then of rows."""
         from pyspark import StorageLevel
 
         # On disk, so that its size never takes the memory that tasks need.
         return frame.persist(StorageLevel.DISK_ONLY)
 
     def taken(self, frame: DataFrame, sizes_bytes: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
-        """What was handed over in a frame that is kept, for the numbers whose sizes are given.
+        """Yield the results in a persisted frame, for the numbers in `sizes_bytes`.
 
         Order: of the numbers.
         """
@@ -105,11 +105,11 @@ def _from_file(file: Path) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def handover(spark: SparkSession, temporary_directory: str | None = None) -> Iterator[Handover]:
-    """The way that a session's tasks can take; files are removed at the end."""
+    """Return the handover that a session's tasks can use; files are removed at the end."""
     if not _is_local(spark):
         yield Handover(None)
         return
-    # After an interrupt a task may still be writing there: what it leaves goes with the session's own folder.
+    # After an interrupt a task may still write there: its files are removed with the session's folder.
     with tempfile.TemporaryDirectory(
         prefix="rmqtx-handover-", dir=temporary_directory, ignore_cleanup_errors=True
     ) as directory:
@@ -117,8 +117,8 @@ def handover(spark: SparkSession, temporary_directory: str | None = None) -> Ite
 
 
 def _is_local(spark: SparkSession) -> bool:
-    """Whether tasks run on this machine, in the driver's own process tree."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):  # the driver is a server, wherever that is
+    """Whether tasks run on this machine, in the driver's process tree."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):  # the driver is a server on any machine
         return False
     master: Any = spark.conf.get("spark.master", "")
     return str(master).startswith("local[") or master == "local"

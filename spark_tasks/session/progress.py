@@ -1,4 +1,4 @@
-"""How far a Spark job has come, from Spark's own status tracker, told to whoever shows it."""
+"""Report the progress of a Spark job from Spark's status tracker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from readers.jobs.workers import Progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Often enough for an eye.
+#: Interval of updates.
 _INTERVAL_SECONDS = 0.3
 
 
@@ -21,15 +21,15 @@ class CountsTasks(Protocol):
     """A progress that shows tasks beside bytes."""
 
     def count_tasks(self, done: int, total: int) -> None:
-        """So many tasks are done, of so many."""
+        """Receive the number of finished tasks and the total."""
 
 
 @contextmanager
 def tracked(spark: SparkSession, total_bytes: int, tasks_count: int, progress: Progress | None) -> Iterator[None]:
-    """Tells the progress, while the block runs, how many bytes are read: those of the tasks that are done.
+    """Report to the progress, while the block runs, the bytes that finished tasks have read.
 
-    The block runs a job with a stage of so many tasks, which read about as many bytes each.
-    With Spark Connect nothing is told: it has no status tracker.
+    The block runs a job with a stage of `tasks_count` tasks, which read about the same number of bytes each.
+    With Spark Connect nothing is reported: it has no status tracker.
     """
     context = None if progress is None or not tasks_count else _spark_context(spark)
     if progress is None or context is None:
@@ -39,11 +39,11 @@ def tracked(spark: SparkSession, total_bytes: int, tasks_count: int, progress: P
     watcher = threading.Thread(
         target=_watch, args=(context, total_bytes, tasks_count, progress, ended), name="rmqtx-progress", daemon=True
     )
-    _tell(progress, total_bytes, 0, tasks_count)
+    _report(progress, total_bytes, 0, tasks_count)
     watcher.start()
     try:
         yield
-        _tell(progress, total_bytes, tasks_count, tasks_count)
+        _report(progress, total_bytes, tasks_count, tasks_count)
     finally:
         ended.set()
         watcher.join()
@@ -60,14 +60,14 @@ def _watch(
         try:
             done = _done_count(tracker, tasks_count)
         except (Py4JError, OSError):
-            return  # the JVM is gone: the block itself fails with that, and says so
+            return  # the JVM has ended: the block fails with an error
         if done > done_before and not ended.is_set():
-            _tell(progress, total_bytes, done, tasks_count)
+            _report(progress, total_bytes, done, tasks_count)
             done_before = done
 
 
 def _done_count(tracker: Any, tasks_count: int) -> int:
-    """How many tasks are done of the running stage that has so many."""
+    """Return the number of finished tasks of the running stage with `tasks_count` tasks."""
     jobs = (tracker.getJobInfo(number) for number in tracker.getActiveJobsIds())
     stages = (tracker.getStageInfo(number) for job in jobs if job is not None for number in job.stageIds)
     return max(
@@ -75,7 +75,7 @@ def _done_count(tracker: Any, tasks_count: int) -> int:
     )
 
 
-def _tell(progress: Progress, total_bytes: int, done_count: int, tasks_count: int) -> None:
+def _report(progress: Progress, total_bytes: int, done_count: int, tasks_count: int) -> None:
     progress(total_bytes * done_count // tasks_count, total_bytes)
     given: object = progress
     if isinstance(given, CountsTasks):
@@ -83,7 +83,7 @@ def _tell(progress: Progress, total_bytes: int, done_count: int, tasks_count: in
 
 
 def _spark_context(spark: SparkSession) -> Any:
-    """The driver's context in this process; None with Spark Connect, where it is elsewhere."""
+    """Return the driver's context in this process; None with Spark Connect."""
     from pyspark.errors import PySparkAttributeError
 
     try:

@@ -1,6 +1,6 @@
-"""Arrow schemas as Spark's: the same names and types, and each column's sentence as its comment.
+"""Convert Arrow schemas to Spark's: the same names and types, with each column's description as its comment.
 
-Nothing lossy goes through: a type that Spark does not have is refused, not widened or cut.
+No conversion loses data: a type that Spark does not have is refused, not widened or truncated.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark schema of a table's Arrow schema; every column may be null.
+    """Return the Spark schema of a table's Arrow schema; every column may be null.
 
-    Raises: TypeError for a type that Spark cannot hold as it is.
+    Raises: TypeError for a type that Spark does not have.
     """
     from pyspark.sql.types import StructType
 
@@ -59,7 +59,7 @@ def _spark_type(kind: pa.DataType) -> DataType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of the record batches of a data source with this Spark schema."""
+    """Return the Arrow schema that Spark expects from a data source with this Spark schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")
@@ -72,9 +72,9 @@ def _has_timestamps(kind: pa.DataType) -> bool:
 
 
 def as_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a batch that a schema of `arrow_schema` names, in its order and with its names of inner fields.
+    """Return the columns of a batch in the order of a schema of `arrow_schema`, with its names of inner fields.
 
-    Points in time that the schema has as timestamps are made of the batch's epoch milliseconds.
+    Epoch milliseconds are converted if the schema has timestamps.
     """
     has = set(batch.schema.names)
     chosen = batch.select([name if name in has else f"{name}_ms" for name in schema.names])

@@ -1,4 +1,4 @@
-"""The Spark session to work in: the one that is given, one of Spark Connect, or one of our own."""
+"""The Spark session: an existing one, one of Spark Connect, or one that rmqtx starts."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def session(
     *,
     temporary_directory: str | None = None,
 ) -> Iterator[SparkSession]:
-    """A session for the block.
+    """Open a session for the block.
 
-    Under spark-submit, or where this process has a session already, that one: nothing of it is set or stopped.
-    With `remote`, or SPARK_REMOTE and no master, one of a Spark Connect server. Else a driver of our own on `master`,
-    or on all cores of this machine.
-    Raises: SparkUnavailable, with what is missing.
+    Under spark-submit, or if this process has a session, it is used, without a change to its settings, and not stopped.
+    With `remote`, or SPARK_REMOTE and no master, a session of a Spark Connect server. Else rmqtx starts a driver on
+    `master`, or on all cores of this machine.
+    Raises: SparkUnavailable, with the missing requirement.
     """
     if find_spec("pyspark") is None:
         raise SparkUnavailable("pyspark is not installed", advice="pip install 'rmqtx[spark]'")
@@ -51,12 +51,12 @@ def session(
 
 
 def is_submitted() -> bool:
-    """Whether spark-submit runs this process: it has started the JVM, and says where it listens."""
+    """Whether spark-submit runs this process: then the environment has the port of its JVM."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def given_session() -> SparkSession | None:
-    """The session that this process was given, by spark-submit or by a notebook; None if there is none."""
+    """Return the session from spark-submit or a notebook in this process; None if there is none."""
     if not is_submitted() and "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext

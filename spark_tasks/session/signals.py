@@ -1,4 +1,4 @@
-"""Signals that end a program, as Python's own interrupt, so that `finally` runs."""
+"""Convert signals that end a program to KeyboardInterrupt, so that `finally` runs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from contextlib import contextmanager
 from types import FrameType
 
 _Handler = Callable[[int, FrameType | None], None]
-#: What a shell, a service manager and a closing terminal send.
+#: Signals from a shell, a service manager and a closing terminal.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """In the block SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does; a signal that is ignored stays so."""
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP during the block, as on SIGINT; an ignored signal stays ignored."""
     with _handled(signal.default_int_handler):
         yield
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """In the block these signals wait for its end; then the first of them is a KeyboardInterrupt."""
+    """Delay these signals to the end of the block, where the first of them raises KeyboardInterrupt."""
     came: list[int] = []
     with _handled(lambda number, _: came.append(number)):
         yield
@@ -32,7 +32,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def _handled(handler: _Handler) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield
         return
     before = {number: signal.getsignal(number) for number in _ENDING}
@@ -43,5 +43,5 @@ def _handled(handler: _Handler) -> Iterator[None]:
         yield
     finally:
         for number, former in before.items():
-            if former is not None:  # None: set by something that is not Python
+            if former is not None:  # None: not set by Python
                 signal.signal(number, former)

@@ -1,24 +1,24 @@
-"""How much one task of an audit reads, and how much one judges: more of both where a log is very large."""
+"""The amount that one task of an audit reads, and the amount that one task judges: larger for very large logs."""
 
 from __future__ import annotations
 
 from readers.log.splits import SPLIT_BYTES
 from verdicts.audit.local_audit import PARTITION_BYTES
 
-#: Log bytes whose transactions are judged at once, and read at once, where a log is very large: a few hundred MB of
-#: memory for each task. Small pieces of large logs would be more, between them, than what is in them.
+#: Log bytes that one task reads, and whose transactions one task judges, for very large logs: a few hundred MB of
+#: memory for each task. Smaller tasks would exchange more small pieces than data.
 PARTITION_BYTES_MAX = 512 << 20
 SPLIT_BYTES_MAX = 1 << 30
-#: A split's rows for one partition should be so many, and a transaction's records take about so many bytes of log.
+#: Rows of a split for one partition, as a target, and bytes of log of a transaction's records, on average.
 _ROWS_TOGETHER_MIN = 32
 _TRANSACTION_BYTES = 1_400
 
 
 def sizes_for(total_bytes: int) -> tuple[int, int]:
-    """How much of the logs one task reads, and the log bytes whose transactions one task judges.
+    """Return the log bytes that one task reads, and the log bytes whose transactions one task judges.
 
-    Units: bytes. Every task that reads leaves something for every task that judges: with the usual sizes there would be
-    thousands of millions of such pieces in 10 TB, of a row or two each.
+    Units: bytes. Every reading task has rows for every judging task: with the usual sizes, 10 TB would give thousands
+    of millions of pieces of one or two rows each.
     """
     partition_bytes, split_bytes = PARTITION_BYTES, SPLIT_BYTES
 

@@ -1,7 +1,7 @@
-"""Python functions as Spark tasks, one call each, and their results on the way back.
+"""Run Python functions as Spark tasks, one call each, and return their results.
 
-Rows that Spark has to join or count travel as columns. Everything else travels as Arrow's own bytes in one binary
-column: the JVM then moves a few large values and takes no row apart.
+Rows that Spark joins or counts are columns. All other results are Arrow bytes in one binary column: the JVM then moves
+a few large values and does not decode rows.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _Result = TypeVar("_Result")
 def in_tasks(
     spark: SparkSession, function: Callable[[int], Iterator[pa.RecordBatch]], count: int, schema: str
 ) -> DataFrame:
-    """What the function gives for 0 to count - 1, each in a task of its own.
+    """Return the results of the function for 0 to count - 1, each in a separate task.
 
-    Order: partition n has what the function gave for n.
+    Order: partition n has the result for n.
     """
     return spark.range(0, count, 1, numPartitions=max(count, 1)).mapInArrow(_EachNumber(function), schema)
 
 
 class _EachNumber:
-    """The function over the numbers of a partition."""
+    """Applies the function to the numbers of a partition."""
 
     def __init__(self, function: Callable[[int], Iterator[pa.RecordBatch]]) -> None:
         self._function = function
@@ -48,9 +48,9 @@ class _EachNumber:
 def results(
     spark: SparkSession, function: Callable[[_Task], _Result], tasks: Sequence[_Task]
 ) -> list[_Result]:
-    """The function's result for each task, computed in Spark tasks; for small results.
+    """Return the function's result for each task, computed in Spark tasks; for small results.
 
-    Order: as the tasks.
+    Order: of the tasks.
     """
     if not tasks:
         return []
@@ -69,7 +69,7 @@ class _Pickled(Generic[_Task, _Result]):
 
 
 def to_bytes(batches: list[pa.RecordBatch]) -> bytes:
-    """Batches of one schema as Arrow's bytes."""
+    """Return batches of one schema as Arrow bytes."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
         for batch in batches:
@@ -79,6 +79,6 @@ def to_bytes(batches: list[pa.RecordBatch]) -> bytes:
 
 
 def from_bytes(data: Any) -> list[pa.RecordBatch]:
-    """The batches again."""
+    """Return the batches of Arrow bytes."""
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         return list(reader)

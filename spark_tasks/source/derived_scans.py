@@ -1,4 +1,4 @@
-"""Tables out of the files beside the log: consume queues by ranges of slots, others a file or a store at a time."""
+"""Tables from the files beside the log: consume queues by ranges of slots, others by file or by store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from verdicts.audit.local_audit import audit
 
 @dataclass(frozen=True, slots=True)
 class _QueueRange:
-    """Some slots of one queue, and their files when the query was planned; bounds that are None are its ends."""
+    """A range of slots of one queue, and the files at the time of planning; None is no bound."""
 
     store: Store
     topic: str
@@ -44,13 +44,13 @@ class _QueueRange:
 
     @property
     def size_bytes(self) -> int:
-        """About what is read of it."""
+        """Approximate number of bytes to read."""
         if self.from_queue_offset is None or self.to_queue_offset is None:
             return sum(segment.size_bytes for segment in self.segments)
         return (self.to_queue_offset - self.from_queue_offset) * SLOT.size_bytes
 
     def require_files(self) -> None:
-        """See that the files are still there: a queue is listed again when it is read.
+        """Check that the files still exist: a queue is listed again when it is read.
 
         Raises: FileChanged.
         """
@@ -60,13 +60,13 @@ class _QueueRange:
         for segment in self.segments:
             if segment.file not in there:
                 raise FileChanged(
-                    f"{segment.file} was removed while the query ran", file=segment.file, advice="ask again"
+                    f"{segment.file} was removed while the query ran", file=segment.file, advice="run the query again"
                 )
 
 
 @dataclass(frozen=True, slots=True)
 class _RocksdbQueue:
-    """One queue that is kept in RocksDB."""
+    """One queue in RocksDB."""
 
     store: Store
     topic: str
@@ -75,7 +75,7 @@ class _RocksdbQueue:
 
     @property
     def size_bytes(self) -> int:
-        """About what is read of it."""
+        """Approximate number of bytes to read."""
         return self.slots_count * SLOT_VALUE.size_bytes
 
 
@@ -96,7 +96,7 @@ class QueueScan(Narrowing):
         return len(self._tasks)
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The entries of one task's queues.
+        """Yield the entries of one task's queues.
 
         Raises: UnreadableFile, FileChanged.
         """
@@ -130,7 +130,7 @@ class QueueScan(Narrowing):
                     continue
                 segments, _ = store.queue_segments(topic, queue_id)
                 if (topic, queue_id) in batch_queues:
-                    # which slots are in a range of a batch queue stands in the slots, so such a queue is not cut
+                    # a slot of a batch queue contains its queue offset, so a batch queue is not divided
                     segments += store.queue_segments(topic, queue_id, "batchconsumequeue")[0]
                     yield _QueueRange(store, topic, queue_id, segments)
                 else:
@@ -152,7 +152,7 @@ def _cut(queue: _QueueRange, split_bytes: int) -> Iterator[_QueueRange]:
         yield queue
         return
     slots = max(1, split_bytes // SLOT.size_bytes)
-    for segment in queue.segments:  # one by one: between two files may be any distance
+    for segment in queue.segments:  # one by one: the distance between two files is arbitrary
         first, end = (-(-offset // SLOT.size_bytes) for offset in (segment.base_offset, segment.end_offset))
         for begin in range(first, end, slots):
             stop = min(begin + slots, end)
@@ -160,7 +160,7 @@ def _cut(queue: _QueueRange, split_bytes: int) -> Iterator[_QueueRange]:
 
 
 class IndexScan(Narrowing):
-    """Index entries, a file at a time.
+    """Index entries, one file a task.
 
     Order: within a task, entry number ascending.
     """
@@ -175,7 +175,7 @@ class IndexScan(Narrowing):
         return len(self._files)
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The entries of one file.
+        """Yield the entries of one file.
 
         Raises: UnreadableFile, FileChanged.
         """
@@ -190,11 +190,11 @@ class IndexScan(Narrowing):
 
 
 def _slots_count(files: list[Segment]) -> int | None:
-    """The length of the slot table as the nearest earlier file that tells it says; all files of a store share it."""
+    """Return the length of the slot table from the nearest earlier file; it is the same in all files of a store."""
     for file in reversed(files):
         try:
             count = infer_slots_count(file)
-        except SourceError:  # its own task reports it
+        except SourceError:  # the file's task reports it
             continue
         if count is not None:
             return count
@@ -202,7 +202,7 @@ def _slots_count(files: list[Segment]) -> int | None:
 
 
 class StoreScan(Narrowing):
-    """A table that is read a store at a time: cursors, checkpoint, segments."""
+    """A table with one task a store: cursors, checkpoint, segments."""
 
     def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
         super().__init__(PushedConditions(topics=None if options.topic is None else frozenset({options.topic})))
@@ -214,7 +214,7 @@ class StoreScan(Narrowing):
         return len(self._wanted)
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one store.
+        """Yield the rows of one store.
 
         Raises: UnreadableFile.
         """
@@ -238,11 +238,11 @@ _READERS: dict[str, Callable[[Store], Reading]] = {
 
 
 class AuditScan(Narrowing):
-    """What one audit over all the stores says: transactions, findings, or coverage of the commit logs.
+    """The result of one audit over all the stores: transactions, findings, or coverage of the commit logs.
 
-    One task, for a data source cannot shuffle; its memory is bounded and it spills. `spark_tasks.jobs.audit`
-    distributes the same verdicts. No condition is taken: without one of the stores another's transactions are judged
-    differently.
+    One task, because a data source cannot shuffle; its memory is bounded and it spills to disk.
+    `spark_tasks.jobs.audit` distributes the same verdicts. No condition is pushed: without one of the stores, the
+    verdicts on another store's transactions differ.
     """
 
     def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
@@ -256,7 +256,7 @@ class AuditScan(Narrowing):
         return 1
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """The rows of the table."""
+        """Yield the rows of the table."""
         reading = audit(self._stores, self._settings, at_ms=self._at_ms, processes=1)
         if self._table == "transactions":
             yield from reading

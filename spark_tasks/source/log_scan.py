@@ -22,7 +22,7 @@ from spark_tasks.source.read_options import ReadOptions
 from spark_tasks.source.table_scan import Narrowing
 
 _BATCH_RECORDS_MAX = 65_536
-#: How many processes share the scan, a reader is not told: on a few, this much repays the start of each.
+#: A reader does not know how many processes share the scan: with a few, this amount justifies the start of each.
 _ACCELERATED_BYTES_MIN = 4 * ACCELERATED_BYTES_MIN
 
 
@@ -42,7 +42,7 @@ class LogScan(Narrowing):
 
     @cached_property
     def plan(self) -> SplitPlan:
-        """The splits. Made of lengths alone: which segment is the last with data, each task finds out for itself."""
+        """Return the splits, made from lengths only: each task finds out which segment is the last with data."""
         stores = tuple(store for store in self._stores if self.conditions.has_store(store.root))
         return SplitPlan(
             stores, (0,) * len(stores), self._options.split_bytes, self.conditions.from_offset,
@@ -53,7 +53,7 @@ class LogScan(Narrowing):
         return len(self.plan)
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one split.
+        """Yield the rows of one split.
 
         Raises: UnreadableFile, FileChanged.
         """
@@ -63,7 +63,7 @@ class LogScan(Narrowing):
 
 
 def conditions_of(options: ReadOptions) -> PushedConditions:
-    """What the options ask of the table's records. The topic of half messages is their real one, which is no column."""
+    """Return the conditions in the options. The topic of half messages is the real topic, which needs decoding."""
     topics = frozenset({options.topic}) if options.topic is not None and options.table == "records" else None
     return PushedConditions(
         options.from_offset, options.to_offset, options.from_time_ms, options.to_time_ms, topics=topics
@@ -73,7 +73,7 @@ def conditions_of(options: ReadOptions) -> PushedConditions:
 def rows_of_split(
     split: Split, blocks: Iterator[Block], options: ReadOptions, conditions: PushedConditions
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the options' table among the records of a split, whose blocks are given.
+    """Yield the rows of the options' table from the blocks of a split.
 
     Raises: UnreadableFile, FileChanged.
     """

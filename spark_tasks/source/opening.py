@@ -1,4 +1,4 @@
-"""From the options of a query to stores: globs expanded, each store once, and where its broker's settings come from."""
+"""Open the stores of a query's options: patterns expanded, each store once, with its broker's settings."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from spark_tasks.source.read_options import ReadOptions
 
 
 def opened(options: ReadOptions) -> list[Store]:
-    """A snapshot of each store that the options name. Reads directories, no file of a log.
+    """Return a snapshot of each store in the options. Reads directories, no file of a log.
 
-    Order:  as named; what a pattern names by name.
+    Order:  as given; the matches of a pattern by name.
     Raises: NotAStore, UnreadableFile; BadRequest for `commitlog` with several stores.
     """
     roots = {identity_of(path): path for path in expand(options.paths)}
     if options.commit_logs and len(roots) > 1:
-        raise BadRequest("option 'commitlog' says where one store's log is, and several stores are given")
+        raise BadRequest("option 'commitlog' is for one store, and several stores are given")
     return [open_store(path, options.commit_logs) for path in roots.values()]
 
 
 @dataclass
 class Settings:
-    """The settings of each store's broker, as `verdicts.audit.local_audit.audit` asks for them; survives pickling."""
+    """Returns the settings of each store's broker, for `verdicts.audit.local_audit.audit`; it can be pickled."""
 
     options: ReadOptions
     _found: dict[str, BrokerSettings] = field(default_factory=dict)
 
     def __call__(self, store: Store) -> BrokerSettings:
-        """The settings of one store's broker."""
+        """Return the settings of one store's broker."""
         if store.root not in self._found:
             conf = None if self.options.broker_conf is None else read_broker_conf(self.options.broker_conf)
             self._found[store.root] = broker_settings(store, conf=conf, version=self.options.broker_version)

@@ -1,6 +1,6 @@
-"""Conditions of a query that the reader takes over from Spark, so that what they rule out is not read or decoded.
+"""Evaluate conditions of a query in the reader, so that excluded rows are not read or decoded.
 
-Taken are comparisons that can be kept exactly; everything else stays with Spark, which sees only what is left.
+Comparisons that the reader can evaluate exactly are taken; all others stay with Spark, which gets the remaining rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PushedConditions:
-    """What all rows must fulfil; None is no condition. Units: upper bounds excluded."""
+    """Conditions that all rows must match; None is no condition. Units: upper bounds excluded."""
 
     from_offset: int | None = None
     to_offset: int | None = None
@@ -26,11 +26,11 @@ class PushedConditions:
     stores: frozenset[str] | None = None
 
     def has_store(self, root: str) -> bool:
-        """Whether rows of a store can fulfil them."""
+        """Whether rows of a store can match."""
         return self.stores is None or root in self.stores
 
     def has_queue(self, topic: str, queue_id: int) -> bool:
-        """Whether rows of a queue can fulfil them."""
+        """Whether rows of a queue can match."""
         has_topic = self.topics is None or topic in self.topics
         return has_topic and (self.queue_ids is None or queue_id in self.queue_ids)
 
@@ -41,9 +41,9 @@ _RANGES = ("commit_log_offset", "store_time_ms")
 def narrowed(
     conditions: PushedConditions, filters: Iterable[Filter], columns: frozenset[str]
 ) -> tuple[PushedConditions, list[Filter]]:
-    """The conditions with those filters added that they can express, and the filters that stay with Spark.
+    """Return the conditions with the filters added that they can express, and the filters that stay with Spark.
 
-    `columns`: those of the table on which it takes conditions, none of which is ever null.
+    `columns`: the columns of the table whose conditions are taken; they are never null.
     """
     left: list[Filter] = []
     for one in filters:
@@ -56,7 +56,7 @@ def narrowed(
 
 
 def _taken(conditions: PushedConditions, one: Filter, columns: frozenset[str]) -> PushedConditions | None:
-    """The conditions and one filter more; None if it is none of those that are taken."""
+    """Return the conditions with one more filter; None if the filter is not taken."""
     path: tuple[str, ...] = getattr(one, "attribute", ())
     if len(path) != 1 or path[0] not in columns:
         return None
@@ -65,8 +65,8 @@ def _taken(conditions: PushedConditions, one: Filter, columns: frozenset[str]) -
 
 
 def _one_of(conditions: PushedConditions, column: str, values: Iterable[Any]) -> PushedConditions | None:
-    wanted = frozenset(value for value in values if value is not None)  # IN (1, NULL) is true for 1 alone
-    if column in _RANGES:  # several values are no range: what lies between them is not wanted
+    wanted = frozenset(value for value in values if value is not None)  # IN (1, NULL) is true only for 1
+    if column in _RANGES:  # several values are not a range: values between them do not match
         value = next(iter(wanted)) if len(wanted) == 1 else None
         return _between(conditions, column, value, 0, 1)
     kind = int if column == "queue_id" else str
@@ -86,7 +86,7 @@ def _both(before: frozenset[Any] | None, wanted: frozenset[Any]) -> frozenset[An
 def _between(
     conditions: PushedConditions, column: str, value: Any, from_step: int | None, to_step: int | None
 ) -> PushedConditions | None:
-    """The conditions with a range of a column cut to [value + from_step, value + to_step); None is no bound."""
+    """Return the conditions with a column's range cut to [value + from_step, value + to_step); None is no bound."""
     if column not in _RANGES or type(value) is not int:
         return None
     low = None if from_step is None else value + from_step
@@ -115,7 +115,7 @@ def _range(from_step: int | None, to_step: int | None) -> _Taker:
     return lambda conditions, column, value: _between(conditions, column, value, from_step, to_step)
 
 
-#: By the names of `pyspark.sql.datasource`.
+#: By class names of `pyspark.sql.datasource`.
 _TAKERS: dict[str, _Taker] = {
     "EqualTo": lambda conditions, column, value: _one_of(conditions, column, [value]),
     "EqualNullSafe": lambda conditions, column, value: None if value is None else _one_of(conditions, column, [value]),

@@ -1,4 +1,4 @@
-"""The options of the data source `rmqtx`, parsed once: every mistake is one line that says what is possible."""
+"""Parse the options of the data source `rmqtx`; an error is one line with the possible values."""
 
 from __future__ import annotations
 
@@ -18,43 +18,45 @@ from readers.model.units import parse_size_bytes, parse_time_ms
 
 #: Tables whose rows are records of the commit log, read split by split.
 LOG_TABLES = frozenset({"records", "halves", "ops"})
-#: Tables that are what one audit over all the stores given says.
+#: Tables that are the result of one audit over all the given stores.
 AUDIT_TABLES = frozenset({"transactions", "findings", "coverage"})
 _ALL = frozenset(ALL_TABLES)
 BODIES = ("none", "raw", "decompressed")
 _STREAM_BATCH_BYTES = 1 << 30
 
-#: Each option: the tables that it goes with, and its sentence.
+#: Each option: the tables that it applies to, and its description.
 OPTIONS: dict[str, tuple[frozenset[str], str]] = {
     "table": (_ALL, "the table to read; records if not given"),
-    "path": (_ALL, "a store's root directory, or several with commas between them; globs are expanded"),
-    "paths": (_ALL, 'several as a JSON list, ["/a/store", "/b/store"]; what load([...]) passes'),
-    "columns": (_ALL, "names with commas between them: only these are decoded"),
-    "split_size": (_ALL, "bytes of commit log or queue for one task, like 64KiB or 128MiB (the default)"),
-    "commitlog": (_ALL, "where the one store's commit log is, if not below its root; several with commas"),
+    "path": (_ALL, "a store's root directory, or several separated by commas; patterns are expanded"),
+    "paths": (_ALL, 'several root directories as a JSON list: ["/a/store", "/b/store"]; set by load([...])'),
+    "columns": (_ALL, "names separated by commas: only these columns are decoded"),
+    "split_size": (_ALL, "size of commit log or queue for one task, like 64KiB; default: 128MiB"),
+    "commitlog": (_ALL, "directory of the commit log of a single store, if not below its root; several with commas"),
     "broker_conf": (AUDIT_TABLES, "the broker's configuration file, which is not in its store"),
-    "broker_version": (AUDIT_TABLES, "the broker's version, whose defaults hold where no configuration is given"),
+    "broker_version": (AUDIT_TABLES, "the broker's version, whose defaults apply to settings that are not given"),
     "from": (LOG_TABLES, "commit-log offset of the first record"),
     "to": (LOG_TABLES, "commit-log offset to end before"),
     "from_time": (LOG_TABLES, "first store time, ISO 8601 with a zone or epoch milliseconds"),
     "to_time": (LOG_TABLES, "store time to end before"),
     "topic": (
         frozenset({"records", "halves", "queue_slots", "cursors", "segments"}),
-        "only this topic; of halves, the real one",
+        "only this topic; for halves the real topic",
     ),
-    "body": (frozenset({"records"}), "none, raw or decompressed; raw where columns names it"),
-    "check_crc": (frozenset({"records"}), "true to compute each body's CRC; so where columns names body_crc_matches"),
+    "body": (frozenset({"records"}), "none, raw or decompressed; raw if `columns` contains body"),
+    "check_crc": (
+        frozenset({"records"}), "true to compute each body's CRC; also on if `columns` contains body_crc_matches",
+    ),
     "at": (AUDIT_TABLES, "judge as of this time, ISO 8601 with a zone or epoch milliseconds"),
-    "timestamps": (_ALL, "true for points in time as TIMESTAMP columns, named without _ms, not epoch milliseconds"),
-    "push_filters": (_ALL, "true for a frame that is asked one question: its conditions narrow what is read"),
-    "max_bytes_per_batch": (LOG_TABLES, "streams: the most commit-log bytes of one batch, like 256MiB"),
-    "fail_on_data_loss": (LOG_TABLES, "streams: false to go on where files expired before they were read"),
+    "timestamps": (_ALL, "true for times as TIMESTAMP columns, named without _ms, in place of epoch milliseconds"),
+    "push_filters": (_ALL, "true for a frame with a single query: its conditions limit what is read"),
+    "max_bytes_per_batch": (LOG_TABLES, "streams: maximum size of commit log in one batch, like 256MiB"),
+    "fail_on_data_loss": (LOG_TABLES, "streams: false to continue if files expired before they were read"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a query asks of the data source. Units: offsets in bytes of the commit log; upper bounds excluded."""
+    """The options of a query. Units: offsets in bytes of the commit log; upper bounds excluded."""
 
     table: str
     paths: tuple[str, ...]
@@ -78,20 +80,20 @@ class ReadOptions:
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's schema with the columns asked for, in the order asked for."""
+        """The table's schema with the requested columns, in the requested order."""
         whole = ALL_TABLES[self.table]
         return pa.schema([whole.field(name) for name in self.columns])
 
     @property
     def frame_schema(self) -> pa.Schema:
-        """The same as the frame has it, with timestamps where they are asked for."""
+        """The schema of the frame, with timestamps if requested."""
         return timestamp_schema(self.schema) if self.has_timestamps else self.schema
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options as Spark passes them, names in any case.
+    """Return the options that Spark passes, with names in any case.
 
-    Raises: BadRequest for a name that is none or does not go with the table, or a value that cannot be.
+    Raises: BadRequest for an unknown option, an option that does not apply to the table, or an invalid value.
     """
     given = {str(name).lower(): str(value).strip() for name, value in options.items()}
     for name in given:
@@ -103,8 +105,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     for name in given:
         if table not in OPTIONS[name][0]:
             raise BadRequest(
-                f"the option {name!r} does not go with the table {table}",
-                advice=f"it goes with: {', '.join(sorted(OPTIONS[name][0]))}",
+                f"the option {name!r} does not apply to the table {table}",
+                advice=f"it applies to: {', '.join(sorted(OPTIONS[name][0]))}",
             )
     has_timestamps = _parsed(given, "timestamps", _truth, False)
     columns = _columns(table, given.get("columns"), has_timestamps=has_timestamps)
@@ -149,13 +151,13 @@ def _parsed(given: dict[str, str], name: str, parse: Callable[[str], Any], defau
 def _offset(text: str) -> int:
     cleaned = text.replace("_", "")
     if not (cleaned.isascii() and cleaned.isdigit()):
-        raise BadRequest(f"{text!r} is no offset", advice="write a number; times go into from_time and to_time")
+        raise BadRequest(f"{text!r} is not an offset", advice="give a number; for times use from_time and to_time")
     return int(cleaned)
 
 
 def _body(text: str) -> str:
     if text.lower() not in BODIES:
-        raise BadRequest(f"{text!r} is not possible", advice=f"there are: {', '.join(BODIES)}")
+        raise BadRequest(f"{text!r} is not a value of body", advice=f"there are: {', '.join(BODIES)}")
     return text.lower()
 
 
@@ -166,7 +168,7 @@ def _truth(text: str) -> bool:
 
 
 def _columns(table: str, text: str | None, *, has_timestamps: bool) -> tuple[str, ...]:
-    """The columns to be decoded, by the names that the table has without timestamps."""
+    """Return the columns to decode, by their names without timestamps."""
     names = ALL_TABLES[table].names
     if text is None:
         return tuple(names)
@@ -177,14 +179,14 @@ def _columns(table: str, text: str | None, *, has_timestamps: bool) -> tuple[str
         if name not in names:
             raise BadRequest(f"option 'columns': no column {name!r} in {table}", advice=_near(name, names))
     if not wanted or len(set(wanted)) < len(wanted):
-        raise BadRequest(f"option 'columns': {text!r} names none, or one twice")
+        raise BadRequest(f"option 'columns': {text!r} has no column, or one twice")
     return tuple(wanted)
 
 
 def _paths(given: dict[str, str]) -> tuple[str, ...]:
     found = [path for name in ("path", "paths") for path in _list(name, given.get(name, ""))]
     if not found:
-        raise BadRequest("no store is named", advice='write .load("/data/rocketmq/store"), or OPTIONS (path "...")')
+        raise BadRequest("no store is given", advice='write .load("/data/rocketmq/store"), or OPTIONS (path "...")')
     return tuple(dict.fromkeys(found))
 
 
@@ -195,7 +197,7 @@ def _list(name: str, text: str) -> tuple[str, ...]:
         except ValueError:
             values = None
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            raise BadRequest(f"option {name!r}: {text!r} is no JSON list of texts")
+            raise BadRequest(f"option {name!r}: {text!r} is not a JSON list of texts")
     else:
         values = text.split(",")
     return tuple(value.strip() for value in values if value.strip())

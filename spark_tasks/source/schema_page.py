@@ -1,4 +1,4 @@
-"""docs/tables.md, made from the declarations: the data source's options, and every table with its columns."""
+"""Generate docs/tables.md from the declarations: the data source's options, and every table with its columns."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from readers.model.tables import ALL_TABLES
 from spark_tasks.session.schemas import spark_schema
 from spark_tasks.source.read_options import AUDIT_TABLES, LOG_TABLES, OPTIONS
 
-#: What one row of each table is.
+#: The meaning of one row of each table.
 ROWS = {
     "records": "a record of the commit log",
     "queue_slots": "an entry of a consume queue",
     "halves": "a half copy, as its transaction's",
-    "ops": "an op message, which ends half copies",
-    "transactions": "a transaction: its state, why, and all its evidence",
-    "findings": "something that is wrong, and what it means for transactions",
-    "cursors": "how far a consumer group, or the broker's check, has read a queue",
+    "ops": "an op message, which settles half copies",
+    "transactions": "a transaction: its state, the reason, and all its evidence",
+    "findings": "a problem in a store, and what follows for transactions",
+    "cursors": "the cursor of a consumer group, or of the broker's check, in a queue",
     "index_entries": "an entry of an index file",
     "checkpoint": "a value of the file `checkpoint`",
     "segments": "a file of the commit log, of a queue or of the index",
-    "coverage": "what became of the bytes of a commit-log file",
+    "coverage": "how the bytes of a commit-log file were read",
 }
 
 _HEAD = """# Tables
@@ -46,7 +46,7 @@ ISO 8601 alone, where they have both otherwise. Durations stay numbers. A time b
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the page's text."""
     return "\n".join([*_options(), "", *(line for table in ALL_TABLES for line in _table(table))])
 
 
@@ -75,7 +75,7 @@ def _table(name: str) -> Iterator[str]:
 
 
 def _inner(kind: pa.DataType) -> list[pa.Field]:
-    """The fields of a list of structs."""
+    """Return the fields of a list of structs."""
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
         return []
     return [kind.value_type.field(number) for number in range(kind.value_type.num_fields)]

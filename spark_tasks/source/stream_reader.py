@@ -1,7 +1,7 @@
 """The data source as a stream: `spark.readStream.format("rmqtx")` over stores that grow.
 
-A batch is a range of commit-log offsets per store, so a query that is started again from its checkpoint goes on exactly
-where it was. The limits are those of `readers.jobs.growing_logs`.
+A batch is a range of commit-log offsets per store, so a query that is restarted from its checkpoint continues exactly
+where it stopped. The limits are those of `readers.jobs.growing_logs`.
 """
 
 from __future__ import annotations
@@ -35,27 +35,29 @@ class SplitPartition(InputPartition):
 
 
 class RmqtxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads records, halves or ops as they are written."""
+    """Reads the tables records, halves or ops while brokers write."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         if options.table not in LOG_TABLES:
             names = ", ".join(sorted(LOG_TABLES))
-            raise BadRequest(f"the table {options.table} cannot be streamed", advice=f"these can: {names}")
+            raise BadRequest(
+                f"the table {options.table} cannot be streamed", advice=f"tables that can be streamed: {names}"
+            )
         self._options = options
         self._schema = arrow_schema(schema)
         self._target: Offsets | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802
-        """Where a new query begins: at the begin of each log, or at the first record from the option `from` on."""
+        """Return where a new query begins: the begin of each log, or the first record from the option `from` on."""
         with marked():
             return initial_offsets(opened(self._options), self._options.from_offset or 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The option `max_bytes_per_batch`."""
+        """Return the option `max_bytes_per_batch`."""
         return ReadMaxBytes(self._options.max_bytes_per_batch)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        """How far the next batch may go.
+        """Return how far the next batch may go.
 
         Raises: FileChanged, UnreadableFile.
         """
@@ -75,12 +77,12 @@ class RmqtxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return latest_offsets(opened(self._options), start, max_bytes, skips_lost=not self._options.fails_on_data_loss)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take what is there now as the end of the query."""
+        """Fix the current end of the logs as the end of the query."""
         with marked():
             self._target = self._latest({}, None)
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """The splits of a batch.
+        """Return the splits of a batch.
 
         Raises: FileChanged.
         """
@@ -91,7 +93,7 @@ class RmqtxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [SplitPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one split.
+        """Yield the rows of one split.
 
         Raises: UnreadableFile, FileChanged.
         """

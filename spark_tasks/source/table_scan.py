@@ -1,4 +1,4 @@
-"""What the data source asks of a table: how many tasks it is, and the rows of each."""
+"""The interface of a table in the data source: its tasks, and the rows of each."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class TableScan(Protocol):
-    """A table as tasks. It travels to where the bytes are read, so it is small and survives pickling."""
+    """A table as tasks. It is sent to the workers, so it is small and can be pickled."""
 
     def narrow(self, filters: Iterable[Filter]) -> list[Filter]:
         """Take over what can be taken of a query's conditions; gives those that Spark must keep."""
 
     def __len__(self) -> int:
-        """How many tasks it is. Reads directories, no file."""
+        """Return the number of tasks. Reads directories, no file."""
 
     def rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one task, with at least the columns that were asked for.
+        """Yield the rows of one task, with at least the requested columns.
 
-        Raises: UnreadableFile, FileChanged: a file that cannot be read is never fewer rows without a word.
+        Raises: UnreadableFile, FileChanged: a file that cannot be read is an error, not fewer rows.
         """
 
 
 class Narrowing:
-    """A scan that takes conditions on some columns. `conditioned` are those, none of which is ever null."""
+    """A scan that evaluates conditions on the columns `conditioned`, which are never null."""
 
     conditioned: frozenset[str] = frozenset()
 
@@ -46,9 +46,9 @@ class Narrowing:
 
 
 def whole(reading: Reading) -> Iterator[pa.RecordBatch]:
-    """The batches of a reading.
+    """Yield the batches of a reading.
 
-    Raises: UnreadableFile where the reading told in a finding that a file could not be read.
+    Raises: UnreadableFile if a finding of the reading reports a file that could not be read.
     """
     yield from reading
     for finding in reading.findings:

@@ -137,7 +137,7 @@ def test_without_pyspark_it_is_20_and_one_line(rmqtx: Run, common: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("version", "found"), [(None, ", and none is here"), ("11.0.2", "is Java 11"), ("1.8.0_292", "is Java 8")]
+    ("version", "found"), [(None, ", and none was found"), ("11.0.2", "is Java 11"), ("1.8.0_292", "is Java 8")]
 )
 def test_without_a_java_of_today_it_is_20_and_one_line(
     rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None, found: str

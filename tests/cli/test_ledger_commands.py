@@ -233,8 +233,8 @@ def test_diff_of_two_stores_without_a_common_transaction_says_so(
 ) -> None:
     result = rmqtx("diff", common, fifteen, "--exit-code")
     assert (result.status, result.out) == (FINDINGS, "")
-    assert "have no transaction in common: are they of one broker?" in result.err
-    assert "their logs begin with other records" in result.err
+    assert "have no transaction in common: are they from the same broker?" in result.err
+    assert "their logs begin with different records" in result.err
     assert "no differences" not in result.err
     given = rmqtx("diff", common, fifteen, "--format", "jsonl")
     assert given.status == DONE

@@ -117,7 +117,7 @@ def wrong(tmp_path: Path, name: str) -> None:
         ("suffix", BadRequest, "is neither .parquet nor .csv"),
         ("empty csv", UnreadableFile, " as csv: "),
         ("late text", BadText, ": In CSV column"),
-        ("table", BadRequest, "available: o, p"),
+        ("table", BadRequest, "there are: o, p"),
         ("scheme", BadRequest, "mysql: not supported as a ledger"),
         ("jdbc", BadRequest, "jdbc: not supported as a ledger"),
     ],

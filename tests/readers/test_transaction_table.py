@@ -233,6 +233,6 @@ def test_any_value_of_sqlite_is_a_row_or_a_finding(tmp_path: Path) -> None:
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
     address = as_csv([(1, "shop")], tmp_path)
-    words = "no column phy - give the column with --offset-column; available: OFFSET, PRODUCERGROUP"
+    words = "no column phy - give the column with --offset-column; there are: OFFSET, PRODUCERGROUP"
     with pytest.raises(BadRequest, match=words):
         read_transaction_table(TableAddress(address.location, offset_column="phy"), "here")

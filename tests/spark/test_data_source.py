@@ -254,17 +254,17 @@ def test_a_file_that_became_shorter_is_an_error_with_its_position(tmp_path: Path
         ({"tabel": "ops"}, "no option 'tabel' - did you mean table?"),
         ({"table": "recrods"}, "no table 'recrods' - did you mean records?"),
         ({"columns": "topic,kays"}, "no column 'kays' in records - did you mean keys?"),
-        ({"columns": "topic,topic"}, "names none, or one twice"),
-        ({"columns": ","}, "names none, or one twice"),
-        ({"from": "2026-01-01T00:00:00Z"}, "is no offset"),
+        ({"columns": "topic,topic"}, "has no column, or one twice"),
+        ({"columns": ","}, "has no column, or one twice"),
+        ({"from": "2026-01-01T00:00:00Z"}, "is not an offset"),
         ({"from_time": "2026-01-01T00:00:00"}, "option 'from_time': '2026-01-01T00:00:00' has no time zone"),
         ({"split_size": "64KB"}, "option 'split_size': '64KB' is not a size"),
         ({"split_size": "0"}, "is less than one byte"),
-        ({"body": "all"}, "option 'body': 'all' is not possible"),
+        ({"body": "all"}, "option 'body': 'all' is not a value of body"),
         ({"check_crc": "yes"}, "neither true nor false"),
-        ({"table": "cursors", "from": "0"}, "'from' does not go with the table cursors"),
-        ({"table": "records", "at": "0"}, "'at' does not go with the table records"),
-        ({"paths": "[1]"}, "is no JSON list of texts"),
+        ({"table": "cursors", "from": "0"}, "'from' does not apply to the table cursors"),
+        ({"table": "records", "at": "0"}, "'at' does not apply to the table records"),
+        ({"paths": "[1]"}, "is not a JSON list of texts"),
     ],
 )
 def test_a_wrong_option_is_one_line(options: dict[str, str], words: str) -> None:
@@ -275,7 +275,7 @@ def test_a_wrong_option_is_one_line(options: dict[str, str], words: str) -> None
 
 
 def test_no_store_and_none_that_is_one() -> None:
-    with pytest.raises(BadRequest, match="no store is named"):
+    with pytest.raises(BadRequest, match="no store is given"):
         parse_options({"table": "ops"})
     for path in ("/nowhere/at/all", "/nowhere/*/store"):
         with pytest.raises(NotAStore) as caught:

@@ -57,7 +57,7 @@ def test_a_forged_line_is_no_other_kind_of_error() -> None:
     ("text", "kind", "said"),
     [
         ("An error occurred while calling o7.x.\n: org.apache.spark.SparkException: Job aborted due to stage failure: "
-         "ExecutorLostFailure (executor 1 exited)", SparkUnavailable, "an executor was lost again and again"),
+         "ExecutorLostFailure (executor 1 exited)", SparkUnavailable, "an executor was lost repeatedly"),
         ("java.lang.OutOfMemoryError: Java heap space\n\tat x", SparkUnavailable, "Spark ran out of memory"),
         ("Answer from Java side is empty", SparkUnavailable, "the connection to Spark was lost"),
         ("An error occurred while calling o7.x.\n: java.lang.IllegalStateException: odd thing\n\tat a.b(C.java:1)",

@@ -198,7 +198,7 @@ def test_a_jvm_that_is_killed_is_one_line(place: Place, store: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--master", "mesos://x"], "Spark does not know this master"),
+        (["--master", "mesos://x"], "--master is not a Spark master"),
         (["--conf", "spark.driver.memory=much"], "Invalid maximum heap size: -Xmxmuch"),
     ],
 )

@@ -116,7 +116,7 @@ def command(
 
 
 def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) -> BundleSource:
-    """The store that is cut. `written`: files that must not lie inside it.
+    """Return the store to read. `written`: files that must not be inside it.
 
     Raises: BadRequest.
     """
@@ -126,7 +126,7 @@ def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) ->
 
     stores = open_stores([path], files).stores
     if len(stores) != 1:
-        raise BadRequest(f"{path} names {len(stores)} stores", advice="bundle one at a time")
+        raise BadRequest(f"{path} matches {len(stores)} stores", advice="give one store")
     for file in written:
         refuse_inside(file, stores)
     conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
