@@ -25,9 +25,9 @@ from the files, then the broker is started on the copy with its check disabled; 
 are read from the broker, and its files are listed. `make test-starts` repeats this and writes this page; a run of some
 cases (`--version`, `--only`, `--after`, with `--page docs/starts.md`) replaces their cells and keeps the others.
 
-{count} starts, {right} as predicted. "cut" is the number of log bytes that the broker dropped; "queues" the number of entries
-with a record that all queues lost, by the prediction (a rebuilt queue begins with fillers, which the broker counts);
-both compared with a start on the same store without damage.
+{count} starts, {right} as predicted. "cut" is the number of log bytes that the broker dropped; "queues" the number of
+entries with a record that all queues lost, by the prediction (a rebuilt queue begins with fillers, which the broker
+counts); both compared with a start on the same store without damage.
 
 Found by these tests, and predicted since:
 
