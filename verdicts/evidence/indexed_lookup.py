@@ -40,7 +40,7 @@ from verdicts.evidence.derived_trust import (
     sound_blocks,
 )
 from verdicts.evidence.store_facts import StoreFacts
-from verdicts.evidence.witness_collector import Gathered, incomplete_chains
+from verdicts.evidence.witness_collector import CollectedWitnesses, incomplete_chains
 from verdicts.model.witnesses import Witnesses
 
 #: For a window larger than this, a scan of the log is faster.
@@ -77,7 +77,7 @@ class DerivedFiles:
     def __init__(self, facts: StoreFacts) -> None:
         self._facts = facts
         self._store = facts.store
-        self._gathered = Gathered(self._store.root)
+        self._gathered = CollectedWitnesses(self._store.root)
 
     def __enter__(self) -> DerivedFiles:
         with ExitStack() as stack:  # closed here if a file cannot be trusted
