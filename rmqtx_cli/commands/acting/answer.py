@@ -198,7 +198,7 @@ def _overrides(override: list[str] | None, reason: str | None) -> tuple[str, ...
             advice = " or ".join(OVERRIDABLE)
             raise BadRequest(f"--override {name}: not a guard that can be overridden here", advice=advice)
     if override and not reason:
-        raise BadRequest("--override needs --reason", advice="why does the guard not apply?")
+        raise BadRequest("--override needs --reason", advice="give the reason why the guard does not apply")
     return tuple(override or ())
 
 

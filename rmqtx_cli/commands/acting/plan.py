@@ -172,7 +172,7 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
         raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*ACTIONS, SHOW]))
     for option, value in (("--output", output), ("--reason", reason)):
         if value is None:
-            raise BadRequest(f"{option} is required", advice="rmqtx plan --help")
+            raise BadRequest(f"{option} is required", advice="see rmqtx plan --help")
     assert output is not None
     assert reason is not None
     return output, reason
