@@ -142,7 +142,7 @@ test-salvage: $(INSTALLED) ## damage every store of the corpus in every way that
 	@RMQTX_SALVAGE=1 $(BIN)/python -m pytest -q tests/repairs/test_salvage_matrix.py
 
 .PHONY: test-starts
-test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify foretold? (half an hour), into docs/starts.md
+test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify predicted? (half an hour), into docs/starts.md
 	@$(BIN)/python -m tests.brokers.starts
 
 .PHONY: benchmark

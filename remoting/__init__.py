@@ -1,1 +1,1 @@
-"""RocketMQ's remoting protocol: frames, connections, requests; and a live broker as one more source of the tables."""
+"""RocketMQ's remoting protocol: frames, connections, requests; and live brokers as a source of the tables."""

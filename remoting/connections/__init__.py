@@ -1,1 +1,1 @@
-"""Connections to name servers and brokers, and the requests that read."""
+"""Connections to name servers and brokers, and their requests."""

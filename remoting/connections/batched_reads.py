@@ -1,4 +1,4 @@
-"""Reads that are asked of a broker many at a time, at a pace, and again where it was only busy or the line broke."""
+"""Reads from a broker in batches, at a limited rate, repeated if the broker was busy or the connection was lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATTEMPTS = 4
 _PAUSE_SECONDS = 0.25
 _BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
 _EVER_MS = 1 << 62
-#: What a broker gives for one key at most (defaultQueryMaxNum); then there may be more.
+#: Most records that a broker returns for one key (defaultQueryMaxNum); with this many there may be more.
 QUERY_RECORDS_MAX = 32
 
 _Value = TypeVar("_Value")
@@ -27,13 +27,13 @@ _Value = TypeVar("_Value")
 
 @dataclass(slots=True)
 class Pace:
-    """At most so many requests for records a second; None is as many as the broker answers."""
+    """A limit of requests for records per second; None: no limit."""
 
     requests_per_second: float | None = None
     _next: float = field(default=0.0)
 
     def wait(self) -> None:
-        """Wait for one's turn."""
+        """Wait until the next request may be sent."""
         if self.requests_per_second is None:
             return
         now = time.monotonic()
@@ -44,9 +44,9 @@ class Pace:
 
 
 def again(ask: Callable[[], Iterator[_Value]]) -> Iterator[_Value]:
-    """What `ask` gives, asked again from where it stood if the broker was busy or a connection broke.
+    """Yield the values of `ask`, which is called again if the broker was busy or a connection was lost.
 
-    `ask` is called for what is left to be had: it must know how far it came.
+    `ask` must continue where the last call stopped.
     Raises: Unreachable, NoAnswer, Refused.
     """
     failures = 0
@@ -66,7 +66,7 @@ def again(ask: Callable[[], Iterator[_Value]]) -> Iterator[_Value]:
 
 
 def views(broker: Broker, offsets: Iterable[int], pace: Pace) -> Iterator[tuple[int, bytes | None]]:
-    """The records at some commit-log offsets; None where the broker can read none.
+    """Yield the records at some commit-log offsets; None where the broker cannot read one.
 
     Order: as given.
     """
@@ -85,11 +85,12 @@ def queries(
     broker: Broker, keys: Iterable[tuple[str, str]], pace: Pace, incomplete: list[str] | None = None, *,
     times_ms: tuple[int, int] = (0, _EVER_MS),
 ) -> Iterator[bytes]:
-    """The records that the index has under some keys (topic, key), one after another as in the log.
+    """Yield the records that the index has under some keys (topic, key), one after another as in the log.
 
-    `times_ms`: from when to when they were stored.
-    Shape: what one query gives; keys of one hash bring in others. A key with more records than a broker gives at once
-           is asked for again, up to the oldest that came; where that leads nowhere it is added to `incomplete`.
+    `times_ms`: first and last store time.
+    Shape: the result of one query, which may include records of other keys with the same hash. A key with more records
+           than a broker returns at once is queried again, up to the oldest record received; if that brings no older
+           record, the key is added to `incomplete`.
     """
     begin_ms, end_ms = times_ms
     left = deque((topic, key, end_ms) for topic, key in keys)
@@ -145,7 +146,7 @@ def _paced(requests: Iterable[Request], pace: Pace) -> Iterator[Request]:
 
 
 def topics(broker: Broker) -> list[str]:
-    """The topics that a broker has a configuration of.
+    """Return the topics that a broker has a configuration of.
 
     Raises: Refused, Unreachable, NoAnswer.
     """
@@ -155,7 +156,7 @@ def topics(broker: Broker) -> list[str]:
 
 @dataclass(slots=True)
 class UnreadEntries:
-    """Entries of a queue whose records the broker does not give."""
+    """Entries of a queue whose records the broker does not return."""
 
     topic: str
     queue_id: int
@@ -163,6 +164,6 @@ class UnreadEntries:
     end: int
 
     def finding(self, root: str) -> Finding:
-        """The same as a finding."""
+        """The finding about these entries."""
         actual = f"queue offsets {self.begin} to {self.end - 1} of {self.topic} queue {self.queue_id}"
         return Finding(root, "entries-unread", root, actual=actual)

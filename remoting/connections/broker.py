@@ -1,7 +1,7 @@
-"""One broker and what can be asked of it, typed. Reads leave nothing behind: pulls name the group TOOLS_CONSUMER.
+"""One broker and its requests, typed. Reads change nothing on the broker: pulls name the group TOOLS_CONSUMER.
 
-Any other group is created on the broker by asking (autoCreateSubscriptionGroup). Source: docs/formats/wire.md#requests,
-docs/formats/wire.md#pull, docs/formats/wire.md#cursor-request.
+A request with any other group creates that group on the broker (autoCreateSubscriptionGroup).
+Source: docs/formats/wire.md#requests, docs/formats/wire.md#pull, docs/formats/wire.md#cursor-request.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from remoting.connections.connection import Request, Value
 from remoting.protocol.answers import Answer, ClientConnection, Pulled, QueueSlot, QueueSlots
 from remoting.protocol.codes import COMMIT, ROLLBACK, RequestCode, ResponseCode
 from remoting.protocol.errors import BadFrame, NoAnswer, Refused
-from remoting.protocol.frames import Frame, parsed_json, understood
+from remoting.protocol.frames import Frame, parsed_json, parsing
 
 READ_GROUP = "TOOLS_CONSUMER"
-#: What a broker gives at once, whatever is asked (maxTransferCountOnMessageInMemory).
+#: Most records that a broker returns at once, whatever the request (maxTransferCountOnMessageInMemory).
 PULL_RECORDS_MAX = 32
 _PULL_CODES = {
     ResponseCode.SUCCESS: "found", ResponseCode.PULL_NOT_FOUND: "none",
@@ -33,7 +33,7 @@ _RUNTIME_ATTEMPTS, _RUNTIME_PAUSE_SECONDS = 4, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker by its address; `name` and `cluster` as the name server has them, `broker_id` 0 for a master."""
+    """A broker by its address; `name` and `cluster` as in the name server's list, `broker_id` 0 for a master."""
 
     client: Client
     address: str
@@ -43,7 +43,7 @@ class Broker:
 
     @property
     def root(self) -> str:
-        """What stands in the column `store`."""
+        """Its value in the column `store`."""
         return f"{self.name}@{self.address}"
 
     def _call(self, request: Request, *accepted: int, timeout_ms: int | None = None) -> Frame:
@@ -51,64 +51,66 @@ class Broker:
             self.address, request, accepted=accepted or (ResponseCode.SUCCESS,), timeout_ms=timeout_ms
         )
 
-    # -- what it is ---------------------------------------------------------------------------------------------
+    # -- facts about the broker ---------------------------------------------------------------------------------
 
     def runtime(self) -> dict[str, str]:
-        """Its runtime information; docs/formats/wire.md#runtime.
+        """Return its runtime information; docs/formats/wire.md#runtime.
 
-        Raises: Refused, also by a broker of 4.9.7 that has not yet counted anything, after some seconds.
+        Raises: Refused, also, after some seconds, by a broker 4.9.7 that has no statistics yet.
         """
         for attempt in range(1, _RUNTIME_ATTEMPTS + 1):
             try:
                 body = self._call(Request(RequestCode.GET_BROKER_RUNTIME_INFO)).body
                 break
             except Refused as error:
-                # 4.9.7: the average of no samples, in the seconds after its start.
+                # 4.9.7 in the first seconds after its start: the average of no samples.
                 if "NoSuchElementException" not in (error.remark or "") or attempt == _RUNTIME_ATTEMPTS:
                     raise
                 time.sleep(_RUNTIME_PAUSE_SECONDS)
         value = parsed_json(body)
-        with understood("runtime information"):
+        with parsing("runtime information"):
             return {str(name): str(text) for name, text in value["table"].items()}
 
     def config(self) -> dict[str, str]:
-        """Its configuration as it is now."""
+        """Return its present configuration."""
         text = self._call(Request(RequestCode.GET_BROKER_CONFIG)).body.decode("utf-8", "replace")
         return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
     def version(self) -> Version:
-        """Its version, as it says it.
+        """Return its version, from its runtime information.
 
-        Raises: BadFrame if it says none that can be read.
+        Raises: BadFrame if that has no version that can be parsed.
         """
         text = self.runtime().get("brokerVersionDesc", "")
         try:
             return parse_version(text)
         except RmqtxError as error:
-            raise BadFrame(f"{self.address} does not say its version", expected="V5_3_3", actual=text[:40]) from error
+            raise BadFrame(
+                f"{self.address} does not report a known version", expected="V5_3_3", actual=text[:40]
+            ) from error
 
     # -- queues -------------------------------------------------------------------------------------------------
 
     def min_offset(self, topic: str, queue_id: int = 0) -> int:
-        """The smallest queue offset that is left."""
+        """Return the smallest queue offset of the queue."""
         return self._offset(Request(RequestCode.GET_MIN_OFFSET, {"topic": topic, "queueId": queue_id}))
 
     def max_offset(self, topic: str, queue_id: int = 0) -> int:
-        """The next queue offset."""
+        """Return the queue offset behind the last entry."""
         return self._offset(Request(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": queue_id}))
 
     def _offset(self, request: Request) -> int:
         return _number(self._call(request), "offset")
 
     def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """The queue offset of the first record stored at a time or later."""
+        """Return the queue offset of the first record stored at a time or later."""
         fields: dict[str, Value] = {"topic": topic, "queueId": queue_id, "timestamp": time_ms}
         return self._offset(Request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))
 
     def consumer_offset(self, group: str, topic: str, queue_id: int = 0) -> int | None:
-        """Where a group stands in a queue; None where the broker knows no cursor.
+        """Return a group's cursor in a queue; None where the broker has none.
 
-        4.x does not say so of a queue that still has its first record: it gives 0.
+        For a queue that still has its first record, 4.x returns 0 instead.
         """
         fields: dict[str, Value] = {
             "consumerGroup": group, "topic": topic, "queueId": queue_id, "setZeroIfNotFound": False,
@@ -119,14 +121,14 @@ class Broker:
         return _number(frame, "offset") if frame.code == ResponseCode.SUCCESS else None
 
     def slots(self, topic: str, queue_id: int, queue_offset: int, count: int) -> QueueSlots:
-        """Entries of a consume queue; works where no topic configuration exists (the op topic of 4.x)."""
+        """Return entries of a consume queue; works without a topic configuration (the op topic of 4.x)."""
         fields: dict[str, Value] = {"topic": topic, "queueId": queue_id, "index": queue_offset, "count": count}
         request = Request(RequestCode.QUERY_CONSUME_QUEUE, fields)
         body = self._call(request, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR).body
         if not body:  # the queue does not exist
             return QueueSlots([], 0, 0)
         value = parsed_json(body)
-        with understood("entries of a queue"):
+        with parsing("entries of a queue"):
             return QueueSlots(
                 [
                     QueueSlot(queue_offset + n, int(e["physicOffset"]), int(e["physicSize"]), int(e["tagsCode"]))
@@ -136,14 +138,14 @@ class Broker:
             )  # fmt: skip
 
     def pull(self, topic: str, queue_id: int, queue_offset: int, count: int = PULL_RECORDS_MAX) -> Pulled:
-        """Records of a queue, as many as the broker gives at once.
+        """Return records of a queue, at most as many as the broker returns at once.
 
         Raises: Refused (17 where the topic has no configuration, as the op topic of 4.x).
         """
         return pulled(self._call(_pull(topic, queue_id, queue_offset, count), *_PULL_CODES))
 
     def pulls(self, places: Iterable[tuple[str, int, int, int]], window: int = 16) -> Iterator[Pulled]:
-        """The same for many places (topic, queue number, queue offset, count), several under way at once.
+        """Pull from many places (topic, queue number, queue offset, count), with several requests under way.
 
         Order: that of the places.
         """
@@ -154,7 +156,7 @@ class Broker:
     # -- single records -----------------------------------------------------------------------------------------
 
     def view(self, commit_log_offset: int, topic: str | None = None) -> bytes | None:
-        """The record at an offset, as in the log; None where none can be read."""
+        """Return the record at a commit-log offset, as in the log; None where the broker cannot read one."""
         fields: dict[str, Value] = {"offset": commit_log_offset, "topic": topic}
         frame = self._call(
             Request(RequestCode.VIEW_MESSAGE_BY_ID, fields), ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR
@@ -164,7 +166,7 @@ class Broker:
     def query(
         self, topic: str, key: str, *, is_unique_key: bool, begin_ms: int = 0, end_ms: int = _EVER_MS, count: int = 64
     ) -> bytes:
-        """Records that the index has under a key, one after another as in the log; keys of one hash bring in others."""
+        """Return the records that the index has under a key, one after another; other keys may have the same hash."""
         fields: dict[str, Value] = {
             "topic": topic, "key": key, "maxNum": count, "beginTimestamp": begin_ms, "endTimestamp": end_ms,
             "_UNIQUE_KEY_QUERY": "true" if is_unique_key else None,
@@ -177,19 +179,19 @@ class Broker:
     # -- clients ------------------------------------------------------------------------------------------------
 
     def producer_connections(self, group: str) -> list[ClientConnection]:
-        """The producers of a group that are connected; one that has not sent since its start is not among them."""
+        """Return the connected producers of a group; a producer that has not sent since its start is not listed."""
         request = Request(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group})
         frame = self._call(request, ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
         if frame.code != ResponseCode.SUCCESS:
             return []
         value = parsed_json(frame.body)
-        with understood("a list of connections"):
+        with parsing("a list of connections"):
             return [
                 ClientConnection(str(e["clientId"]), str(e["clientAddr"]), str(e["language"]), int(e["version"]))
                 for e in value.get("connectionSet") or []
             ]
 
-    # -- what acts ----------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------
 
     def end_transaction(
         self, *, producer_group: str, queue_offset: int, commit_log_offset: int, decision: int, transaction_id: str,
@@ -197,7 +199,7 @@ class Broker:
     ) -> Answer:
         """Decide a half copy: COMMIT or ROLLBACK. Sent once; not idempotent: a second commit delivers again.
 
-        Raises: Unreachable (nothing was sent), NoAnswer (nobody knows: look before anything else).
+        Raises: Unreachable (nothing was sent), NoAnswer (unknown outcome: look it up before any other act).
         Source: EndTransactionProcessor; docs/formats/end_transaction.md#order.
         """
         assert decision in (COMMIT, ROLLBACK)  # 0 gets no response, anything else an exception
@@ -209,9 +211,9 @@ class Broker:
         return self._act(Request(RequestCode.END_TRANSACTION, fields), timeout_ms)
 
     def resume_check(self, message_id: str, timeout_ms: int | None = None) -> Answer:
-        """Append a copy of a record to the half topic with its check count at 0. Each call appends another.
+        """Append a copy of a record to the half topic with its check count at 0. Each call appends another copy.
 
-        Raises: Unreachable, NoAnswer (4.3.0 to 4.5.1 do not know it and never answer).
+        Raises: Unreachable, NoAnswer (4.3.0 to 4.5.1 do not support the request and never answer).
         Source: docs/formats/half_and_op.md#resume.
         """
         return self._act(Request(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": message_id}), timeout_ms)
@@ -219,7 +221,7 @@ class Broker:
     def _act(self, request: Request, timeout_ms: int | None) -> Answer:
         try:
             frame = self.client.answer(self.address, request, timeout_ms)
-        except BadFrame as error:  # it was sent, and what became of it cannot be read
+        except BadFrame as error:  # the request was sent, and its response cannot be read
             raise NoAnswer(error.message, advice=error.advice) from error
         return Answer(frame.code, frame.remark)
 
@@ -234,7 +236,7 @@ def _pull(topic: str, queue_id: int, queue_offset: int, count: int) -> Request:
 
 
 def pulled(frame: Frame) -> Pulled:
-    """The response to a pull as a value.
+    """Return the response to a pull as a value.
 
     Raises: BadFrame.
     """
@@ -244,5 +246,5 @@ def pulled(frame: Frame) -> Pulled:
 
 
 def _number(frame: Frame, name: str) -> int:
-    with understood(f"a response's {name}"):
+    with parsing(f"a response's {name}"):
         return int(frame.fields[name])

@@ -1,4 +1,4 @@
-"""Connections by address, requests with patience: what a command speaks to name servers and brokers through."""
+"""The client of a command: one connection per address, and requests with timeouts."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from remoting.protocol.errors import NoAnswer, Unreachable
 from remoting.protocol.frames import Frame
 from remoting.protocol.settings import RemotingSettings
 
-#: Requests that are under way at once, where many are asked.
+#: Requests under way at once in a batch.
 WINDOW = 16
-#: What must not be asked twice goes over no connection that has been silent for so long: it may be gone already.
+#: A request that must not be sent twice uses a new connection after this idle time: the old one may be lost already.
 _IDLE_MS_MAX = 20_000
 
 
 class Client:
-    """Keeps one connection per address, made when it is needed.
+    """Keeps one connection per address, opened when needed.
 
-    Every request is made once unless `is_repeatable` says that it may be made twice; what decides something never is.
+    A request is sent once unless `is_repeatable` allows a second attempt; a decision is never sent twice.
     """
 
     def __init__(self, settings: RemotingSettings | None = None) -> None:
@@ -47,11 +47,11 @@ class Client:
             connection.close()
 
     def connection(self, address: str, idle_ms_max: int | None = None) -> Connection:
-        """The connection to an address; a new one if the last has been silent for longer than `idle_ms_max`.
+        """Return the connection to an address; a new one if the last has been idle for longer than `idle_ms_max`.
 
         Raises: Unreachable.
         """
-        with self._lock:  # of this address only: one that does not answer must not keep the others waiting
+        with self._lock:  # a lock per address: an address that does not answer must not delay the others
             making = self._making.setdefault(address, threading.Lock())
         with making:
             found = self._connections.get(address)
@@ -70,10 +70,10 @@ class Client:
         timeout_ms: int | None = None,
         is_repeatable: bool = True,
     ) -> Frame:
-        """The response to a request.
+        """Send a request and return its response.
 
-        `accepted`: response codes that are answers. `is_repeatable`: a read, which is asked again over a new connection
-        if the first one broke before its time was over.
+        `accepted`: response codes that are answers. `is_repeatable`: a read, which is sent again over a new connection
+        if the first connection was lost before the timeout.
         Raises: Unreachable, NoAnswer, Refused, BadFrame.
         """
         if not is_repeatable:
@@ -89,14 +89,14 @@ class Client:
         return checked(frame, request, address, accepted)
 
     def answer(self, address: str, request: Request, timeout_ms: int | None = None) -> Frame:
-        """The response to a request that acts, whatever its code is. Sent once, over a connection that was just heard.
+        """Send a request that changes something, once, over a connection in recent use; return the response.
 
-        Raises: Unreachable (nothing was sent), NoAnswer and BadFrame (nobody knows).
+        Raises: Unreachable (nothing was sent), NoAnswer and BadFrame (unknown outcome).
         """
         return self.connection(address, _IDLE_MS_MAX).call(request, timeout_ms)
 
     def _is_broken(self, address: str) -> bool:
-        """Whether there was a connection, which broke."""
+        """Whether there was a connection that was lost."""
         found = self._connections.get(address)
         return found is not None and found.is_closed
 
@@ -108,9 +108,9 @@ class Client:
         accepted: Container[int] = (ResponseCode.SUCCESS,),
         window: int = WINDOW,
     ) -> Iterator[Frame]:
-        """The responses to many reads, with several under way at once.
+        """Yield the responses to many reads, with several requests under way.
 
-        What a broken connection swallowed is asked again. Order: that of the requests.
+        Requests that were lost with a connection are sent again. Order: that of the requests.
         Raises: Unreachable, NoAnswer, Refused, BadFrame.
         """
         under_way: deque[tuple[Request, Pending | None]] = deque()
@@ -122,7 +122,7 @@ class Client:
             yield self._taken(under_way, address, accepted)
 
     def _started(self, address: str, request: Request) -> Pending | None:
-        """None where the connection broke, which is told when its turn comes."""
+        """Start a request; None if the connection was lost, and `_taken` then repeats it."""
         try:
             return self.connection(address).start(request)
         except NoAnswer:

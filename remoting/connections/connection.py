@@ -1,4 +1,4 @@
-"""One connection: requests go out, a thread joins what comes back to them; requests of the broker go to a handler."""
+"""One connection: a thread matches responses to requests, and passes requests of the broker to a handler."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Value = str | int | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked.
+    """A request.
 
-    Shape: `fields` may hold numbers, truth values and None (left out); they go out as text.
+    Shape: `fields` may contain numbers, booleans and None (skipped); they are sent as text.
     """
 
     code: int
@@ -35,14 +35,14 @@ class Request:
 
     @property
     def name(self) -> str:
-        """The name of the request, as RocketMQ has it."""
+        """RocketMQ's name of the request."""
         try:
             return RequestCode(self.code).name
         except ValueError:
             return f"request {self.code}"
 
     def texts(self) -> dict[str, str]:
-        """The fields as they go over the wire."""
+        """The fields as they are sent."""
         return {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in self.fields.items()
@@ -51,7 +51,7 @@ class Request:
 
 
 class Pending:
-    """A request that was sent and whose response is awaited."""
+    """A request that was sent and has no response yet."""
 
     def __init__(self, connection: Connection, request: Request, opaque: int) -> None:
         self._connection = connection
@@ -61,13 +61,13 @@ class Pending:
         self._answers: queue.SimpleQueue[Frame | RemotingError] = queue.SimpleQueue()
 
     def settle(self, answer: Frame | RemotingError) -> None:
-        """Give it its response, or the reason why there will be none."""
+        """Set the response, or the error if there will be none."""
         self._answers.put(answer)
 
     def result(self, timeout_ms: int) -> Frame:
-        """The response.
+        """Wait for the response and return it.
 
-        Raises: NoAnswer if none comes in time, or the connection ends before; BadFrame.
+        Raises: NoAnswer if there is none in time, or the connection ends before; BadFrame.
         """
         try:
             answer = self._answers.get(timeout=max(0.0, timeout_ms / 1000))
@@ -75,17 +75,17 @@ class Pending:
             self._connection.forget(self._opaque, self._sent_ms)
             raise NoAnswer(
                 f"{self._connection.address} did not answer {self._request.name} within {timeout_ms} ms",
-                advice="--timeout waits longer",
+                advice="to wait longer, add --timeout DURATION",
             ) from None
         if isinstance(answer, RemotingError):
-            raise copy.copy(answer)  # several may wait, in several threads, and each raises its own
+            raise copy.copy(answer)  # several threads may wait, and each raises its own copy
         return answer
 
 
 class Connection:
     """A connection to one address. Its requests may be sent from several threads.
 
-    `on_request`: called in the connection's thread with what the broker asks by itself (CHECK_TRANSACTION_STATE).
+    `on_request`: called in the connection's thread with requests of the broker (CHECK_TRANSACTION_STATE).
     Raises: Unreachable.
     """
 
@@ -99,31 +99,31 @@ class Connection:
         self._waiting: dict[int, Pending] = {}
         self._lock = threading.Lock()
         self._failure: RemotingError | None = None
-        self._has_spoken = False
-        self._heard_ms = _now_ms()
+        self._has_received = False
+        self._received_ms = _now_ms()
         self._stream = open_stream(address, settings)
         self._thread = threading.Thread(target=self._read, name=f"remoting {address}", daemon=True)
         self._thread.start()
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be sent over it any more."""
+        """Whether nothing can be sent over it."""
         return self._failure is not None
 
     @property
     def idle_ms(self) -> int:
-        """How long ago the other side was last heard of: brokers end connections that are silent for two minutes."""
-        return _now_ms() - self._heard_ms
+        """Time since the last received bytes: brokers end connections that are silent for two minutes."""
+        return _now_ms() - self._received_ms
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody waits for a response over it."""
+        """Whether no request waits for a response over it."""
         return not self._waiting
 
     def start(self, request: Request) -> Pending:
-        """Send a request; the response is awaited by `Pending.result`.
+        """Send a request; `Pending.result` waits for the response.
 
-        Raises: Unreachable if the connection is closed and nothing was sent; NoAnswer if it broke while sending.
+        Raises: Unreachable if the connection is closed and nothing was sent; NoAnswer if it was lost while sending.
         """
         opaque = next(self._numbers) & _OPAQUE_MAX
         data = self._bytes(request, opaque, 0)
@@ -135,22 +135,22 @@ class Connection:
         return pending
 
     def call(self, request: Request, timeout_ms: int | None = None) -> Frame:
-        """The response to a request, whatever its code is.
+        """Send a request and return its response, of any code.
 
         Raises: Unreachable, NoAnswer, BadFrame.
         """
         return self.start(request).result(self._settings.timeout_ms if timeout_ms is None else timeout_ms)
 
     def forget(self, opaque: int, sent_ms: int) -> None:
-        """Wait no longer for a response; a connection that gave nothing at all since it was asked is given up."""
+        """Stop waiting for a response; a connection that received nothing since the request was sent is closed."""
         with self._lock:
             self._waiting.pop(opaque, None)
-            is_silent = self._heard_ms <= sent_ms
+            is_silent = self._received_ms <= sent_ms
         if is_silent:
-            self._end(NoAnswer(f"{self.address} says nothing any more"))
+            self._end(NoAnswer(f"{self.address} no longer responds"))
 
-    def tell(self, request: Request) -> None:
-        """Send a request that wants no response.
+    def send_oneway(self, request: Request) -> None:
+        """Send a request that has no response.
 
         Raises: Unreachable, NoAnswer.
         """
@@ -159,8 +159,8 @@ class Connection:
         self._send(request, data)
 
     def close(self) -> None:
-        """End the connection; who still waits gets NoAnswer."""
-        self._end(NoAnswer(f"the connection to {self.address} was closed here"))
+        """End the connection; requests that still wait get NoAnswer."""
+        self._end(NoAnswer(f"rmqtx closed the connection to {self.address}"))
         if threading.current_thread() is not self._thread:
             self._thread.join(5)
 
@@ -177,7 +177,7 @@ class Connection:
             try:
                 fields = signed(fields, request.body, settings.credentials)
             except UnicodeEncodeError as error:
-                raise BadFrame("a field is no text that can be signed and sent") from error
+                raise BadFrame("cannot sign a field that is not valid Unicode text") from error
         frame = Frame(
             request.code, opaque, fields, request.body, flag, version=settings.version, encoding=settings.encoding
         )
@@ -186,9 +186,9 @@ class Connection:
     def _send(self, request: Request, data: bytes) -> None:
         try:
             self._stream.sendall(data)
-        except OSError as error:  # some of it may be there
+        except OSError as error:  # the broker may have received a part
             failure = NoAnswer(
-                f"the connection to {self.address} broke while {request.name} was sent: {error.strerror or error}",
+                f"the connection to {self.address} was lost while {request.name} was sent: {error.strerror or error}",
                 advice=self._tls_advice(),
             )
             self._end(failure)
@@ -196,20 +196,20 @@ class Connection:
 
     def _read(self) -> None:
         reader = FrameReader()
-        failure: RemotingError = NoAnswer(f"what reads from {self.address} came upon a bug")
+        failure: RemotingError = NoAnswer(f"internal error while reading from {self.address}")
         try:
             while data := self._stream.recv():
-                self._heard_ms = _now_ms()
+                self._received_ms = _now_ms()
                 for frame in reader.feed(data):
-                    self._has_spoken = True
+                    self._has_received = True
                     self._take(frame)
             failure = self._end_of_stream(reader)
         except BadFrame as error:
-            failure = BadFrame(f"what {self.address} says is not RocketMQ's protocol: {error}")
+            failure = BadFrame(f"{self.address} does not use RocketMQ's protocol: {error}")
         except OSError as error:
             problem = str(error.strerror or error).lower()
-            failure = NoAnswer(f"the connection to {self.address} broke: {problem}", advice=self._tls_advice())
-        finally:  # whatever happens, nobody waits for ever
+            failure = NoAnswer(f"the connection to {self.address} was lost: {problem}", advice=self._tls_advice())
+        finally:  # so that no request waits permanently
             self._end(failure)
 
     def _end_of_stream(self, reader: FrameReader) -> NoAnswer:
@@ -217,14 +217,15 @@ class Connection:
         return NoAnswer(f"{self.address} closed the connection{where}", advice=None if where else self._tls_advice())
 
     def _tls_advice(self) -> str | None:
-        """For a connection that ended before anything came over it: a port that wants TLS, or that wants a certificate
-        of ours, ends it like that. TLS 1.3 refuses a certificate after the handshake, and what says why may be lost.
+        """Advice for a connection that ended before any frame: the port may require TLS, or a client certificate.
+
+        TLS 1.3 refuses a certificate after the handshake, and the alert with the reason may be lost.
         """
-        if self._has_spoken:
+        if self._has_received:
             return None
         if self._settings.tls is None:
-            return "if it speaks nothing but TLS, add --tls"
-        return "if it wants a client certificate, --tls-cert FILE gives one that it trusts"
+            return "if the port requires TLS, add --tls"
+        return "if the port requires a client certificate, add --tls-cert FILE"
 
     def _take(self, frame: Frame) -> None:
         if not frame.is_response:
@@ -233,7 +234,7 @@ class Connection:
             return
         with self._lock:
             pending = self._waiting.pop(frame.opaque, None)
-        if pending is not None:  # else its asker has given up
+        if pending is not None:  # None if its timeout has passed
             pending.settle(frame)
 
     def _end(self, failure: RemotingError) -> None:

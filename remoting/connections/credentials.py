@@ -1,6 +1,6 @@
-"""Who asks: access key and secret key, from the environment or from a file like mqadmin's tools.yml.
+"""Access key and secret key, from the environment or from a file like mqadmin's tools.yml.
 
-Never from an argument, which every user of the machine can read. No message here repeats what a file or variable holds.
+Never from an argument, which every user of the machine can read. No message repeats the content of a file or variable.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from remoting.protocol.settings import Credentials
 ACCESS_KEY, SECRET_KEY, SECURITY_TOKEN = "RMQTX_ACCESS_KEY", "RMQTX_SECRET_KEY", "RMQTX_SECURITY_TOKEN"
 
 _WANTED = ("accessKey", "secretKey", "securityToken")
-_ADVICE = "only flat lines NAME: VALUE are, the value plain or in quotes"
+_ADVICE = "write flat lines NAME: VALUE, with the value plain or in quotes"
 _FILE_BYTES_MAX = 1 << 16
 
 
 def from_environment(environment: Mapping[str, str]) -> Credentials | None:
-    """The credentials that the environment holds; None where it holds none.
+    """Return the credentials in the environment; None if there are none.
 
-    Raises: BadRequest if one of the two keys is there without the other.
+    Raises: BadRequest if only one of the two keys is set.
     """
     access_key, secret_key = environment.get(ACCESS_KEY), environment.get(SECRET_KEY)
     if not access_key and not secret_key:
@@ -35,9 +35,9 @@ def from_environment(environment: Mapping[str, str]) -> Credentials | None:
 
 
 def from_file(path: Path) -> Credentials:
-    """The credentials in a file: lines `accessKey: ...` and `secretKey: ...`, as mqadmin's tools.yml has them.
+    """Return the credentials in a file: lines `accessKey: ...` and `secretKey: ...`, as in mqadmin's tools.yml.
 
-    Raises: UnreadableFile, BadText (of YAML one mapping of names to values of one line is understood).
+    Raises: UnreadableFile, BadText (only a YAML mapping of names to values of one line is accepted).
     """
     try:
         with path.open("rb") as stream:
@@ -49,18 +49,18 @@ def from_file(path: Path) -> Credentials:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadText("the credentials are no UTF-8 text", file=path) from None
+        raise BadText("the credentials are not UTF-8 text", file=path) from None
     found = _values(text, path)
     lacking = [name for name in _WANTED[:2] if not found.get(name)]
     if lacking:
         raise BadText(
-            f"the credentials lack {' and '.join(lacking)}", file=path, advice="write lines like accessKey: NAME"
+            f"the credentials lack {' and '.join(lacking)}", file=path, advice="write lines of the form accessKey: NAME"
         )
     return Credentials(found["accessKey"], found["secretKey"], found.get("securityToken") or None)
 
 
 def is_readable_by_others(path: Path) -> bool:
-    """Whether users beside the owner may read a file, by its permissions."""
+    """Whether users other than the owner may read a file, by its permissions."""
     try:
         return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
     except OSError:
@@ -68,15 +68,15 @@ def is_readable_by_others(path: Path) -> bool:
 
 
 def _values(text: str, path: Path) -> dict[str, str]:
-    """Name → value; other names than those wanted are left out."""
+    """Name → value; unknown names are skipped."""
     import yaml
 
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:  # its own text shows what stands there
+    except yaml.MarkedYAMLError as error:  # its own text contains a part of the file
         raise _not_understood(error.context_mark or error.problem_mark, path) from None
     except (yaml.YAMLError, RecursionError):
-        raise BadText("the credentials are no YAML", file=path, advice=_ADVICE) from None
+        raise BadText("the credentials are not valid YAML", file=path, advice=_ADVICE) from None
     if root is None:
         return {}
     if not isinstance(root, yaml.MappingNode):
@@ -86,7 +86,7 @@ def _values(text: str, path: Path) -> dict[str, str]:
         if not isinstance(name, yaml.ScalarNode):
             raise _not_understood(name.start_mark, path)
         if name.value in found:
-            raise BadText(f"line {_line(name.start_mark)} of the credentials says {name.value} again", file=path)
+            raise BadText(f"line {_line(name.start_mark)} of the credentials repeats {name.value}", file=path)
         if not isinstance(value, yaml.ScalarNode) or "\n" in value.value:
             raise _not_understood(value.start_mark, path)
         if name.value in _WANTED:
@@ -99,4 +99,4 @@ def _line(mark: Any) -> int:
 
 
 def _not_understood(mark: Any, path: Path) -> BadText:
-    return BadText(f"line {_line(mark)} of the credentials is not understood", file=path, advice=_ADVICE)
+    return BadText(f"cannot parse line {_line(mark)} of the credentials", file=path, advice=_ADVICE)

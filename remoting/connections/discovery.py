@@ -1,4 +1,4 @@
-"""From what a command line names to brokers: a name server's list, or a broker that says itself who it is."""
+"""The brokers that a command line names: from a name server's list, or from the configuration of a broker itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remoting.protocol.addresses import is_address
 from remoting.protocol.answers import BrokerAddresses
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.errors import NoAnswer, Refused, RemotingError, Unreachable
-from remoting.protocol.frames import understood
+from remoting.protocol.frames import parsing
 
 _SECOND_MS = 1_000
 
@@ -21,10 +21,11 @@ _SECOND_MS = 1_000
 def chosen_brokers(
     client: Client, name_servers: NameServers | None, *, names: Sequence[str] = (), cluster: str | None = None
 ) -> tuple[list[Broker], list[BrokerAddresses]]:
-    """The brokers that are meant, and all addresses of each one's set.
+    """Return the named brokers, and all addresses of each broker set.
 
-    `names`: brokers' names, or addresses, which need no name server and hold where the name server gives others (those
-    of a container's inside, say). Without names: every master of the cluster, or of all clusters.
+    `names`: names of brokers, or addresses, which need no name server and take precedence over the name server's list
+    (for example if that has addresses inside containers). Without names: every master of the cluster, or of all
+    clusters.
     Order: that of the names, else cluster and name.
     Raises: BadRequest, Unreachable, NoAnswer, Refused.
     """
@@ -40,9 +41,11 @@ def chosen_brokers(
         members |= {(entry.cluster, entry.name): entry for entry in entries}
     if cluster is not None and any(broker.cluster != cluster for broker in brokers):
         other = next(broker for broker in brokers if broker.cluster != cluster)
-        raise BadRequest(f"{other.root} is of the cluster {other.cluster}, not {cluster}")
+        raise BadRequest(f"{other.root} belongs to cluster {other.cluster}, not {cluster}")
     if not brokers:
-        raise Unreachable("the name server knows no broker", advice="is a broker registered there, or --cluster wrong?")
+        raise Unreachable(
+            "the name server lists no brokers", advice="check that a broker is registered there, and --cluster"
+        )
     return brokers, list(members.values())
 
 
@@ -50,7 +53,7 @@ def _of_cluster(known: list[BrokerAddresses], cluster: str, *, has_list: bool) -
     found = [entry for entry in known if entry.cluster == cluster]
     if has_list and not found:
         there = ", ".join(sorted({entry.cluster for entry in known})) or "none"
-        raise BadRequest(f"the name server knows no cluster {cluster!r}", advice=f"it knows {there}")
+        raise BadRequest(f"the name server lists no cluster {cluster!r}", advice=f"clusters: {there}")
     return found
 
 
@@ -61,29 +64,31 @@ def _by_name(
     if not entries:
         there = ", ".join(entry.name for entry in known)
         raise BadRequest(
-            f"no broker {name!r} is known",
-            advice=f"the name server knows {there}" if there else "a name needs a name server: -n HOST:PORT",
+            f"there is no broker {name!r}",
+            advice=f"the name server lists {there}" if there else "a name needs a name server: -n HOST:PORT",
         )
     brokers = []
     for entry in entries:
         if entry.master is None:
             slaves = " or ".join(f"--broker {address}" for address in entry.addresses.values())
-            raise Unreachable(f"{name} has no master now", advice=f"{slaves} reads a slave; what acts needs a master")
+            raise Unreachable(
+                f"{name} has no master now", advice=f"to read a slave: {slaves}; a change needs a master"
+            )
         _reach(client, entry.name, entry.master)
         brokers.append(Broker(client, entry.master, entry.name, entry.cluster, 0))
     return brokers, entries
 
 
 def _reach(client: Client, name: str, address: str) -> None:
-    """Connect now: an address of a container's inside, say, is no use here."""
+    """Connect now: the listed address may not be reachable from here, for example one inside a container."""
     try:
         client.connection(address)
     except Unreachable as error:
         if error.advice is not None:  # TLS has its own
             raise
         raise Unreachable(
-            f"{error.message} (so the name server says where {name} is)",
-            advice="is it down? If it is known here by another address: --broker HOST:PORT",
+            f"{error.message} (the address of {name} in the name server's list)",
+            advice="check that it runs; if it has another address here: --broker HOST:PORT",
         ) from error
 
 
@@ -94,27 +99,27 @@ def _by_address(
         for number, listed in entry.addresses.items():
             if listed == address:
                 return [Broker(client, address, entry.name, entry.cluster, number)], [entry]
-    cluster, name, number = _says_itself(client, address)
+    cluster, name, number = _own_identity(client, address)
     listed_set = next((entry for entry in known if (entry.cluster, entry.name) == (cluster, name)), None)
     addresses = {**(listed_set.addresses if listed_set else {}), number: address}
     return [Broker(client, address, name, cluster, number)], [BrokerAddresses(cluster, name, addresses)]
 
 
-def _says_itself(client: Client, address: str) -> tuple[str, str, int]:
-    """Cluster, name and id that a broker's own configuration has.
+def _own_identity(client: Client, address: str) -> tuple[str, str, int]:
+    """Return cluster, name and id from a broker's own configuration.
 
-    Raises: Unreachable where a name server answers instead; NoAnswer, Refused, BadFrame.
+    Raises: Unreachable if the address is that of a name server; NoAnswer, Refused, BadFrame.
     """
     try:
         conf = Broker(client, address, "", "").config()
     except (NoAnswer, Refused) as error:
         is_unknown = isinstance(error, NoAnswer) or error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        if is_unknown and _is_name_server(client, address):  # those of 4.x do not even answer
+        if is_unknown and _is_name_server(client, address):  # name servers of 4.x do not answer at all
             raise Unreachable(
-                f"{address} is a name server, not a broker", advice=f"-n {address} finds its brokers"
+                f"{address} is a name server, not a broker", advice=f"to find its brokers: -n {address}"
             ) from error
         raise
-    with understood(f"the configuration of {address}"):
+    with parsing(f"the configuration of {address}"):
         return conf["brokerClusterName"], conf["brokerName"], int(conf["brokerId"])
 
 

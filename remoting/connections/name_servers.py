@@ -1,4 +1,4 @@
-"""Name servers: which brokers there are. Any one that answers will do."""
+"""Name servers: the lists of brokers. One that answers is enough."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from remoting.connections.connection import Request
 from remoting.protocol.answers import BrokerAddresses
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.errors import Refused, RemotingError, Unreachable
-from remoting.protocol.frames import Frame, parsed_json, understood
+from remoting.protocol.frames import Frame, parsed_json, parsing
 
 
 @dataclass(frozen=True, slots=True)
 class NameServers:
-    """Some name servers, which know the same."""
+    """Some name servers with the same content."""
 
     client: Client
     addresses: Sequence[str]
 
     def brokers(self) -> list[BrokerAddresses]:
-        """Every broker of every cluster.
+        """Return every broker of every cluster.
 
         Order: cluster, then name.
         Raises: Unreachable if no name server answers.
         """
         value = parsed_json(self._call(Request(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
-        with understood("the name server's list of brokers"):
+        with parsing("the name server's list of brokers"):
             entries = (value.get("brokerAddrTable") or {}).values()
             cluster_of = _clusters(value)
             return sorted((_broker(entry, cluster_of) for entry in entries), key=_order)
 
     def _call(self, request: Request) -> Frame:
-        """The answer of the first that answers.
+        """Return the response of the first name server that answers.
 
-        Raises: Refused where one says no for itself; else Unreachable, with what each one's trouble is.
+        Raises: the error of a single name server; of several, Unreachable with the error of each.
         """
         failures: list[RemotingError] = []
         for address in self.addresses:
             try:
                 return self.client.call(address, request)
             except RemotingError as error:
-                failures.append(_told(error, address))
+                failures.append(_explained(error, address))
         if len(failures) == 1:
             raise failures[0]
         advice = dict.fromkeys(failure.advice for failure in failures if failure.advice is not None)
@@ -53,15 +53,15 @@ class NameServers:
         )
 
 
-def _told(error: RemotingError, address: str) -> RemotingError:
-    """The error, or what it really means: brokers do not know what name servers are asked."""
+def _explained(error: RemotingError, address: str) -> RemotingError:
+    """Return the error, or a clearer one: brokers do not support the requests to name servers."""
     if isinstance(error, Refused) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-        return Unreachable(f"{address} is no name server, but perhaps a broker", advice=f"--broker {address} says so")
+        return Unreachable(f"{address} is not a name server", advice=f"if it is a broker: --broker {address}")
     return error
 
 
 def _clusters(value: dict[str, Any]) -> dict[str, str]:
-    """Cluster by broker name: name servers of 3.1.4 do not say it with the broker, but in a table of its own."""
+    """Cluster by broker name: name servers of 3.1.4 list clusters in a separate table."""
     table = value.get("clusterAddrTable") or {}
     return {str(name): str(cluster) for cluster, names in table.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""Which answers of a broker are a no, which say that something is not there, and what to do about a no."""
+"""Classifying a broker's responses: refusals, responses that something does not exist, and advice for refusals."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from remoting.protocol.errors import Refused
 from remoting.protocol.frames import Frame
 from remoting.protocol.meanings import ADVICE
 
-#: Code 1 stands for nearly everything, so that only the remark says "not there" (the same from 4.9.7 to 5.5.0).
+#: Code 1 is used for most errors: only the remark shows that something does not exist (the same from 4.9.7 to 5.5.0).
 _NOT_THERE: dict[int, re.Pattern[str]] = {
     RequestCode.VIEW_MESSAGE_BY_ID: re.compile(
-        # The second where the four bytes at the offset, read as a length, are negative: inside a record.
+        # The second if the four bytes at the offset, read as a length, are negative: inside a record.
         r"can not find message by the offset|java\.lang\.IllegalArgumentException: (newLimit|newPosition)"
     ),
     RequestCode.GET_PRODUCER_CONNECTION_LIST: re.compile(r"the producer group\[.*\] not exist", re.DOTALL),
@@ -28,19 +28,19 @@ _ACCESS_2 = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _CREDENTIALS_ADVICE = (
-    "RMQTX_ACCESS_KEY and RMQTX_SECRET_KEY, or --credentials FILE, say who asks; docs/remoting.md lists the rights"
+    "set RMQTX_ACCESS_KEY and RMQTX_SECRET_KEY, or add --credentials FILE; docs/remoting.md lists the rights"
 )
 
-#: Only a slave rejects a pull before it looks at it, from 5.0.0 on (PullMessageProcessor.java rejectRequest). It says
-#: "system busy" then, as a broker does that really is.
+#: Only a slave rejects a pull without processing it, from 5.0.0 on (PullMessageProcessor.java rejectRequest), with the
+#: same code as a busy broker.
 _REJECTED = "[REJECTREQUEST]"
 _SLAVE_ADVICE = (
-    "it is a slave that gives no records to anyone (slaveReadEnable=false): ask its master, or set slaveReadEnable=true"
+    "it is a slave that refuses reads (slaveReadEnable=false): select its master, or set slaveReadEnable=true"
 )
 
 
 def is_access_refusal(frame: Frame) -> bool:
-    """Whether access control said no, whatever was asked."""
+    """Whether access control refused the request."""
     remark = frame.remark or ""
     if frame.code == ResponseCode.SYSTEM_ERROR:
         return _ACCESS_1.match(remark) is not None
@@ -48,7 +48,7 @@ def is_access_refusal(frame: Frame) -> bool:
 
 
 def is_not_there(frame: Frame, code: int) -> bool:
-    """Whether code 1 means that what was asked for does not exist; `code` is that of the request."""
+    """Whether code 1 stands for something that does not exist; `code`: that of the request."""
     pattern = _NOT_THERE.get(code)
     if frame.code != ResponseCode.SYSTEM_ERROR or pattern is None:
         return False
@@ -56,13 +56,13 @@ def is_not_there(frame: Frame, code: int) -> bool:
 
 
 def is_shut_slave(frame: Frame, code: int) -> bool:
-    """Whether a slave with slaveReadEnable=false refused to be read; `code` is that of the request."""
+    """Whether a slave with slaveReadEnable=false refused a read; `code`: that of the request."""
     is_rejected = frame.code == ResponseCode.SYSTEM_BUSY and (frame.remark or "").startswith(_REJECTED)
     return is_rejected and code == RequestCode.PULL_MESSAGE
 
 
 def checked(frame: Frame, request: Request, address: str, accepted: Container[int]) -> Frame:
-    """The same response, if its code is an answer. SYSTEM_ERROR is one only where its remark says "not there".
+    """Return the response if its code is an answer; SYSTEM_ERROR is one only if its remark shows "does not exist".
 
     Raises: Refused.
     """
@@ -72,7 +72,7 @@ def checked(frame: Frame, request: Request, address: str, accepted: Container[in
 
 
 def refusal(frame: Frame, request: Request, address: str) -> Refused:
-    """What the broker's answer says, as an error."""
+    """Return a broker's refusal as an error."""
     name = f" {NAMES[frame.code]}" if frame.code in NAMES else ""
     advice = ADVICE.get(frame.code)
     if is_access_refusal(frame):
@@ -87,7 +87,7 @@ def refusal(frame: Frame, request: Request, address: str) -> Refused:
 
 
 def _short(remark: str | None) -> str:
-    """A remark in one line, without the places in Java files that exceptions bring along."""
+    """A remark in one line, without the positions in Java files that exceptions have."""
     text = " ".join((remark or "no remark").split())
     text = re.sub(r"^org\.apache\.rocketmq\.acl\.common\.AclException: ", "", text)
     return re.sub(r", [\w.$/]+\([\w$]+\.java:\d+\)$", "", text)[:300]

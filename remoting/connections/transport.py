@@ -1,4 +1,4 @@
-"""Bytes to an address and back, plain or over TLS, and in one line why that cannot be."""
+"""Sending and receiving bytes, plain or over TLS, with errors of one line."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Stream(Protocol):
         """Send all of them."""
 
     def close(self) -> None:
-        """End it; who receives gets the end."""
+        """End it; `recv` returns the end."""
 
 
 class PlainStream:
-    """Bytes as they are."""
+    """Bytes without encryption."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -53,17 +53,17 @@ class PlainStream:
 
 
 class TlsStream:
-    """Bytes over TLS. OpenSSL's state is not for two threads at once, so it stands between locks, not in the socket."""
+    """Bytes over TLS. OpenSSL's state is not thread-safe, so it is kept outside the socket, under locks."""
 
     def __init__(self, connection: socket.socket, context: ssl.SSLContext, server_name: str) -> None:
         self._socket = connection
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
         self._state = threading.Lock()
-        self._sending = threading.Lock()  # taken before the other: pieces go out in the order in which they were made
+        self._sending = threading.Lock()  # taken before the other, so that pieces are sent in the order of their making
 
     def handshake(self) -> None:
-        """Agree on keys, and verify who answers.
+        """Agree on keys, and verify the certificate.
 
         Raises: OSError.
         """
@@ -78,7 +78,7 @@ class TlsStream:
                     raise ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "closed in the handshake") from None
                 self._incoming.write(data)
             except ssl.SSLError:
-                with contextlib.suppress(OSError):  # the alert, so that the other side knows why
+                with contextlib.suppress(OSError):  # the alert, which gives the other side the reason
                     self._flush()
                 raise
         self._flush()
@@ -93,8 +93,8 @@ class TlsStream:
                     pass
                 except ssl.SSLZeroReturnError:
                     return b""
-                wants_to_send = self._outgoing.pending > 0  # a key update, say
-            if wants_to_send:
+                has_outgoing = self._outgoing.pending > 0  # for example a key update
+            if has_outgoing:
                 self._flush()
             data = self._socket.recv(_READ_BYTES)
             if not data:
@@ -123,7 +123,7 @@ class TlsStream:
 
 
 def open_stream(address: str, settings: RemotingSettings) -> Stream:
-    """A connection to an address, made and, with TLS, verified within the time that the settings give.
+    """Open a connection to an address, and with TLS verify it, within the timeout of the settings.
 
     Raises: Unreachable.
     """
@@ -146,12 +146,12 @@ def open_stream(address: str, settings: RemotingSettings) -> Stream:
     except OSError as error:
         _end(connection)
         problem, advice = _tls_problem(error)
-        raise Unreachable(f"no TLS with {address}: {problem}", advice=advice) from error
+        raise Unreachable(f"cannot use TLS with {address}: {problem}", advice=advice) from error
     return stream
 
 
 def _wait_without_end(connection: socket.socket, settings: RemotingSettings) -> None:
-    """Receiving takes as long as it takes (requests have their own patience); sending to who does not read does not."""
+    """Receive without a timeout (requests have their own), and send with a timeout."""
     connection.settimeout(None)
     seconds, rest_ms = divmod(min(settings.timeout_ms, _DAY * 1000), 1000)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", seconds, rest_ms * 1000))
@@ -161,26 +161,26 @@ def _reason(error: OSError, settings: RemotingSettings) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {settings.connect_timeout_ms} ms"
     if isinstance(error, socket.gaierror):
-        return "no such host is known"
+        return "unknown host"
     return str(error.strerror or error).lower()
 
 
 def _tls_problem(error: OSError) -> tuple[str, str]:
-    """What a failed handshake means, and what to do."""
+    """The reason of a failed handshake, and advice."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        told = error.verify_message or "it cannot be verified"
-        if "ismatch" in told:  # Hostname mismatch, IP address mismatch
-            return f"its certificate is for another name ({told})", "--tls-server-name NAME says which name it has"
+        reason = error.verify_message or "it cannot be verified"
+        if "ismatch" in reason:  # Hostname mismatch, IP address mismatch
+            return f"its certificate is for another name ({reason})", "give the name in it: --tls-server-name NAME"
         return (
-            f"its certificate is not trusted ({told})",
-            "--tls-ca FILE names who signed it; --tls-insecure trusts anybody",
+            f"its certificate is not trusted ({reason})",
+            "give its CA certificate: --tls-ca FILE; or skip the verification: --tls-insecure",
         )
     if isinstance(error, TimeoutError):
-        return "it does not answer a handshake", "leave --tls out if it speaks without"
+        return "it does not answer the handshake", "if the port does not use TLS, leave --tls out"
     if isinstance(error, ssl.SSLEOFError | ConnectionError) or "WRONG_VERSION_NUMBER" in str(error):
-        return "it ends the handshake, as a port without TLS does", "leave --tls out if it speaks without"
+        return "it ends the handshake, as a port without TLS does", "if the port does not use TLS, leave --tls out"
     reason = str(getattr(error, "reason", None) or error.strerror or error).replace("_", " ").lower()
-    return reason, "does it want a client certificate? --tls-cert FILE gives ours"
+    return reason, "if the port requires a client certificate, add --tls-cert FILE"
 
 
 def _end(connection: socket.socket) -> None:

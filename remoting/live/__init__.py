@@ -1,4 +1,4 @@
-"""A live broker as one more source of the same tables.
+"""Live brokers as a source of the same tables.
 
-`lookups` answers what `verdicts.audit.lookups` answers for files.
+`lookups` does for brokers what `verdicts.audit.lookups` does for files.
 """

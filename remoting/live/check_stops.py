@@ -1,4 +1,4 @@
-"""Where a live broker's check comes no further: the rule of `verdicts.check.check_stops`, on what the broker sends."""
+"""Where a live broker's check stops: the rule of `verdicts.check.check_stops`, on records from the broker."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from remoting.live.store_facts import LiveStore
 from remoting.live.witnesses import LiveWitnesses
 from remoting.protocol.record_bytes import blocks_of
 from verdicts.check.check_rules import check_rules, supposed_version
-from verdicts.check.check_stops import blamed, where_it_stands, where_it_stops, with_record
+from verdicts.check.check_stops import standstill_of_window, stop_of_window, with_broker_named, with_record
 from verdicts.model.check_stop import CheckStop
 
 
 def live_stops(facts: LiveStore, source: LiveWitnesses) -> list[CheckStop]:
-    """Where the broker's check comes no further; nothing for a slave, which has none, and where the check goes on.
+    """Return where the broker's check stops; empty for a slave, which has no check, and where the check goes on.
 
-    It costs what the halves and ops behind the check's cursors cost, as far as they were not read before. Where the
-    broker does not show its ops, nothing is said.
+    Reads the halves and ops behind the check's cursors that were not read before. Empty also if the broker does not
+    serve its op queue.
     Raises: Unreachable, NoAnswer, Refused.
     """
     if facts.is_slave or not facts.has_half_topic:
@@ -28,17 +28,17 @@ def live_stops(facts: LiveStore, source: LiveWitnesses) -> list[CheckStop]:
         window = source.check_window(rules)
     except OpsUnreadable:
         return []
-    stop = where_it_stops(facts.root, window, rules)
+    stop = stop_of_window(facts.root, window, rules)
     if stop is not None:
-        return [_of_record(facts, blamed(stop, facts.settings, version))]
-    if facts.booted_time_ms <= 0:  # it does not say how long it has had time to come further
+        return [_of_record(facts, with_broker_named(stop, facts.settings, version))]
+    if facts.booted_time_ms <= 0:  # unknown how long the check has had time to go on
         return []
-    standing = where_it_stands(facts.root, window, facts.settings, facts.booted_time_ms, facts.taken_time_ms)
+    standing = standstill_of_window(facts.root, window, facts.settings, facts.booted_time_ms, facts.taken_time_ms)
     return [] if standing is None else [standing]
 
 
 def _of_record(facts: LiveStore, stop: CheckStop) -> CheckStop:
-    """The same with what the record there says, however its body is."""
+    """The stop with details of the record at its place, even if the record's body is damaged."""
     if stop.is_op:
         return stop
     place = stop.queue_offset

@@ -1,4 +1,4 @@
-"""When live brokers will give up on the transactions that they still have before them, by their own settings."""
+"""When live brokers will discard the transactions that their checks will still reach, by their own settings."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from verdicts.deadlines.predicting import predict_window
 from verdicts.model.predicted import ASKED_FOR_EVER, NEVER_ASKED, SLAVE, Prediction, Why
 
 IN_ROCKSDB = Why(
-    "how often it was asked stands in the broker's RocksDB table, which no request reads", is_known=False
+    "the number of its checks is in the broker's RocksDB table, which no request reads", is_known=False
 )
 OPS_HIDDEN = Why("this broker does not serve its op queue", is_known=False)
 
 
 def predict_from_live(facts: LiveStore, source: LiveWitnesses) -> Prediction:
-    """What the next rounds of a live broker give up on.
+    """Predict what the next rounds of a live broker's check discard.
 
-    It costs what the halves and ops behind the check's cursors cost, as far as they were not read before.
+    Reads the halves and ops behind the check's cursors that were not read before.
     Raises: Unreachable, NoAnswer, Refused.
     """
     if not facts.has_half_topic:

@@ -1,6 +1,6 @@
-"""Looking up records of a broker one by one: for decisions on other records, whose op numbers may hide a half.
+"""Looking up single records of a broker: for decisions on other records, whose op messages may hide a half.
 
-The rule is `verdicts.ends.foreign_decisions`'; docs/formats/end_transaction.md#repeats.
+The rule is in `verdicts.ends.foreign_decisions`; docs/formats/end_transaction.md#repeats.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from remoting.protocol.errors import Refused
 from remoting.protocol.record_bytes import blocks_of
 from verdicts.ends.foreign_decisions import names_of
 
-#: Topics in whose queue 0 a wrongly named record is looked for.
+#: Most topics in whose queue 0 a wrongly named record is looked for.
 _TOPICS_MAX = 256
 #: Queue offsets closer than this are read together.
 _APART_MAX = 32
 
 
 class LiveRecords:
-    """The records of a broker, looked up one by one for `foreign_decisions`.
+    """The records of a broker, looked up singly for `foreign_decisions`.
 
-    Damage: foreign-unsearched where the broker does not show its topics or their records.
+    Damage: foreign-unsearched where the broker does not list its topics or return their records.
     """
 
     def __init__(self, facts: LiveStore, pace: Pace) -> None:
@@ -37,29 +37,29 @@ class LiveRecords:
         self._pace = pace
 
     def namesakes(self, named: Sequence[Block]) -> Iterator[Block]:
-        """Records that the broker has by the ids of some others."""
+        """Yield the records that the broker has under the ids of other records."""
         keys = dict.fromkeys(key for block in named for key in names_of(block))
         for block in blocks_of(queries(self._facts.broker, keys, self._pace), self._facts.root, []):
             yield from (block.take(np.array([row])) for row in range(len(block)))
 
     def numbered(self, numbers: Sequence[int]) -> Iterator[Block]:
-        """Records with some queue offsets in queue 0 of any topic but those of halves and ops."""
+        """Yield the records with some queue offsets in queue 0 of any topic except those of halves and ops."""
         broker = self._facts.broker
         try:
             names = [name for name in topics(broker) if name not in (HALF_TOPIC, OP_TOPIC) and not name.startswith("%")]
-        except Refused:  # access control: it takes an administrator's account
+        except Refused:  # access control: this requires an administrator's account
             names = []
         if not names or len(names) > _TOPICS_MAX:
             self._facts.findings.append(Finding(self._facts.root, "foreign-unsearched"))
             return
         refused: list[str] = []
-        for topic in sorted({*names, DISCARD_TOPIC, TIMER_TOPIC}):  # without its wheel a broker does not list the last
+        for topic in sorted({*names, DISCARD_TOPIC, TIMER_TOPIC}):  # unlisted without a wheel: the timer topic
             try:
                 yield from self._in_topic(topic, numbers)
             except Refused as error:
                 if error.code != ResponseCode.TOPIC_NOT_EXIST:  # deleted meanwhile
                     refused.append(topic)
-        if refused:  # access control: an operator's account need not read what has nothing to do with transactions
+        if refused:  # access control: an operator's account may lack rights on topics without transactions
             more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
             self._facts.findings.append(Finding(self._facts.root, "foreign-unsearched", actual=refused[0] + more))
 

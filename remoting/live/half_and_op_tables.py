@@ -1,4 +1,4 @@
-"""Half copies and op messages of a live broker as they lie in their queues, as rows."""
+"""Half copies and op messages of a live broker in the order of their queues, as rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from remoting.live.queues import OpsUnreadable, first_kept, ops, place_of, recor
 from remoting.live.store_facts import rocksdb_range
 from remoting.protocol.record_bytes import blocks_of
 
-#: The topic of each design; that of RocksDB's transactions is asked for from the version on that can have it.
+#: The topics of both designs; the topic of transactions in RocksDB is read from the version that introduced it.
 _TOPICS = {
     "halves": (HALF_TOPIC, ROCKSDB_HALF_TOPIC), "ops": (OP_TOPIC, ROCKSDB_OP_TOPIC),
 }
@@ -29,10 +29,10 @@ def read_halves(
     broker: Broker, *, from_offset: int | None = None, to_offset: int | None = None, from_time_ms: int | None = None,
     to_time_ms: int | None = None, pace: Pace | None = None,
 ) -> Reading:
-    """Every half copy of the half queue, or of a range of commit-log offsets or store times, as rows of HALVES.
+    """Return every half copy of the half queue, or of a range of commit-log offsets or store times, as rows of HALVES.
 
     Order:  queue offset; those of transactions in RocksDB, which have a queue of their own, come last.
-    Damage: what the broker does not give, or is no record, is a finding.
+    Damage: records that the broker does not return, and bytes that are not a record, are findings.
     Raises: Unreachable, NoAnswer, Refused while it is iterated.
     """
     bounds = _Bounds(from_offset, to_offset, from_time_ms, to_time_ms)
@@ -43,10 +43,10 @@ def read_ops(
     broker: Broker, *, from_offset: int | None = None, to_offset: int | None = None, from_time_ms: int | None = None,
     to_time_ms: int | None = None, pace: Pace | None = None,
 ) -> Reading:
-    """Every op message of the op queue, or of a range of commit-log offsets or store times, as rows of OPS.
+    """Return every op message of the op queue, or of a range of commit-log offsets or store times, as rows of OPS.
 
     Order:  queue offset; those of transactions in RocksDB, which have a queue of their own, come last.
-    Damage: an unreadable body is a finding and stays a row; ops-unreadable where the broker shows none (4.3.0).
+    Damage: an unreadable body is a finding and stays a row; ops-unreadable if the broker returns none (4.3.0).
     Raises: Unreachable, NoAnswer, Refused while it is iterated.
     """
     bounds = _Bounds(from_offset, to_offset, from_time_ms, to_time_ms)
@@ -113,7 +113,7 @@ def _rows(
 
 
 def groups_without_producer(rows: pa.Table) -> list[str]:
-    """The producer groups that no connected producer is of, among rows of LIVE_TRANSACTIONS that wait for an answer."""
+    """Return the producer groups without a connected producer, among pending rows of LIVE_TRANSACTIONS."""
     waiting = rows.filter(
         pc.and_(pc.equal(rows["state"], "PENDING"), pc.fill_null(pc.invert(rows["producer_alive"]), False))
     )

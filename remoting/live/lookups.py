@@ -1,7 +1,6 @@
-"""The small questions put to live brokers: what is pending, what became of one transaction, what of all.
+"""Lookups at live brokers: pending transactions, single transactions, all transactions.
 
-A live broker is one more source of the same witnesses; `verdicts.transactions.judge.judge` judges them and nothing
-else.
+A live broker is a source of the same witnesses as files; only `verdicts.transactions.judge.judge` judges them.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ def lookup(
     pace: Pace | None = None,
     facts: Sequence[LiveStore] | None = None,
 ) -> VerdictReading:
-    """What the brokers have now of exactly these transactions; ids that none of them knows have no row.
+    """Return exactly these transactions as they are on the brokers now; no row for an id that no broker has.
 
-    `members`: all addresses of the brokers' sets, whose producers are asked for. `facts`: of each broker, asked before.
+    `members`: all addresses of the brokers' sets, whose producers are listed. `facts`: facts of each broker, if known.
     Shape:  rows of LIVE_TRANSACTIONS, without `discard_at_ms`. Order: first half copy.
     Raises: Unreachable, NoAnswer, Refused.
     """
@@ -54,9 +53,9 @@ def pending(
     brokers: Sequence[Broker], *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
     facts: Sequence[LiveStore] | None = None,
 ) -> VerdictReading:
-    """The transactions that the brokers still have before them: PENDING, and decided ones that they will ask again.
+    """Return the transactions that the brokers' checks will still reach: PENDING, and decided ones checked again.
 
-    Shape:  rows of LIVE_TRANSACTIONS, the same as a reading of the brokers' files would give at this moment.
+    Shape:  rows of LIVE_TRANSACTIONS, as a reading of the brokers' files would give at this moment.
     Order:  first half copy.
     Raises: Unreachable, NoAnswer, Refused.
     """
@@ -71,9 +70,9 @@ def show(
     brokers: Sequence[Broker], identity: str, *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
     facts: Sequence[LiveStore] | None = None, short: bool = False,
 ) -> VerdictReading:
-    """The transactions that an id, the message id of any of their records, or a business key names.
+    """Return the transactions named by an id, the message id of any of their records, or a business key.
 
-    `short`: where nothing has the name, those in the half queues whose id begins or ends with it; a note says so.
+    `short`: if there are none, those in the half queues whose id begins or ends with the text; a note reports this.
     Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
     Raises: NoSuchTransaction; Unreachable, NoAnswer, Refused.
     """
@@ -102,7 +101,7 @@ def audit(
     brokers: Sequence[Broker], *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
     facts: Sequence[LiveStore] | None = None,
 ) -> VerdictReading:
-    """Every transaction that the brokers' half queues still hold.
+    """Return every transaction with a record in the brokers' half queues.
 
     Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
     Raises: Unreachable, NoAnswer, Refused.
@@ -115,7 +114,7 @@ def audit(
 
 
 def _named(sources: list[LiveWitnesses], words: Sequence[str], *, only_ids: bool = False) -> Named:
-    """What some words name: by the indexes; what no index knows is looked for in the queues of all brokers."""
+    """The transactions that some words name: from the indexes, else from the queues of all brokers."""
     words = list(dict.fromkeys(words))
     unknown = [set(source.ask_index(words)) for source in sources]
     left = [word for word in words if all(word in missing for missing in unknown)]
@@ -153,7 +152,7 @@ def _reading(
     )
     for fact, source in zip(known, sources, strict=True) if with_check else ():
         fact.check_stops[:] = live_stops(fact, source)
-    del parts, named  # with many transactions memory is what the rows take, once
+    del parts, named  # so that many transactions take the memory of their rows only once
     judged = judge(witnesses, {fact.root: fact.view() for fact in known}) if known else _none()
     del witnesses
     rows = choose(judged)
@@ -173,7 +172,7 @@ def _reading(
 
 
 def _predictions(rows: pa.Table, known: Sequence[LiveStore], sources: Sequence[LiveWitnesses]) -> dict[str, Prediction]:
-    """What the brokers' checks will give up on, of those that have any of the rows before them."""
+    """Predict what the brokers' checks will discard, for brokers whose check will reach any of the rows."""
     roots = pc.unique(rows["store"].filter(is_open_row(rows))).to_pylist()
     return {
         fact.root: predict_from_live(fact, source)
@@ -187,31 +186,31 @@ def _none() -> pa.Table:
 
 
 def _with_what_cannot_be_known(rows: pa.Table, known: Sequence[LiveStore]) -> pa.Table:
-    """A rollback of the last moments leaves nothing but an op, which a broker from 5.1.0 on holds back for a while."""
+    """Add to reasons that a recent rollback may not be visible: a broker from 5.1.0 keeps its op in memory a while."""
     for fact in known:
         if fact.settings.batches_ops is False:
             continue
         held_ms = fact.settings.transaction_op_batch_interval_ms
         here = pc.and_(pc.equal(rows["store"], fact.root), pc.equal(rows["state"], "PENDING"))
-        said = pc.binary_join_element_wise(
-            rows["reason"], f"; a rollback of the last {held_ms} ms may not show yet (in the broker's memory)", ""
+        longer = pc.binary_join_element_wise(
+            rows["reason"], f"; a rollback of the last {held_ms} ms may still be in the broker's memory", ""
         )
         place = rows.schema.get_field_index("reason")
-        rows = rows.set_column(place, rows.schema.field(place), pc.if_else(here, said, rows["reason"]))
+        rows = rows.set_column(place, rows.schema.field(place), pc.if_else(here, longer, rows["reason"]))
     return rows
 
 
 def _producers_alive(
     brokers: Sequence[Broker], members: Sequence[BrokerAddresses], rows: pa.Table
 ) -> pa.ChunkedArray:
-    """Whether a producer of each row's group is connected to any broker of the set; null where that is not known."""
+    """Whether a producer of each row's group is connected to any broker of the set; null where unknown."""
     groups = [group for group in pc.unique(rows["producer_group"]).to_pylist() if group is not None]
     alive = {group: _is_alive(group, [*brokers, *_others(brokers, members)]) for group in groups}
     return pa.chunked_array([pa.array([alive.get(group) for group in rows["producer_group"].to_pylist()], pa.bool_())])
 
 
 def _others(brokers: Sequence[Broker], members: Sequence[BrokerAddresses]) -> list[Broker]:
-    """The brokers of the same sets that were not asked for: slaves, above all."""
+    """The other brokers of the same sets, mainly slaves."""
     asked = {broker.address for broker in brokers}
     return [
         Broker(broker.client, address, member.name, member.cluster, number)

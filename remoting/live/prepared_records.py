@@ -1,7 +1,7 @@
-"""Prepared records of live brokers (before 4.3) and what ended them, by the index and by the log itself.
+"""Prepared records of live brokers (before 4.3) and their decisions, from the index and from the log itself.
 
-A prepared record is in no queue. Its index entry is in its real topic, as those of other messages are. What ended it
-may be in no index either: ROLLBACK records never are, COMMIT records not before 4.0. So the log is walked behind it.
+A prepared record is in no queue. Its index entry is under its real topic, as for other messages. Its decision may not
+be in the index either: ROLLBACK records never are, COMMIT records only since 4.0. So the log is read behind it.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from remoting.live.queues import LogTooLong, walked
 from remoting.live.store_facts import LiveStore
 from remoting.protocol.errors import Refused
 from remoting.protocol.record_bytes import blocks_of
-from verdicts.evidence.witness_collector import Gathered
+from verdicts.evidence.witness_collector import CollectedWitnesses
 
 __all__ = ["read_prepared", "walk_behind_prepared"]
 
-#: Topics of half copies that are no prepared records.
+#: Topics of half copies that are not prepared records.
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
-#: In so many topics a broker is asked for a key.
+#: Most topics in which a key is looked up.
 _TOPICS_MAX = 256
 _EVER_MS = 1 << 62
 _CLOCK_AHEAD_MS = 3_600_000
 
 
-def read_prepared(facts: LiveStore, gathered: Gathered, names: Sequence[str], pace: Pace) -> None:
-    """Add the prepared records that the index has under some ids or business keys, in whatever topic.
+def read_prepared(facts: LiveStore, gathered: CollectedWitnesses, names: Sequence[str], pace: Pace) -> None:
+    """Add the prepared records that the index has under some ids or business keys, in any topic.
 
-    Of a broker before 4.3 also COMMIT records are added: the prepared record may have left the log.
+    For a broker before 4.3, COMMIT records are added too: their prepared record may have expired.
     Raises: Unreachable, NoAnswer, Refused.
     """
     try:
         known = topics(facts.broker)
-    except Refused:  # access control: it takes an administrator's account
+    except Refused:  # access control: this requires an administrator's account
         return
     real = [topic for topic in known if not topic.startswith("%") and topic not in _HALF_TOPICS][:_TOPICS_MAX]
     keys = [(topic, name) for topic in real for name in names]
@@ -51,7 +51,7 @@ def read_prepared(facts: LiveStore, gathered: Gathered, names: Sequence[str], pa
 
 
 def _spans(facts: LiveStore) -> Iterator[tuple[int, int]]:
-    """The times since the log's first record, in pieces for which the broker answers."""
+    """Yield the time since the log's first record, in spans that the broker accepts in one query."""
     end_ms = facts.taken_time_ms + _CLOCK_AHEAD_MS
     if facts.query_span_ms is None:
         yield 0, _EVER_MS
@@ -64,10 +64,10 @@ def _spans(facts: LiveStore) -> Iterator[tuple[int, int]]:
         begin_ms += facts.query_span_ms
 
 
-def walk_behind_prepared(facts: LiveStore, gathered: Gathered, names: Sequence[str], pace: Pace) -> None:
-    """Add all records behind the first prepared record of some transactions, if they are few.
+def walk_behind_prepared(facts: LiveStore, gathered: CollectedWitnesses, names: Sequence[str], pace: Pace) -> None:
+    """Add all records behind the first prepared record of some transactions, unless they are too many.
 
-    Damage: where they are too many, a finding says so, and what rests on their absence is UNDECIDABLE.
+    Damage: too many are a finding, and verdicts that rest on the absence of records are UNDECIDABLE.
     Raises: Unreachable, NoAnswer, Refused.
     """
     halves = gathered.chosen("halves", names)
@@ -80,4 +80,4 @@ def walk_behind_prepared(facts: LiveStore, gathered: Gathered, names: Sequence[s
             gathered.add(block)
     except LogTooLong as error:
         facts.findings.append(Finding(facts.root, "prepared-unwalked", actual=f"{error.actual} bytes"))
-        facts.miss(f"the {error.actual} bytes of its log behind a prepared record, too many to be asked for")
+        facts.miss(f"the {error.actual} bytes of its log behind a prepared record, too many to read from the broker")

@@ -1,8 +1,9 @@
-"""Queues of a live broker: ranges of them read with several pulls under way, whatever way this version leaves open.
+"""Queues of a live broker: ranges are read with several pulls under way, or in another way that the version supports.
 
-A broker gives 32 records a pull, and fewer where they are large or cold; so the next pulls are sent before the first is
-answered, and what one of them left out is asked for before the next is looked at. The op topic of 4.x cannot be pulled
-(17, it has no topic configuration): there the queue's entries are read (321) and each record by its offset (33).
+A broker returns 32 records per pull, and fewer if they are large or cold; so the next pulls are sent before the first
+is answered, and records that one pull left out are pulled before the next is processed. The op topic of 4.x cannot be
+pulled (17, it has no topic configuration): there the queue's entries are read (321), and each record by its offset
+(33).
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused, RemotingError
 from remoting.protocol.record_bytes import cut
 
-#: Pulls under way at once: some two megabytes of small records.
+#: Pulls under way at once: about 2 MB of small records.
 WINDOW = 16
 _SLOTS_AT_ONCE = 1000
-#: Some hundred thousand records, at some thousand a second.
+#: Some 100,000 records, at some 1,000 per second.
 _WALKED_BYTES_MAX = 64 << 20
 
 
 def records(
     broker: Broker, topic: str, queue_id: int, begin: int, end: int, pace: Pace, gaps: list[UnreadEntries]
 ) -> Iterator[bytes]:
-    """The records of a range of a queue, as the broker sends them: one or several in each value.
+    """Yield the records of a range of a queue as the broker sends them: one or several in each value.
 
     Units:  queue offsets, `end` excluded.
     Order:  queue offset.
-    Damage: what the broker does not give is added to `gaps`.
+    Damage: records that the broker does not return are added to `gaps`.
     Raises: Refused (17 where the topic has no configuration), Unreachable, NoAnswer.
     """
     place = begin
@@ -41,7 +42,7 @@ def records(
         return _pulls(broker, topic, queue_id, place, end, pace, gaps)
 
     for following, body in again(ask):
-        place = following  # where a second asking goes on
+        place = following  # where a repeated request continues
         if body:
             yield body
 
@@ -49,7 +50,7 @@ def records(
 def _pulls(
     broker: Broker, topic: str, queue_id: int, begin: int, end: int, pace: Pace, gaps: list[UnreadEntries]
 ) -> Iterator[tuple[int, bytes]]:
-    """Where the next record is, and the records before it."""
+    """Yield the queue offset of the next record, and the records before it."""
     asked: deque[tuple[int, int]] = deque()
     stride = PULL_RECORDS_MAX
 
@@ -81,14 +82,14 @@ def _pulls(
 def _following(pulled: Pulled, place: int, stop: int, gaps: list[UnreadEntries], topic: str, queue_id: int) -> int:
     if pulled.status == "found":
         return pulled.next_offset if pulled.next_offset > place else stop
-    # The record was deleted, or the queue begins later by now: the broker says where to go on.
+    # The record was deleted, or the queue begins later by now: the response contains where to continue.
     following = min(stop, max(pulled.next_offset, place + 1))
     gaps.append(UnreadEntries(topic, queue_id, place, following))
     return following
 
 
 def ops(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[UnreadEntries]) -> Iterator[bytes]:
-    """The op messages of a range of the op queue, by the way that this broker leaves open.
+    """Yield the op messages of a range of the op queue, in the way that this broker supports.
 
     Raises: OpsUnreadable; Refused, Unreachable, NoAnswer.
     """
@@ -98,7 +99,7 @@ def ops(broker: Broker, begin: int, end: int, pace: Pace, gaps: list[UnreadEntri
 def records_of_system_topic(
     broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: list[UnreadEntries]
 ) -> Iterator[bytes]:
-    """The records of a range of queue 0 of a topic that may have no configuration: then entry by entry.
+    """Yield the records of a range of queue 0 of a topic; entry by entry if the topic has no configuration.
 
     Raises: OpsUnreadable; Refused, Unreachable, NoAnswer.
     """
@@ -113,11 +114,11 @@ def records_of_system_topic(
 
 
 class OpsUnreadable(Refused):
-    """A system topic's queue that this broker shows to nobody (4.3.0)."""
+    """A system topic's queue that this broker does not serve (4.3.0)."""
 
 
 class LogTooLong(RemotingError):
-    """A log that is too long to be walked record by record; `actual` is how many bytes are left of it."""
+    """A log that is too long to be read record by record; `actual`: number of bytes left."""
 
 
 def _viewed(broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: list[UnreadEntries]) -> Iterator[bytes]:
@@ -125,7 +126,7 @@ def _viewed(broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: 
     while place < end:
         found = broker.slots(topic, 0, place, min(_SLOTS_AT_ONCE, end - place)).slots
         if not found:
-            raise OpsUnreadable(f"{broker.root} shows its queue of {topic} to nobody")
+            raise OpsUnreadable(f"{broker.root} does not serve its queue of {topic}")
         offsets = [slot.commit_log_offset for slot in found]
         for slot, (_, body) in zip(found, views(broker, offsets, pace), strict=True):
             if body is None:
@@ -136,14 +137,14 @@ def _viewed(broker: Broker, topic: str, begin: int, end: int, pace: Pace, gaps: 
 
 
 def walked(broker: Broker, begin: int, file_bytes: int, pace: Pace) -> Iterator[bytes]:
-    """Every record of the commit log from an offset on, one request after the other; for brokers that show no queue.
+    """Yield every record of the commit log from an offset on, one by one; for brokers that do not serve a queue.
 
     `file_bytes`: length of a file of the log; a blank record ends it.
-    Raises: LogTooLong if that would be more than is reasonable.
+    Raises: LogTooLong if there are too many bytes to read.
     """
     end = int(broker.runtime()["commitLogMaxOffset"])
     if end - begin > _WALKED_BYTES_MAX:
-        raise LogTooLong(f"{end - begin} bytes of the log of {broker.root} to be walked", actual=end - begin)
+        raise LogTooLong(f"{end - begin} bytes of the log of {broker.root} are too many to read", actual=end - begin)
     place = begin
     while place < end:
         pace.wait()
@@ -157,9 +158,9 @@ def walked(broker: Broker, begin: int, file_bytes: int, pace: Pace) -> Iterator[
 
 
 def place_of(broker: Broker, topic: str, queue_id: int, low: int, high: int, offset: int) -> int | None:
-    """The first queue offset in [low, high) whose record is at a commit-log offset or later; `high` if none is.
+    """Return the first queue offset in [low, high) whose record is at a commit-log offset or later; else `high`.
 
-    None where the broker shows no entries (4.3.0, queues in RocksDB).
+    None if the broker returns no entries (4.3.0, queues in RocksDB).
     """
     while low < high:
         middle = (low + high) // 2
@@ -174,12 +175,12 @@ def place_of(broker: Broker, topic: str, queue_id: int, low: int, high: int, off
 
 
 def first_kept(broker: Broker, topic: str, queue_id: int, begin: int, end: int, log_begin_offset: int) -> int:
-    """The first queue offset in [begin, end) whose record the log still has; `end` if it has none of them.
+    """Return the first queue offset in [begin, end) whose record the log still has; `end` if it has none of them.
 
-    A broker counts a queue from where its files begin, and these stay longer than those of the log; a queue of which
-    every record has expired counts from its old begin for ever (ConsumeQueue.correctMinOffset, 4.9.7). What a broker
-    gives for a record that has expired need not be nothing: for the one at commit-log offset 0 a real 4.9.7 gave the
-    first bytes of the log that is left (CommitLog.getData takes the first file where it finds none for offset 0).
+    A broker's minimum of a queue is where its files begin, and these stay longer than those of the log; a queue of
+    which every record has expired keeps its old minimum permanently (ConsumeQueue.correctMinOffset, 4.9.7). For an
+    expired record a broker may return bytes: for the record at commit-log offset 0 a real 4.9.7 returned the first
+    bytes of the remaining log (CommitLog.getData uses the first file if it finds none for offset 0).
     """
     if begin >= end or log_begin_offset <= 0:
         return begin
@@ -188,6 +189,6 @@ def first_kept(broker: Broker, topic: str, queue_id: int, begin: int, end: int, 
         if not found or found[0].commit_log_offset >= log_begin_offset:
             return begin
         place = place_of(broker, topic, queue_id, begin + 1, end, log_begin_offset)
-    except Refused:  # an account may pull from a topic and not look at its entries
+    except Refused:  # an account may have the right to pull from a topic and not the right to read its entries
         return begin
     return begin if place is None else place

@@ -1,4 +1,4 @@
-"""Ways to the records of a live broker, its queues and its index; what they give is gathered."""
+"""Reading records of a live broker by its queues and its index, and collecting them."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused
 from remoting.protocol.record_bytes import blocks_of
 from verdicts.evidence.indexed_lookup import offset_of
-from verdicts.evidence.witness_collector import Gathered
+from verdicts.evidence.witness_collector import CollectedWitnesses
 from verdicts.transactions.judged_copies import FINAL_SLACK_MS
 
-#: A look into the index costs about as much as so many records of a queue.
+#: A query of the index costs about as much as this number of records of a queue.
 RECORDS_PER_QUERY = 2
-#: Records from before the broker's last start are read up to this number, where its index may lack them.
+#: Most records from before the broker's last start that are read because the index may lack them.
 HOLE_RECORDS_MAX = 1_000_000
 
 
 class LiveReads:
     """Records of one live broker.
 
-    Shape:  `gathered` is what was added; `gaps` are parts of queues whose records it did not give.
+    Shape:  `gathered`: the collected records; `gaps`: parts of queues whose records the broker did not return.
     Raises: Unreachable, NoAnswer, Refused.
     """
 
     def __init__(self, facts: LiveStore, pace: Pace) -> None:
         self._facts, self._broker, self._pace = facts, facts.broker, pace
-        self.gathered = Gathered(facts.root)
+        self.gathered = CollectedWitnesses(facts.root)
         self.gaps: list[UnreadEntries] = []
 
     def place_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """A queue offset that everything before a time lies before; 4.x answers with the nearest one."""
+        """Return a queue offset behind everything stored before a time; 4.x returns the nearest offset instead."""
         return self._broker.offset_at(topic, queue_id, time_ms) + 2
 
     def queue(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Block]:
-        """The records of a part of a queue."""
+        """Yield the records of a part of a queue."""
         bodies = records(self._broker, topic, queue_id, begin, end, self._pace, self.gaps)
         return blocks_of(bodies, self._facts.root, self._facts.findings)
 
     def read_index(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Add what the index has under some keys; a key with more records than it gives is a finding."""
+        """Add the records that the index has under some keys; a key with more records than it returns is a finding."""
         incomplete: list[str] = []
         bodies = queries(self._broker, keys, self._pace, incomplete)
         for block in blocks_of(bodies, self._facts.root, self._facts.findings):
@@ -60,7 +60,7 @@ class LiveReads:
         """Add the record at the offset in an identity, if that is its message id."""
         offset = offset_of(identity)
         if offset is None or not self._facts.log_begin_offset <= offset < self._facts.log_end_offset:
-            return  # most ids look like message ids, and are none
+            return  # most ids have the form of message ids, but are not message ids
         for _, body in views(self._broker, [offset], self._pace):
             for block in blocks_of([body or b""], self._facts.root, []):
                 if len(block) == 1 and block.message_ids().to_pylist()[0] == identity.upper():
@@ -68,13 +68,13 @@ class LiveReads:
 
     @property
     def lone_names(self) -> set[str]:
-        """The names of half copies without an id, among those that were read."""
+        """Names of the half copies without an id, among those read."""
         halves = self.gathered.table("halves")
         prints = halves["fingerprint"]
         return set() if prints.null_count == len(prints) else set(prints.to_pylist()) - {None}
 
     def read_topic(self, topic: str, queue_ids: set[int], names: list[str], since_ms: int) -> None:
-        """Add what a topic has of some transactions, by its queues or by the index, whichever is less."""
+        """Add the records of some transactions in a topic, by its queues or by the index, whichever is less."""
         lone = self.lone_names.intersection(names)
         ids = [name for name in names if name not in lone]
         ranges, count = self.ranges(topic, queue_ids, since_ms)
@@ -97,7 +97,7 @@ class LiveReads:
         self.read_index((topic, name) for name in ids)
 
     def _read_ranges(self, topic: str, ranges: list[tuple[int, int, int]], ids: list[str]) -> bool:
-        """The records of some transactions in parts of queues; false where the topic is none any more."""
+        """Add the records of some transactions in parts of queues; false if the topic no longer exists."""
         try:
             for queue_id, begin, end in ranges:
                 for block in self.queue(topic, queue_id, begin, end):
@@ -111,7 +111,7 @@ class LiveReads:
     def ranges(
         self, topic: str, queue_ids: set[int], since_ms: int, until_ms: int | None = None
     ) -> tuple[list[tuple[int, int, int]], int]:
-        """What the queues of a topic got in a time: queue number, begin, end; and how many records that is."""
+        """Return the parts of a topic's queues written in a time (queue number, begin, end), and their record count."""
         ranges = []
         for queue_id in sorted(queue_ids):
             end = self._broker.max_offset(topic, queue_id)
@@ -128,7 +128,7 @@ class LiveReads:
 
 
 def only_with(block: Block, ids: list[str]) -> Block:
-    """The records with one of the ids, or with none at all."""
+    """Return the records with one of the ids, or without an id."""
     own = block.properties.text(UNIQ_KEY)
     chosen = pc.or_(pc.is_null(own), pc.is_in(own, value_set=pa.array(ids, pa.string())))
     return block.take(np.asarray(chosen))

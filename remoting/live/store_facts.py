@@ -1,4 +1,4 @@
-"""What a live broker says beside its records: settings, version, role, cursors of its check, ends of its log."""
+"""Facts about a live broker besides its records: settings, version, role, cursors of its check, ends of its log."""
 
 from __future__ import annotations
 
@@ -26,18 +26,16 @@ _QUERY_SPAN_HOURS = 73
 
 @dataclass(slots=True)
 class LiveStore:
-    """One live broker on its way to a verdict. `findings`, `missing` and `foreign_decisions` grow while it is read,
-    and `check_stops` are asked for with questions about what hangs.
+    """The facts about one live broker that verdicts need; `findings`, `missing` and others grow while it is read.
 
-    The cursors are asked for when this is made, that is before any record: what is decided or put back meanwhile can
-    then only be missed for a half that was still open at that moment.
+    The cursors are read when this is made, that is before any record: a decision or put-back after that can be missed
+    only for a half that was still open at that moment.
 
-    Shape: `scheduled` is the range of each delay queue that is not due yet. `half_end` is the next queue offset of the
-           half topic when this was made; `rocksdb_begin` and `rocksdb_end` bound that of the transactions in RocksDB,
-           which no cursor stands in. `booted_time_ms` is when it started. `query_span_ms`: over how much time it
-           answers a question for a key; None is any. `index_whole_since_ms`: records stored since then are all in the
-           index; a broker that was killed drops its youngest index file, and fills it again from the recovered place
-           on only.
+    Shape: `scheduled`: the range of each delay queue that is not due yet. `half_end`: the next queue offset of the half
+           topic when this was made; `rocksdb_begin` and `rocksdb_end`: bounds of the queue of transactions in RocksDB,
+           which has no cursor. `booted_time_ms`: start of the broker. `query_span_ms`: longest time span of a query for
+           a key; None: any. `index_whole_since_ms`: the index has all records stored since then; a killed broker drops
+           its newest index file, and fills it again only from the recovered offset on.
     """
 
     broker: Broker
@@ -67,26 +65,26 @@ class LiveStore:
 
     @property
     def root(self) -> str:
-        """What stands in the column `store`."""
+        """Its value in the column `store`."""
         return self.broker.root
 
     @property
     def has_half_topic(self) -> bool:
-        """Whether its version keeps half messages in a queue; earlier ones have prepared records, which are in none."""
+        """Whether its version has half messages in a queue; earlier versions have prepared records, in no queue."""
         return self.settings.version_low is None or HALF_TOPIC_DESIGN.holds(self.settings.version_low)
 
     @property
     def is_slave(self) -> bool:
-        """Whether it is a slave: it has what was replicated, and decides nothing."""
+        """Whether it is a slave: it has replicated records, and refuses decisions."""
         return self.role == "SLAVE"
 
     def miss(self, what: str) -> None:
-        """Say that witnesses may exist that cannot be read: what relies on their absence is UNDECIDABLE."""
+        """Add unreadable witnesses that may exist: verdicts that rely on their absence are UNDECIDABLE."""
         begin, end = _EVERYWHERE
         self.missing.append(MissingRange(self.root, begin, end, what))
 
     def view(self) -> StoreView:
-        """The same as the verdict takes it."""
+        """The facts in the form that verdicts take."""
         return StoreView(
             store=self.root,
             settings=self.settings,
@@ -101,24 +99,24 @@ class LiveStore:
         )
 
     def describe(self) -> str:
-        """One line: what it is, and its settings, which come from itself."""
+        """One line: its role, and its settings as it reports them."""
         role = f"{self.role.lower().replace('_', ' ')}, " if self.role != "ASYNC_MASTER" else ""
         if self.is_slave:
-            role = "slave, which does not check (its master does, as long as it runs), "
-        return f"a live broker, {role}asked over the wire; {self.settings.describe()}"
+            role = "slave without checks of its own (its master checks while it runs), "
+        return f"a live broker, {role}read over the network; {self.settings.describe()}"
 
 
 def live_store(broker: Broker) -> LiveStore:
-    """The facts of a broker, before its records are read.
+    """Return the facts of a broker, before its records are read.
 
     Damage: a cursor outside its queue, records that queues and index do not have yet, and transactions in RocksDB,
-            whose table nobody can ask for, are findings.
+            whose table no request reads, are findings.
     Raises: Unreachable, NoAnswer, Refused, BadFrame.
     Source: TransactionalMessageBridge.fetchConsumeOffset; docs/formats/half_and_op.md#check-start.
     """
     half_cursor = op_cursor = None
     half_begin = half_end = op_begin = 0
-    # asking earlier brokers for half and op topics makes queues of these in their memory
+    # a request for half and op topics would create queues in the memory of earlier brokers
     has_half_topic = HALF_TOPIC_DESIGN.holds(broker.version())
     if has_half_topic:
         half_cursor = broker.consumer_offset(CHECK_GROUP, HALF_TOPIC)
@@ -135,7 +133,7 @@ def live_store(broker: Broker) -> LiveStore:
         booted_ms = int(runtime["bootTimestamp"])
         behind_bytes = int(runtime.get("dispatchBehindBytes", "0"))
     except (KeyError, ValueError, BadRequest) as error:
-        raise BadFrame(f"the runtime information of {broker.address} lacks what is needed: {error}") from error
+        raise BadFrame(f"the runtime information of {broker.address} lacks a needed value: {error}") from error
     is_in_use = conf.get("transRocksDBEnable") == "true"
     rocksdb_begin, rocksdb_end = rocksdb_range(
         broker, settings.version_low, ROCKSDB_HALF_TOPIC, is_needed=is_in_use
@@ -167,9 +165,9 @@ def live_store(broker: Broker) -> LiveStore:
 
 
 def rocksdb_range(broker: Broker, version: Version | None, topic: str, *, is_needed: bool) -> tuple[int, int]:
-    """The queue of a topic of transactions in RocksDB, whatever the configuration says by now; empty before 5.4.0.
+    """Return the range of a queue of transactions in RocksDB, independent of the configuration; empty before 5.4.0.
 
-    `is_needed`: an account that may not look there is refused; else what it cannot see is what nobody asks for.
+    `is_needed`: raise the refusal of an account without the right to read it; else the range is empty then.
     Units:  queue offsets, the second excluded.
     Raises: Refused, Unreachable, NoAnswer.
     """
@@ -191,7 +189,7 @@ def _log_file_bytes(conf: dict[str, str]) -> int:
 
 
 def _query_span_ms(conf: dict[str, str], settings: BrokerSettings) -> int | None:
-    """3.1.4 refuses to look for a key over more than queryMessageMaxTimeSpan hours; 3.2.6 and later take any time."""
+    """Longest span of a query: 3.1.4 refuses more than queryMessageMaxTimeSpan hours; 3.2.6 and later accept any."""
     if settings.version_low is None or ANY_QUERY_SPAN.holds(settings.version_low):
         return None
     hours = conf.get("queryMessageMaxTimeSpan", "")
@@ -203,7 +201,7 @@ def _cursor(cursor: int | None, begin: int) -> int:
 
 
 def _scheduled(runtime: dict[str, str]) -> dict[int, tuple[int, int]]:
-    """Queue numbers of the delay topic with the range that is not due yet; only queues that were ever used are told."""
+    """Queue numbers of the delay topic with the range that is not due yet; queues never used are not listed."""
     found = {}
     for name, value in runtime.items():
         level = _LEVEL.fullmatch(name)

@@ -1,4 +1,4 @@
-"""What stands around a transaction's witnesses at a live broker: message ids, cursors of consumers and of the check."""
+"""Facts for a timeline from a live broker: message ids, cursors of consumers and of the check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verdicts.audit.timeline import RecordName, record_names
 
 @dataclass(frozen=True, slots=True)
 class LiveSurroundings:
-    """Those of a live broker; see `verdicts.audit.timeline.TimelineSource`."""
+    """A live broker as a `verdicts.audit.timeline.TimelineSource`."""
 
     facts: LiveStore
 
@@ -29,7 +29,7 @@ class LiveSurroundings:
         return self.facts.root
 
     def records(self, offsets: Iterable[int]) -> dict[int, RecordName]:
-        """From the records themselves, which have the address that the broker had then."""
+        """From the records themselves, which contain the broker's address at that time."""
         bodies = (body for _, body in views(self.facts.broker, dict.fromkeys(offsets), Pace()) if body is not None)
         return {
             offset: name
@@ -38,11 +38,11 @@ class LiveSurroundings:
         }
 
     def cursors(self) -> list[dict[str, Any]]:
-        """Of all groups; none where the broker refuses to tell them."""
+        """The cursors of all groups; empty if the broker refuses the request."""
         broker = self.facts.broker
         try:
             frame = broker.client.call(broker.address, Request(RequestCode.GET_ALL_CONSUMER_OFFSET))
-        except Refused:  # access control: it takes an administrator's account
+        except Refused:  # access control: this requires an administrator's account
             return []
         table = parsed_json(frame.body).get("offsetTable") or {}
         try:
@@ -53,12 +53,12 @@ class LiveSurroundings:
                 for queue_id, offset in queues.items()
             ]
         except (AttributeError, TypeError, ValueError) as error:
-            raise BadFrame(f"the cursors that {broker.address} gives cannot be read: {error}") from error
+            raise BadFrame(f"cannot parse the cursors from {broker.address}: {error}") from error
 
     def check_cursors(self) -> CheckCursors:
-        """As they were when the reading began."""
+        """The cursors at the start of the reading."""
         return CheckCursors({0: self.facts.half_cursor}, {0: self.facts.op_cursor})
 
     def stopped_time_ms(self) -> int | None:
-        """It runs."""
+        """None: the broker runs."""
         return None

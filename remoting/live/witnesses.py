@@ -1,11 +1,11 @@
-"""Some transactions' witnesses from a live broker: the steps of `verdicts.evidence.indexed_lookup`, over the wire.
+"""The witnesses of some transactions from a live broker: the steps of `verdicts.evidence.indexed_lookup`, by requests.
 
-The order of the reads is what keeps a decided transaction from being called open, for the broker goes on meanwhile:
-cursors before halves, so that a half which the check leaves behind in between is still listed as before it; halves
-before ops, because an op is only understood by a copy that is known; ops before finals, because a commit writes its
-final before its op: whoever sees the op sees the final afterwards, and no commit looks like a rollback. What is decided
-while the reading goes on may show or not; what was decided before it began shows, but for an op that is still in the
-broker's memory (5.1.0+).
+The broker works on meanwhile, so the order of the reads keeps a decided transaction from being reported as open:
+cursors before halves, so that a half which the check passes in between still counts as one that it will reach; halves
+before ops, because an op is only assigned to a known copy; ops before COMMIT records, because a commit writes its
+COMMIT record before its op: if the op is read, the COMMIT record is read afterwards, and no commit appears as a
+rollback. A decision during the reading may be visible or not; a decision before it is visible, except for an op that is
+still in the broker's memory (5.1.0+).
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from verdicts.evidence.indexed_lookup import offset_of
 from verdicts.evidence.witness_collector import Names, incomplete_chains
 from verdicts.model.witnesses import Witnesses
 
-#: Identity → real topic, as `verdicts.audit.lookups` has it.
+#: Identity → real topic, as in `verdicts.audit.lookups`.
 Named = dict[str, str | None]
 
 
 class LiveWitnesses:
     """One live broker, read by its queues and its index.
 
-    Shape:  `window()` and `named_by(words)` name transactions, `witnesses(...)` gives whole ones. The facts
-            get what was found on the way.
+    Shape:  `window()` and `named_by(words)` name transactions, `witnesses(...)` returns all their witnesses. Findings
+            are added to the facts.
     Raises: Unreachable, NoAnswer, Refused.
     """
 
@@ -64,10 +64,10 @@ class LiveWitnesses:
         self._pace = pace or Pace()
         self._reads = LiveReads(facts, self._pace)
         self._gathered = self._reads.gathered
-        #: From which half queue offset on all copies are known.
+        #: The half queue offset from which on all copies are known.
         self._halves_known_from = facts.half_end
         self._halves_asked_for: set[str] = set()
-        #: What the check has before it, as far as it was read; and from which op queue offset on all ops are known.
+        #: What the check will reach, as far as it was read; and the op queue offset from which on all ops are known.
         self._check_halves: list[Block] = []
         self._check_ops: list[Block] = []
         self._ops_known_from: int | None = None
@@ -78,9 +78,9 @@ class LiveWitnesses:
     # -- which transactions ---------------------------------------------------------------------------------------
 
     def window(self, *, is_whole: bool = False) -> Named:
-        """Every transaction with a half copy that the check has before it; `is_whole`: that the half queue holds.
+        """Name every transaction with a half copy that the check will reach; `is_whole`: with any half copy.
 
-        A broker before 4.3 has none, and its prepared records are in no queue: a finding says so.
+        A broker before 4.3 has no half queue, and its prepared records are in no queue: this is a finding.
         """
         if not self._facts.has_half_topic:
             self._facts.findings.append(Finding(self._facts.root, "prepared-unlisted"))
@@ -94,12 +94,12 @@ class LiveWitnesses:
         return self._named(halves)
 
     def ask_index(self, words: Sequence[str]) -> list[str]:
-        """Read what the index has of some ids or business keys; gives those that it does not know."""
+        """Read the records that the index has for some ids or business keys, and return those that it does not have."""
         self._read_keys(list(words))
         return self._unknown(words)
 
     def named_by(self, words: Iterable[str], *, only_ids: bool = False) -> Named:
-        """The transactions that some words name, among what was read. `only_ids`: not those by a business key."""
+        """Return the transactions that some words name, among those read. `only_ids`: not by business keys."""
         self._unknown(words := list(words))
         return {
             name.identity: name.topic
@@ -109,9 +109,9 @@ class LiveWitnesses:
         }
 
     def _with_all_of_rocksdb(self, *, is_whole: bool) -> pa.Table:
-        """The half copies, with those of all transactions in RocksDB; if not `is_whole`, those that no op ends.
+        """Return the half copies, with those of all transactions in RocksDB; if not `is_whole`, only unsettled ones.
 
-        No cursor says what the broker has before it there: both queues are read to their ends.
+        There is no cursor that shows what the broker will check there: both queues are read to their ends.
         """
         self._read_rocksdb_halves()
         self._read_rocksdb_ops(None, 0)
@@ -122,13 +122,13 @@ class LiveWitnesses:
         return halves.filter(pc.invert(pc.and_(pc.equal(halves["topic"], ROCKSDB_HALF_TOPIC), ended)))
 
     def _unknown(self, names: Iterable[str]) -> list[str]:
-        """Those names that no record bears which was read so far."""
+        """The names that no record read so far has."""
         wanted = list(names)
         self._known_as.update(self._gathered.named_by({name: offset_of(name) for name in wanted}))
         return [name for name in wanted if name not in self._known_as]
 
     def search_queue(self, names: list[str]) -> None:
-        """Look for names that the index does not know: as message ids, then before the check, then before the start."""
+        """Look for names that the index does not have: as message ids, then before the check, then before the start."""
         for name in names:
             self._reads.read_view(name)
         if not self._facts.has_half_topic:
@@ -145,7 +145,7 @@ class LiveWitnesses:
             read_prepared(self._facts, self._gathered, left, self._pace)
 
     def _read_halves_before_the_start_from(self, begin: int, names: list[str] | None) -> None:
-        """Half copies from a place on that were stored before the broker's last start. `names`: only theirs."""
+        """Read half copies from an offset on that were stored before the broker's last start; `names`: only theirs."""
         facts = self._facts
         if begin >= self._halves_known_from:
             return
@@ -164,7 +164,7 @@ class LiveWitnesses:
     # -- whole transactions ---------------------------------------------------------------------------------------
 
     def witnesses(self, named: Named) -> Witnesses:
-        """Half copies, op marks, finals and discard copies of some transactions."""
+        """Return the half copies, op marks, finals and discard copies of some transactions."""
         facts = self._facts
         if named:
             if facts.has_half_topic:
@@ -188,7 +188,7 @@ class LiveWitnesses:
     # -- halves ---------------------------------------------------------------------------------------------------
 
     def _read_halves_from(self, begin: int) -> None:
-        """All half copies from a queue offset on that are not known yet."""
+        """Read all half copies from a queue offset on that are not known yet."""
         end = self._halves_known_from
         if begin >= end:
             return
@@ -198,7 +198,7 @@ class LiveWitnesses:
             self._check_halves.append(block.take(block.header("queue_offset") >= self._facts.half_cursor))
 
     def _read_diverted(self) -> None:
-        """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1).
+        """Read half messages with a delay level that are not due yet (clients before 4.6.1).
 
         Source: docs/formats/half_and_op.md#delayed-half.
         """
@@ -207,7 +207,7 @@ class LiveWitnesses:
                 self._gathered.add(block.take(is_delayed_half(block)))
 
     def _read_other_halves(self, named: Named) -> None:
-        """Copies in front of what was read of the half queue: where the original is known, all copies are in that."""
+        """Read copies in front of the known part of the half queue, unless that has the original and so all copies."""
         begin, known_from = self._facts.half_begin, self._halves_known_from
         if known_from <= begin:
             return
@@ -229,7 +229,7 @@ class LiveWitnesses:
         return set(pc.coalesce(originals["transaction_id"], originals["fingerprint"]).to_pylist())
 
     def _read_halves_before_the_start(self, named: Named) -> None:
-        """Copies that were stored before the broker's last start, where its index may have holes, by the queue."""
+        """Read copies stored before the broker's last start by the queue, because the index may lack them."""
         facts, halves = self._facts, self._classic_halves(named)
         oldest = halves.select(["queue_offset", "store_time_ms"]).sort_by("queue_offset").slice(0, 1).to_pylist()
         lost = incomplete_chains(halves)
@@ -238,14 +238,14 @@ class LiveWitnesses:
             self._read_halves_before_the_start_from(begin, list(named))
 
     def _classic_halves(self, named: Named) -> pa.Table:
-        """The half copies of some transactions that do not stand in the topic of RocksDB."""
+        """The half copies of some transactions outside the topic of RocksDB."""
         halves = self._gathered.chosen("halves", named)
         return halves.filter(pc.not_equal(halves["topic"], ROCKSDB_HALF_TOPIC))
 
     # -- transactions in RocksDB ----------------------------------------------------------------------------------
 
     def _read_rocksdb_halves(self) -> None:
-        """All halves of transactions in RocksDB."""
+        """Read all halves of transactions in RocksDB."""
         if self._knows_rocksdb_halves:
             return
         self._knows_rocksdb_halves = True
@@ -253,12 +253,12 @@ class LiveWitnesses:
             self._gathered.add(block)
 
     def _read_other_rocksdb_halves(self, named: Named) -> None:
-        """All halves in RocksDB of some transactions: a resume makes another one, with a place of its own."""
+        """Read all halves in RocksDB of some transactions: a resume makes another half at another offset."""
         if not self._knows_rocksdb_halves and self._facts.rocksdb_end > self._facts.rocksdb_begin:
             self._reads.read_topic(ROCKSDB_HALF_TOPIC, {0}, list(named), 0)
 
     def _read_rocksdb_ops_of(self, named: Named) -> None:
-        """The op messages of some transactions in RocksDB; the index does not know them by these ids."""
+        """Read the op messages of some transactions in RocksDB; the index does not have them under these ids."""
         if self._knows_rocksdb_ops:
             return
         halves = self._gathered.chosen("halves", named)
@@ -268,7 +268,7 @@ class LiveWitnesses:
             self._read_rocksdb_ops(ids, pc.min(halves["store_time_ms"]).as_py())
 
     def _read_rocksdb_ops(self, ids: pa.Array | None, since_ms: int) -> None:
-        """The op messages of transactions in RocksDB, or of some of them, from a time on."""
+        """Read the op messages of transactions in RocksDB, or of some of them, from a time on."""
         self._knows_rocksdb_ops = ids is None
         for queue_id, begin, end in self._reads.ranges(ROCKSDB_OP_TOPIC, {0}, since_ms)[0]:
             for block in self._reads.queue(ROCKSDB_OP_TOPIC, queue_id, begin, end):
@@ -279,7 +279,7 @@ class LiveWitnesses:
     # -- ops ------------------------------------------------------------------------------------------------------
 
     def _read_ops(self, named: Named) -> None:
-        """Op messages from the first copy's place on; an older op cannot name any of the copies."""
+        """Read op messages from the first copy's offset on; an older op cannot name any of the copies."""
         halves = self._classic_halves(named)
         wanted = pc.unique(halves["queue_offset"])
         end = self._broker.max_offset(OP_TOPIC)
@@ -301,7 +301,7 @@ class LiveWitnesses:
             self._check_ops.append(block.take(block.header("queue_offset") >= self._facts.op_cursor))
 
     def _walk_to_ops(self, offset: int, count: int, wanted: pa.Array) -> None:
-        """The ops of a broker that shows no queue of them: all records from the first half copy on, if they are few."""
+        """Read the ops of a broker that does not serve their queue: from all records behind the first half copy."""
         facts = self._facts
         try:
             self._add_ops(walked(self._broker, offset, facts.log_file_bytes, self._pace), wanted)
@@ -312,10 +312,10 @@ class LiveWitnesses:
     # -- the check ------------------------------------------------------------------------------------------------
 
     def check_window(self, rules: CheckRules) -> CheckWindow:
-        """What the check has before it: half and op messages from its cursors on; what was read is not read again.
+        """Return what the check will reach: half and op messages from its cursors on; nothing is read twice.
 
-        Raises: OpsUnreadable where this broker does not serve its op queue (4.3.0), and the log from the first of
-                these halves on is too long to be walked.
+        Raises: OpsUnreadable if this broker does not serve its op queue (4.3.0), and the log from the first of these
+                halves on is too long to be read.
         """
         facts = self._facts
         begin = max(facts.half_cursor, facts.half_begin)
@@ -333,9 +333,9 @@ class LiveWitnesses:
         return CheckWindow(state, stored.words, stored.diverted_count)
 
     def _read_check_ops(self) -> tuple[int, int]:
-        """Read the ops from the check's cursor on; gives its cursor and the queue's begin.
+        """Read the ops from the check's cursor on, and return the cursor and the queue's begin.
 
-        A broker that shows no queue of them gives those behind the first half of the check: none before names any.
+        If the broker does not serve the queue, read the ops behind the check's first half: no earlier op names one.
         """
         facts = self._facts
         if self._ops_walked_from is not None:
@@ -364,7 +364,7 @@ class LiveWitnesses:
     # -- finals and discard copies --------------------------------------------------------------------------------
 
     def _read_decisions(self, named: Named) -> None:
-        """Finals and discard copies, looked up in the index or read from their queues, whichever is less."""
+        """Read finals and discard copies by the index or by their queues, whichever is less."""
         halves = self._gathered.chosen("halves", named)
         copies = pa.concat_tables([halves, self._gathered.chosen("discards", named)])
         since_ms = pc.min(halves["store_time_ms"]).as_py() or 0
@@ -388,7 +388,7 @@ class LiveWitnesses:
             self._reads.read_topic(topic, queue_ids, list(named), since_ms)
 
     def _read_keys(self, names: list[str]) -> None:
-        """Half and discard copies with some ids or business keys; prepared records of a broker before 4.3."""
+        """Read half and discard copies with some ids or business keys; prepared records of a broker before 4.3."""
         if not self._facts.has_half_topic:
             read_prepared(self._facts, self._gathered, names, self._pace)
             return
@@ -401,7 +401,7 @@ class LiveWitnesses:
         self._halves_asked_for.update(names)
 
     def _look_for_missing_copies(self, kept: Witnesses) -> None:
-        """Every put-back has its predecessors: checks n needs n copies before it, unless the log begins later."""
+        """Add findings for missing copies: a copy with n checks needs n earlier ones, unless the log begins later."""
         if self._facts.log_begin_offset > 0:
             return
         for name in incomplete_chains(kept.halves):

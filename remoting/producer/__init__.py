@@ -1,1 +1,1 @@
-"""A producer: registered with a broker, which asks it about transactions."""
+"""A producer: registered with a broker, which sends it checks of transactions."""

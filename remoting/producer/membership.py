@@ -1,4 +1,4 @@
-"""A member of a producer group at several brokers, kept alive: heartbeats, and a new connection where one was lost."""
+"""A member of a producer group at several brokers, with heartbeats, and a new connection after a loss."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from remoting.producer.producer import Check, Member, our_client_id
 from remoting.protocol.errors import RemotingError
 from remoting.protocol.settings import RemotingSettings
 
-#: Official clients say every 30 s that they live; a broker forgets who was silent for 120 s.
+#: Official clients send a heartbeat every 30 s; a broker drops a client after 120 s of silence.
 HEARTBEAT_MS = 10_000
 _LOOK_SECONDS = 0.5
 _RETRY_SECONDS = 2.0
 
 
 class Membership:
-    """Belongs to some producer groups from the beginning of the block to its end; it sends for the first of them.
+    """A member of some producer groups while the block runs; it sends for the first group.
 
-    `on_check`: called from several threads with what brokers ask; it must not wait. `on_change`: called with an address
-    and why the connection to it was lost, or None when it is there again.
-    Raises: Unreachable, NoAnswer, Refused if a broker cannot be joined at the beginning; later losses are mended.
+    `on_check`: called from several threads with checks from brokers; it must not block. `on_change`: called with an
+    address and why the connection to it was lost, or None when it is connected again.
+    Raises: Unreachable, NoAnswer, Refused if a broker cannot be joined at the start; later losses are repaired.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Membership:
 
     @property
     def lost(self) -> dict[str, str]:
-        """The brokers that cannot reach us now, and why."""
+        """The brokers without a connection now, and why."""
         return dict(self._lost)
 
     def member(self, address: str) -> Member:
@@ -86,10 +86,10 @@ class Membership:
             for address in self._addresses:
                 if self._stop.is_set():
                     return
-                self._mend(address)
+                self._renew(address)
 
-    def _mend(self, address: str) -> None:
-        """Let one broker hear of us if it is time, over a new connection if the old one was lost."""
+    def _renew(self, address: str) -> None:
+        """Send a heartbeat to one broker if it is time, over a new connection if the old one was lost."""
         now, member = time.monotonic(), self._members[address]
         if now < self._due[address] and (address in self._lost or not member.is_closed):
             return
@@ -111,6 +111,6 @@ class Membership:
 
     def _leave(self) -> None:
         for member in self._members.values():
-            with contextlib.suppress(RemotingError):  # a broker that is away has forgotten us anyway
+            with contextlib.suppress(RemotingError):  # without a connection the broker drops the member anyway
                 member.leave()
             member.close()

@@ -1,6 +1,6 @@
-"""A producer's side of the protocol at one broker: belong to a group, send halves, hear the broker's questions.
+"""A producer's side of the protocol at one broker: join a group, send half messages, receive the broker's checks.
 
-Nothing here decides a transaction: who was asked answers by `Broker.end_transaction`, over any connection.
+Nothing here decides a transaction: a check is answered by `Broker.end_transaction`, over any connection.
 Source: client/impl/factory/MQClientInstance.java, client/impl/producer/DefaultMQProducerImpl.java,
 client/impl/ClientRemotingProcessor.java; docs/formats/half_and_op.md#producer, docs/formats/half_and_op.md#ask,
 docs/formats/wire.md#requests.
@@ -23,11 +23,11 @@ from remoting.protocol.errors import BadFrame
 from remoting.protocol.frames import Frame
 from remoting.protocol.settings import RemotingSettings
 
-#: Every client of ours begins its id with this: a producer list tells us from the application's own processes.
+#: Prefix of the client ids of rmqtx, which distinguishes them from the application's processes in a list of producers.
 OUR_CLIENTS = "rmqtx@"
 HALF_MARK, PRODUCER_GROUP, UNIQUE_KEY, KEYS = "TRAN_MSG", "PGROUP", "UNIQ_KEY", "KEYS"
 _PREPARED = 0x4
-#: Codes with which a send is answered although the broker has the message.
+#: Response codes to a send after which the broker has the message.
 _STORED = (
     ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE,
@@ -36,19 +36,19 @@ _NAME_END, _VALUE_END = "\x01", "\x02"
 
 
 def our_client_id() -> str:
-    """A client id that nobody else has, and that says who it is: rmqtx@HOST@PROCESS@RANDOM.
+    """Return a new unique client id: rmqtx@HOST@PROCESS@RANDOM.
 
-    In containers host and process can be alike, and two that bear one id would not see each other.
+    Host and process can be equal in two containers, and two clients with one id would not see each other.
     """
     return f"{OUR_CLIENTS}{socket.gethostname()}@{os.getpid()}@{secrets.token_hex(4)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The question of a broker what became of a half: its CHECK_TRANSACTION_STATE.
+    """A broker's check of a half message: its request CHECK_TRANSACTION_STATE.
 
-    Shape: the half copy that it just put back, which an answer has to name; `transaction_id` is None where the half has
-           no UNIQ_KEY; `record` is that copy in store format, under its real topic.
+    Shape: the half copy that the broker has just put back, which an answer must name; `transaction_id` is None where
+           the half has no UNIQ_KEY; `record` is that copy in store format, under its real topic.
     Source: AbstractTransactionalMessageCheckListener.sendCheckMessage; docs/formats/half_and_op.md#ask.
     """
 
@@ -58,12 +58,12 @@ class Check:
     transaction_id: str | None
     message_id: str | None
     record: bytes = field(default=b"", repr=False)
-    heard_time_ms: int = 0
+    received_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent. `queue_id`: one of the topic's write queues."""
+    """A message to send. `queue_id`: one of the topic's write queues."""
 
     topic: str
     body: bytes
@@ -74,9 +74,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Where the broker stored a message; of a half, its first copy in the half topic.
+    """Where the broker stored a message; for a half, its first copy in the half topic.
 
-    Shape: `status` is SUCCESS, or what was not confirmed in time (disk, slave): it is stored all the same.
+    Shape: `status`: SUCCESS, or what was not confirmed in time (disk, slave); the message is stored anyway.
     """
 
     transaction_id: str
@@ -88,10 +88,10 @@ class Sent:
 
 
 class Member:
-    """One member of a producer group at one broker; a broker hears of it when `heartbeat` is called.
+    """One member of a producer group at one broker; `heartbeat` registers it.
 
-    `groups`: the one that it sends for, and others that it belongs to as well. `on_check`: called in the connection's
-    thread, so it must not wait for anything.
+    `groups`: the group that it sends for, and further groups. `on_check`: called in the connection's thread, so it must
+    not block.
     Raises: Unreachable.
     """
 
@@ -111,14 +111,14 @@ class Member:
         return self._connection.is_closed
 
     def heartbeat(self) -> None:
-        """Say that its groups have this member; a broker forgets members that say nothing for two minutes.
+        """Register the member in its groups; a broker drops members that are silent for two minutes.
 
         Raises: Unreachable, NoAnswer, Refused.
         """
         self._call(Request(RequestCode.HEART_BEAT, body=heartbeat_body(self.client_id, self.groups)))
 
     def leave(self) -> None:
-        """Say that its groups no longer have this member.
+        """Remove the member from its groups.
 
         Raises: Unreachable, NoAnswer, Refused.
         """
@@ -131,9 +131,9 @@ class Member:
         self._connection.close()
 
     def send_half(self, message: Message, timeout_ms: int | None = None) -> Sent:
-        """Send a half message: nobody receives it before it is committed. Sent once.
+        """Send a half message, once; consumers receive it only after a commit.
 
-        Raises: Unreachable (nothing was sent), NoAnswer (it may be there: look for its unique key), Refused.
+        Raises: Unreachable (nothing was sent), NoAnswer (it may be stored: look up its unique key), Refused.
         """
         marks = {"WAIT": "true", UNIQUE_KEY: message.unique_key, HALF_MARK: "true", PRODUCER_GROUP: self.groups[0]}
         fields = _half_fields(self.groups[0], message, {**message.properties, **marks})
@@ -147,7 +147,7 @@ class Member:
 
     def _take(self, frame: Frame) -> None:
         if frame.code != RequestCode.CHECK_TRANSACTION_STATE:
-            return  # brokers also tell consumers of changes; a producer has no use for them
+            return  # brokers also notify consumers of changes, which a producer ignores
         check = parsed_check(frame, self.address)
         if check is not None:
             self._on_check(check)
@@ -160,7 +160,7 @@ def heartbeat_body(client_id: str, groups: Sequence[str]) -> bytes:
 
 
 def parsed_check(frame: Frame, address: str) -> Check | None:
-    """The question in a frame; None where it does not say which copy it is about, for then no answer can name one."""
+    """Return the check in a frame; None if it does not contain the copy's place, which an answer must name."""
     fields = frame.fields
     try:
         queue_offset, offset = int(fields["tranStateTableOffset"]), int(fields["commitLogOffset"])
@@ -173,7 +173,7 @@ def parsed_check(frame: Frame, address: str) -> Check | None:
 
 
 def _half_fields(group: str, message: Message, properties: Mapping[str, str]) -> dict[str, Value]:
-    # defaultTopic (c) names the topic itself, so that no broker creates it after TBW102 because of us.
+    # defaultTopic (c) names the topic itself, so that no broker creates the topic from TBW102.
     return {
         "a": group, "b": message.topic, "c": message.topic, "d": 0, "e": message.queue_id, "f": _PREPARED,
         "g": time.time_ns() // 1_000_000, "h": 0, "i": properties_text(properties), "j": 0, "k": False, "l": 0,
@@ -182,13 +182,13 @@ def _half_fields(group: str, message: Message, properties: Mapping[str, str]) ->
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Properties as requests carry them: name 0x01 value 0x02, repeated."""
+    """Return properties in the form of requests: name 0x01 value 0x02, repeated."""
     assert not any(mark in text for pair in properties.items() for text in pair for mark in (_NAME_END, _VALUE_END))
     return "".join(f"{name}{_NAME_END}{value}{_VALUE_END}" for name, value in properties.items())
 
 
 def sent(frame: Frame, unique_key: str) -> Sent:
-    """The response to a send as a value.
+    """Return the response to a send as a value.
 
     Raises: BadFrame.
     """

@@ -1,4 +1,4 @@
-"""Message ids as official clients make them (UNIQ_KEY), which are transaction ids.
+"""Message ids in the form of official clients (UNIQ_KEY), which are the transaction ids.
 
 Source: common/message/MessageClientIDSetter.java; docs/formats/wire.md#message-ids.
 """
@@ -20,7 +20,7 @@ UNIQUE_KEY = Layout(
     (
         Field("address", "4s", "the client's address"),
         Field("process", "H", "the client's process, low 16 bits"),
-        Field("loader", "i", "hash of its class loader; ours is a random number"),
+        Field("loader", "i", "hash of its class loader; rmqtx uses a random number"),
         Field("month_ms", "i", "time since the client's month began, low 32 bits", "ms"),
         Field("counter", "h", "counts up with every message"),
     ),
@@ -30,7 +30,7 @@ UNIQUE_KEY = Layout(
 
 
 class UniqueKeys:
-    """Gives a new unique key at each call; two processes, and two of these, never give the same."""
+    """Makes unique keys; two processes, and two instances, never make the same key."""
 
     def __init__(self, address: str = "127.0.0.1") -> None:
         self._address = socket.inet_aton(address)
@@ -38,7 +38,7 @@ class UniqueKeys:
         self._numbers = itertools.count()
 
     def new(self, now_ms: int | None = None) -> str:
-        """A key for a message that is made now."""
+        """Return a key for a message made now."""
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         month = datetime.fromtimestamp(now / 1000).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         since = now - int(month.timestamp() * 1000)
@@ -50,5 +50,5 @@ class UniqueKeys:
 
 
 def _wrapped(number: int, bits: int) -> int:
-    """The number as Java's narrowing conversion leaves it."""
+    """The number after Java's narrowing conversion."""
     return (number + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))

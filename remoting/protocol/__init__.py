@@ -1,1 +1,1 @@
-"""RocketMQ's remoting protocol as bytes and words: frames, codes, record bytes, signing."""
+"""RocketMQ's remoting protocol without connections: frames, codes, record bytes, signatures."""

@@ -1,4 +1,4 @@
-"""Addresses as people and brokers write them."""
+"""Addresses in the forms that people and brokers write."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from readers.model.errors import BadRequest
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; IPv6 hosts may stand in brackets.
+    """Return host and port of `HOST:PORT`; an IPv6 host may be in brackets.
 
     Raises: BadRequest.
     """
     host, _, port = address.strip().rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
-        raise BadRequest(f"{address!r} is no address", advice="write it like 10.0.0.1:9876")
+        raise BadRequest(f"{address!r} is not an address", advice="give HOST:PORT, for example 10.0.0.1:9876")
     return host, int(port)
 
 
 def several(text: str) -> list[str]:
-    """The addresses in a text that separates them by semicolons, commas or spaces.
+    """Return the addresses in a text, separated by semicolons, commas or spaces.
 
     Raises: BadRequest.
     """
@@ -31,7 +31,7 @@ def several(text: str) -> list[str]:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is written as an address, and not as a broker's name."""
+    """Whether a text has the form of an address, and not of a broker's name."""
     try:
         host_and_port(text)
     except BadRequest:

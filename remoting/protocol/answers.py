@@ -1,4 +1,4 @@
-"""What name servers and brokers answer, as typed values."""
+"""The responses of name servers and brokers as typed values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BrokerAddresses:
 
 @dataclass(frozen=True, slots=True)
 class QueueSlot:
-    """One entry of a consume queue, as QUERY_CONSUME_QUEUE gives it."""
+    """One entry of a consume queue, from QUERY_CONSUME_QUEUE."""
 
     queue_offset: int
     commit_log_offset: int
@@ -41,10 +41,10 @@ class QueueSlots:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What a pull gave.
+    """The result of a pull.
 
-    Shape: `status` found, none (nothing new), moved (the offset is outside the queue) or filtered (go on at
-           `next_offset`); `body` is records one after another, exactly as in the commit log.
+    Shape: `status`: found, none (nothing new), moved (the offset is outside the queue) or filtered (continue at
+           `next_offset`); `body`: records one after another, exactly as in the commit log.
     """
 
     status: Literal["found", "none", "moved", "filtered"]
@@ -66,12 +66,12 @@ class ClientConnection:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The response to a request that acts: SUCCESS is code 0, everything else is the broker's no."""
+    """The response to a request that changes something: code 0 is SUCCESS, any other code a refusal."""
 
     code: int
     remark: str | None
 
     @property
     def is_success(self) -> bool:
-        """Whether the broker did it."""
+        """Whether the broker carried it out."""
         return self.code == 0

@@ -12,7 +12,7 @@ IS_RESPONSE, IS_ONEWAY = 0x1, 0x2
 
 
 class RequestCode(IntEnum):
-    """What can be asked."""
+    """Codes of requests."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -42,7 +42,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """What a broker answers; docs/formats/wire.md#response-codes."""
+    """Codes of responses; docs/formats/wire.md#response-codes."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -97,10 +97,10 @@ NAMES: dict[int, str] = {int(code): code.name for code in ResponseCode}
 #: END_TRANSACTION's commitOrRollback; nothing else is ever sent (0 gets no response at all).
 COMMIT, ROLLBACK = 8, 12
 
-#: What we say we are: 4.9.3 (V4_9_3), the last version whose clients sign a unique-key query as every broker checks it.
+#: Version in our frames: 4.9.3 (V4_9_3), the last one whose clients sign a unique-key query as every broker checks it.
 OUR_VERSION = 399
 
-#: LanguageCode, by the number that the ROCKETMQ header has.
+#: LanguageCode, by its number in the ROCKETMQ header.
 LANGUAGES = (
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST",
     "NODE_JS",

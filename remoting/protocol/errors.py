@@ -1,4 +1,4 @@
-"""What can go wrong between rmqtx and a broker: nobody answers, the broker says no, or nobody knows what happened."""
+"""Errors between rmqtx and a broker: no connection, a refusal, or an unknown outcome."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from readers.model.errors import RmqtxError
 
 
 class RemotingError(RmqtxError):
-    """Something on the way to a broker or back."""
+    """An error in the communication with a broker."""
 
 
 class Unreachable(RemotingError):
-    """No connection can be made, or it ended before the request was sent: nothing was done."""
+    """No connection, or it ended before the request was sent: nothing was done."""
 
 
 class NoAnswer(RemotingError):
-    """The request may have been received and no response came: what became of it is unknown."""
+    """The request was sent and no response came: its outcome is unknown."""
 
 
 class BadFrame(RemotingError):
-    """What came over the connection is not RocketMQ's remoting protocol."""
+    """The received bytes are not RocketMQ's remoting protocol."""
 
 
 class Refused(RemotingError):
     """The broker answered with an error.
 
-    Shape: `code` and `remark` as the broker gave them; `request` is the name of what was asked.
+    Shape: `code` and `remark` of the response; `request`: name of the request.
     """
 
     def __init__(

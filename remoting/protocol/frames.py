@@ -1,4 +1,4 @@
-"""Frames of the remoting protocol, in both header encodings, to bytes and back.
+"""Encoding and decoding of frames of the remoting protocol, in both header encodings.
 
 Source: remoting/protocol/RemotingCommand.java, RocketMQSerializable.java; docs/formats/wire.md#frame.
 """
@@ -18,13 +18,13 @@ from readers.model.layout import Field, Layout, VariablePart
 from remoting.protocol.codes import IS_RESPONSE, LANGUAGES
 from remoting.protocol.errors import BadFrame
 
-#: What the broker's decoder accepts (com.rocketmq.remoting.frameMaxLength) and more than it ever sends us.
+#: Limit of the broker's decoder (com.rocketmq.remoting.frameMaxLength); the broker never sends more.
 FRAME_BYTES_MAX = 16 << 20
 _HEADER_BYTES_MAX = (1 << 24) - 1
 
 
 class Encoding(IntEnum):
-    """How the header is written; every frame says it of itself."""
+    """The encoding of a header, which every frame contains."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -41,7 +41,7 @@ FRAME = Layout(
     "remoting/protocol/RemotingCommand.java, docs/formats/wire.md#frame",
     (
         VariablePart("header", "header length", "JSON object, or the ROCKETMQ header"),
-        VariablePart("body", "the rest", "as the request or response has it"),
+        VariablePart("body", "the rest", "depends on the request or response"),
     ),
 )
 ROCKETMQ_HEADER = Layout(
@@ -69,7 +69,7 @@ ROCKETMQ_HEADER = Layout(
 class Frame:
     """One command, request or response.
 
-    Shape: `fields` are text by name (extFields); `remark` is None where there is none.
+    Shape: `fields`: texts by name (extFields); `remark`: None if there is none.
     """
 
     code: int
@@ -84,21 +84,21 @@ class Frame:
 
     @property
     def is_response(self) -> bool:
-        """Whether it answers a request."""
+        """Whether it is a response."""
         return bool(self.flag & IS_RESPONSE)
 
 
 def encoded(frame: Frame) -> bytes:
-    """The frame's bytes.
+    """Return the frame's bytes.
 
-    Raises: BadFrame if something does not fit the encoding, or a text cannot be sent.
+    Raises: BadFrame if a value does not fit the encoding, or a text cannot be encoded.
     """
     try:
         header = _rocketmq_header(frame) if frame.encoding is Encoding.ROCKETMQ else _json_header(frame)
-    except (ValueError, struct.error, OverflowError) as error:  # half of a surrogate pair, say
-        raise BadFrame(f"a frame that cannot be sent: {error}") from error
+    except (ValueError, struct.error, OverflowError) as error:  # for example half of a surrogate pair
+        raise BadFrame(f"cannot encode a frame: {error}") from error
     if len(header) > _HEADER_BYTES_MAX or len(header) + len(frame.body) > FRAME_BYTES_MAX - 4:
-        raise BadFrame("a frame that is too large to be sent", expected=FRAME_BYTES_MAX, actual=len(frame.body))
+        raise BadFrame("the request is too large to be sent", expected=FRAME_BYTES_MAX, actual=len(frame.body))
     start = FRAME.pack(
         length_bytes=4 + len(header) + len(frame.body), encoding_and_header_length=frame.encoding << 24 | len(header)
     )
@@ -106,14 +106,16 @@ def encoded(frame: Frame) -> bytes:
 
 
 def decoded(data: bytes) -> Frame:
-    """The frame in some bytes, which are exactly one.
+    """Return the frame in some bytes, which must contain exactly one.
 
     Raises: BadFrame.
     """
     place = FRAME.unpack(data)
     kind, length = place["encoding_and_header_length"] >> 24, place["encoding_and_header_length"] & 0xFFFFFF
     if place["length_bytes"] != len(data) - 4 or length > len(data) - 8:
-        raise BadFrame("lengths of a frame contradict each other", expected=len(data) - 4, actual=place["length_bytes"])
+        raise BadFrame(
+            "the lengths in a frame contradict each other", expected=len(data) - 4, actual=place["length_bytes"]
+        )
     header, body = data[8 : 8 + length], data[8 + length :]
     try:
         if kind == Encoding.JSON:
@@ -121,20 +123,20 @@ def decoded(data: bytes) -> Frame:
         if kind == Encoding.ROCKETMQ:
             return _from_rocketmq(header, body)
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, IndexError, OverflowError) as error:
-        raise BadFrame(f"the header of a frame cannot be read: {error}") from error
-    raise BadFrame("a frame in an unknown encoding", field="encoding", expected="0 or 1", actual=kind)
+        raise BadFrame(f"cannot decode the header of a frame: {error}") from error
+    raise BadFrame("unknown encoding of a frame", field="encoding", expected="0 or 1", actual=kind)
 
 
 class FrameReader:
-    """Cuts what comes over a connection into frames."""
+    """Splits the bytes received over a connection into frames."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete with some more bytes.
+        """Add received bytes, and yield the frames that are complete.
 
-        Raises: BadFrame if the length cannot be one.
+        Raises: BadFrame for an impossible length.
         """
         self._data += data
         while len(self._data) >= 4:
@@ -149,38 +151,38 @@ class FrameReader:
 
     @property
     def is_inside(self) -> bool:
-        """Whether a frame has begun and not ended."""
+        """Whether the last frame is incomplete."""
         return bool(self._data)
 
 
 def _no_frame(start: bytes) -> BadFrame:
     if start == b"HTTP":
-        return BadFrame("it speaks HTTP", advice="name servers listen on 9876, brokers on 10911, unless told otherwise")
+        return BadFrame("the port uses HTTP", advice="default ports: name servers 9876, brokers 10911")
     if start[:2] in (b"\x15\x03", b"\x16\x03"):
-        return BadFrame("it speaks TLS", advice="add --tls")
+        return BadFrame("the port uses TLS", advice="add --tls")
     length = int.from_bytes(start, "big", signed=True)
     return BadFrame("not a frame", field="length", expected=f"4 to {FRAME_BYTES_MAX}", actual=length)
 
 
 @contextmanager
-def understood(what: str) -> Iterator[None]:
-    """Makes what is missing or of another kind in an answer an error that names `what` could not be understood.
+def parsing(what: str) -> Iterator[None]:
+    """Turn an error about missing or unexpected values of a response into a BadFrame that names `what`.
 
     Raises: BadFrame.
     """
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
-        raise BadFrame(f"{what} cannot be understood: {type(error).__name__} {error}"[:200]) from error
+        raise BadFrame(f"cannot parse {what}: {type(error).__name__} {error}"[:200]) from error
 
 
-# Brokers write maps with bare numbers as names ({0:"10.0.0.1:10911"}) unless they are asked otherwise.
-# A text without an end is taken to the end: tried from each of its quotation marks, a long one would take hours.
+# Brokers write maps with bare numbers as names ({0:"10.0.0.1:10911"}) unless the request asks for names in quotes.
+# An unterminated string is matched to the end: tried from each of its quotation marks, a long one would take hours.
 _BARE_NAME = re.compile(r"""("(?:[^"\\]|\\.)*+(?:"|\\?$))|(?<=[{,])\s*(-?\d+)\s*:""", re.DOTALL)
 
 
 def parsed_json(text: bytes) -> Any:
-    """A JSON value as brokers write it, numbers as names included.
+    """Parse JSON as brokers write it, with numbers as names.
 
     Raises: BadFrame.
     """
@@ -191,7 +193,7 @@ def parsed_json(text: bytes) -> Any:
         except ValueError:
             return json.loads(_BARE_NAME.sub(lambda match: match[1] or f'"{match[2]}":', plain))
     except (ValueError, RecursionError) as error:
-        raise BadFrame(f"the broker's answer is no JSON: {error}") from error
+        raise BadFrame(f"the broker's response is not JSON: {error}") from error
 
 
 def _json_header(frame: Frame) -> bytes:
@@ -238,7 +240,7 @@ def _from_rocketmq(header: bytes, body: bytes) -> Frame:
     place += 4
     end = place + length
     if length < 0 or end != len(header):
-        raise BadFrame("the fields of a header do not fill it", expected=len(header), actual=end)
+        raise BadFrame("the fields of a header do not end at its end", expected=len(header), actual=end)
     fields: dict[str, str] = {}
     while place < end:
         name, place = _text(header, place + 2, int.from_bytes(header[place : place + 2], "big"))
@@ -251,5 +253,5 @@ def _from_rocketmq(header: bytes, body: bytes) -> Frame:
 
 def _text(data: bytes, place: int, length: int) -> tuple[str, int]:
     if not 0 <= length <= len(data) - place:
-        raise BadFrame("a text of a header goes over its end", expected=len(data) - place, actual=length)
+        raise BadFrame("a text in a header extends beyond its end", expected=len(data) - place, actual=length)
     return data[place : place + length].decode(), place + length

@@ -1,4 +1,4 @@
-"""What each response code means, and what to do about it."""
+"""The meaning of each response code, and what to do about it."""
 
 from __future__ import annotations
 
@@ -8,94 +8,104 @@ from remoting.protocol.codes import ResponseCode
 
 
 class Meaning(NamedTuple):
-    """A response code in a sentence; `advice` is None for what is an answer, or where the remark says it all."""
+    """A response code in a sentence; `advice` is None for codes that are answers, or where the remark is enough."""
 
     sentence: str
     advice: str | None = None
 
 
-_NEVER_SEEN = "brokers of 4.3 and later have not been seen to send it"
+_NEVER_SEEN = "brokers 4.3 and later were never seen to send it"
 
 #: In the order of their numbers; sources: ResponseCode.java and the processors that send them.
 MEANINGS: dict[ResponseCode, Meaning] = {
-    ResponseCode.SUCCESS: Meaning("done, or here it is"),
+    ResponseCode.SUCCESS: Meaning("the request was carried out; a read has its result"),
     ResponseCode.SYSTEM_ERROR: Meaning(
-        "everything that has no code of its own: an exception in the broker, a record that cannot be found, a group "
-        "without members, and with ACL of 4.x a refusal; only the remark says which"
+        "any error without a code of its own: an exception in the broker, a record that is not found, a group without "
+        "members, and a refusal by the ACL of 4.x; only the remark shows which"
     ),
     ResponseCode.SYSTEM_BUSY: Meaning(
-        "the broker's queue for such requests is full, or one waited in it for too long: nothing was done",
-        "ask again later, or slower",
+        "the broker's queue for this kind of request is full, or the request waited in it too long: nothing was done",
+        "run the command again later, or with fewer requests per second",
     ),
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: Meaning(
-        "it does not know this request: an older version, its fast port, or a name server where a broker is meant",
-        "-n names name servers, --broker brokers by their ordinary port",
+        "the request is unknown here: an older version, the broker's fast port, or a name server instead of a broker",
+        "give name servers with -n, and brokers with --broker and their ordinary port",
     ),
-    ResponseCode.TRANSACTION_FAILED: Meaning(f"the transaction could not be ended; {_NEVER_SEEN}"),
+    ResponseCode.TRANSACTION_FAILED: Meaning(f"the transaction could not be decided; {_NEVER_SEEN}"),
     ResponseCode.FLUSH_DISK_TIMEOUT: Meaning(
-        "the record was written and its flush to disk not seen in time: it is there unless the machine fails"
+        "the record was written, but its flush to disk was not confirmed in time: it is lost only if the machine fails"
     ),
     ResponseCode.SLAVE_NOT_AVAILABLE: Meaning(
-        "asked to act, a slave says so; a master that replicates synchronously: no slave is there, the record is",
-        "name the master: --broker NAME, or its address",
+        "from a slave: it refuses every request that changes something; from a master with synchronous replication: "
+        "the record was written, but no slave is available",
+        "select the master: --broker NAME, or its address",
     ),
-    ResponseCode.FLUSH_SLAVE_TIMEOUT: Meaning("the record was written and no slave confirmed it in time"),
-    ResponseCode.MESSAGE_ILLEGAL: Meaning("the message itself is not allowed: too large, or its properties are"),
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: Meaning("the record was written, but no slave confirmed it in time"),
+    ResponseCode.MESSAGE_ILLEGAL: Meaning("the message is not allowed: its body or its properties are too large"),
     ResponseCode.SERVICE_NOT_AVAILABLE: Meaning(
-        "the broker is shutting down, its disk is full, or it must not write", "look at the broker's log and disk"
+        "the broker is shutting down, its disk is full, or it must not write", "check the broker log and the disk"
     ),
-    ResponseCode.VERSION_NOT_SUPPORTED: Meaning("the broker does not serve clients of the version that was said"),
+    ResponseCode.VERSION_NOT_SUPPORTED: Meaning("the broker does not serve clients of the version in the request"),
     ResponseCode.NO_PERMISSION: Meaning(
-        "not allowed: access control of 5.3 and later, a topic or broker without the right to read or write, or "
-        "rejectTransactionMessage",
-        "the remark says whose right is missing; docs/remoting.md lists the rights of each command",
+        "permission denied: by access control of 5.3 and later, by a topic or broker without the right to read or "
+        "write, or by rejectTransactionMessage",
+        "the remark names the missing right; docs/remoting.md lists the rights of each command",
     ),
     ResponseCode.TOPIC_NOT_EXIST: Meaning(
-        "the broker has no configuration of this topic; brokers of 4.x never have one of the op topic, though it has "
+        "the broker has no configuration of this topic; brokers 4.x never have one of the op topic, although it has "
         "records",
-        "is the topic of another broker, or another namespace?",
+        "check whether the topic is on another broker, or in another namespace (--namespace)",
     ),
-    ResponseCode.TOPIC_EXIST_ALREADY: Meaning("the topic is there already"),
-    ResponseCode.PULL_NOT_FOUND: Meaning("nothing newer is in the queue"),
-    ResponseCode.PULL_RETRY_IMMEDIATELY: Meaning("nothing to give at this offset; it says where to go on"),
-    ResponseCode.PULL_OFFSET_MOVED: Meaning("the offset is outside the queue; it says where the queue begins or ends"),
-    ResponseCode.QUERY_NOT_FOUND: Meaning("the index or the cursors know nothing under this name"),
-    ResponseCode.SUBSCRIPTION_PARSE_FAILED: Meaning("the filter expression of a pull cannot be understood"),
-    ResponseCode.SUBSCRIPTION_NOT_EXIST: Meaning("the group has subscribed to nothing here"),
-    ResponseCode.SUBSCRIPTION_NOT_LATEST: Meaning("the group's subscription here is older than the one in the request"),
+    ResponseCode.TOPIC_EXIST_ALREADY: Meaning("the topic already exists"),
+    ResponseCode.PULL_NOT_FOUND: Meaning("the queue has no newer record"),
+    ResponseCode.PULL_RETRY_IMMEDIATELY: Meaning(
+        "no record at this offset; the response contains the offset at which to continue"
+    ),
+    ResponseCode.PULL_OFFSET_MOVED: Meaning(
+        "the offset is outside the queue; the response contains the begin or end of the queue"
+    ),
+    ResponseCode.QUERY_NOT_FOUND: Meaning("the index or the cursors have no entry for this name"),
+    ResponseCode.SUBSCRIPTION_PARSE_FAILED: Meaning("the filter expression of a pull is invalid"),
+    ResponseCode.SUBSCRIPTION_NOT_EXIST: Meaning("the group has no subscription at this broker"),
+    ResponseCode.SUBSCRIPTION_NOT_LATEST: Meaning(
+        "the group's subscription at this broker is older than the one in the request"
+    ),
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: Meaning(
-        "the broker has no such consumer group and creates none (autoCreateSubscriptionGroup=false)"
+        "the broker does not have this consumer group and does not create it (autoCreateSubscriptionGroup=false)"
     ),
-    ResponseCode.FILTER_DATA_NOT_EXIST: Meaning("an SQL filter that the broker was never told"),
-    ResponseCode.FILTER_DATA_NOT_LATEST: Meaning("an SQL filter that is older than the one in the request"),
-    ResponseCode.INVALID_PARAMETER: Meaning("a field of the request cannot be: a queue that the topic does not have"),
-    ResponseCode.TRANSACTION_SHOULD_COMMIT: Meaning(f"of the oldest design of transactions; {_NEVER_SEEN}"),
-    ResponseCode.TRANSACTION_SHOULD_ROLLBACK: Meaning(f"of the oldest design of transactions; {_NEVER_SEEN}"),
-    ResponseCode.TRANSACTION_STATE_UNKNOW: Meaning(f"of the oldest design of transactions; {_NEVER_SEEN}"),
-    ResponseCode.TRANSACTION_STATE_GROUP_WRONG: Meaning(f"of the oldest design of transactions; {_NEVER_SEEN}"),
-    ResponseCode.NO_BUYER_ID: Meaning(f"of a routing by buyer; {_NEVER_SEEN}"),
-    ResponseCode.NOT_IN_CURRENT_UNIT: Meaning(f"of a routing by unit; {_NEVER_SEEN}"),
+    ResponseCode.FILTER_DATA_NOT_EXIST: Meaning("the broker does not have the SQL filter of the request"),
+    ResponseCode.FILTER_DATA_NOT_LATEST: Meaning("the broker's SQL filter is older than the one in the request"),
+    ResponseCode.INVALID_PARAMETER: Meaning(
+        "invalid value in a field of the request, for example a queue that the topic does not have"
+    ),
+    ResponseCode.TRANSACTION_SHOULD_COMMIT: Meaning(f"part of the oldest design of transactions; {_NEVER_SEEN}"),
+    ResponseCode.TRANSACTION_SHOULD_ROLLBACK: Meaning(f"part of the oldest design of transactions; {_NEVER_SEEN}"),
+    ResponseCode.TRANSACTION_STATE_UNKNOW: Meaning(f"part of the oldest design of transactions; {_NEVER_SEEN}"),
+    ResponseCode.TRANSACTION_STATE_GROUP_WRONG: Meaning(f"part of the oldest design of transactions; {_NEVER_SEEN}"),
+    ResponseCode.NO_BUYER_ID: Meaning(f"part of a routing by buyer; {_NEVER_SEEN}"),
+    ResponseCode.NOT_IN_CURRENT_UNIT: Meaning(f"part of a routing by unit; {_NEVER_SEEN}"),
     ResponseCode.CONSUMER_NOT_ONLINE: Meaning("no consumer of the group is connected to this broker"),
-    ResponseCode.CONSUME_MSG_TIMEOUT: Meaning("a consumer that was asked to consume one message took too long"),
-    ResponseCode.NO_MESSAGE: Meaning("there is no message; only the simple pull of 5.x says so"),
-    ResponseCode.POLLING_FULL: Meaning("too many wait for new messages already (pop consumers of 5.x)"),
-    ResponseCode.POLLING_TIMEOUT: Meaning("nothing came while it was waited for (pop consumers of 5.x)"),
-    ResponseCode.BROKER_NOT_EXIST: Meaning("a name server, or controller, does not know this broker"),
+    ResponseCode.CONSUME_MSG_TIMEOUT: Meaning("a consumer took too long to consume one message on request"),
+    ResponseCode.NO_MESSAGE: Meaning("there is no message; only the simple pull of 5.x sends this code"),
+    ResponseCode.POLLING_FULL: Meaning("too many requests already wait for new messages (pop consumers of 5.x)"),
+    ResponseCode.POLLING_TIMEOUT: Meaning("no message came within the waiting time (pop consumers of 5.x)"),
+    ResponseCode.BROKER_NOT_EXIST: Meaning("a name server or controller does not list this broker"),
     ResponseCode.BROKER_DISPATCH_NOT_COMPLETE: Meaning("queues and index are still behind the commit log"),
-    ResponseCode.BROADCAST_CONSUMPTION: Meaning("the group consumes by broadcast, so that brokers keep no cursors"),
+    ResponseCode.BROADCAST_CONSUMPTION: Meaning("the group consumes by broadcast, so brokers keep no cursors for it"),
     ResponseCode.FLOW_CONTROL: Meaning(
-        "the broker takes no more for now: nothing was done", "ask again later, or slower"
+        "the broker limits requests at the moment: nothing was done",
+        "run the command again later, or with fewer requests per second",
     ),
     ResponseCode.NOT_LEADER_FOR_QUEUE: Meaning("another broker leads this queue"),
     ResponseCode.ILLEGAL_OPERATION: Meaning(
-        "5.1.1 and later refuse a decision after the time of immunity that the message itself asked for "
-        "(CHECK_IMMUNITY_TIME_IN_SECONDS), unless it answers a check"
+        "5.1.1 and later refuse a decision after the time in CHECK_IMMUNITY_TIME_IN_SECONDS of the message, unless the "
+        "decision answers a check"
     ),
     ResponseCode.GO_AWAY: Meaning(
-        "the broker is shutting down and wants a new connection: nothing was done", "ask again"
+        "the broker is shutting down and requires a new connection: nothing was done", "run the command again"
     ),
-    ResponseCode.USER_NOT_EXIST: Meaning("access control of 5.3 and later knows no such user"),
-    ResponseCode.POLICY_NOT_EXIST: Meaning("access control of 5.3 and later has no such policy"),
+    ResponseCode.USER_NOT_EXIST: Meaning("access control of 5.3 and later does not have this user"),
+    ResponseCode.POLICY_NOT_EXIST: Meaning("access control of 5.3 and later does not have this policy"),
 }
 
 ADVICE: dict[int, str] = {int(code): meaning.advice for code, meaning in MEANINGS.items() if meaning.advice}

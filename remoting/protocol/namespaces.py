@@ -1,6 +1,6 @@
-"""Names in a namespace: clients put `NAMESPACE%` before topics and groups, after the mark of retries and dead letters.
+"""Names in a namespace: clients put `NAMESPACE%` before topics and groups, behind %RETRY% or %DLQ%.
 
-Brokers know nothing of it: to them, and in every table here, the whole is the name.
+Brokers do not interpret it: for them, and in every table of rmqtx, the whole text is the name.
 Source: common/protocol/NamespaceUtil.java (remoting/protocol in 5.x).
 """
 
@@ -20,7 +20,7 @@ _SYSTEM_GROUPS = ("CID_RMQ_SYS_", "TOOLS_CONSUMER")
 
 
 def with_namespace(name: str, namespace: str | None) -> str:
-    """The name as brokers have it; one that has the namespace already, or never has one, stays as it is."""
+    """Return the name as brokers have it; a name with the namespace, or one that never has any, is unchanged."""
     if not namespace or not name or _is_system(name):
         return name
     mark, rest = _split(name)

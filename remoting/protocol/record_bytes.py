@@ -1,4 +1,4 @@
-"""Records as brokers send them, exactly as they stand in the commit log, gathered into blocks for the decoder."""
+"""Records from brokers, exactly as in the commit log, collected into blocks for the decoder."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ _HEAD = struct.Struct(">iI20xq").unpack_from
 _HEAD_BYTES = 36
 _MAGIC_AT = 4
 _MAGIC = re.compile(b"|".join(re.escape((magic & 0xFFFFFFFF).to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2)))
-#: What a block holds at most before it is decoded; a body of one record may be larger.
+#: Size at which a block is decoded; the body of one record may be larger.
 _BLOCK_BYTES = 4 << 20
 
 
 def cut(body: bytes, place: int = 0) -> tuple[list[int], list[int], int]:
-    """Where records begin in some bytes from a place on, their commit-log offsets, and where the first that is none
-    begins.
+    """Return the positions of the records in some bytes, their commit-log offsets, and the position where they end.
 
     Units: bytes.
     """
@@ -41,9 +40,9 @@ def cut(body: bytes, place: int = 0) -> tuple[list[int], list[int], int]:
 
 
 def _next_head(body: bytes, place: int) -> int:
-    """Where a head of a record may begin, at a place or behind it; the end of the bytes where none does.
+    """Return where the next record may begin, at a position or behind it; the end of the bytes if nowhere.
 
-    4.9.7 sends bytes of another record for one at commit-log offset 0 that has expired; sound records follow.
+    4.9.7 sends bytes of another record for an expired record at commit-log offset 0; sound records follow.
     """
     for word in _MAGIC.finditer(body, place + _MAGIC_AT):
         start = word.start() - _MAGIC_AT
@@ -53,11 +52,11 @@ def _next_head(body: bytes, place: int) -> int:
 
 
 def blocks_of(bodies: Iterable[bytes], root: str, findings: list[Finding]) -> Iterator[Block]:
-    """The sound records of what a broker sent, in blocks of some megabytes.
+    """Yield the sound records in the bytes from a broker, in blocks of some megabytes.
 
     Shape:  in a record's columns `file` is the broker and `position_bytes` the commit-log offset.
-    Order:  in a block that of the log.
-    Damage: bytes that are no record become findings and are left out.
+    Order:  within a block that of the log.
+    Damage: bytes that are not a record become findings and are skipped.
     """
     parts: list[bytes] = []
     starts: list[int] = []

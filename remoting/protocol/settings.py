@@ -1,4 +1,4 @@
-"""How brokers are spoken to: patience, encoding, credentials, TLS, namespace. Secrets never show in any text."""
+"""Settings of connections to brokers: timeouts, encoding, credentials, TLS, namespace. No text contains a secret."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remoting.protocol.frames import Encoding
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who asks, for brokers with access control."""
+    """Access key and secret key, for brokers with access control."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -20,9 +20,9 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class RemotingSettings:
-    """What every connection of a command shares.
+    """The settings of all connections of a command.
 
-    Units: milliseconds. `namespace` is put before topics and groups of requests, and taken off what is shown.
+    Units: milliseconds. `namespace` is added to topics and groups in requests, and removed from what is shown.
     """
 
     connect_timeout_ms: int = 3_000

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 
 from remoting.protocol.settings import Credentials
 
-#: Never signed: itself; and a mark that 4.9.7 leaves out always, 5.3 and 5.5 for clients up to 4.9.3, as we say we are.
+#: Never signed: the signature, and a field that 4.9.7 always skips and 5.3 and 5.5 skip for clients up to 4.9.3
+#: (OUR_VERSION).
 _UNSIGNED = ("Signature", "_UNIQUE_KEY_QUERY")
 
 
 def signed(fields: Mapping[str, str], body: bytes, credentials: Credentials) -> dict[str, str]:
-    """The fields of a request with the access key and the signature."""
+    """Return the fields of a request with the access key and the signature added."""
     result = {**fields, "AccessKey": credentials.access_key}
     if credentials.security_token is not None:
         result["SecurityToken"] = credentials.security_token

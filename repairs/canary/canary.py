@@ -159,7 +159,7 @@ class Canary:
             time.sleep(0.02)
         check = self._asked[transaction.key]
         transaction.newest = check.queue_offset, check.commit_log_offset
-        begun.end_ms = check.heard_time_ms
+        begun.end_ms = check.received_time_ms
         self._step(transaction, "ask", begun, f"check of {_place(transaction.newest)}")
 
     def _decide(self, transaction: _Transaction, what: str) -> None:

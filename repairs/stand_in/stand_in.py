@@ -204,7 +204,7 @@ class StandIn:
 
     def _answer_held(self) -> None:
         old = (time.time() - _HELD_SECONDS_MAX) * 1000
-        self._held = {name: check for name, check in self._held.items() if check.heard_time_ms > old}
+        self._held = {name: check for name, check in self._held.items() if check.received_time_ms > old}
         names = list(self._held)[:_BATCH]
         if not names:
             return

@@ -25,7 +25,7 @@ def epilog(examples: tuple[Example, ...]) -> str:
 
 
 def wrapped_command(line: str, columns: int = _COLUMNS) -> list[str]:
-    """Return a command line in lines of at most so many columns, continued by backslashes before an option."""
+    """Return a command line in lines of at most `columns`, continued by backslashes before an option."""
     words = _UNIT.findall(line)
     units: list[str] = []
     for word in words:

@@ -20,7 +20,7 @@ from rmqtx_cli.pages import drawing, receipts_page, simulation_views, stores_tab
 
 
 def all_views() -> Iterator[View]:
-    """The views of all commands; which columns stand in them where is theirs alone."""
+    """Return the views of all commands."""
     yield transactions_view(0, with_state=True, with_store=True, with_producers=True)
     yield from (RECONCILED_VIEW, DIFFERENCES_VIEW, summary.SUMMARY_VIEW, stores_table.STORES_VIEW, *VIEWS.values())
     yield answers_view(with_outcome=True)

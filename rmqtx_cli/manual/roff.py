@@ -36,7 +36,7 @@ def paragraph(text: str, *, is_roff: bool = False) -> Iterator[str]:
 
 
 def item(term: str, meaning: str) -> Iterator[str]:
-    """A term and what it means."""
+    """A term and its meaning."""
     yield ".TP"
     yield bold(term)
     yield escape(meaning) if meaning else "\\&"

@@ -30,11 +30,15 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "General": ("verbose", "quiet", "help"),
 }  # fmt: skip
 _REST = "Options"
-#: Options that have another purpose in a command: they are in the section "Options" there.
-_NOT_GROUPED = {
-    ("check", "timeout"), ("answer", "group"), ("probe", "group"), ("probe", "topic"), ("bundle", "output"),
-    ("plan", "output"), *((acting, "group") for acting in ("commit", "rollback", "discard", "resume", "close")),
+_ACTING = ("commit", "rollback", "discard", "resume", "close")
+#: Sections of options that have another purpose in a command, by command and option.
+_ELSEWHERE: dict[tuple[str, str], str] = {
+    ("check", "timeout"): _REST, ("answer", "group"): _REST, ("probe", "group"): _REST, ("probe", "topic"): _REST,
+    ("bundle", "output"): _REST, ("plan", "output"): _REST, **{(name, "group"): _REST for name in _ACTING},
+    **{(name, "to"): "Stores" for name in (*_ACTING, "apply", "set")},
 }  # fmt: skip
+#: Place of an option that is only in a group by `_ELSEWHERE`.
+_AFTER_STORE = 1
 _COLUMN_MAX = 26
 
 
@@ -51,41 +55,41 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
 
 
 def sections(command: Any, context: Any) -> dict[str, list[tuple[str, str]]]:
-    """Arguments and options of a command, each with its help, by the title of their section, in the page's order."""
+    """Return names and helps of a command's arguments and options by section, in the order of the page."""
     found: dict[str, list[Any]] = {title: [] for title in ("Arguments", _REST, *GROUPS)}
     for parameter in command.get_params(context):
         is_argument = parameter.param_type_name == "argument"
         found["Arguments" if is_argument else _group_of(command, parameter)].append(parameter)
-    for parameters in found.values():
-        parameters.sort(key=_place)
+    for title in GROUPS:
+        found[title].sort(key=_place)
     pages = {title: [help_record(one, context) for one in some] for title, some in found.items()}
     return {title: [row for row in rows if row is not None] for title, rows in pages.items() if any(rows)}
 
 
 def help_record(parameter: Any, context: Any) -> tuple[str, str] | None:
-    """Name and help of a parameter as they are printed; None for a hidden one."""
+    """Return name and help of a parameter as printed; None for a hidden parameter."""
     record = parameter.get_help_record(context)
     if record is None:
         return None
     text = re.sub(r"\s*\[(x>=[\d.]+|\d+<=x<=\d+)\]", "", record[1])
-    text = re.sub(r"; x>=[\d.]+|; \d+<=x<=\d+", "", text)
+    text = re.sub(r"; x>=[\d.]+|; \d+<=x<=\d+", "", text).replace(".  [", "  [").removesuffix(".")
     if parameter.param_type_name == "argument":
         return argument(parameter), re.sub(r"\s*\[required\]", "", text)
-    return record[0], text.removesuffix(".")
+    return record[0], text
 
 
 def argument(parameter: Any) -> str:
-    """How an argument is written in a usage line: STORE, [STORE], STORE... or [STORE...]."""
+    """Return an argument as usage lines print it: STORE, [STORE], STORE... or [STORE...]."""
     name = f"{parameter.metavar}..." if parameter.nargs != 1 else str(parameter.metavar)
     return name if parameter.required else f"[{name}]"
 
 
 def _place(parameter: Any) -> int:
-    """Place of an option in its group; the same for parameters without a group, which keep their order."""
-    return next((names.index(parameter.name) for names in GROUPS.values() if parameter.name in names), 0)
+    """Return the place of an option in its group."""
+    places = (names.index(parameter.name) for names in GROUPS.values() if parameter.name in names)
+    return next(places, _AFTER_STORE)
 
 
 def _group_of(command: Any, parameter: Any) -> str:
-    if (command.name, parameter.name) in _NOT_GROUPED:
-        return _REST
-    return next((title for title, names in GROUPS.items() if parameter.name in names), _REST)
+    title = next((title for title, names in GROUPS.items() if parameter.name in names), _REST)
+    return _ELSEWHERE.get((command.name, parameter.name), title)

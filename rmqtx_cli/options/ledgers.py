@@ -143,14 +143,14 @@ class Comparison:
             yield batch
 
     def answer(self) -> str:
-        """The number of transactions of each outcome, in one line."""
+        """Return the number of transactions of each outcome, in one line."""
         from verdicts.ledger.reconcile import OUTCOMES
 
         outcomes = ", ".join(f"{self.outcomes[outcome]} {outcome}" for outcome in OUTCOMES if self.outcomes[outcome])
         return f"{count(self.outcomes.total(), 'transaction')}{': ' + outcomes if outcomes else ''}"
 
     def lines(self) -> Iterator[str]:
-        """Lines below the rows: what the ledger has, what each outcome is, ledger rows of no transaction."""
+        """Yield the lines below the rows: entries of the ledger, outcomes, ledger rows without a transaction."""
         from verdicts.ledger.reconcile import OUTCOMES, WORDS
 
         words = ", ".join(f"{self.words[word]} {word}" for word in WORDS if self.words[word])

@@ -152,7 +152,7 @@ def table(rows: list[Held]) -> str:
     for row in rows:
         groups.setdefault((row.version, row.setting, row.source), []).append(row)
     lines = [
-        "| broker | interval, checks | foretold from | transactions | foretold after | discarded after | late by |",
+        "| broker | interval, checks | predicted from | transactions | predicted after | discarded after | late by |",
         "|---|---|---|---|---|---|---|",
     ]
     for (version, setting, source), some in groups.items():

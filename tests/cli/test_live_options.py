@@ -123,8 +123,8 @@ def test_who_cannot_be_reached_is_14_and_one_line(words: list[str], capsys: pyte
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["-n", "nowhere"], "'nowhere' is no address - write it like 10.0.0.1:9876"),
-        (["-n", "h:99999"], "is no address"),
+        (["-n", "nowhere"], "'nowhere' is not an address - give HOST:PORT, for example 10.0.0.1:9876"),
+        (["-n", "h:99999"], "is not an address"),
         (["--broker", "name"], "a name needs a name server: -n HOST:PORT"),
         (["-n", "h:1", "--timeout", "0s"], "--timeout must be more than 0"),
         (["-n", "h:1", "--timeout", "5"], "is not a duration"),

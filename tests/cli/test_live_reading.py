@@ -70,7 +70,7 @@ def test_what_is_pending_has_the_same_rows_as_its_files(rmqtx: Run, common: Path
             copy["store"] = str(common)
     assert rows == json.loads(files.out) != []
     assert "no process answers the checks" in live.err
-    assert "a live broker, asked over the wire" in live.err
+    assert "a live broker, read over the network" in live.err
 
 
 def test_show_audit_check_and_decode_of_a_live_broker(rmqtx: Run, common: Path, address: str, tmp_path: Path) -> None:

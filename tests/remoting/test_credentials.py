@@ -50,17 +50,17 @@ def test_a_flat_file_is_read(text: str, wanted: tuple[str, str, str | None], tmp
     [
         ("accessKey: a\n", "the credentials lack secretKey"),
         ("", "the credentials lack accessKey and secretKey"),
-        ("accessKey: a\nsecretKey: |\n  hidden-4711\n", "line 2 of the credentials is not understood"),
-        ("accounts:\n- accessKey: a\n", "line 2 of the credentials is not understood"),
+        ("accessKey: a\nsecretKey: |\n  hidden-4711\n", "cannot parse line 2 of the credentials"),
+        ("accounts:\n- accessKey: a\n", "cannot parse line 2 of the credentials"),
         ("accessKey: a\nsecretKey: {x: hidden-4711}\n", "line 2"),
         ("accessKey: a\nsecretKey: 'hidden-4711\n", "line 2"),
         ("accessKey: a\nsecretKey: \"hidden\\n4711\"\n", "line 2"),
-        ("accessKey: a\naccessKey: hidden-4711\n", "line 2 of the credentials says accessKey again"),
+        ("accessKey: a\naccessKey: hidden-4711\n", "line 2 of the credentials repeats accessKey"),
         ("  accessKey: a\n", "the credentials lack secretKey"),
         ("accessKey: a\nsecretKey: *hidden-4711\n", "line 2"),
         ("accessKey: a\nsecretKey: hidden: 4711\n", "line 2"),
-        ("accessKey: hidden\x004711\n", "are no YAML"),
-        ("[" * 20_000, "are no YAML"),
+        ("accessKey: hidden\x004711\n", "are not valid YAML"),
+        ("[" * 20_000, "are not valid YAML"),
         ("? [hidden-4711]\n: b\n", "line 1"),
         ("accessKey:a\n", "line 1"),
         ("hidden-4711", "line 1"),
@@ -84,7 +84,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadText, match="too large"):
         from_file(tmp_path / "large")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BadText, match="no UTF-8"):
+    with pytest.raises(BadText, match="not UTF-8"):
         from_file(tmp_path / "binary")
 
 

@@ -18,7 +18,7 @@ from remoting.protocol.frames import (
     decoded,
     encoded,
     parsed_json,
-    understood,
+    parsing,
 )
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -107,8 +107,8 @@ def test_a_length_that_cannot_be_is_refused_at_once(length: int) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", "it speaks TLS - add --tls"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the port uses HTTP"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "the port uses TLS - add --tls"),
     ],
 )
 def test_other_protocols_are_named(data: bytes, says: str) -> None:
@@ -142,7 +142,7 @@ def test_a_language_of_the_future_is_another() -> None:
 
 
 def test_what_is_missing_in_an_answer_is_named() -> None:
-    with pytest.raises(BadFrame, match="runtime information cannot be understood: KeyError 'table'"), understood(
+    with pytest.raises(BadFrame, match="cannot parse runtime information: KeyError 'table'"), parsing(
         "runtime information"
     ):
         {}["table"]  # type: ignore[index]

@@ -156,7 +156,7 @@ def test_ops_in_the_brokers_memory_are_said_of_what_is_pending(tmp_path: Path, c
     one = Served("common-5.3.3", tmp_path, client)
     with one.server:
         for row in live_lookups.audit([one.broker]).table().to_pylist():
-            assert ("may not show yet" in row["reason"]) == (row["state"] == "PENDING")
+            assert ("may still be in the broker's memory" in row["reason"]) == (row["state"] == "PENDING")
 
 
 class WithExpiredRecords(StoreBroker):

@@ -71,7 +71,7 @@ def test_many_threads_send_and_receive_over_one_tls_connection(certificates: Cer
 
 @pytest.mark.parametrize("ca", ["system", "stranger"])
 def test_a_stranger_s_certificate_is_refused(certificates: Certificates, ca: str) -> None:
-    says = r"no TLS with .*: its certificate is not trusted \(.*\) - --tls-ca FILE names who signed it"
+    says = r"cannot use TLS with .*: its certificate is not trusted \(.*\) - give its CA certificate: --tls-ca FILE"
     with speaking_tls(certificates) as server, pytest.raises(Unreachable, match=says):
         asked(server, tls_context(ca=None if ca == "system" else certificates.stranger))
 
@@ -79,7 +79,7 @@ def test_a_stranger_s_certificate_is_refused(certificates: Certificates, ca: str
 def test_a_certificate_for_another_name_needs_that_name(certificates: Certificates) -> None:
     with speaking_tls(certificates, is_other=True) as server:
         context = tls_context(ca=certificates.authority)
-        with pytest.raises(Unreachable, match=r"is for another name .* - --tls-server-name NAME says which"):
+        with pytest.raises(Unreachable, match=r"is for another name .* - give the name in it: --tls-server-name NAME"):
             asked(server, context)
         assert asked(server, context, "broker.example") == 5
 
@@ -100,7 +100,7 @@ def test_a_client_certificate_is_shown_where_one_is_wanted(certificates: Certifi
 
 
 def test_tls_to_a_plain_port_is_told(certificates: Certificates) -> None:
-    says = r"no TLS with .*: it ends the handshake, as a port without TLS does - leave --tls out"
+    says = r"cannot use TLS with .*: it ends the handshake, as a port without TLS does - .*leave --tls out"
     with FakeServer(lambda request: None) as server, pytest.raises(Unreachable, match=says):
         asked(server, tls_context(ca=certificates.authority))
 
@@ -120,9 +120,9 @@ def test_files_that_are_none_are_named(certificates: Certificates, tmp_path: Pat
         tls_context(ca=tmp_path / "none.pem")
     with pytest.raises(UnreadableFile, match="not a certificate and its key"):
         tls_context(certificate=text)
-    with pytest.raises(UnreadableFile, match="the key is not that of the certificate"):
+    with pytest.raises(UnreadableFile, match="the key does not belong to the certificate"):
         tls_context(certificate=certificates.client, key=certificates.server_key)
-    with pytest.raises(UnreadableFile, match=r"cannot read it: No such file or directory \(.*none\.key\)"):
+    with pytest.raises(UnreadableFile, match=r"cannot read the file: No such file or directory \(.*none\.key\)"):
         tls_context(certificate=certificates.client, key=tmp_path / "none.key")
     with pytest.raises(BadRequest, match="--tls-key is given without its certificate"):
         tls_context(key=certificates.client_key)

@@ -60,7 +60,7 @@ class FixedAnswers:
 
 def check(queue_offset: int = 7, name: str | None = "T1") -> Check:
     heard_ms = time.time_ns() // 1_000_000
-    return Check("127.0.0.1:10911", queue_offset, queue_offset * 100, name, None, heard_time_ms=heard_ms)
+    return Check("127.0.0.1:10911", queue_offset, queue_offset * 100, name, None, received_time_ms=heard_ms)
 
 
 class Played:

@@ -59,11 +59,11 @@ def skipped_meaning(store: Store, name: QueueName, rows: Int64s) -> str:
 
 
 def _open(store: Store, rows: Int64s) -> str:
-    """Return how many half copies the check has still to reach; empty if its cursor is unknown."""
+    """Return how many half copies the check has not reached yet; empty if its cursor is unknown."""
     cursor = (check_cursors(store).half or {}).get(0)
     if cursor is None:
         return ""
-    return f", {int((rows[:, 2] >= cursor).sum())} of which the check has still to reach"
+    return f", {int((rows[:, 2] >= cursor).sum())} of which the check has not reached yet"
 
 
 def _blocks(log: SegmentedLog, offsets: list[int]) -> Iterator[Block]:

@@ -42,7 +42,7 @@ EXAMPLES = (
     ),
     Example(
         "rmqtx answer -n 10.0.0.1:9876 --group shop --plan plan.json --until-done --reason 'shop-3 is dead, INC-4711'",
-        "answer as the plan says, prove it, and exit",
+        "answer by the plan, prove it, and exit",
     ),
     Example(
         f"rmqtx answer -n 10.0.0.1:9876 --group shop {_LEDGER} --for 2h --yes",
@@ -198,7 +198,7 @@ def _overrides(override: list[str] | None, reason: str | None) -> tuple[str, ...
             advice = " or ".join(OVERRIDABLE)
             raise BadRequest(f"--override {name}: not a guard that can be overridden here", advice=advice)
     if override and not reason:
-        raise BadRequest("--override needs --reason", advice="why does the guard not apply?")
+        raise BadRequest("--override needs --reason", advice="give the reason why the guard does not apply")
     return tuple(override or ())
 
 
@@ -268,7 +268,7 @@ def _agreed(group: str, live: Live, tasks: list[Task]) -> bool:
 
 
 def _end(for_ms: int | None, stand_in: StandIn | None, is_interrupted: Callable[[], bool]) -> Callable[[], bool]:
-    """Return a function that tells when to stop."""
+    """Return a function that returns whether to stop."""
     until = None if for_ms is None else time.monotonic() + for_ms / 1000
 
     def is_over() -> bool:
@@ -315,7 +315,7 @@ def _write(listing: Listing, tasks: list[Task]) -> None:
 
 
 def _conclude(stand_in: StandIn, voice: Voice, *, is_bounded: bool) -> int:
-    """The summary, and the exit status."""
+    """Print the summary; return the exit status."""
     tasks = list(stand_in.tasks.values())
     outcomes = Counter(task.outcome for task in tasks if task.outcome is not None)
     counts = ", ".join(f"{number} {outcome.replace('_', ' ')}" for outcome, number in sorted(outcomes.items()))

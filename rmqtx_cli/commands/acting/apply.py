@@ -114,8 +114,8 @@ def command(
 
 def _say_stale(plan: Plan, found: Application) -> None:
     say.error(
-        f"the plan is stale: {count(len(found.stale), 'step')} of {len(plan.steps)}; nothing was done - make it again, "
-        "or say --skip-stale"
+        f"the plan is stale: {len(found.stale)} of {count(len(plan.steps), 'step')}; nothing was done - write the plan "
+        "again, or skip these steps: --skip-stale"
     )
 
 
@@ -130,7 +130,7 @@ def _carried_out(
             record_recheck(journal, receipt, standing)
     if not found.acts:
         listing.write(iter(()))
-        listing.voice.note("nothing is left to do")
+        listing.voice.note("nothing left to do")
         return exit_status.DONE
     status = carry_out_confirmed(found.acts, place, journal, conduct, act, listing)
     place.say_result(listing.voice)

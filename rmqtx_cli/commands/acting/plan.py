@@ -172,14 +172,14 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
         raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*ACTIONS, SHOW]))
     for option, value in (("--output", output), ("--reason", reason)):
         if value is None:
-            raise BadRequest(f"{option} is required", advice="rmqtx plan --help")
+            raise BadRequest(f"{option} is required", advice="see rmqtx plan --help")
     assert output is not None
     assert reason is not None
     return output, reason
 
 
 def _draft(wanted: _Asked, situations: list[Situation], reason: str, voice: Voice) -> PlanDraft:
-    """The steps that the guards allow; the refused transactions are printed."""
+    """Return the steps that the guards allow; print the refused transactions."""
     from repairs.acts.request import ActRequest
     from repairs.plans.draft_plan import drafted
     from repairs.receipts.receipts import whoever
@@ -300,7 +300,7 @@ def _fulfilling(rows: pa.Table, where: str) -> pa.Table:
     return pa.Table.from_batches([batch.select(rows.schema.names) for batch in kept], rows.schema)
 
 
-# -- what is said and written -----------------------------------------------------------------------------------------
+# -- output -----------------------------------------------------------------------------------------------------------
 
 
 def _refuse_file(output: Path, *, force: bool) -> None:
@@ -311,7 +311,7 @@ def _refuse_file(output: Path, *, force: bool) -> None:
 
 
 def _write(plan: Plan, output: Path, listing: Listing, situations: list[Situation]) -> None:
-    """Write the plan's file, then list its steps, and name the producers that would make `apply` refuse them."""
+    """Write the plan file, list its steps, and name connected producers, which make `apply` refuse."""
     from rmqtx_cli.output.streams import open_stream
 
     with open_stream(output) as stream:

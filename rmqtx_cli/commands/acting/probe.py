@@ -128,7 +128,7 @@ def command(
 
 
 def _thresholds(warning: str, critical: str) -> Thresholds:
-    """How much longer than allowed a step takes until it warns, and until it is critical.
+    """Return how much longer than allowed a step can take before WARNING, and before CRITICAL.
 
     Raises: BadRequest.
     """
@@ -149,7 +149,7 @@ def _plan(topic: str, group: str, patience_ms: int, without_check: bool) -> Flig
 
 
 def _fly(live: Live, plan: FlightPlan, note: Callable[[str], None]) -> list[Flight]:
-    """One canary at each broker that has the topic.
+    """Send the test transactions through each broker that has the topic.
 
     Raises: BadRequest if none has it, or if the group has other producers; RemotingError.
     """

@@ -90,7 +90,7 @@ class SidesOptions:
     and_at: AndAtOption = None
 
     def named(self, voice: Voice) -> tuple[_Side, _Side]:
-        """The two sides.
+        """Return the two sides.
 
         Raises: BadRequest.
         """
@@ -155,17 +155,17 @@ def command(
 
 
 def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voice) -> None:
-    """That the sides have no transaction in common, and whether their logs begin alike."""
+    """Print that the sides have no transaction in common, and whether their logs begin with the same record."""
     from readers.log.store_identity import first_record_of
 
     before, after = sides
-    voice.note(f"{before.place} and {after.place} have no transaction in common: are they of one broker?")
+    voice.note(f"{before.place} and {after.place} have no transaction in common: are they from the same broker?")
     if before.file is None and after.file is None and before.place != after.place:
         is_same = first_record_of(before.place) == first_record_of(after.place)
-        how = "with the same record: one broker wrote them, at times far apart" if is_same else "with other records"
+        how = "with the same record: one broker wrote both, at distant times" if is_same else "with different records"
         voice.note(f"their logs begin {how}")
     if is_withheld:
-        voice.note("so every transaction of both is a difference, and none is listed here; --format csv lists them")
+        voice.note("every transaction of both is a difference, none is listed; to list them: --format csv")
 
 
 def _differing() -> Differing:
@@ -176,7 +176,7 @@ def _differing() -> Differing:
 
 @dataclass(frozen=True, slots=True)
 class _DiffRun:
-    """One comparison, by whichever engine."""
+    """One comparison, by either engine."""
 
     run: EngineRun
     opened: Opened
@@ -205,7 +205,7 @@ class _DiffRun:
         return reading, is_withheld
 
     def reading(self) -> Reading:
-        """The rows of DIFFERENCES, and what was said about reading both sides."""
+        """Return the rows of DIFFERENCES, with the findings and notes of both sides."""
         if self.run.engine.name == "spark" and all(side.file is None for side in self.sides):
             return self._by_spark()
         return self._here()
@@ -238,7 +238,7 @@ class _DiffRun:
         whole.notes.extend(reading.notes)
 
     def _store(self, side: _Side) -> Store:
-        """The store of a side; it is opened once, also where both sides are it."""
+        """Return the store of a side; opened once, even if both sides are the same store."""
         from readers.storage.places import identity_of, normalised
 
         wanted = identity_of(normalised(side.place))

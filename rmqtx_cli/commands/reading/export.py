@@ -162,7 +162,7 @@ def command(
 
 
 def _opened(table: Table, paths: list[str], files: StoreOptions, directory: Path, voice: Voice) -> Opened:
-    """The stores, with a line about each."""
+    """Return the opened stores; print a line about each."""
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency, say_header
 
     opened = open_stores(paths, files)
@@ -175,7 +175,7 @@ def _opened(table: Table, paths: list[str], files: StoreOptions, directory: Path
 
 
 def _written(reading: Reading, listing: Listing | None) -> _FilesWritten:
-    """Write the files, and list them if there is a listing; returns their counts."""
+    """Write the files, list them if wanted, and return their counts."""
     written = _FilesWritten()
     if listing is not None:
         listing.write(written.watching(reading), to_the_end=True)
@@ -198,7 +198,7 @@ class _ExportRun:
     def reading(
         self, run: EngineRun, opened: Opened, done: Done, body: Bodies, undecidable: Counter[str]
     ) -> Reading:
-        """The files, written as they are read; counts UNDECIDABLE transactions by store."""
+        """Return the reading that writes the files; count UNDECIDABLE transactions by store."""
         if self.table is Table.TRANSACTIONS:
             return self.verdicts(run, opened, undecidable)
         return run.engine.run_job(self.job(done, body), opened.stores, progress=run.progress)

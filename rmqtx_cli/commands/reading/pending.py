@@ -186,7 +186,7 @@ def _say_unknown_names(rows: pa.Table, asked: HangingOptions, voice: Voice) -> N
 
 
 def _say_hidden(rows: pa.Table, voice: Voice) -> None:
-    """How many transactions --all-open would add to the list."""
+    """Print how many transactions --all-open would add."""
     import pyarrow.compute as pc
 
     rows = rows.filter(pc.not_equal(rows["state"], "PENDING"))

@@ -250,12 +250,12 @@ def _write_plan(planner: Planner, facts: dict[str, Any], file: Path, voice: Voic
     plan = planner.plan(facts, time.time_ns() // 1_000_000)
     with open_stream(file) as stream:
         stream.write(plan.text().encode())
-    voice.note(f"{file}: a plan of {count(len(plan.steps), 'step')}")
+    voice.note(f"{file}: plan of {count(len(plan.steps), 'step')}")
 
 
 @dataclass(frozen=True, slots=True)
 class _ReconcileRun:
-    """One comparison, by whichever engine."""
+    """One comparison, by either engine."""
 
     run: EngineRun
     opened: Opened
@@ -265,7 +265,7 @@ class _ReconcileRun:
     fit: LedgerFit
 
     def reading(self) -> Reading:
-        """The rows of RECONCILED, and what was said about reading them."""
+        """Return the rows of RECONCILED, with findings and notes."""
         return self._by_spark() if self.run.engine.name == "spark" else self._here()
 
     def _here(self) -> Reading:

@@ -119,7 +119,7 @@ def command(
     voice: VoiceOptions,
     database: DatabaseOptions,
 ) -> int:
-    """Find damage in stores: chain of records and CRCs, and contradictions of log, queues, index, checkpoint, cursors.
+    """Find damage in stores: broken records and CRCs, contradictions between log, queues, index, checkpoint, cursors.
 
     Each row is one finding: what is wrong, where, and the consequence for transactions. Findings start-... are what the
     broker's next start would truncate, skip or delete, by the rules of its version. The exit status is 1 if there is an
@@ -158,7 +158,7 @@ def _listing(
 def _reading(
     job: Verify, stores: list[Store], run: EngineRun, depth: DepthOptions, state: Path | None, voice: Voice
 ) -> Reading:
-    """The findings of all files, or of those that can be read within --max-duration."""
+    """Return the findings of all files, or of those read within --max-duration."""
     from rmqtx_cli.monitoring.verify_state import within_budget
 
     if depth.max_duration is None or state is None:
@@ -167,7 +167,7 @@ def _reading(
 
 
 def _written(reading: Reading, listing: Listing, depth: DepthOptions) -> _FindingCounts:
-    """Write the findings, with their numbers above; returns the counts."""
+    """Write the counts and the findings; return the counts."""
     from verdicts.verify.verify import NOT_LOOKED_AT
 
     counted = _FindingCounts()

@@ -1,1 +1,1 @@
-"""Commands that make or mend files of a store."""
+"""Commands that create or repair files of a store."""

@@ -99,7 +99,7 @@ def command(
     if not transaction and not finding:
         raise BadRequest("no transaction or finding given", advice="add --transaction ID or --finding CODE")
     if (output is None) == (to is None):
-        raise BadRequest("give exactly one place for the bundle", advice="-o FILE.tar.xz or --to DIR")
+        raise BadRequest("exactly one place for the bundle is required", advice="give -o FILE.tar.xz or --to DIR")
     if redact_key_file is not None and not redact:
         raise BadRequest("--redact-key-file needs --redact")
     listing = Listing(BUNDLED, view(), OutputOptions(output_format=output_format), voice=voice)
@@ -116,7 +116,7 @@ def command(
 
 
 def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) -> BundleSource:
-    """The store that is cut. `written`: files that must not lie inside it.
+    """Return the store to read. `written`: files that must not be inside it.
 
     Raises: BadRequest.
     """
@@ -126,7 +126,7 @@ def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) ->
 
     stores = open_stores([path], files).stores
     if len(stores) != 1:
-        raise BadRequest(f"{path} names {len(stores)} stores", advice="bundle one at a time")
+        raise BadRequest(f"{path} matches {len(stores)} stores", advice="give one store")
     for file in written:
         refuse_inside(file, stores)
     conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)

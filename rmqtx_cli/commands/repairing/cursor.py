@@ -113,7 +113,7 @@ def _carried_out(
     wanted: Sequence[Move], changes: ChangeSet, store: Store, destination: Destination, opened: Callable[..., Store],
     reason: str | None, overrides: Sequence[str],
 ) -> tuple[str, Path]:
-    """Set the cursors, read them back, and write the receipt; returns its id and its journal."""
+    """Set the cursors, read them back, write the receipt; return its id and its journal."""
     from readers.cursors.cursors import check_cursors
     from repairs.changes.destinations import carried_out
     from repairs.cursors.receipts import receipt_of_moves

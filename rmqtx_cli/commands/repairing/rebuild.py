@@ -95,7 +95,7 @@ def command(
 
 
 def _parts(part: Part, source: Store) -> tuple[str, ...]:
-    """What is rebuilt: the part that was named, or all that the store has."""
+    """Return the parts to rebuild: the part given, or all that the store has."""
     from repairs.rebuild.rebuild import OLD_PARTS, PARTS, has_old_parts, is_made_clean
 
     every = (*PARTS, *(OLD_PARTS if has_old_parts(source) else ()))
@@ -103,7 +103,7 @@ def _parts(part: Part, source: Store) -> tuple[str, ...]:
 
 
 def _say_made(made: Rebuilt, parts: tuple[str, ...], store: str, to: Path, voice: Voice) -> int:
-    """Print what was rebuilt; returns the exit status."""
+    """Print what was rebuilt; return the exit status."""
     from rmqtx_cli.output.accounting import amounts_of
 
     voice.findings(made.findings)

@@ -88,7 +88,7 @@ def command(
 
 
 def _has_tags(store: Store | None, conf: Mapping[str, str] | None) -> bool:
-    """Whether the index of the store that was given has entries for tags."""
+    """Return whether the index of the store has entries for tags."""
     from readers.store.broker_settings import broker_settings
     from repairs.rebuild.rebuild import index_has_tags
 
@@ -96,7 +96,7 @@ def _has_tags(store: Store | None, conf: Mapping[str, str] | None) -> bool:
 
 
 def _say_result(result: Salvaged, to: Path, voice: Voice, *, is_guess: bool) -> int:
-    """Print what was found and written; returns the exit status. `is_guess`: the log files' length is inferred."""
+    """Print what was found and written; return the exit status. `is_guess`: the length of the log files is inferred."""
     from rmqtx_cli.output.accounting import amounts_of
 
     if is_guess:

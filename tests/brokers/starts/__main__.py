@@ -19,31 +19,31 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "starts.md"
 VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
 HEAD = """# What starts do to damaged stores
 
-`rmqtx verify` foretells what the next start of a broker does to a store (findings `start-…`). Here it is held against
-brokers: each damage is done to a copy of a store that a broker of the version wrote, the outcome is foreseen from the
-files, then the broker is started on it with its check held still, and asked where its log and each of its queues end;
-its files are listed. `make test-starts` does it again and writes this page; a run of some cases (`--version`, `--only`,
-`--after`, with `--page docs/starts.md`) replaces their cells and keeps the others.
+`rmqtx verify` predicts what the next start of a broker does to a store (findings `start-…`). This page compares the
+prediction with real brokers: a copy of a store that a broker of the version wrote is damaged, the outcome is predicted
+from the files, then the broker is started on the copy with its check paused; the ends of its log and of each queue
+are read from the broker, and its files are listed. `make test-starts` repeats this and writes this page; a run of some
+cases (`--version`, `--only`, `--after`, with `--page docs/starts.md`) replaces their cells and keeps the others.
 
-{count} starts, {right} as foreseen. "cut" is how many bytes of the log the broker forgot; "queues" how many entries
-that lead to a record all queues lost, as foreseen (a queue made anew begins with fillers that the broker counts);
-both against a start on the same store undamaged.
+{count} starts, {right} as predicted. "cut" is the number of log bytes that the broker dropped; "queues" the number of
+entries with a record that all queues lost, by the prediction (a rebuilt queue begins with fillers, which the broker
+counts); both compared with a start on the same store without damage.
 
-Learned here, and foretold since:
+Found by these tests, and predicted since:
 
-- 4.9.7 waits for ever where the file with the place behind its last queue entry is gone.
-- 4.3.0 and 4.4.0 start on a file of another length, and load neither it nor what comes behind it by name: a short file
+- 4.9.7 hangs if the file with the place behind its last queue entry is missing.
+- 4.3.0 and 4.4.0 start with a file of another length, and load neither this file nor later ones by name: a short file
   of a queue makes the queue empty ("a short queue file"), and a `.gz` beside a file of the log ends the log there. The
-  files behind it stay on the disk until the log comes there and writes over them (`start-cuts-queue`,
-  `start-leaves-out`). 4.5.0 and later refuse to start; of 4.9.2, which does as 4.4.0, this is known from its source.
-- 5.3.4 and later cut the queues after the walk over the log has entered what they lack, not before, and read the last
-  file of each from its begin for that (`ConsumeQueueStore.truncateDirty`, called at the end of `recoverNormally` and
-  `recoverAbnormally`; until 5.3.3 the place to which the queues had come was taken before the walk; of 5.3.4 and 5.4.0
-  this is known from their source alone). So a queue with a slot that cannot be stays as long as it was where something
-  is entered into it: the last records of the log, those behind all other queues, go over the slots from the bad one on,
-  and the old slots behind them count again. In "half slot zeroed" 5.5.0 wrote the records of slots 269 to 287 into
-  slots 20 to 38 too, compared slot by slot: those 19 halves have two slots, and the 19 that belong there have none.
-  `verify` says so as `start-shifts` and `start-skips`.
+  later files stay on the disk until the log reaches and overwrites them (`start-cuts-queue`, `start-leaves-out`). 4.5.0
+  and later refuse to start; 4.9.2 behaves like 4.4.0, by its source.
+- 5.3.4 and later cut the queues after recovery has dispatched what they lack, not before, and then read the last file
+  of each queue from its beginning (`ConsumeQueueStore.truncateDirty`, called at the end of `recoverNormally` and
+  `recoverAbnormally`; up to 5.3.3 the end of the queues was determined before recovery; for 5.3.4 and 5.4.0 this is
+  known only from their source). So a queue with an invalid slot keeps its length if a record is dispatched to it: the
+  last records of the log, behind all other queues, overwrite the slots from the invalid one on, and the old slots
+  behind them are valid again. In "half slot zeroed" 5.5.0 wrote the records of slots 269 to 287 into slots 20 to 38 as
+  well, compared slot by slot: these 19 halves have two slots, and the 19 that belong there have none. `verify` reports
+  this as `start-shifts` and `start-skips`.
 """
 CELL, NOT_TRIED, WRONG_MARK = re.compile(r" *\| *"), "not tried", "✗"
 LAST_PLAYED = "last played"
@@ -76,7 +76,7 @@ def page(results: Sequence[Result], old: str = "", *, played: str = "") -> str:
         lines.append(f"| {case.name} | {how} | " + " | ".join(mine) + " |")
     lines.append(f"| {LAST_PLAYED} | | " + " | ".join(last.get(version) or NOT_TRIED for version in versions) + " |")
     if notes:
-        lines += ["", "## Not as foreseen", "", *notes.values()]
+        lines += ["", "## Not as predicted", "", *notes.values()]
     return "\n".join(lines) + "\n"
 
 

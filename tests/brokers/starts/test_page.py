@@ -31,4 +31,4 @@ def test_what_was_not_as_foreseen_stands_below_until_it_is_played_again() -> Non
     old = page(played("900 foreseen, 800 found"), PAGE.read_text(encoding="utf-8"))
     assert old.endswith("- torn tail, 5.5.0: 900 foreseen, 800 found\n")
     assert page([], old) == old
-    assert "Not as foreseen" not in page(played(), old)
+    assert "Not as predicted" not in page(played(), old)
