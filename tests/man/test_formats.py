@@ -97,6 +97,10 @@ def test_each_page_is_in_the_index() -> None:
     assert max(count for name, count in named.items()) == 1
 
 
+def test_the_readme_stays_short() -> None:
+    assert (ROOT / "README.md").stat().st_size <= 9 * 1024, "move it to a page of docs/"
+
+
 def test_each_page_is_in_the_menu_of_the_site() -> None:
     menu = (ROOT / "deploy" / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
     named = Counter(re.findall(r"[\w/]+\.md", menu))
