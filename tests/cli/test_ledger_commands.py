@@ -175,7 +175,7 @@ def test_secrets_are_not_written_down(setting: str, kept: str) -> None:
         (("--ledger", "LEDGER", "--match", "flags = order_id"), USAGE, "transactions have no column 'flags'"),
         (("--ledger", "LEDGER", "--match", "keys = id"), USAGE, "the ledger has no column 'id'"),
         (("--ledger", "LEDGER", "--match", "keys ~ '[' = order_id"), USAGE, "is not a regular expression"),
-        (("--ledger", "LEDGER", "--done", "amount = much"), USAGE, "--done: amount is int64"),
+        (("--ledger", "LEDGER", "--done", "amount = much"), USAGE, "is not a value of amount, which is int64"),
         (("--ledger", "LEDGER", "--not-done", "status PAID"), USAGE, "--not-done: 'PAID' is not an operator"),
         (("--ledger", "LEDGER", "--plan", "p.json", "--at", "1"), USAGE, "--plan needs the present state"),
         (("--ledger", "LEDGER", "--with-meta", "--format", "csv"), USAGE, "--with-meta is not possible with csv"),
