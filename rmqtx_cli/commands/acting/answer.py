@@ -149,7 +149,7 @@ class _Desk:
         from repairs.stand_in.stand_in import StandIn
 
         if isinstance(words, LedgerAnswers):
-            words.with_key = lambda key: _bearing(live, key)
+            words.with_key = lambda key: _with_key(live, key)
         watch = GroupWatch(live.client, live.members, conduct.group)
         medium, journal = LiveMedium(live.brokers, live.members), Journal()
         roots = {broker.root: broker for broker in live.brokers}
@@ -202,7 +202,7 @@ def _overrides(override: list[str] | None, reason: str | None) -> tuple[str, ...
     return tuple(override or ())
 
 
-def _bearing(live: Live, key: str) -> list[dict[str, Any]]:
+def _with_key(live: Live, key: str) -> list[dict[str, Any]]:
     """Return all transactions of the brokers that have a business key, decided ones included."""
     from readers.model.errors import NoSuchTransaction
     from remoting.live.lookups import show
