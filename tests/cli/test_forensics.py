@@ -20,7 +20,9 @@ from tests.custody_read import custody_of
 from tests.forge.stores import contents
 
 PAGE = ROOT / "docs" / "forensics.md"
-RESULTS = {"provenance.jsonl", "findings.parquet", "verdicts.parquet", "reconciled.parquet", "plan.json", "again.parquet"}
+RESULTS = {
+    "provenance.jsonl", "findings.parquet", "verdicts.parquet", "reconciled.parquet", "plan.json", "again.parquet",
+}
 
 
 @pytest.fixture
