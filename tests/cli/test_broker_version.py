@@ -45,5 +45,5 @@ def test_what_was_an_error_stays_one(rmqtx: Run, store: Path, version: str, word
 
 
 def test_of_a_line_whose_numbers_are_not_known_the_last_one_is_named(rmqtx: Run, store: Path) -> None:
-    printed = rmqtx("stores", store, "--broker-version", "3.3.0").err
-    assert "3.3.0 is not a known release: treated as the last 3.2\n" in printed
+    told = rmqtx("stores", store, "--broker-version", "3.3.0").err
+    assert "3.3.0 is not a known release: treated as the last 3.2\n" in told
