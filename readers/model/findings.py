@@ -190,28 +190,28 @@ KINDS: dict[str, Kind] = {
     ),
     "slot-invalid": Kind(
         "error",
-        "a consume-queue entry with impossible values",
+        "a consume-queue slot with impossible values",
         "the commit log is searched for the record",
     ),
     "slot-expired": Kind(
         "note",
-        "consume-queue entries that point before the beginning of the commit log",
-        "their records expired; queues are deleted in whole files, so every long-lived store has some of these entries",
+        "consume-queue slots that point before the beginning of the commit log",
+        "their records expired; queues are deleted in whole files, so every long-lived store has some of these slots",
     ),
     "slot-dangling": Kind(
         "warning",
-        "a consume-queue entry that points outside the commit log",
-        "its record was cut off or is in a missing file; the entry is no longer evidence",
+        "a consume-queue slot that points outside the commit log",
+        "its record was cut off or is in a missing file; the slot is no longer evidence",
     ),
     "slot-mismatch": Kind(
         "error",
-        "a consume-queue entry whose record has another topic, queue or queue offset",
+        "a consume-queue slot whose record has another topic, queue or queue offset",
         "the commit log is used",
         hides_records=True,
     ),
     "slot-missing": Kind(
         "error",
-        "a record of the commit log that has no entry in its consume queue",
+        "a record of the commit log that has no slot in its consume queue",
         "no consumer receives it; a half message is never checked, an op message is never read",
         "create an empty file `abort` before the start: the broker then dispatches the log again from its "
         "checkpoint; try it on a copy",
@@ -310,7 +310,7 @@ KINDS: dict[str, Kind] = {
     ),
     "group-cursor-before-begin": Kind(
         "note",
-        "a consumer group's cursor before the first entry that is left",
+        "a consumer group's cursor before the first slot that is left",
         "messages expired before the group read them, or the group has not run since",
     ),
     "op-beyond-end": Kind(
@@ -417,14 +417,14 @@ KINDS: dict[str, Kind] = {
     ),
     "start-cuts-queue": Kind(
         "warning",
-        "consume-queue entries that the next start of the broker would cut off",
+        "consume-queue slots that the next start of the broker would cut off",
         "those that are not dispatched again afterwards are reported as start-skips",
         "create an empty file `abort` before the start: the broker then dispatches the log again from its "
         "checkpoint; try it on a copy",
     ),
     "start-skips": Kind(
         "error",
-        "records that would still have no entry in their consume queue after the next start of the broker",
+        "records that would still have no slot in their consume queue after the next start of the broker",
         "no consumer receives them; half messages among them are never checked, op messages are never read",
         "create an empty file `abort` before the start: the broker then dispatches the log again from its "
         "checkpoint; try it on a copy",
@@ -437,7 +437,7 @@ KINDS: dict[str, Kind] = {
     ),
     "start-enters": Kind(
         "note",
-        "records without a consume-queue entry that the next start of the broker would dispatch",
+        "records without a consume-queue slot that the next start of the broker would dispatch",
         "nothing is lost at the start",
     ),
     "start-unforeseen": Kind(
@@ -614,7 +614,7 @@ KINDS: dict[str, Kind] = {
     ),
     "entries-unread": Kind(
         "error",
-        "queue entries whose records a live broker does not return",
+        "queue slots whose records a live broker does not return",
         "the records were deleted or are damaged: they are missing as evidence",
         "run the command again; if the result is the same, read the store's files",
     ),

@@ -255,7 +255,7 @@ def test_diff_of_two_stores_that_are_known_in_full(rmqtx: Run, common: Path, fif
     [
         (("STORE",), "only one side was given"),
         (("STORE", "STORE", "STORE"), "3 sides given, expected 2"),
-        (("STORE", "STORE", "--at", "1"), "are two times of one store"),
+        (("STORE", "STORE", "--at", "1"), "--and-at compare two times of one store"),
         (("a.parquet", "--at", "1"), "is the result of one audit"),
     ],
 )
