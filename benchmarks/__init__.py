@@ -1,1 +1,1 @@
-"""Measures rmqtx against its peers on large stores that RocketMQ's own classes wrote."""
+"""Compare rmqtx with other programs on large stores that RocketMQ's own classes wrote."""

@@ -1,4 +1,4 @@
-"""Writes the stores the benchmarks run on, with RocketMQ's own store classes, each with its truth beside it.
+"""Write the stores of the benchmarks with RocketMQ's own store classes, each with its truth in files beside it.
 
     python -m benchmarks.big_store --stores DIR S M
 
@@ -27,7 +27,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a store is to contain; `options` are BigStore.java's words."""
+    """The contents of a store; `options` are options of BigStore.java."""
 
     name: str
     transactions: int
@@ -37,13 +37,13 @@ class Recipe:
     heap: str = "2g"
 
 
-# 1,000 transactions that never get an answer and are never given up, spread evenly over the whole life of the
-# store and checked by the same number of passes; the store ends 2,000 transactions after the last pass. Only
+# 1,000 transactions that never get an answer and are never discarded, spread evenly over the store's lifetime
+# and checked by the same number of passes; the store ends 2,000 transactions after the last pass. Only
 # the log's length differs.
 FLAT = {"open_count": "1000", "late_count": "100", "checkmax": "1000000", "passes": "20", "tail": "2000"}
 
-# The same, but the open ones are among the newest 50,000, and the passes too come at the end as in the short
-# log: what a broker that gives up after 15 checks can have open.
+# The same, but the open transactions are among the newest 50,000, and the passes are at the end too, as in the
+# short log: the open transactions of a broker that discards after 15 checks.
 RECENT = {**FLAT, "open_within": "50000", "check_within": "50000"}
 
 RECIPES = {
@@ -61,7 +61,7 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class Truth:
-    """What the generator did, read back from beside the store."""
+    """What the generator did, read from the file beside the store."""
 
     transactions: int
     committed: int
@@ -73,7 +73,7 @@ class Truth:
     pending_ids: frozenset[str]
 
     def states(self) -> dict[str, int]:
-        """How many transactions ended in each state, by the names `rmqtx audit` uses."""
+        """Return the number of transactions in each state, by the names of `rmqtx audit`."""
         return {
             "COMMITTED": self.committed,
             "ROLLED_BACK": self.rolled_back,
@@ -83,7 +83,7 @@ class Truth:
 
 
 def truth_of(store: Path) -> Truth:
-    """The truth written beside a store."""
+    """Return the truth written beside a store."""
     directory = store.with_name(f"{store.name}.truth")
     totals = json.loads((directory / "truth.json").read_text())
     lines = (directory / "pending.tsv").read_text().splitlines()[1:]
@@ -94,12 +94,12 @@ def truth_of(store: Path) -> Truth:
 
 
 def exists(store: Path) -> bool:
-    """Whether a store was written to its end: the truth is moved into place last."""
+    """Whether a store is complete: the truth is moved into place last."""
     return (store.with_name(f"{store.name}.truth") / "truth.json").exists()
 
 
 def written_by(recipe: Recipe, store: Path) -> bool:
-    """Whether a store's own note of its options agrees with a recipe."""
+    """Whether the options in a store's truth agree with a recipe."""
     totals = json.loads((store.with_name(f"{store.name}.truth") / "truth.json").read_text())
     options: dict[str, str] = totals["options"]
     wanted = {"transactions": str(recipe.transactions), **recipe.options}
@@ -107,7 +107,7 @@ def written_by(recipe: Recipe, store: Path) -> bool:
 
 
 def free_port() -> int:
-    """A port nobody listens on; the store's replication listener wants one even when nobody connects."""
+    """Return a free port; the store's replication listener needs one even without connections."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -115,7 +115,7 @@ def free_port() -> int:
 
 
 def write(recipe: Recipe, directory: Path, nice: int = 0) -> Truth:
-    """Writes one store below `directory`, or keeps the one that is there, and gives its truth."""
+    """Write one store below `directory`, or keep an existing one, and return its truth."""
     store = directory / recipe.name
     if exists(store):
         if not written_by(recipe, store):
@@ -130,7 +130,7 @@ def write(recipe: Recipe, directory: Path, nice: int = 0) -> Truth:
     for leftover in (part, part_truth, store):
         shutil.rmtree(leftover, ignore_errors=True)
     words = {"transactions": str(recipe.transactions), **recipe.options, "ha": str(free_port())}
-    # The broker's classes also keep files in the home directory: give them one that goes away afterwards.
+    # The broker's classes also keep files in the home directory: give them a temporary one.
     options = [f"-Xmx{recipe.heap}", f"-Duser.home={part / 'home'}"]
     pairs = [f"{key}={value}" for key, value in words.items()]
     command = rocketmq.java("BigStore", part, *pairs, options=options)
@@ -142,7 +142,7 @@ def write(recipe: Recipe, directory: Path, nice: int = 0) -> Truth:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The command line: writes the named stores, or lists the recipes."""
+    """The command line: write the named stores, or list the recipes."""
     summary = (__doc__ or "").split("\n")[0]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.big_store", description=summary)
     parser.add_argument("--stores", type=Path, required=True, metavar="DIR", help="where the stores go")

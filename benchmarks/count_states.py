@@ -1,4 +1,4 @@
-"""Counts the transactions in each state in a file that `rmqtx audit` wrote, and prints the counts as JSON."""
+"""Count the transactions in each state in a file that `rmqtx audit` wrote, and print the counts as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATE = re.compile(rb'"state":\s?"([A-Z_]+)"')
 
 
 def of_lines(path: Path) -> Counter[str]:
-    """Counts of a file with one JSON object a line, found by pattern: parsing would take minutes."""
+    """Return the counts of a file with one JSON object a line, by pattern: parsing would take minutes."""
     counts: Counter[str] = Counter()
     rest = b""
     with path.open("rb") as file:
@@ -28,7 +28,7 @@ def of_lines(path: Path) -> Counter[str]:
 
 
 def of_parquet(path: Path) -> Counter[str]:
-    """Counts of a Parquet file."""
+    """Return the counts of a Parquet file."""
     counts: Counter[str] = Counter()
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(columns=["state"]):

@@ -1,9 +1,9 @@
-"""Decodes a commit log in this process, pass after pass, and prints what each took as a line of JSON.
+"""Decode a commit log in this process, pass after pass, and print the times of each as a line of JSON.
 
     python -m benchmarks.decode_rate STORE --passes 5
 
-The work is what a full decode of the log means in the targets: every header column, the topic and six
-properties of every record as Arrow. Processor time is that of all threads of this process.
+The work is the full decode of the targets: every header column, the topic and six properties of every record
+as Arrow. Processor time is that of all threads of this process.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ SIX_PROPERTIES = ("transaction_id", "keys", "tags", "producer_group", "real_topi
 
 
 def engines() -> list[str]:
-    """The ways to decode that this installation has."""
+    """Return the decoders of this installation."""
     return ["reference", "fast"] if is_accelerator_installed() else ["reference"]
 
 
 def decode(store: Path) -> dict[str, float]:
-    """Decodes the log once: records, bytes of log, and the seconds it took."""
+    """Decode the log once; return records, bytes of log, and seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     records = log_bytes = 0
     for batch in scan_records(open_store(store), columns=[*HEADER, *SIX_PROPERTIES]):

@@ -1,7 +1,7 @@
-"""`rmqtx pending -n` beside the official pull consumer: one broker with many open halves, both in the same run.
+"""Compare `rmqtx pending -n` with the official pull consumer: one broker with many open half messages, in one run.
 
-Nothing is decided of the halves, so every one is listed. The consumer only pulls and decodes them; rmqtx also reads the
-ops, looks for finals and discard copies, judges and prints. Its memory is measured at two sizes, to see what grows.
+No half message is decided, so all are listed. The consumer only pulls and decodes them; rmqtx also reads the op
+messages, looks for COMMIT records and discard copies, judges and prints. Its memory is measured at two sizes.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ CONF = {
 PAGE = """# Listing the open halves of a live broker
 
 One broker of {version} with {count} open half messages of {body} bytes each, checks off; `rmqtx pending -n` writes all
-rows as JSON lines. Beside it the official `DefaultMQPullConsumer` pulls and decodes the same half topic, 32 messages a
-pull, in the same run and in turns. Wall times are of whole processes; `pulling` is what the consumer itself measured
-from its first request to its last message; `others` is what else ran on the machine, which is the broker. Made by
-`python -m benchmarks.live_pull`.
+rows as JSON lines. For comparison the official `DefaultMQPullConsumer` pulls and decodes the same half topic, 32
+messages a pull, in the same run and in turns. Wall times are of whole processes; `pulling` is the consumer's own
+measurement from its first request to its last message; `others` is the share of other processes, that is, of the
+broker. Written by `python -m benchmarks.live_pull`.
 
 {facts}
 
 {rows}
 
 rmqtx took {ratio:.2f} times as long as the whole Java process, and {pull_ratio:.2f} times as long as its pulling alone.
-From {small} to {count} halves its peak memory went from {small_mib:.0f} to {large_mib:.0f} MiB: what grows is the rows
-that are judged and written together, {per_row:.0f} bytes each; bodies are dropped as they come.
+From {small} to {count} half messages its peak memory grew from {small_mib:.0f} to {large_mib:.0f} MiB: by
+{per_row:.0f} bytes for each row, because the rows are judged and written together; bodies are dropped on arrival.
 """
 
 
 def halves(count: int) -> Iterator[Request]:
-    """Half messages as a producer sends them; all of one group that has no producer."""
+    """Yield half messages as a producer sends them; all of one group without a connected producer."""
     prefix = secrets.token_hex(8).upper()
     for number in range(count):
         names = {
@@ -66,7 +66,7 @@ def halves(count: int) -> Iterator[Request]:
 
 
 def measured(rig: Rig, count: int, turns: int, directory: Path) -> tuple[measure.Measured, measure.Measured, float]:
-    """rmqtx, the Java consumer, and the consumer's own median of its pulling."""
+    """Return the runs of rmqtx and of the Java consumer, and the median of the consumer's own pulling times."""
     out = directory / "pending.jsonl"
 
     def check_rows(_output: str) -> None:
@@ -96,7 +96,7 @@ def measured(rig: Rig, count: int, turns: int, directory: Path) -> tuple[measure
 
 
 def row(one: measure.Measured, pulling_s: float | None = None) -> list[str]:
-    """A line of the table."""
+    """Return a line of the table."""
     return [
         one.name, f"{one.wall_s:.2f} s", "" if pulling_s is None else f"{pulling_s:.2f} s", f"{one.cpu_s:.2f} s",
         f"{one.peak_rss_bytes / (1 << 20):.0f} MiB", f"{one.others_share:.0%}",

@@ -1,8 +1,8 @@
-"""Measures whole processes side by side: wall time, processor time and memory, children included.
+"""Measure whole processes: wall time, processor time and memory, with their children.
 
-Two programs are compared by running them in turns (A B A B ...), so that a disturbance meets both, and by the
-ratio within each turn. What other processes took meanwhile is measured too: a turn that was disturbed is made
-again, and what stayed disturbed is said.
+Two programs are compared by running them in turns (A B A B ...), so that a disturbance affects both, and by the
+ratio within each turn. The share of other processes is measured too: a disturbed turn is repeated, and turns that
+remained disturbed are reported.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POLL_SECONDS = 0.01
-#: The kernel counts busy time in ticks: less than this may be nobody's.
+#: The kernel counts busy time in ticks: a smaller difference may be an error of measurement.
 CLOCK_ERROR_SECONDS = 0.05
-#: Runs longer than this are told as they end.
+#: Runs longer than this are reported at their end.
 LONG_SECONDS = 3.0
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 CORES = os.cpu_count() or 1
 
 
 class CommandFailed(RuntimeError):
-    """A measured command did not end with the status it should end with."""
+    """A measured command ended with another status than expected."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Command:
-    """Something to run: its name in the report, the words, and what its output is checked with."""
+    """A command to run: its name in the report, its arguments, and the check of its output."""
 
     name: str
     words: Sequence[str]
@@ -90,24 +90,24 @@ class Measured:
 
     @property
     def peak_anonymous_bytes(self) -> int:
-        """The largest anonymous memory of any run: what cannot be dropped when memory is short."""
+        """The largest anonymous memory of any run, which the kernel cannot drop."""
         return max(run.peak_anonymous_bytes for run in self.runs)
 
     @property
     def others_share(self) -> float:
-        """The largest share of the machine that others took during any run."""
+        """The largest share of the machine that other processes used during any run."""
         return max(run.others_share for run in self.runs)
 
 
 def ratio(first: Measured, second: Measured) -> float:
-    """How many times longer `first` took than `second`: the median over the turns of both."""
+    """Return how many times longer `first` took than `second`: the median over the turns of both."""
     return statistics.median(a.wall_s / b.wall_s for a, b in zip(first.runs, second.runs, strict=True))
 
 
 def run(command: Command) -> Run:
-    """Runs a command once and gives what it took.
+    """Run a command once and return its times and memory.
 
-    Raises: CommandFailed if its status is not what it should be; whatever `check` raises about its output.
+    Raises: CommandFailed for another status than expected; any exception of `check`.
     """
     environment = {**os.environ, **command.environment} if command.environment else None
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -133,7 +133,7 @@ def run(command: Command) -> Run:
             wall = time.perf_counter() - began
             watcher.stop()
         process.returncode = os.waitstatus_to_exitcode(status)
-        # Spark's workers are not waited for by anybody who is: what the watcher saw of them counts as well.
+        # Spark's workers are not waited for by processes of the tree: the watcher's values of them are added.
         cpu = max(usage.ru_utime + usage.ru_stime, watcher.tree_cpu_s)
         window = time.perf_counter() - began
         others = max(0.0, _busy_seconds() - busy - cpu - watcher.own_cpu_s)
@@ -167,11 +167,11 @@ def in_turns(
     retries: int = 3,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Measured]:
-    """Runs the commands in turns and gives the runs of each.
+    """Run the commands in turns and return the runs of each.
 
-    `warm_up` turns are not counted: they fill the page cache and compile what is compiled once. A turn in
-    which others used more than `share_max` of the machine is made again, up to `retries` times in all; then
-    it counts as it is.
+    `warm_up` turns are not counted: they fill the page cache and the caches of compiled code. A turn in which other
+    processes used more than `share_max` of the machine is repeated, up to `retries` times in all; then it counts
+    anyway.
     """
     for _ in range(warm_up):
         for command in commands:
@@ -197,7 +197,7 @@ def in_turns(
 def wait_until_quiet(
     patience_s: float, say: Callable[[str], None] = lambda _: None, share_max: float = 0.05
 ) -> bool:
-    """Waits until all processes together use little of the machine; gives whether they did in time."""
+    """Wait until all processes together use little of the machine; return whether this happened in time."""
     until = time.monotonic() + patience_s
     told = False
     while True:
@@ -215,7 +215,7 @@ def wait_until_quiet(
 
 
 def fill_page_cache(directory: Path) -> int:
-    """Reads every file below a directory once; gives the bytes read."""
+    """Read every file below a directory once; return the number of bytes."""
     total = 0
     for path in sorted(directory.rglob("*")):
         if path.is_file():
@@ -226,14 +226,14 @@ def fill_page_cache(directory: Path) -> int:
 
 
 def _busy_seconds() -> float:
-    """Seconds all cores have spent working since boot."""
+    """Return the busy seconds of all cores since boot."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     user, system_nice, system, _idle, _iowait, irq, soft_irq, steal = (int(field) for field in fields[:8])
     return (user + system_nice + system + irq + soft_irq + steal) / TICKS_PER_SECOND
 
 
 class _Watcher:
-    """Looks at a process, its descendants and its output every few milliseconds."""
+    """Samples a process, its descendants and its output every few milliseconds."""
 
     def __init__(self, pid: int, output: int, began: float) -> None:
         self._pid = pid
@@ -250,7 +250,7 @@ class _Watcher:
 
     @property
     def tree_cpu_s(self) -> float:
-        """Processor time of every process of the tree, as it was when it was last seen."""
+        """Processor time of every process of the tree, at its last sample."""
         return sum(self._cpu_s.values())
 
     def start(self) -> None:
@@ -262,14 +262,14 @@ class _Watcher:
         self._look_at_output()
 
     def _watch(self) -> None:
-        # A thread's own time, so that watching is not taken for somebody else's work.
+        # The watcher's own time, so that it does not count as another process's work.
         began = time.thread_time()
         while not self._ended.is_set():
             processes = descendants(self._pid)
             states = [_memory_of(pid) for pid in processes]
             for pid in processes:
                 self._cpu_s[pid] = max(self._cpu_s.get(pid, 0.0), _cpu_seconds_of(pid))
-            # The high-water mark of one process misses nothing between two looks; of several, it is no sum.
+            # The high-water mark of one process is complete between samples; several marks cannot be added.
             high = max((state[2] for state in states), default=0)
             self.peak_rss = max(self.peak_rss, sum(state[0] for state in states), high)
             self.peak_anonymous = max(self.peak_anonymous, sum(state[1] for state in states))

@@ -1,4 +1,4 @@
-"""RocketMQ's own command line beside a real broker: what an operator would use without rmqtx."""
+"""RocketMQ's own command line with a real broker, as operators use it without rmqtx."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import rocketmq
 from benchmarks.measure import Command
 
-# What bin/tools.sh of the release gives the virtual machine.
+# The options that bin/tools.sh of the release gives the virtual machine.
 TOOL_OPTIONS = (
     "-server", "-Xms1g", "-Xmx1g", "-Xmn256m", "-XX:MetaspaceSize=128m", "-XX:MaxMetaspaceSize=128m",
 )  # fmt: skip
@@ -30,7 +30,7 @@ class Cluster:
     broker: str
 
     def mqadmin(self, name: str, *words: str, expect: str) -> Command:
-        """The command that runs mqadmin; its status proves nothing, so the output must contain `expect`."""
+        """Return the command that runs mqadmin; its status is not reliable, so the output must contain `expect`."""
 
         def check(output: str) -> None:
             if expect not in output:
@@ -47,24 +47,24 @@ class Cluster:
         )  # fmt: skip
 
     def help(self) -> Command:
-        """`mqadmin` alone: the virtual machine's start and the list of subcommands.
+        """Return the command `mqadmin` alone: the virtual machine's start and the list of subcommands.
 
-        `mqadmin help`, without a subcommand, only complains that there is no such command.
+        `mqadmin help`, without a subcommand, only prints that the command does not exist.
         """
         return self.mqadmin("mqadmin", expect="brokerStatus")
 
     def broker_status(self) -> Command:
-        """`mqadmin brokerStatus`: the cheapest question to a broker."""
+        """Return the command `mqadmin brokerStatus`: the cheapest request to a broker."""
         return self.mqadmin("mqadmin brokerStatus", "brokerStatus", "-b", self.broker, expect="brokerVersion")
 
 
 @contextmanager
 def running(directory: Path) -> Iterator[Cluster]:
-    """A name server and a broker with a store of its own below `directory`, until the block ends."""
+    """Run a name server and a broker with a new store below `directory`, until the block ends."""
     home = directory / "home"
     (home / "conf").mkdir(parents=True)
     base = _free_ports()
-    name_port, broker_port = base, base + 3  # a broker also takes its port's neighbours
+    name_port, broker_port = base, base + 3  # a broker also uses the ports beside its port
     name_conf, broker_conf = home / "conf" / "namesrv.conf", home / "conf" / "broker.conf"
     name_conf.write_text(f"listenPort={name_port}\n")
     broker_conf.write_text(
@@ -112,7 +112,7 @@ def _listens(port: int) -> bool:
 
 
 def _free_ports(count: int = 6) -> int:
-    """The first of some neighbouring ports that nobody listens on."""
+    """Return the first of some consecutive free ports."""
     for base in range(36_000, 60_000, 10):
         try:
             with ExitStack() as stack:

@@ -1,9 +1,9 @@
-"""Measures rmqtx against its targets and its peers in one run, and writes docs/performance.md.
+"""Measure rmqtx against its targets and other programs in one run, and write docs/performance.md.
 
     python -m benchmarks.report --stores DIR
 
-Stores that are not there are written first. Ratios are of programs that ran in turns in this run; numbers of
-different runs or machines are not compared.
+Missing stores are written first. Ratios are of programs that ran in turns in this run; numbers of different runs or
+machines are not compared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.spark_section import spark_audit, spark_tasks
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MEASURED_PACKAGES = ("readers", "rmqtx_cli", "benchmarks", "pyproject.toml")
-#: From this share of the machine on, used by others during a run that counts, the report says so.
+#: If other processes used this share of the machine during a counted run, the report marks it.
 DISTURBED_SHARE = 0.10
 PACKAGES = ("numpy", "pyarrow", "numba", "pyspark", "typer", "tabulate", "rich")
 ALL_SECTIONS = {**SECTIONS, "spark": spark_tasks, "sparkaudit": spark_audit}
@@ -36,7 +36,7 @@ ALL_STORES_OF = {**STORES_OF, "spark": ("M", "L"), "sparkaudit": ("S", "L")}
 
 
 def circumstances(load_before: tuple[float, float, float], others_share: float) -> list[tuple[str, str]]:
-    """What the numbers depend on: machine, load and disturbance, versions, commit."""
+    """Return the conditions of the numbers: machine, load and disturbance, versions, commit."""
     described = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
     processor = described[0].split(":", 1)[1].strip() if described else platform.machine()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -58,7 +58,7 @@ def circumstances(load_before: tuple[float, float, float], others_share: float) 
 
 
 def commit() -> str:
-    """The commit that was measured, and whether the files were those of the commit."""
+    """Return the measured commit, and whether files had uncommitted changes."""
     git = ["git", "-C", str(REPOSITORY)]
     name = subprocess.run(
         [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
@@ -115,18 +115,18 @@ def render(sections: Sequence[Section], facts: Sequence[tuple[str, str]], stores
 
 INTRO = (
     "Written by `python -m benchmarks.report --stores DIR`; do not edit. Programs that are compared ran in "
-    "turns in one run, and every answer was held against the truth of its store. *CPU* is user and system "
+    "turns in one run, and every answer was compared with the truth of its store. *CPU* is user and system "
     "time, children included. *Peak anonymous* is memory that cannot be dropped; resident memory also counts "
     "mapped files. *Others* is the largest share of the machine that other processes took during a run."
 )
 STORES_INTRO = (
-    "Written by RocketMQ's own store classes (`python -m benchmarks.big_store --stores DIR NAME`); when "
-    "decisions arrive, and that a check pass comes after so many transactions, is the generator's choice."
+    "Written by RocketMQ's own store classes (`python -m benchmarks.big_store --stores DIR NAME`); the "
+    "generator chooses when decisions arrive, and makes a check pass after a number of transactions."
 )
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The command line: measures, prints progress, writes the report; 1 when a promise was not kept."""
+    """The command line: measure, print progress, write the report; return 1 if a target was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report")
     parser.add_argument(
         "--stores", type=Path, required=True, metavar="DIR", help="where the stores are or go"
@@ -134,18 +134,18 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=REPOSITORY / "docs" / "performance.md", metavar="FILE")
     parser.add_argument("--turns", type=int, default=5, help="how often each program runs (default 5)")
     parser.add_argument(
-        "--patience", type=float, default=60, metavar="S", help="wait so long for a quiet machine"
+        "--patience", type=float, default=60, metavar="S", help="maximum wait for an idle machine"
     )
     parser.add_argument(
         "--retries",
         type=int,
         default=3,
         metavar="N",
-        help="how many disturbed turns of a table are made again",
+        help="how many disturbed turns of a table are repeated",
     )
     parser.add_argument("--only", default="", metavar="NAMES", help=f"some of {','.join(ALL_SECTIONS)}")
     arguments = parser.parse_args(words)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was started is ended, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that started processes are ended too
     names = [name for name in arguments.only.split(",") if name] or list(ALL_SECTIONS)
     if unknown := [name for name in names if name not in ALL_SECTIONS]:
         parser.error(f"no such section: {', '.join(unknown)}")
@@ -165,7 +165,7 @@ def main(words: Sequence[str] | None = None) -> int:
         bench.say(f"== {name}")
         try:
             sections.append(ALL_SECTIONS[name](bench))
-        except Exception as error:  # the other sections are still worth having
+        except Exception as error:  # the other sections are still useful
             traceback.print_exc()
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             section = Section(name, f"Not measured: {reason}")

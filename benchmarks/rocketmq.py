@@ -1,4 +1,4 @@
-"""RocketMQ's own code on this machine: its class path by Maven, our Java programs compiled against it."""
+"""RocketMQ's code on this machine: its class path from Maven, and Java programs compiled with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VERSION = "5.3.3"
 
 JAVA_SOURCES = Path(__file__).resolve().parent / "java"
 
-# What the store's mapped files and the broker's reflection need from Java 9 on.
+# Options that the store's mapped files and the broker's reflection need from Java 9 on.
 OPENS = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -24,12 +24,12 @@ OPENS = (
 
 MODULES = ("namesrv", "broker", "client", "tools")
 
-# First on the class path, this keeps RocketMQ's logging from writing some 200 lines about its own set-up.
+# First on the class path: without it RocketMQ's logging writes about 200 lines on its own configuration.
 QUIET_LOGGING = '<configuration><root level="OFF"/></configuration>\n'
 
 
 def cache_directory() -> Path:
-    """Where class paths and compiled programs are kept between runs."""
+    """Return the directory of class paths and compiled programs between runs."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     directory = Path(base) / "rmqtx" / "benchmarks"
     directory.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def class_path(version: str = VERSION) -> str:
 
 
 def programs(version: str = VERSION) -> Path:
-    """A directory with our Java programs compiled against a release; compiled anew when a source changes."""
+    """Return a directory with the Java programs compiled for a release, again when a source changes."""
     sources = sorted(JAVA_SOURCES.glob("*.java"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
     directory = cache_directory() / f"programs-{version}-{digest}"
@@ -75,6 +75,6 @@ def programs(version: str = VERSION) -> Path:
 
 
 def java(main: str, *arguments: str | Path, options: Sequence[str] = (), version: str = VERSION) -> list[str]:
-    """The command that runs one of our Java programs, or any class of the release."""
+    """Return the command that runs one of the Java programs, or any class of the release."""
     path = f"{programs(version)}{os.pathsep}{class_path(version)}"
     return ["java", *OPENS, *options, "-cp", path, main, *map(str, arguments)]

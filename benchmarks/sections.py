@@ -1,6 +1,6 @@
-"""The measurements: each gives a table, what it promises to reach, and what has to be said about it.
+"""The measurements: each returns a table, its targets, and remarks.
 
-Every answer that is timed is held against the truth of its store: a fast wrong answer fails the measurement.
+Every timed answer is compared with the truth of its store: a fast wrong answer fails the measurement.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Target:
-    """One promise: what is measured, its bound, what was measured, and whether that keeps the promise."""
+    """One target: what is measured, its bound, the measured value, and whether it meets the bound."""
 
     what: str
     bound: str
@@ -35,7 +35,7 @@ class Target:
 
 @dataclass
 class Section:
-    """One table of the report, with its promises and what has to be said about it."""
+    """One table of the report, with its targets and remarks."""
 
     title: str
     intro: str
@@ -46,7 +46,7 @@ class Section:
 
 
 class Bench:
-    """What all measurements share: the stores, how many turns, a place for results, a line for progress."""
+    """Shared by all measurements: the stores, the number of turns, a place for results, a line for progress."""
 
     def __init__(self, stores: Path, turns: int, patience_s: float, retries: int, scratch: Path) -> None:
         self.stores = stores
@@ -62,13 +62,13 @@ class Bench:
         print(f"[{time.monotonic() - self.began:6.0f} s] {text}", file=sys.stderr, flush=True)
 
     def store(self, name: str) -> Path:
-        """Where a store is."""
+        """Return the path of a store."""
         return self.stores / name
 
     def measure(
         self, commands: Sequence[Command], turns: int | None = None, warm_up: int = 1
     ) -> list[Measured]:
-        """The commands in turns, as `measure.in_turns`; remembers the worst disturbance of all."""
+        """Run the commands in turns, as `measure.in_turns`; keep the worst disturbance of all."""
         measured = in_turns(
             commands,
             turns or self.turns,
@@ -81,7 +81,7 @@ class Bench:
         return measured
 
     def pending(self, name: str, *options: str) -> Command:
-        """`rmqtx pending STORE`, its answer held against the truth."""
+        """Return `rmqtx pending STORE`, with its answer compared with the truth."""
         expected = big_store.truth_of(self.store(name)).pending_ids
 
         def check(output: str) -> None:
@@ -96,7 +96,7 @@ class Bench:
         return Command(" ".join(["rmqtx pending", name, *options]), words, check)
 
     def java_pending(self, name: str, work: str) -> Command:
-        """The Java loop over the log, its answer held against the truth."""
+        """Return the Java loop over the log, with its answer compared with the truth."""
         expected = big_store.truth_of(self.store(name)).pending_ids
         out = self.scratch / f"java-{work}-{name}.tsv"
 
@@ -111,9 +111,9 @@ class Bench:
 
 
 def rmqtx(*, with_accelerator: bool = True) -> list[str]:
-    """The command that starts rmqtx with this interpreter: the installed script, else the module it calls.
+    """Return the command that starts rmqtx with this interpreter: the installed script, else the module it calls.
 
-    Without the accelerator it is as where numba is not installed.
+    Without the accelerator it runs as if numba were not installed.
     """
     script = Path(sys.executable).with_name("rmqtx")
     if script.exists() and with_accelerator:
@@ -143,7 +143,7 @@ def process_rows(measured: Sequence[Measured]) -> list[tuple[str, ...]]:
 
 
 def seconds(value: float) -> str:
-    """Seconds as text, with as many digits as mean something."""
+    """Return seconds as text, with the significant digits."""
     return f"{value:.3f} s" if value < 1 else f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
 
 
@@ -153,12 +153,12 @@ def mebibytes(value: float) -> str:
 
 
 def at_most(what: str, measured: float, bound: float, show: Callable[[float], str]) -> Target:
-    """A promise that a measure stays at or below a bound."""
+    """Return a target with an upper bound."""
     return Target(what, f"≤ {show(bound)}", show(measured), measured <= bound)
 
 
 def at_least(what: str, measured: float, bound: float, show: Callable[[float], str]) -> Target:
-    """A promise that a measure reaches a bound."""
+    """Return a target with a lower bound."""
     return Target(what, f"≥ {show(bound)}", show(measured), measured >= bound)
 
 
@@ -174,7 +174,7 @@ def rate(value: float) -> str:
 
 def start_up(bench: Bench) -> Section:
     """`rmqtx --help` and what it imports."""
-    section = Section("Start-up", "`rmqtx --help` beside an interpreter that does nothing.", PROCESS_HEADER)
+    section = Section("Start-up", "`rmqtx --help`, compared with an interpreter that does nothing.", PROCESS_HEADER)
     nothing = Command("python -c pass", [sys.executable, "-c", "pass"])
     ours = Command("rmqtx --help", [*rmqtx(), "--help"])
     measured = bench.measure([nothing, ours], turns=max(bench.turns, 9), warm_up=2)
@@ -187,7 +187,7 @@ def start_up(bench: Bench) -> Section:
 
 
 def imported_by_help() -> list[str]:
-    """Which slow modules `rmqtx --help` imports."""
+    """Return the slow modules that `rmqtx --help` imports."""
     program = (
         "import sys, atexit\n"
         f"slow = {SLOW_IMPORTS!r}\n"
@@ -202,11 +202,11 @@ def imported_by_help() -> list[str]:
 
 
 def pending_small(bench: Bench) -> Section:
-    """`pending` on a small store beside mqadmin."""
+    """Measure `pending` on a small store and mqadmin."""
     section = Section(
         "`pending` on a small store",
-        "The whole process, beside RocketMQ's own command line: alone (its list of subcommands) and with the "
-        "cheapest question to a broker. mqadmin cannot list transactions at all.",
+        "The whole process, compared with RocketMQ's own command line: alone (its list of subcommands) and with the "
+        "cheapest request to a broker. mqadmin cannot list transactions at all.",
         PROCESS_HEADER,
     )
     with (
@@ -228,11 +228,12 @@ def pending_small(bench: Bench) -> Section:
 
 
 def pending_large(bench: Bench) -> Section:
-    """`pending` by the derived files beside the Java loop over the log."""
+    """Measure `pending` by the derived files and the Java loop over the log."""
     section = Section(
         "`pending` by the derived files",
         "Whole processes, page cache warm. The Java loop reads the log with the official MessageDecoder on "
-        "one thread and keeps halves without an op; *pendingpeek* decodes only records of the system topics.",
+        "one thread and keeps half messages without an op message; *pendingpeek* decodes only records of the system "
+        "topics.",
         PROCESS_HEADER,
     )
     for name, turns in (("M", bench.turns), ("L", max(1, bench.turns // 2))):
@@ -251,7 +252,7 @@ def pending_large(bench: Bench) -> Section:
             section.targets.append(at_least("faster than the Java loop, M", ratio(decoding, ours), 6, times))
         else:
             section.notes.append(f"On L the Java loop takes {times(ratio(decoding, ours))} as long as rmqtx.")
-        section.notes.append(f"The loop that peeks takes {times(ratio(peeking, ours))} as long on {name}.")
+        section.notes.append(f"The loop *pendingpeek* takes {times(ratio(peeking, ours))} as long on {name}.")
     return section
 
 
@@ -260,8 +261,8 @@ def pending_flat(bench: Bench) -> Section:
     section = Section(
         "`pending` is flat in the log",
         "1,000 open transactions and the same check passes in 50,000 transactions (F50k) and in 5,000,000: "
-        "in R5M the open ones are among the newest 50,000 as in F50k, in F5M they are spread over the whole "
-        "log and so are their copies.",
+        "in R5M the open transactions are among the newest 50,000 as in F50k, in F5M they and their copies "
+        "are spread over the whole log.",
         PROCESS_HEADER,
     )
     names = ("F50k", "R5M", "F5M")
@@ -275,7 +276,7 @@ def pending_flat(bench: Bench) -> Section:
 
 
 def decode(bench: Bench) -> Section:
-    """The full decode per core, warm, beside a warmed-up Java loop."""
+    """Measure the full decode per core, warm, and a warmed-up Java loop."""
     section = Section(
         "Full decode per core, warm",
         "Bytes of commit log (M) per second of processor time, all threads of the process counted: header "
@@ -346,7 +347,7 @@ def audit(bench: Bench) -> Section:
     section = Section(
         "`audit` of 5,000,000 transactions",
         "Every transaction's state with its evidence, from 7 GB of log (L), written to a file. The Java loop "
-        "is there for its memory: it keeps the pending ones only.",
+        "is a comparison of memory: it keeps only pending transactions.",
         PROCESS_HEADER,
     )
     fill_page_cache(bench.store("L"))
@@ -368,7 +369,7 @@ def audit(bench: Bench) -> Section:
 
 
 def audit_command(bench: Bench, suffix: str, *, with_accelerator: bool = True) -> Command:
-    """`rmqtx audit L` into a file, the count of each state held against the truth."""
+    """Return `rmqtx audit L` into a file, with the count of each state compared with the truth."""
     states = big_store.truth_of(bench.store("L")).states()
     expected = {state: count for state, count in states.items() if count}
     out = bench.scratch / f"audit.{suffix}"
@@ -386,7 +387,7 @@ def audit_command(bench: Bench, suffix: str, *, with_accelerator: bool = True) -
 
 
 def has_package(name: str) -> bool:
-    """Whether a distribution is installed here."""
+    """Whether a distribution is installed."""
     try:
         metadata.version(name)
     except metadata.PackageNotFoundError:

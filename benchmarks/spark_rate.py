@@ -1,9 +1,9 @@
-"""Decodes stores in one plain process and in Spark's tasks, in one session, and prints each pass as a line of JSON.
+"""Decode stores in one plain process and in Spark's tasks, in one session, and print each pass as a line of JSON.
 
     python -m benchmarks.spark_rate STORE [STORE...] --cores 2 --passes 3
 
 The work is that of `decode_rate`: every header column, the topic and six properties of every record as Arrow. In Spark
-it is done twice: once so that only sums return to the JVM, once so that all columns do, through the data source.
+it is done twice: in tasks that return only sums to the JVM, and through the data source with all columns.
 Processor time is that of the whole process tree.
 """
 
@@ -41,7 +41,7 @@ COLUMNS = [*HEADER, *SIX_PROPERTIES]
 
 @dataclass(frozen=True)
 class Sums:
-    """The task whose sums alone return."""
+    """The task that returns only sums."""
 
     plan: SplitPlan
     is_accelerated: bool
@@ -67,7 +67,7 @@ def sums(spark: SparkSession, store: Path, *, is_accelerated: bool) -> dict[str,
 
 
 def columns(spark: SparkSession, store: Path) -> dict[str, int]:
-    """The same when every row and column goes to the JVM."""
+    """Return records and bytes, with every row and column passed to the JVM."""
     reader = spark.read.format("rmqtx").option("table", "records").option("columns", ",".join(COLUMNS))
     frame = reader.option("split_size", str(SPLIT_BYTES)).load(str(store))
     row = frame.selectExpr("count(*)", "sum(length_bytes)").collect()[0]
@@ -88,7 +88,7 @@ def main(words: Sequence[str] | None = None) -> int:
     use_accelerator(fast)
     began = time.perf_counter()
     with session(f"local[{arguments.cores}]") as spark:
-        sums(spark, arguments.stores[0], is_accelerated=fast)  # from here on workers and compiled code are there
+        sums(spark, arguments.stores[0], is_accelerated=fast)  # from here on workers and compiled code exist
         say("session and first job", arguments.stores[0], 0, time.perf_counter() - began, tree_cpu_seconds(), 0, {})
         for store in arguments.stores:
             for number in range(arguments.passes):

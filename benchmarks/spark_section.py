@@ -1,4 +1,4 @@
-"""The measurements of Spark: what its tasks cost beside one plain process, how they grow with cores and with bytes."""
+"""The measurements of Spark: the cost of its tasks compared with one plain process, by cores and by bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PASSES = 2
 
 
 def spark_tasks(bench: Bench) -> Section:
-    """Decoding in Spark's tasks beside a plain process, with one core and with two, on M and on L."""
+    """Measure decoding in Spark's tasks and in a plain process, with one core and with two, on M and on L."""
     section = Section(
         "Spark: full decode",
         "Two cores (`local[2]`), and one that JVM and worker share (`local[1]`); the same decode as above: in one "
@@ -62,10 +62,10 @@ def spark_tasks(bench: Bench) -> Section:
 
 
 def spark_audit(bench: Bench) -> Section:
-    """`audit --engine spark` of the large store beside the local engine."""
+    """Measure `audit --engine spark` and the local engine on the large store."""
     section = Section(
         "`audit --engine spark` of 5,000,000 transactions",
-        "Whole processes, start-up included, on L, beside the local engine.",
+        "Whole processes with start-up, on L, compared with the local engine.",
         PROCESS_HEADER,
     )
     fill_page_cache(bench.store("L"))
@@ -94,7 +94,7 @@ def _audit(name: str, bench: Bench, engine: str) -> list[str]:
 
 
 def _passes(bench: Bench, cores: int) -> list[dict[str, str]]:
-    """The lines of `spark_rate` for one session, held against the truth of the stores."""
+    """Return the lines of `spark_rate` for one session, compared with the truth of the stores."""
     for name in ("M", "L"):
         fill_page_cache(bench.store(name))
     words = [sys.executable, "-m", "benchmarks.spark_rate", str(bench.store("M")), str(bench.store("L")),

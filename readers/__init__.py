@@ -1,4 +1,4 @@
-"""Bytes of a RocketMQ store → Arrow tables → verdicts.
+"""Read the bytes of a RocketMQ store into Arrow tables.
 
-Nothing in this package can change a store, and nothing in it knows a command line, Spark or RocketMQ's network.
+No code in this package can change a store, and none depends on a command line, Spark or RocketMQ's network.
 """

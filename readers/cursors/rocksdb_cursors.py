@@ -48,7 +48,7 @@ CURSOR_KEY = Layout(
         Field("table_mark", "b", "1: a table"),
         Field("table", "h", "1: consumer offsets; 2 pull offsets, 3 topics, 4 subscription groups"),
         Field("record_mark", "b", "2: data; 1 the table's version"),
-        Field("group_length_bytes", "H", "bytes of the group", "byte"),
+        Field("group_length_bytes", "H", "length of the group", "byte"),
     ),
     6,
     "broker/config/v2/ConsumerOffsetManagerV2.java, docs/formats/cursors.md#rocksdb",

@@ -28,10 +28,10 @@ HEADER = Layout(
     "index_header",
     "Header of an index file",
     (
-        Field("begin_time_ms", "q", "store time of the first record in it", "ms"),
-        Field("end_time_ms", "q", "store time of the last record in it", "ms"),
-        Field("begin_offset", "q", "commit-log offset of the first record in it", "byte"),
-        Field("end_offset", "q", "commit-log offset of the last record in it", "byte"),
+        Field("begin_time_ms", "q", "store time of the first record in the file", "ms"),
+        Field("end_time_ms", "q", "store time of the last record in the file", "ms"),
+        Field("begin_offset", "q", "commit-log offset of the first record in the file", "byte"),
+        Field("end_offset", "q", "commit-log offset of the last record in the file", "byte"),
         Field("used_slots_count", "i", "slots that have an entry"),
         Field("next_entry_number", "i", "number that the next entry will get; the first is 1"),
     ),
@@ -50,7 +50,7 @@ ENTRY = Layout(
     "Entry of an index file",
     (
         Field("key_hash", "i", "absolute Java hash of topic#key; 3.1.4 keeps its sign"),
-        Field("commit_log_offset", "q", "global position of the record", "byte"),
+        Field("commit_log_offset", "q", "commit-log offset of the record", "byte"),
         Field("seconds_since_begin", "i", "store time after the header's begin_time_ms", "s"),
         Field("previous_entry_number", "i", "older entry of the same slot; 0 ends the chain"),
     ),

@@ -23,13 +23,12 @@ from readers.index.index import (
 from readers.model.columns import Int64s
 from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.findings import Finding
+from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.model.reading import Coverage, Reading
 from readers.model.tables import INDEX_ENTRIES
 from readers.storage.open_file import OpenFile
 from readers.storage.segments import Segment
 from readers.store.store import Store
-
-_TIME_MS_MAX = 7_258_118_400_000
 
 
 def scan_entries(
@@ -146,7 +145,7 @@ class _FileScan:
         count = len(entries)
         begin_ms = self.index.header["begin_time_ms"]
         times: Any = pa.nulls(count, pa.int64())
-        if 0 < begin_ms <= _TIME_MS_MAX:
+        if 0 < begin_ms <= BROKER_TIME_MAX_MS:
             times = pa.array(begin_ms + entries["seconds_since_begin"].astype(np.int64) * 1000)
         columns = [
             pa.repeat(pa.scalar(self.store.root), count),

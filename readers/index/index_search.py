@@ -56,7 +56,7 @@ class Index:
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
-        """Commit-log offsets of the first and last record of each run of files that follow one another.
+        """Commit-log offsets of the first and last record of each run of consecutive files.
 
         Order: ascending. Units: bytes.
         """

@@ -1,4 +1,4 @@
-"""How much is read at once: splits and jobs over stores, processes, growing logs, searches, and the spool.
+"""Jobs over stores: processes, growing logs, searches, and the spool for rows.
 
 Other folders run a `scan_job.ScanJob` by `job_runner`.
 """

@@ -20,12 +20,11 @@ from readers.log.record_layout import PREPARED, TRANSACTION_MASK
 from readers.log.transaction_records import are_lost_finals
 from readers.model.columns import Bools, Int64s
 from readers.model.findings import Finding
+from readers.model.moments import BROKER_TIME_MAX_MS
 
 #: By kind of witness, the column that is set if the id comes from the header.
 _LONE = {"halves": "lone_message_id", "finals": "lone_prepared_id", "offset_marks": "lone_prepared_id"}
 _PORT_MAX = 65_535
-#: The year 2200: a later time was not written by a broker.
-TIME_MS_MAX = 7_258_118_400_000
 
 
 def are_no_prepared(block: Block) -> Bools:
@@ -94,7 +93,7 @@ def time_findings(block: Block, store: str) -> Iterator[Finding]:
     """
     for name in ("born_time_ms", "store_time_ms"):
         times = block.header(name)
-        for row in np.flatnonzero((times < 0) | (times > TIME_MS_MAX)).tolist():
+        for row in np.flatnonzero((times < 0) | (times > BROKER_TIME_MAX_MS)).tolist():
             yield _finding(
                 store, block, row, "record-header", f"{name} before the year 2200", f"{name} {times[row]}"
             )

@@ -93,12 +93,12 @@ class PropertyAreas:
         return starts, lengths, present
 
     def value(self, name: str) -> pa.Array:
-        """The property as bytes (a binary view), null where it is absent."""
+        """The property as bytes (a binary view), null if absent."""
         starts, lengths, present = self.locate(name)
         return views(self._bytes, self._buffer, starts, lengths, present)
 
     def text(self, name: str) -> pa.Array:
-        """The property as text, null where it is absent."""
+        """The property as text, null if absent."""
         return strings(self.value(name))
 
     def malformed(self) -> Bools:
@@ -177,7 +177,7 @@ class PropertyViews(PropertyAreas):
         return self._known[name] if name in KNOWN else self._gathered.locate(name)
 
     def value(self, name: str) -> pa.Array:
-        """The property as bytes (a binary view), null where it is absent."""
+        """The property as bytes (a binary view), null if absent."""
         if name not in KNOWN:
             return self._gathered.value(name)
         return views(self._data, self._data_buffer, *self._known[name])

@@ -65,7 +65,7 @@ class Block:
         return self._integers(self.starts + AT[name] + shift, codes[field.code])
 
     def _shift(self, name: str) -> npt.NDArray[np.int64] | int:
-        """Bytes by which IPv6 hosts move a field."""
+        """Return the number of bytes by which IPv6 hosts move a field."""
         if AT[name] <= AT["born_address"]:
             return 0
         if AT[name] <= AT["store_address"]:
@@ -139,7 +139,7 @@ class Block:
 
     @property
     def commit_log_offsets(self) -> Int64s:
-        """Global position of each record (the stored one equals it, else the record is not sound)."""
+        """Commit-log offset of each record; in a sound record the stored offset is equal."""
         return self.starts + self.base_offset if self._offsets is None else self._offsets
 
     @property

@@ -12,7 +12,7 @@ RECORD = Layout(
     "record",
     "Record of the commit log (hosts of 4 address bytes)",
     (
-        Field("length_bytes", "i", "whole record, with this field", "byte"),
+        Field("length_bytes", "i", "length of the whole record, with this field", "byte"),
         Field(
             "magic", "i",
             "DAA320A7: version 1; DAA320AB: version 2 (5.1.0+); CBD43194: blank record up to the file's end"
@@ -34,7 +34,7 @@ RECORD = Layout(
             "prepared_transaction_offset", "q", "COMMIT record: commit-log offset of the half copy that it commits",
             "byte"
         ),
-        Field("body_length_bytes", "i", "stored body", "byte"),
+        Field("body_length_bytes", "i", "length of the stored body", "byte"),
     ),
     88,
     "store/CommitLog.java (AppendMessageCallback), docs/formats/record.md#record",

@@ -40,9 +40,9 @@ def integers_at(data: Bytes, positions: Int64s, code: str) -> npt.NDArray[Any]:
 
 
 def views(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid: Bools | None = None) -> pa.Array:
-    """Byte strings inside a buffer as an Arrow binary-view column, without copying those longer than 12 bytes.
+    """Return byte strings in a buffer as an Arrow binary-view column; only strings up to 12 bytes are copied.
 
-    Shape:  one value per start; null where `valid` is false.
+    Shape:  one value per start; null if `valid` is false.
     Needs:  SLACK_BYTES behind every start in `data`, and `data` shorter than 2 GiB.
     """
     count = len(starts)

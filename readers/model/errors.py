@@ -14,7 +14,7 @@ class RmqtxError(Exception):
     """A message of one line, with the place of the error.
 
     Shape: `message` for people; `file`, `position_bytes`, `field`, `expected`, `actual` for programs; `advice`
-    says what to do next.
+    is the next step.
     """
 
     def __init__(

@@ -29,8 +29,8 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "record-damaged": Kind(
         "error",
-        "bytes in the commit log that belong to no sound record",
-        "the record that stood there is lost as evidence; transactions that may depend on it are UNDECIDABLE",
+        "damaged bytes in the commit log, not part of any sound record",
+        "the record that stood there is lost as evidence; transactions whose state may depend on it are UNDECIDABLE",
         "compare with the same range on a slave",
         hides_records=True,
     ),
@@ -49,8 +49,8 @@ KINDS: dict[str, Kind] = {
     ),
     "record-properties": Kind(
         "warning",
-        "a record whose properties are not all names with values",
-        "what cannot be read of the properties is unknown: the id, group or keys of the transaction may be part of it",
+        "a record with properties that cannot be parsed completely",
+        "the unreadable properties may include the id, group or keys of the transaction",
         hides_records=True,
     ),
     "record-property-crc": Kind(
@@ -90,7 +90,7 @@ KINDS: dict[str, Kind] = {
     ),
     "segment-overlap": Kind(
         "error",
-        "two files claim the same range",
+        "two files cover the same range",
         "the file that begins earlier is used, the other file is skipped",
         hides_records=True,
     ),
@@ -116,7 +116,7 @@ KINDS: dict[str, Kind] = {
     "unreadable-file": Kind(
         "error",
         "a file that cannot be opened or read",
-        "everything in it is missing as evidence",
+        "all evidence in it is missing",
         hides_records=True,
     ),
     "database-unread": Kind(
@@ -175,7 +175,7 @@ KINDS: dict[str, Kind] = {
     ),
     "tail-foreign": Kind(
         "warning",
-        "bytes after the end of the log that are not a record of this place",
+        "foreign bytes after the end of the log",
         "no effect on transactions: recovery ends before these bytes and later writes overwrite them",
     ),
     "queue-missing": Kind(
@@ -190,28 +190,28 @@ KINDS: dict[str, Kind] = {
     ),
     "slot-invalid": Kind(
         "error",
-        "a consume-queue entry with impossible values",
+        "a consume-queue slot with impossible values",
         "the commit log is searched for the record",
     ),
     "slot-expired": Kind(
         "note",
-        "consume-queue entries that point before the beginning of the commit log",
-        "their records expired; queues are deleted in whole files, so every long-lived store has some of these entries",
+        "consume-queue slots that point before the beginning of the commit log",
+        "their records expired; queues are deleted in whole files, so every long-lived store has some of these slots",
     ),
     "slot-dangling": Kind(
         "warning",
-        "a consume-queue entry that points outside the commit log",
-        "its record was cut off or is in a missing file; the entry is no longer evidence",
+        "a consume-queue slot that points outside the commit log",
+        "its record was cut off or is in a missing file; the slot is no longer evidence",
     ),
     "slot-mismatch": Kind(
         "error",
-        "a consume-queue entry whose record has another topic, queue or queue offset",
+        "a consume-queue slot whose record has another topic, queue or queue offset",
         "the commit log is used",
         hides_records=True,
     ),
     "slot-missing": Kind(
         "error",
-        "a record of the commit log that has no entry in its consume queue",
+        "a record of the commit log that has no slot in its consume queue",
         "no consumer receives it; a half message is never checked, an op message is never read",
         "create an empty file `abort` before the start: the broker then dispatches the log again from its "
         "checkpoint; try it on a copy",
@@ -223,14 +223,14 @@ KINDS: dict[str, Kind] = {
     ),
     "queue-number-missing": Kind(
         "warning",
-        "numbers of a consume queue whose records are not in the log",
-        "their records are lost; in a rebuilt queue fillers take their places, and all other records keep the "
-        "numbers that cursors and op messages refer to",
+        "queue offsets without a record in the log",
+        "these records are lost; in a rebuilt queue fillers take their places, so all other records keep the offsets "
+        "that cursors and op messages refer to",
     ),
     "queue-number-taken": Kind(
         "warning",
-        "a record whose number cannot be used in its consume queue",
-        "a rebuilt queue does not contain it: another record has the number, or the record's header is damaged",
+        "a record whose queue offset cannot be used in its consume queue",
+        "a rebuilt queue does not contain it: another record has this offset, or the record's header is damaged",
     ),
     "copies-contradict": Kind(
         "error",
@@ -248,7 +248,7 @@ KINDS: dict[str, Kind] = {
     "queues-unchecked": Kind(
         "note",
         "consume queues in RocksDB that were not verified",
-        "they can only be compared with the whole log: faults in them were not searched for",
+        "only a complete verification of the whole log compares them: faults in them were not searched for",
     ),
     "index-mismatch": Kind(
         "warning",
@@ -310,7 +310,7 @@ KINDS: dict[str, Kind] = {
     ),
     "group-cursor-before-begin": Kind(
         "note",
-        "a consumer group's cursor before the first entry that is left",
+        "a consumer group's cursor before the first slot that is left",
         "messages expired before the group read them, or the group has not run since",
     ),
     "op-beyond-end": Kind(
@@ -322,8 +322,8 @@ KINDS: dict[str, Kind] = {
     "end-names-nothing": Kind(
         "error",
         "a COMMIT, ROLLBACK or op record that points to no half message of its own",
-        "the place in the record is damaged, because no checksum covers it: the record is not listed as a "
-        "transaction, and what it may have ended is UNDECIDABLE",
+        "the place that it points to is damaged (no checksum covers it): the record is not listed as a transaction, "
+        "and what it may have ended is UNDECIDABLE",
         "compare with the same record on a slave",
         hides_records=True,
     ),
@@ -352,8 +352,8 @@ KINDS: dict[str, Kind] = {
         "warning",
         "rmqtx is changing the store, or was interrupted during a change",
         "the store may contain half of the change: neither the state before nor the state after it",
-        "the file named here contains the path of the undo file: rmqtx undo UNDO_FILE restores the store, "
-        "with --resume it completes the change",
+        "the file named here contains the path of the undo file: rmqtx undo UNDO_FILE restores the store, with "
+        "--resume it completes the change",
     ),
     "check-stopped": Kind(
         "error",
@@ -417,14 +417,14 @@ KINDS: dict[str, Kind] = {
     ),
     "start-cuts-queue": Kind(
         "warning",
-        "consume-queue entries that the next start of the broker would cut off",
+        "consume-queue slots that the next start of the broker would cut off",
         "those that are not dispatched again afterwards are reported as start-skips",
         "create an empty file `abort` before the start: the broker then dispatches the log again from its "
         "checkpoint; try it on a copy",
     ),
     "start-skips": Kind(
         "error",
-        "records that would still have no entry in their consume queue after the next start of the broker",
+        "records that would still have no slot in their consume queue after the next start of the broker",
         "no consumer receives them; half messages among them are never checked, op messages are never read",
         "create an empty file `abort` before the start: the broker then dispatches the log again from its "
         "checkpoint; try it on a copy",
@@ -437,7 +437,7 @@ KINDS: dict[str, Kind] = {
     ),
     "start-enters": Kind(
         "note",
-        "records without a consume-queue entry that the next start of the broker would dispatch",
+        "records without a consume-queue slot that the next start of the broker would dispatch",
         "nothing is lost at the start",
     ),
     "start-unforeseen": Kind(
@@ -470,7 +470,7 @@ KINDS: dict[str, Kind] = {
     ),
     "table-slot-stale": Kind(
         "warning",
-        "a slot in state PREPARED of a transaction that is decided",
+        "a slot in state PREPARED of a decided transaction",
         "the broker checks it without end; if it accepts the answer, a COMMIT is delivered once more",
         "rmqtx rebuild statetable writes the table again",
     ),
@@ -495,7 +495,7 @@ KINDS: dict[str, Kind] = {
     "table-missing": Kind(
         "warning",
         "a redo log without a state table: the store of a slave, or the table was removed",
-        "after a clean stop a broker does not rebuild the table when it starts: it checks none of these transactions",
+        "after a clean stop a broker does not rebuild the table when it starts: it checks no open transaction",
         "rmqtx rebuild statetable writes the table again",
     ),
     "redo-log-missing": Kind(
@@ -574,7 +574,7 @@ KINDS: dict[str, Kind] = {
         "a live broker that keeps its open transactions in RocksDB (transRocksDBEnable)",
         "its table cannot be read over the network: a half message that the broker may have dropped after its checks "
         "is UNDECIDABLE",
-        "stop the broker cleanly and read the files of its store; until then nothing is decided",
+        "stop the broker cleanly and read the files of its store; until then the state stays undecided",
     ),
     "prepared-unlisted": Kind(
         "error",
@@ -596,13 +596,13 @@ KINDS: dict[str, Kind] = {
     ),
     "key-incomplete": Kind(
         "warning",
-        "more records of one moment under a key than a live broker returns",
-        "other records with this key are unknown",
+        "a live broker returns only a part of the records with one key and the same time",
+        "further records with this key are unknown",
         "search by transaction id, or read the store's files",
     ),
     "index-unproven": Kind(
         "warning",
-        "too many records from before a live broker's last start to read them all",
+        "a live broker has too many records from before its last start to read them all",
         "if the broker was killed, its index may lack some of them: they may not be found",
         "read the store's files",
     ),
@@ -614,7 +614,7 @@ KINDS: dict[str, Kind] = {
     ),
     "entries-unread": Kind(
         "error",
-        "queue entries whose records a live broker does not return",
+        "queue slots whose records a live broker does not return",
         "the records were deleted or are damaged: they are missing as evidence",
         "run the command again; if the result is the same, read the store's files",
     ),
@@ -626,14 +626,14 @@ KINDS: dict[str, Kind] = {
     ),
     "foreign-unsearched": Kind(
         "note",
-        "the search for decisions on records outside the half topic was not possible",
+        "could not search for decisions on records outside the half topic",
         "an op mark that belongs to another record would be read as a rollback",
     ),
     "receipt-torn": Kind(
         "warning",
         "an incomplete line in the journal of receipts",
-        "a crash interrupted the write: if only the begin of an act was being recorded, nothing was sent; an act "
-        "whose outcome is incomplete is listed as unknown",
+        "a crash interrupted the write: nothing was sent if the line is the beginning of an act; an act whose "
+        "outcome is incomplete is listed as unknown",
         "rmqtx receipts --outcome unknown --recheck",
     ),
     "receipt-unreadable": Kind(

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _ENDINGS = ("time_ms", "_at_ms")
 #: Times with a year of four digits. Units: milliseconds.
 TIME_FIRST_MS, TIME_END_MS = -62_135_596_800_000, 253_402_300_800_000
+#: The year 2200: no broker wrote a later time. Units: milliseconds.
+BROKER_TIME_MAX_MS = 7_258_118_400_000
 
 
 def is_time(name: str) -> bool:

@@ -259,7 +259,7 @@ TRANSACTIONS = pa.schema(
         column("half_copies", HALF_COPY, "every half copy, or prepared record, in log order"),
         column("op_marks", OP_MARK, "every op mark, or ROLLBACK record, that settles one of its copies"),
         column("final_records", FINAL_RECORD, "every COMMIT record of the transaction"),
-        column("discard_copies", DISCARD_COPY, "its copies in the discard topic"),
+        column("discard_copies", DISCARD_COPY, "copies of the transaction in the discard topic"),
         column("state_entries", STATE_ENTRY, "entries of tables beside the log; empty in the half and op topic design"),
         column(
             "discard_at_ms", pa.int64(),
@@ -292,7 +292,7 @@ FINDINGS = pa.schema(
         column("position_bytes", pa.int64(), "position of the first affected byte in the file"),
         column("length_bytes", pa.int64(), "number of affected bytes"),
         column("commit_log_offset", pa.int64(), "commit-log offset of the first affected byte; null if there is none"),
-        column("expected", pa.string(), "what should have been there"),
+        column("expected", pa.string(), "the expected value or state"),
         column("actual", pa.string(), "what was found"),
         column("meaning", pa.string(), "what follows for transactions"),
         column("advice", pa.string(), "what to do next"),

@@ -46,7 +46,7 @@ def parse_time_ms(text: str) -> int:
         moment = datetime.datetime.fromisoformat(cleaned)
     except ValueError as error:
         raise BadRequest(
-            f"{text!r} is not a time", advice="write it like 2026-01-02T03:04:05Z, or as epoch milliseconds"
+            f"{text!r} is not a time", advice="give a time like 2026-01-02T03:04:05Z, or epoch milliseconds"
         ) from error
     if moment.tzinfo is None:
         written = moment.isoformat()  # for a date its first moment, to which a zone can be added

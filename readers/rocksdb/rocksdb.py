@@ -85,7 +85,7 @@ class Database:
                 yield key, rows.value()
                 rows.next()
             rows.status()
-        except Exception as error:  # the binding has no class of its own for what RocksDB reports
+        except Exception as error:  # the binding has no exception class for errors of RocksDB
             raise self._unreadable(error) from error
 
     def get(self, family: str, key: bytes) -> bytes | None:
@@ -123,7 +123,7 @@ class Database:
                 return
             except MissingLibrary:
                 raise
-            except Exception as error:  # the binding has no class of its own for what RocksDB reports
+            except Exception as error:  # the binding has no exception class for errors of RocksDB
                 trouble = error
             if not store.in_use:
                 break

@@ -33,13 +33,13 @@ _SOURCE = "store/queue/RocksDBConsumeQueueTable.java, docs/formats/consume_queue
 SLOT_KEY = Layout(
     "rocksdb_slot_key",
     "Key of a consume queue's entry in RocksDB",
-    (Field("topic_length_bytes", "i", "bytes of the topic", "byte"),),
+    (Field("topic_length_bytes", "i", "length of the topic", "byte"),),
     4,
     _SOURCE,
     (
         VariablePart("topic", "topic_length_bytes + 2", "UTF-8 between two bytes 01"),
         VariablePart("queue_id", "5", "queue number, 4 bytes, and a byte 01"),
-        VariablePart("queue_offset", "8", "ordinal of the entry in its queue"),
+        VariablePart("queue_offset", "8", "number of the entry in its queue"),
     ),
     since="5.2.0",
 )
@@ -47,8 +47,8 @@ SLOT_VALUE = Layout(
     "rocksdb_slot",
     "Entry of a consume queue in RocksDB",
     (
-        Field("commit_log_offset", "q", "global position of the record", "byte"),
-        Field("record_length_bytes", "i", "whole record", "byte"),
+        Field("commit_log_offset", "q", "commit-log offset of the record", "byte"),
+        Field("record_length_bytes", "i", "length of the whole record", "byte"),
         Field("tags_code", "q", "Java hash of the tag, or due time in ms (delayed topics)"),
         Field("store_time_ms", "q", "broker clock at append", "ms"),
     ),

@@ -9,6 +9,7 @@ import pyarrow as pa
 from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.findings import Finding
 from readers.model.layout import Field, Layout
+from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.model.reading import Coverage, Reading
 from readers.model.releases import CHECKPOINT_CONFIRMED, CHECKPOINT_OF_MASTER, CHECKPOINT_OF_QUEUES, dotted
 from readers.model.tables import CHECKPOINT
@@ -33,8 +34,6 @@ CHECKPOINT_FIELDS = Layout(
     "store/StoreCheckpoint.java, docs/formats/store.md#checkpoint",
 )
 SIZE_BYTES = 4096
-#: The year 2200: a later time was not written by a broker.
-_TIME_MS_MAX = 7_258_118_400_000
 
 
 def read_checkpoint(store: Store) -> Reading:
@@ -68,7 +67,7 @@ def flushed_time_ms(store: Store) -> int | None:
     """
     values = checkpoint_values(store)
     times = [values.get(name, 0) for name in ("physic_msg_time_ms", "logics_msg_time_ms")]
-    return max((time for time in times if 0 < time <= _TIME_MS_MAX), default=None)
+    return max((time for time in times if 0 < time <= BROKER_TIME_MAX_MS), default=None)
 
 
 def _read(store: Store) -> tuple[int, bytes] | None:
@@ -115,7 +114,7 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
                 "length_bytes": field.size_bytes,
                 "field": name,
                 "value": value,
-                "time_ms": value if field.unit == "ms" and 0 < value <= _TIME_MS_MAX else None,
+                "time_ms": value if field.unit == "ms" and 0 < value <= BROKER_TIME_MAX_MS else None,
                 "meaning": field.meaning,
                 "since": field.since,
             }

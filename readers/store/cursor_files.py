@@ -54,7 +54,7 @@ def chosen_cursor_file(store: Store) -> ChosenCursorFile:
 def _contradicted(store: Store, chosen: ChosenCursorFile, other: ChosenCursorFile, words: str) -> ChosenCursorFile:
     finding = Finding(
         store.root, "cursors-contradict", store.place("config", chosen.file.name),
-        expected="the later cursors in the file written last",
+        expected="later cursors of the check in the newer file",
         actual=f"{store.place('config', other.file.name)} {words}",
     )  # fmt: skip
     return ChosenCursorFile(chosen.file, chosen.config, finding)

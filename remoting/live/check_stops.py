@@ -9,7 +9,7 @@ from remoting.live.store_facts import LiveStore
 from remoting.live.witnesses import LiveWitnesses
 from remoting.protocol.record_bytes import blocks_of
 from verdicts.check.check_rules import check_rules, supposed_version
-from verdicts.check.check_stops import blamed, where_it_stands, where_it_stops, with_record
+from verdicts.check.check_stops import standstill_of_window, stop_of_window, with_broker_named, with_record
 from verdicts.model.check_stop import CheckStop
 
 
@@ -28,12 +28,12 @@ def live_stops(facts: LiveStore, source: LiveWitnesses) -> list[CheckStop]:
         window = source.check_window(rules)
     except OpsUnreadable:
         return []
-    stop = where_it_stops(facts.root, window, rules)
+    stop = stop_of_window(facts.root, window, rules)
     if stop is not None:
-        return [_of_record(facts, blamed(stop, facts.settings, version))]
+        return [_of_record(facts, with_broker_named(stop, facts.settings, version))]
     if facts.booted_time_ms <= 0:  # unknown how long the check has had time to go on
         return []
-    standing = where_it_stands(facts.root, window, facts.settings, facts.booted_time_ms, facts.taken_time_ms)
+    standing = standstill_of_window(facts.root, window, facts.settings, facts.booted_time_ms, facts.taken_time_ms)
     return [] if standing is None else [standing]
 
 

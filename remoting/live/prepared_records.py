@@ -20,7 +20,7 @@ from remoting.live.queues import LogTooLong, walked
 from remoting.live.store_facts import LiveStore
 from remoting.protocol.errors import Refused
 from remoting.protocol.record_bytes import blocks_of
-from verdicts.evidence.witness_collector import Gathered
+from verdicts.evidence.witness_collector import CollectedWitnesses
 
 __all__ = ["read_prepared", "walk_behind_prepared"]
 
@@ -32,7 +32,7 @@ _EVER_MS = 1 << 62
 _CLOCK_AHEAD_MS = 3_600_000
 
 
-def read_prepared(facts: LiveStore, gathered: Gathered, names: Sequence[str], pace: Pace) -> None:
+def read_prepared(facts: LiveStore, gathered: CollectedWitnesses, names: Sequence[str], pace: Pace) -> None:
     """Add the prepared records that the index has under some ids or business keys, in any topic.
 
     For a broker before 4.3, COMMIT records are added too: their prepared record may have expired.
@@ -64,7 +64,7 @@ def _spans(facts: LiveStore) -> Iterator[tuple[int, int]]:
         begin_ms += facts.query_span_ms
 
 
-def walk_behind_prepared(facts: LiveStore, gathered: Gathered, names: Sequence[str], pace: Pace) -> None:
+def walk_behind_prepared(facts: LiveStore, gathered: CollectedWitnesses, names: Sequence[str], pace: Pace) -> None:
     """Add all records behind the first prepared record of some transactions, unless they are too many.
 
     Damage: too many are a finding, and verdicts that rest on the absence of records are UNDECIDABLE.

@@ -18,7 +18,7 @@ from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused
 from remoting.protocol.record_bytes import blocks_of
 from verdicts.evidence.indexed_lookup import offset_of
-from verdicts.evidence.witness_collector import Gathered
+from verdicts.evidence.witness_collector import CollectedWitnesses
 from verdicts.transactions.judged_copies import FINAL_SLACK_MS
 
 #: A query of the index costs about as much as this number of records of a queue.
@@ -36,7 +36,7 @@ class LiveReads:
 
     def __init__(self, facts: LiveStore, pace: Pace) -> None:
         self._facts, self._broker, self._pace = facts, facts.broker, pace
-        self.gathered = Gathered(facts.root)
+        self.gathered = CollectedWitnesses(facts.root)
         self.gaps: list[UnreadEntries] = []
 
     def place_at(self, topic: str, queue_id: int, time_ms: int) -> int:

@@ -12,12 +12,11 @@ from readers.index.index import ENTRY, HEADER, INDEX_SLOT
 from readers.index.record_keys import key_pairs, tag_pairs
 from readers.log.record_block import Block
 from readers.model.columns import Int32s, Int64s
+from readers.model.moments import BROKER_TIME_MAX_MS
 from repairs.changes.new_stores import write_at
 from repairs.records.store_sizes import StoreSizes
 
 _SECONDS_MAX = (1 << 31) - 1
-#: The year 2200.
-_TIME_MS_MAX = 7_258_118_400_000
 
 
 def _name(time_ms: int) -> str:
@@ -87,7 +86,7 @@ class IndexBuilder:
 
     def _new_name(self, time_ms: int) -> str:
         """Return a new file name: the time when the file was started, ascending."""
-        time_ms = min(max(time_ms, 0), _TIME_MS_MAX)
+        time_ms = min(max(time_ms, 0), BROKER_TIME_MAX_MS)
         while (name := _name(time_ms)) in self._names:
             time_ms += 1
         self._names.add(name)

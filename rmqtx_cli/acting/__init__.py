@@ -1,1 +1,1 @@
-"""What the commands that change something share: their options, their question, their status."""
+"""Shared code of commands that change transactions: options, confirmation, receipts, exit status."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from readers.model.errors import BadRequest
 from rmqtx_cli.options.live import Live, LiveOptions, open_live
 from rmqtx_cli.options.options import StoreOptions
+from rmqtx_cli.sources.source import refuse_file_options
 
 if TYPE_CHECKING:
     import typer
@@ -59,9 +60,11 @@ def plan_inputs(
 ) -> Iterator[PlanInputs]:
     """Open the brokers or the stores that the command line names, for the duration of the block.
 
-    Raises: BadRequest, with the advice where both or neither is named; NotAStore, SourceError, RemotingError.
+    Raises: BadRequest for both or neither, with the advice, and for options of files with live brokers; NotAStore,
+            SourceError, RemotingError.
     """
     if live.instead_of(stores, advice):
+        refuse_file_options(files)
         from repairs.acts.live_medium import LiveMedium
 
         with open_live(live) as opened:

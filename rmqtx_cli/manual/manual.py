@@ -25,7 +25,7 @@ from rmqtx_cli.manual.manual_store import store_page
 from rmqtx_cli.manual.roff import bold, heading, item, page, paragraph, subheading, verbatim
 from rmqtx_cli.options.configuration import KEYS as CONFIGURATION_KEYS
 from rmqtx_cli.options.help_page import argument, sections
-from rmqtx_cli.words.command_names import LINES
+from rmqtx_cli.words.command_names import LINES, SECTIONS
 from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
 
 NAME = "rmqtx"
@@ -89,8 +89,10 @@ def _root_page(root: Any) -> str:
             yield from paragraph(text)
         yield from paragraph(_SAFETY)
         yield from heading("COMMANDS")
-        for name, command in root.commands.items():
-            yield from item(f"{NAME}-{name}(1)", command.short_help or "")
+        for title, names in SECTIONS.items():
+            yield from subheading(title)
+            for name in names:
+                yield from item(f"{NAME}-{name}(1)", root.commands[name].short_help or "")
         yield from heading("OPTIONS")
         yield from _options(root, (), wanted="option")
         yield from heading("EXIT STATUS")

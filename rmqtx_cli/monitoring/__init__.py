@@ -1,1 +1,1 @@
-"""`rmqtx check`: measured, judged, remembered, said."""
+"""`rmqtx check` and `rmqtx probe`: measure, judge, compare with the last run, print."""

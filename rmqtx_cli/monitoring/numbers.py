@@ -15,7 +15,7 @@ ENDS = ("half_max_offset", "half_last_commit_log_offset", "log_end_offset")
 
 @dataclass(slots=True)
 class StoreNumbers:
-    """One store. Units: queue offsets; offsets of the log in bytes; None where it is not known.
+    """One store. Units: queue offsets; offsets of the log in bytes; None where unknown.
 
     `first_discard_ms`: when the broker discards the first pending transaction; None where it discards none.
     `unforetold_count`: pending transactions whose discard time cannot be predicted.

@@ -70,7 +70,7 @@ def tokens(text: str, option: str) -> Iterator[tuple[str, str]]:
     while position < len(text.rstrip()):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise BadRequest(f"{option}: cannot read {text[position:]!r}", advice=_HELP)
+            raise BadRequest(f"{option}: cannot parse {text[position:]!r}", advice=_HELP)
         position = match.end()
         kind = str(match.lastgroup)
         value = match[kind]
@@ -234,4 +234,4 @@ def _scalar(path: Path, text: str, option: str) -> pa.Scalar:
             return pa.scalar(text.encode(), kind)
         return pa.scalar(text, pa.string()).cast(kind)
     except (ValueError, KeyError, OverflowError, NotImplementedError) as error:
-        raise BadRequest(f"{option}: {path.name} is {kind}, {text!r} is not", advice=_HELP) from error
+        raise BadRequest(f"{option}: {text!r} is not a value of {path.name}, which is {kind}", advice=_HELP) from error

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class LedgerQuery:
     """The options for a ledger, before its columns are known.
 
     Raises: BadRequest for comparisons that cannot be parsed, and for a user or password in the address.
@@ -74,7 +74,7 @@ class Question:
         """Return user and password from the environment; they are only passed to the database."""
         return login()
 
-    def understood(self, ledger: pa.Schema) -> Understood:
+    def parsed(self, ledger: pa.Schema) -> ParsedLedgerQuery:
         """Return the parsed options for the ledger's columns.
 
         Raises: BadRequest for an unknown column, or a value that the column cannot have.
@@ -85,7 +85,7 @@ class Question:
         done = parse_filter(self.done, ledger, "--done")
         not_done = parse_filter(self.not_done, ledger, "--not-done")
         wanted = {*match.ledger_columns, *done.columns, *not_done.columns}
-        return Understood(match, done, not_done, [name for name in ledger.names if name in wanted])
+        return ParsedLedgerQuery(match, done, not_done, [name for name in ledger.names if name in wanted])
 
     def assert_fits(self, fit: LedgerFit) -> None:
         """Check that `--match` matches something.
@@ -104,7 +104,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Understood:
+class ParsedLedgerQuery:
     """The parsed options for a ledger; `columns` are the ledger columns that they use."""
 
     match: Match

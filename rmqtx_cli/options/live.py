@@ -192,7 +192,7 @@ def open_live(live: LiveOptions) -> Iterator[Live]:
 
     addresses = live.name_server_addresses
     if not addresses and not live.broker:
-        raise BadRequest("no live broker given", advice="-n HOST:PORT names a name server, --broker a broker")
+        raise BadRequest("no live broker given", advice="add -n HOST:PORT (a name server) or --broker HOST:PORT")
     with Client(_settings(live)) as client:
         name_servers = NameServers(client, addresses) if addresses else None
         brokers, members = chosen_brokers(client, name_servers, names=live.broker or (), cluster=live.cluster)

@@ -1,1 +1,1 @@
-"""Rows to people and machines: tables, CSV, JSON, Parquet, Arrow."""
+"""Output of rows: tables for people, CSV, JSON, Parquet, Arrow."""

@@ -1,4 +1,4 @@
-"""Parquet and Arrow: the tables as they are, types and column documentation included."""
+"""Parquet and Arrow: the Arrow tables unchanged, with types and column documentation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GROUP_BYTES = 64 << 20
 
 
 class _Counting:
-    """A stream that knows its position, which pipes do not; the writers ask for it."""
+    """A stream that counts its bytes, because the writers need a position and pipes have none."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -74,7 +74,7 @@ class ParquetPort:
 
 
 class ArrowPort:
-    """Arrow IPC as a stream, which pipes and files take alike (`pyarrow.ipc.open_stream`)."""
+    """Arrow IPC as a stream, for pipes and files (`pyarrow.ipc.open_stream`)."""
 
     def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View) -> None:
         self._writer = pa.ipc.new_stream(_Counting(stream), schema)

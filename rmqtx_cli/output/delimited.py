@@ -1,4 +1,4 @@
-"""CSV as spreadsheets and `duckdb` read it: a header line, quotes where needed, lists and maps as JSON text."""
+"""CSV for spreadsheets and `duckdb`: a header line, quotes where needed, lists and maps as JSON text."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class CsvPort:
         """Nothing to write at the end."""
 
 
-#: What a spreadsheet begins a formula with. A number may begin with a sign, and is none.
+#: The characters that begin a formula; a number with a sign is not a formula.
 _FORMULA, _NUMBER = tuple("=+-@\t\r"), re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?")
 
 

@@ -9,10 +9,10 @@ from rmqtx_cli.output.views import ALWAYS, Column
 from rmqtx_cli.words.text import width
 
 GAP_CELLS = 2
-#: How many characters of an identity's end are shown at least: in what brokers and clients make, the time and a
-#: counter, or the record's place.
+#: The minimum of characters shown of the end of an id; ids of brokers and clients end with time and counter, or with
+#: the record's offset.
 _END_LENGTH = 12
-#: What says nothing if it is in each row.
+#: Values without information if each row has them.
 _NOTHING = ("", "0", "no")
 
 
@@ -38,7 +38,7 @@ def fitted(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int)
     ends = {n: _end_length([line[n] for line in cells]) for n, column in enumerate(columns) if column.short_heading}
     kept, short = list(range(len(columns))), set[int]()
     while _least_total(widths, columns, kept) > room:
-        # A column that says nothing goes before any that says something.
+        # Columns without information are left out first.
         loose = [(n in empty, columns[n].rank, n, False) for n in kept if columns[n].rank != ALWAYS]
         loose += [
             (False, columns[n].whole_rank, n, True) for n, end in ends.items() if n not in short and end < widths[n]

@@ -18,7 +18,7 @@ from rmqtx_cli.output.port_kinds import Port
 from rmqtx_cli.output.views import View
 from verdicts.export.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
 
-#: The formats that an export can have; a table is for people, and one JSON list cannot be continued.
+#: The formats of an export; tables are for people, and a JSON list cannot be continued.
 EXPORT_FORMATS = (OutputFormat.PARQUET, OutputFormat.ARROW, OutputFormat.CSV, OutputFormat.JSONL)
 
 

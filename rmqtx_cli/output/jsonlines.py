@@ -1,4 +1,4 @@
-"""JSON: one object per line, or all of them as one list. UTF-8, whatever the terminal's encoding is."""
+"""JSON: one object per line, or one list of objects; always UTF-8."""
 
 from __future__ import annotations
 

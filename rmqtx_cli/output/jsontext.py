@@ -1,7 +1,7 @@
 """Arrow columns as JSON text, a column at a time, without a Python object per value.
 
-Unknown is null. Lists are lists, maps are objects, bytes are base64. Every point in time has a twin right after it,
-without the unit: `"store_time_ms":1767323045678,"store_time":"2026-01-02T03:04:05.678Z"`, inside evidence too.
+Unknown is null. Lists are lists, maps are objects, bytes are base64. Each time in milliseconds is followed by the same
+time as text: `"store_time_ms":1767323045678,"store_time":"2026-01-02T03:04:05.678Z"`, inside evidence too.
 """
 
 from __future__ import annotations

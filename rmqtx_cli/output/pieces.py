@@ -1,4 +1,4 @@
-"""Batches in parts that become text in memory."""
+"""Batches in parts that are small enough to be turned into text in memory."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ PIECE_ROWS_MAX = 8_192
 
 
 def pieces(batch: pa.RecordBatch, rows_max: int = PIECE_ROWS_MAX) -> Iterator[pa.RecordBatch]:
-    """The rows in parts small enough to become text in memory; none for an empty batch."""
+    """The rows of a batch in parts; none for an empty batch."""
     for first in range(0, batch.num_rows, rows_max):
         yield batch.slice(first, rows_max)

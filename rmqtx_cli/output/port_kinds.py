@@ -1,4 +1,4 @@
-"""What batches of one schema can be written to."""
+"""Ports: outputs for batches of one schema."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ if TYPE_CHECKING:
 
 
 class Port(Protocol):
-    """Something that batches of one schema can be written to."""
+    """An output for batches of one schema."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write some more rows."""
+        """Write rows."""
 
     def finish(self) -> None:
-        """Write what ends the output; called once, and only if all rows were written."""
+        """End the output; called once, after all rows."""
 
 
 class StreamingPort(Port, Protocol):
-    """One whose rows can be shown as they come."""
+    """A port whose rows can be flushed before the end."""
 
     def flush(self) -> None:
-        """Have everything that was written so far leave this process."""
+        """Flush everything that was written so far."""

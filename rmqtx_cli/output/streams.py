@@ -1,4 +1,4 @@
-"""Where the bytes of results go: stdout, a terminal, or a file that is written whole or not at all."""
+"""Streams for results: stdout, a terminal, or a file that is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO, cast
 from readers.model.errors import UnreadableFile
 from rmqtx_cli.words import progress
 
-#: Permissions of what may hold bodies or keys of messages: nobody else reads it, unless its owner says so.
+#: Permissions of files that may contain message bodies or keys: readable for the owner only.
 PRIVATE = 0o600
 
 

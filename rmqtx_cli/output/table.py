@@ -1,6 +1,6 @@
 """Tables for people, by tabulate: streamed, without unprintable characters, fitted to the width of a terminal only.
 
-The first thousand rows decide the widths; later ones are printed as they come, so that a long listing starts at once.
+The first thousand rows determine the widths; later rows are printed as they are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHUNK_ROWS = 1_000
 
 
 class TablePort:
-    """Rows as aligned text; without rows a line on stderr says so, and stdout stays empty."""
+    """Rows as aligned text; without rows a line on stderr, and stdout stays empty."""
 
     def __init__(self, stream: IO[bytes], _schema: pa.Schema, view: View) -> None:
         self._stream = stream

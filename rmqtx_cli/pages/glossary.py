@@ -1,6 +1,6 @@
-"""Every word that results are made of, with its sentence and where that sentence comes from.
+"""All words of results with their descriptions.
 
-`rmqtx explain` and the manual page rmqtx-store(5) print the same declarations that the readers work by.
+`rmqtx explain` and the manual page rmqtx-store(5) print the declarations that the readers use.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LAYOUT_MODULES = (
 #: Where structures of the wire are declared.
 WIRE_MODULES = (frames, unique_keys)
 
-#: What commands give beside the tables of a store.
+#: Tables of results, beside the tables of a store.
 RESULT_TABLES = {
     "reconciled": RECONCILED, "differences": DIFFERENCES, "exported": EXPORTED, "plan_steps": PLAN_STEPS,
     "plan_stores": PLAN_STORES, "receipts": RECEIPTS, "answers": ANSWERS, "probe_steps": PROBE_STEPS,
@@ -63,7 +63,7 @@ RESULT_TABLES = {
     "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
 }  # fmt: skip
 
-#: One spelling and one meaning for each noun, in the order in which they build on each other.
+#: Terms with one spelling and one meaning; later ones use earlier ones.
 TERMS: dict[str, str] = {
     "record": "one message in the commit log, whatever its topic",
     "segment": "one file of a log; its name is the offset of its first byte in that log",

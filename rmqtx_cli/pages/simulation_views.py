@@ -28,7 +28,7 @@ def _which(*, with_store: bool, with_configuration: bool) -> list[Column]:
 
 
 def checks_view(*, with_store: bool, with_configuration: bool) -> View:
-    """Each half in each round."""
+    """The view of SIMULATED_CHECKS: each half message in each round."""
     return View(
         (
             *_which(with_store=with_store, with_configuration=with_configuration),
@@ -43,7 +43,7 @@ def checks_view(*, with_store: bool, with_configuration: bool) -> View:
 
 
 def rounds_view(*, with_store: bool, with_configuration: bool) -> View:
-    """Each round."""
+    """The view of SIMULATED_ROUNDS: each round."""
     return View(
         (
             *_which(with_store=with_store, with_configuration=with_configuration),
@@ -58,7 +58,7 @@ def rounds_view(*, with_store: bool, with_configuration: bool) -> View:
 
 
 def fates_view(*, with_store: bool, with_configuration: bool) -> View:
-    """What becomes of each half."""
+    """The view of SIMULATED_TRANSACTIONS: the end of each open half message."""
     return View(
         (
             *_which(with_store=with_store, with_configuration=with_configuration),
@@ -73,7 +73,7 @@ def fates_view(*, with_store: bool, with_configuration: bool) -> View:
     )  # fmt: skip
 
 
-#: What columns of a round count, in words.
+#: Words for the counts of a round.
 _ROUND_COUNTS = {
     "checked_count": "checked", "immune_count": "immune", "discarded_count": "discarded", "expired_count": "expired",
     "unreadable_count": "unreadable",
@@ -100,7 +100,7 @@ class SimulationCounts:
             yield batch
 
     def lines(self) -> Iterator[str]:
-        """What happens in all rounds, one line for each configuration."""
+        """Counts over all rounds, one line for each configuration."""
         rounds = f"{count(self._rounds, 'round')}: " if self._rounds else ""
         if not self._counts:
             yield "the check reaches no open half message"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from readers.store.broker_settings import BrokerSettings
     from readers.store.store import Store
 
-#: Offsets of the commit log in bytes; of queues as ordinals; null where not known.
+#: Offsets of the commit log in bytes, of queues as numbers of entries; null where unknown.
 STORES = pa.schema(
     [
         column("store", pa.string(), "root of the store"),

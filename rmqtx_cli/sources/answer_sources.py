@@ -85,29 +85,29 @@ class AnswerOptions:
     def _ledger_words(self) -> AnswerSource:
         from readers.ledger.ledger import open_ledger
         from repairs.stand_in.answer_source import LedgerAnswers
-        from rmqtx_cli.options.ledgers import Question
+        from rmqtx_cli.options.ledgers import LedgerQuery
         from verdicts.ledger.join import reconcile
 
-        question = Question(
+        query = LedgerQuery(
             self.ledger or "", self.ledger_table, self.match or "", self.done or "", self.not_done or ""
         )
-        if question.is_jdbc:
+        if query.is_jdbc:
             raise BadRequest(
                 "--ledger jdbc: needs Spark, which is too slow for answers",
                 advice="rmqtx reconcile --plan FILE, then rmqtx answer --plan FILE",
             )
-        understood = question.understood(
-            open_ledger(question.location, question.table, question.text_columns).schema
+        parsed = query.parsed(
+            open_ledger(query.location, query.table, query.text_columns).schema
         )
 
         def compare(batches: Any) -> Iterator[Any]:
-            ledger = open_ledger(question.location, question.table, question.text_columns)  # as it is now
+            ledger = open_ledger(query.location, query.table, query.text_columns)  # as it is now
             return reconcile(
-                batches, ledger, understood.match, understood.done.mask, understood.not_done.mask, understood.columns,
+                batches, ledger, parsed.match, parsed.done.mask, parsed.not_done.mask, parsed.columns,
                 missing_is_not_done=self.missing_is_not_done,
             )
 
-        return LedgerAnswers(compare, question.name)
+        return LedgerAnswers(compare, query.name)
 
 
 def _plan_words(file: Path, voice: Voice) -> tuple[AnswerSource, dict[str, str]]:

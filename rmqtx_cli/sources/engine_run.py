@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EngineRun:
-    """A running engine. `provenance` is None where nothing shows or stores it."""
+    """A running engine. `provenance`: None if it is neither printed nor stored."""
 
     engine: StoreEngine
     progress: Progress | None

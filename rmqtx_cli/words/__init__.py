@@ -1,1 +1,1 @@
-"""How things are said: numbers, times, durations, near names, progress, exit statuses."""
+"""Text for people: messages, numbers, times, durations, suggestions, progress, exit statuses."""

@@ -19,7 +19,7 @@ class TableScan(Protocol):
     """A table as tasks. It is sent to the workers, so it is small and can be pickled."""
 
     def narrow(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Take over what can be taken of a query's conditions; gives those that Spark must keep."""
+        """Take conditions of a query that can be evaluated exactly; return the others, for Spark."""
 
     def __len__(self) -> int:
         """Return the number of tasks. Reads directories, no file."""
@@ -40,7 +40,7 @@ class Narrowing:
         self.conditions = conditions
 
     def narrow(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Take over what can be taken of a query's conditions; gives those that Spark must keep."""
+        """Take conditions of a query that can be evaluated exactly; return the others, for Spark."""
         self.conditions, left = narrowed(self.conditions, filters, self.conditioned)
         return left
 

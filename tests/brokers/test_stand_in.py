@@ -168,7 +168,7 @@ def test_a_stand_in_stops_when_the_group_comes_back_and_goes_on_when_the_broker_
         stage.rig.wait_broker(stage.agent)
         ran = tool.end(process)
         assert ran.status == 0, ran
-        assert "2 of the plan's are not pending in this group" in "".join(said)
+        assert "2 transactions of the plan not pending in this group" in "".join(said)
         assert "connection lost, retrying" in ran.stderr
         assert "connected again" in ran.stderr
         assert {rows_of(ran)[one.id]["outcome"] for one in done} == {"proved"}

@@ -158,7 +158,7 @@ def test_a_plan_is_carried_out_on_files_once_for_each_store(rmqtx: Run, store: P
     assert {row["transaction_id"] for row in receipts(second.out)} == done
     third = rmqtx(*apply, "--to", tmp_path / "two")
     assert third.status == DONE
-    assert "nothing is left to do" in third.err
+    assert "nothing left to do" in third.err
     assert not (tmp_path / "two").exists()
     # what was taken back is not done, whatever the receipts say
     assert rmqtx("undo", undo, "--yes").status == DONE

@@ -175,7 +175,7 @@ def test_secrets_are_not_written_down(setting: str, kept: str) -> None:
         (("--ledger", "LEDGER", "--match", "flags = order_id"), USAGE, "transactions have no column 'flags'"),
         (("--ledger", "LEDGER", "--match", "keys = id"), USAGE, "the ledger has no column 'id'"),
         (("--ledger", "LEDGER", "--match", "keys ~ '[' = order_id"), USAGE, "is not a regular expression"),
-        (("--ledger", "LEDGER", "--done", "amount = much"), USAGE, "--done: amount is int64"),
+        (("--ledger", "LEDGER", "--done", "amount = much"), USAGE, "is not a value of amount, which is int64"),
         (("--ledger", "LEDGER", "--not-done", "status PAID"), USAGE, "--not-done: 'PAID' is not an operator"),
         (("--ledger", "LEDGER", "--plan", "p.json", "--at", "1"), USAGE, "--plan needs the present state"),
         (("--ledger", "LEDGER", "--with-meta", "--format", "csv"), USAGE, "--with-meta is not possible with csv"),
@@ -255,7 +255,7 @@ def test_diff_of_two_stores_that_are_known_in_full(rmqtx: Run, common: Path, fif
     [
         (("STORE",), "only one side was given"),
         (("STORE", "STORE", "STORE"), "3 sides given, expected 2"),
-        (("STORE", "STORE", "--at", "1"), "are two times of one store"),
+        (("STORE", "STORE", "--at", "1"), "--and-at compare two times of one store"),
         (("a.parquet", "--at", "1"), "is the result of one audit"),
     ],
 )

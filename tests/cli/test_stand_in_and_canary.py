@@ -29,7 +29,7 @@ def nobody() -> str:
     ("words", "says"),
     [
         ((), "give exactly one source of answers - --plan FILE or --ledger PLACE"),
-        (("--plan", "p.json", "--ledger", "l.csv"), "one of them"),
+        (("--plan", "p.json", "--ledger", "l.csv"), "give exactly one source of answers"),
         (("--ledger", "l.csv", "--match", "keys = id"), "--ledger needs --done, --not-done"),
         (("--ledger", "jdbc:postgresql://db/shop", "--ledger-table", "orders", *LEDGER), "rmqtx reconcile --plan FILE"),
         (("--plan", "p.json", "--override", "immunity", "--reason", "x"), "producer-connected or another-rmqtx"),

@@ -40,9 +40,9 @@ def damaged(tmp_path: Path) -> Path:
 def test_the_status_says_whether_anything_is_wrong(rmqtx: Run, common: Path, damaged: Path) -> None:
     sound = rmqtx("verify", common)
     assert (sound.status, sound.out) == (0, "")
-    assert "nothing found; not looked at: what compressed bodies hold" in sound.err
-    assert "nothing is wrong" in rmqtx("verify", common, "--full").err
-    assert "nothing found; not looked at: bodies" in rmqtx("verify", common, "--quick").err
+    assert "no damage found; not examined: the content of compressed bodies" in sound.err
+    assert "no damage found\n" in rmqtx("verify", common, "--full").err
+    assert "no damage found; not examined: bodies" in rmqtx("verify", common, "--quick").err
     found = rmqtx("verify", damaged, "--format", "jsonl")
     assert found.status == 1
     assert [row["code"] for row in rows_of(found.out)] == ["record-body-crc", "slot-mismatch", "start-cuts-log"]

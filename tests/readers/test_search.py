@@ -127,7 +127,7 @@ def test_a_question_travels() -> None:
 
 
 def test_an_expression_that_is_none() -> None:
-    with pytest.raises(BadRequest, match="no regular expression"):
+    with pytest.raises(BadRequest, match="not a regular expression"):
         SearchConditions(body_regex=b"(")
 
 

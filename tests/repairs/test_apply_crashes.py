@@ -128,7 +128,7 @@ def test_with_another_undo_file_it_does_nothing_twice_either(stories: dict[str, 
         assert scene.content() == before
         assert scene.undo("--resume").status == exit_status.DONE
         told = scene.apply(scene.undo_file.with_name("another"))
-        assert (told.status, "nothing is left to do" in told.err) == (exit_status.DONE, True), told.err
+        assert (told.status, "nothing left to do" in told.err) == (exit_status.DONE, True), told.err
         assert scene.content() == story.after
     assert refused
 

@@ -21,7 +21,7 @@ from repairs.receipts.plan_file import Plan
 from repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers, PlanAnswers
 from repairs.stand_in.answer_table import ANSWERS, answers_table
 from repairs.stand_in.stand_in import StandIn, StandInConduct
-from rmqtx_cli.options.ledgers import Question
+from rmqtx_cli.options.ledgers import LedgerQuery
 from tests.repairs.forge import FakeMedium, as_a_broker, final, mark, place, row
 from verdicts.ledger.join import reconcile
 from verdicts.ledger.reconcile import RECONCILED
@@ -320,9 +320,9 @@ def test_an_order_that_was_sent_twice_is_not_settled_by_its_one_ledger_row(tmp_p
     """The other half was committed long ago: committing this one, too, would deliver the order twice."""
     file = tmp_path / "orders.csv"
     file.write_text("order_id,status\norder-1,PAID\norder-2,PAID\n")
-    question = Question(str(file), None, "keys = order_id", "status = PAID", "status = CANCELLED")
+    question = LedgerQuery(str(file), None, "keys = order_id", "status = PAID", "status = CANCELLED")
     ledger = open_ledger(str(file), None, question.text_columns)
-    asked = question.understood(ledger.schema)
+    asked = question.parsed(ledger.schema)
 
     def compare(batches: Any) -> Any:
         return reconcile(batches, ledger, asked.match, asked.done.mask, asked.not_done.mask, asked.columns)

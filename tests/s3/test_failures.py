@@ -36,7 +36,7 @@ def test_what_is_not_there_is_10_and_one_line(s3: S3Server, copied: Copied, rmqt
         "s3://evidence/*/nothing": "matches no directory",
         f"{uri}/checkpoint": "is a file, not a store",
         f"{uri}/config": "is not a store",
-        f"{uri}/commitlog": f"give the store's root, {uri}",
+        f"{uri}/commitlog": f"give the store's root: {uri}",
         uri.removesuffix("/store"): f"did you mean {uri}?",
         "ftp://host/store": "pyarrow cannot open ftp:// file systems",
     }.items():

@@ -72,7 +72,7 @@ def check_stops(
     return found
 
 
-def words_of_slice(stops: Sequence[CheckStop]) -> dict[str, Any]:
+def stops_as_json(stops: Sequence[CheckStop]) -> dict[str, Any]:
     """Return the stops as a bundle stores them, without any name from the store."""
     kept = ("queue_id", "queue_offset", "is_op", "reach_end", "why", "since_ms", "is_readable")
     return {"checkStops": [{name: getattr(stop, name) for name in kept} for stop in stops]}
@@ -82,12 +82,12 @@ def _of_slice(store: Store) -> list[CheckStop]:
     value = read_config(store, SLICE_FILE).value
     entries = value.get("checkStops") if isinstance(value, dict) else None
     try:
-        return [_stop_of_words(store.root, entry) for entry in entries or ()]
+        return [_stop_of_json(store.root, entry) for entry in entries or ()]
     except (KeyError, TypeError, ValueError):  # not written by rmqtx
         return []
 
 
-def _stop_of_words(root: str, words: Mapping[str, Any]) -> CheckStop:
+def _stop_of_json(root: str, words: Mapping[str, Any]) -> CheckStop:
     numbers = [int(words[name]) for name in ("queue_id", "queue_offset", "reach_end")]
     since_ms = None if words["since_ms"] is None else int(words["since_ms"])
     if not all(0 <= number < 1 << 62 for number in (*numbers, since_ms or 0)):
@@ -126,13 +126,13 @@ def _stop_of_queue(
     for version in _candidates(settings):
         rules = check_rules(version)
         window = windows.read(rules, queue_id, half, op)
-        stop = where_it_stops(store.root, window, rules)
+        stop = stop_of_window(store.root, window, rules)
         if stop is not None:
-            return _of_record(store, blamed(stop, settings, version))
+            return _of_record(store, with_broker_named(stop, settings, version))
     running_since_ms = _running_since_ms(store)
     if window is None or running_since_ms is None:
         return None
-    stop = where_it_stands(store.root, window, settings, running_since_ms, store.taken_time_ms)
+    stop = standstill_of_window(store.root, window, settings, running_since_ms, store.taken_time_ms)
     return None if stop is None else _of_record(store, stop)
 
 
@@ -145,14 +145,14 @@ def _candidates(settings: BrokerSettings) -> list[Version]:
     return kinds if high in kinds else [*kinds, high]
 
 
-def blamed(stop: CheckStop, settings: BrokerSettings, version: Version) -> CheckStop:
+def with_broker_named(stop: CheckStop, settings: BrokerSettings, version: Version) -> CheckStop:
     """Return the stop with the broker named: the version whose rules were applied."""
     if settings.version_low == settings.version_high is not None:
         return replace(stop, why=f"broker {dotted(version)} {stop.why}")
     return replace(stop, why=f"a broker of {dotted(version)} {stop.why} (version uncertain: add --broker-version)")
 
 
-def where_it_stops(root: str, window: CheckWindow, rules: CheckRules) -> CheckStop | None:
+def stop_of_window(root: str, window: CheckWindow, rules: CheckRules) -> CheckStop | None:
     """Return the message at which every round of a check ends, or None. `why` does not name the broker yet."""
     state = window.state
     if not may_stop(window):
@@ -175,7 +175,7 @@ def where_it_stops(root: str, window: CheckWindow, rules: CheckRules) -> CheckSt
     return None
 
 
-def where_it_stands(
+def standstill_of_window(
     root: str, window: CheckWindow, settings: BrokerSettings, running_since_ms: int, now_ms: int
 ) -> CheckStop | None:
     """Return the half that a running broker's check is overdue to reach, or None.

@@ -1,1 +1,1 @@
-"""When the check gives up on each open transaction."""
+"""When the check discards each open transaction."""

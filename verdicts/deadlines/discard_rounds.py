@@ -21,7 +21,7 @@ NEVER = -1
 
 @dataclass(frozen=True, slots=True)
 class OpenHalves:
-    """The half copies that the check has still to reach and that no op ends, in the order of their queue.
+    """The half copies that the check has not reached yet and that no op ends, in the order of their queue.
 
     Shape: `is_fresh`: the copy has no count of checks yet, and `checks` is 0. `has_immunity`: it has its own immunity
            time; while it is young, the check puts it back, which counts as a check, instead of waiting for it.
@@ -59,7 +59,7 @@ def discards_by_round(
     """Return when open halves are discarded, if a round begins at `begin_ms`.
 
     Each later round begins one interval after the end of the one before. `wait_ms`: how long the first round waits for
-    ops, if it has still to read some.
+    ops, if there are unread ones.
     """
     count = len(halves)
     ends = np.full(count, NEVER, np.int64)

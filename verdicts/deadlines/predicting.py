@@ -135,8 +135,8 @@ def predict_window(
     has_ops = state.op_begin <= state.op_cursor < state.op_end and (not is_running or booted_time_ms is not None)
     wait_ms = wait_for_ops_ms(rules) if has_ops else 0
     ends = discards_by_round(_halves_of(halves, rows), rules, how, begin_ms, wait_ms)
-    given_up = _of_ends(is_running, begin_ms, offsets[rows], ends)
-    return _without(given_up, offsets[halves.are_diverted])
+    prediction = _of_ends(is_running, begin_ms, offsets[rows], ends)
+    return _without(prediction, offsets[halves.are_diverted])
 
 
 def _stored(window: CheckWindow) -> StoredHalves:

@@ -40,7 +40,7 @@ from verdicts.evidence.derived_trust import (
     sound_blocks,
 )
 from verdicts.evidence.store_facts import StoreFacts
-from verdicts.evidence.witness_collector import Gathered, incomplete_chains
+from verdicts.evidence.witness_collector import CollectedWitnesses, incomplete_chains
 from verdicts.model.witnesses import Witnesses
 
 #: For a window larger than this, a scan of the log is faster.
@@ -77,7 +77,7 @@ class DerivedFiles:
     def __init__(self, facts: StoreFacts) -> None:
         self._facts = facts
         self._store = facts.store
-        self._gathered = Gathered(self._store.root)
+        self._gathered = CollectedWitnesses(self._store.root)
 
     def __enter__(self) -> DerivedFiles:
         with ExitStack() as stack:  # closed here if a file cannot be trusted
@@ -111,7 +111,7 @@ class DerivedFiles:
     _is_lookup = False
 
     def open_transactions(self) -> dict[str, str | None]:
-        """Return every transaction with a half copy that the check has still to reach: id → real topic."""
+        """Return every transaction with a half copy that the check has not reached yet: id → real topic."""
         self._read_window()
         self._read_scheduled()
         halves = self._gathered.table("halves")
@@ -214,7 +214,7 @@ class DerivedFiles:
         queue = self._half_queue
         cursor = (self._facts.cursors.half or {}).get(0, queue.min_offset)
         if queue.max_offset - cursor > WINDOW_SLOTS_MAX:
-            raise Untrusted(f"the check has still to reach {queue.max_offset - cursor} half messages")
+            raise Untrusted(f"{queue.max_offset - cursor} half messages are ahead of the check cursor")
         begin = max(cursor, queue.min_offset)
         numbers, offsets, lengths, _ = queue.read(begin, queue.max_offset)
         if len(numbers) != queue.max_offset - begin:
@@ -339,7 +339,7 @@ class DerivedFiles:
         """Require that put-backs have all predecessors: n checks need n copies before, unless the log begins later."""
         without = incomplete_chains(self._chosen("halves"))
         if without and self._store.log_begin_offset == 0:
-            raise Untrusted("the index lacks copies of a transaction that the check has still to reach")
+            raise Untrusted("the index lacks copies of an open transaction")
 
     def _read_ops(self) -> None:
         """Read op messages from the first copy's place on; an older op cannot name any of the copies."""

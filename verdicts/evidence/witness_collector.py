@@ -32,7 +32,7 @@ class Names(NamedTuple):
     topic: str | None
 
 
-class Gathered:
+class CollectedWitnesses:
     """Half copies, op marks, finals and discard copies of one store.
 
     Shape: `findings` are of op messages that cannot be read. An identity is a UNIQ_KEY, or its replacement.

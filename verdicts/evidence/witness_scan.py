@@ -175,7 +175,7 @@ def _crc_findings(block: Block, found: dict[str, pa.RecordBatch], store: str) ->
 def _note_later(scanned: Scanned, block: Block) -> None:
     """Keep the identities of half and discard copies that were written later.
 
-    What the check puts back or discards, it had still to reach until then.
+    A copy that the check puts back or discards was ahead of the check until then.
     """
     found = witnesses_of(block, scanned.split.store.root)
     for name in ("halves", "discards"):

@@ -228,7 +228,7 @@ def _read_range(path: Path) -> Range:
             raise _RANGE.bad(str(path), f"files[{number}].name", "a file of an export", shown(file["name"]))
     done = Range(**{**facts, "files": tuple(facts["files"])})
     if done.name != path.name:
-        raise _RANGE.bad(str(path), "store", "those that its name says", shown(done.name))
+        raise _RANGE.bad(str(path), "store", "the value in the file name", shown(done.name))
     return done
 
 

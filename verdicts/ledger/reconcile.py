@@ -173,11 +173,11 @@ class _Advice:
 
     def _cases_of_done(self) -> list[_Case]:
         done = _truths(pc.equal(self.words, "done"))
-        pending, given_up = done & self._is("PENDING"), done & (self._is("DISCARDED") | self._is("LOST"))
+        pending, discarded = done & self._is("PENDING"), done & (self._is("DISCARDED") | self._is("LOST"))
         committed, rolled_back = done & self._is("COMMITTED"), done & self._is("ROLLED_BACK")
         has_half = self.halves > 0
         again = has_half & self._advised("close")
-        unreadable = (pending | given_up) & self._has("bad_body")
+        unreadable = (pending | discarded) & self._has("bad_body")
         twice = committed & (self.finals > 1)
         return [
             _Case(unreadable, "contradiction", "none", _text(
@@ -190,15 +190,15 @@ class _Advice:
             _Case(pending, "open", "wait", _text(
                 "the ledger says done, but no half copy is in the half topic yet: wait until it returns there"
             )),
-            _Case(given_up & has_half, "act", "commit", self._with_newest(
+            _Case(discarded & has_half, "act", "commit", self._with_newest(
                 "the ledger says done, but the broker discarded it: commit its newest half copy (not the discard copy, "
                 "whose number could hide another half message)"
             )),
-            _Case(given_up & (self.discards > 0), "act", "resume", _text(
+            _Case(discarded & (self.discards > 0), "act", "resume", _text(
                 "the ledger says done, but the broker discarded it, and no half copy is left in the log: resume puts "
                 "the discard copy back as a new half copy, which can then be committed"
             )),
-            _Case(given_up, "contradiction", "none", _text(
+            _Case(discarded, "contradiction", "none", _text(
                 "the ledger says done, but no copy of it is left in the log: the application must send it again"
             )),
             _Case(twice & again, "contradiction", "close", self._delivered_often(
@@ -225,8 +225,8 @@ class _Advice:
     def _cases_of_not_done(self) -> list[_Case]:
         not_done = _truths(pc.equal(self.words, "not_done"))
         pending, committed = not_done & self._is("PENDING"), not_done & self._is("COMMITTED")
-        given_up = not_done & self._is("DISCARDED")
-        ended = given_up | not_done & (self._is("LOST") | self._is("ROLLED_BACK"))
+        discarded = not_done & self._is("DISCARDED")
+        ended = discarded | not_done & (self._is("LOST") | self._is("ROLLED_BACK"))
         has_half = self.halves > 0
         again = has_half & self._advised("close")
         return [
@@ -240,7 +240,7 @@ class _Advice:
                 "; the broker will check it again and could deliver it once more: close it"
             )),
             _Case(committed, "contradiction", "none", self._delivered_wrongly("; consumers must compensate")),
-            _Case(given_up & has_half & self._advised("wait"), "act", "rollback", self._with_newest(
+            _Case(discarded & has_half & self._advised("wait"), "act", "rollback", self._with_newest(
                 "discarded, and the ledger says not done, but the broker will check it again, and an answer COMMIT "
                 "would deliver it: roll back its newest half copy"
             )),

@@ -23,7 +23,7 @@ class Why(NamedTuple):
     is_known: bool = True
 
 
-NOT_BEFORE = Why("the check will reach no copy of it that it can read")
+NOT_BEFORE = Why("the check will reach no readable copy of it")
 OUT_OF_REACH = Why("the check is stopped before it and never reaches it")
 ASKED_FOR_EVER = Why("the timer of 3.0 and 3.1 checks it again and again, without a limit")
 NO_SLOT = Why("it has no slot of its own in the state table: the broker neither checks nor discards it")
@@ -46,7 +46,7 @@ TOO_MANY = Why(
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the check of one broker will do with the half copies that it has still to reach.
+    """What the check of one broker will do with the half copies that it has not reached yet.
 
     Shape: `offsets` are the commit-log offsets of the copies that it will discard, ascending; the other arrays have the
            same order: the time, how many times the copy is put back before, whether its age is the cause, and whether

@@ -169,7 +169,7 @@ class _Fate:
 
 
 def transaction_rows(simulated: SimulatedCheck, rounds_max: int = ROUNDS_MAX) -> pa.RecordBatch:
-    """Rows of SIMULATED_TRANSACTIONS: every half copy that the check has still to reach and no op ends.
+    """Rows of SIMULATED_TRANSACTIONS: every half copy that the check has not reached yet and that no op ends.
 
     Order: that of the queue.
     """

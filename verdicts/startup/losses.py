@@ -20,6 +20,7 @@ from readers.storage.segments import SegmentedLog
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 
 _NAMED_MAX = 3
+_NOUNS = {"half": "half message", "op": "op message", "final": "COMMIT record"}
 _EXAMINED_MAX = 10_000
 #: Kind of record → the effect of its loss.
 _MEANINGS = {
@@ -59,11 +60,11 @@ def skipped_meaning(store: Store, name: QueueName, rows: Int64s) -> str:
 
 
 def _open(store: Store, rows: Int64s) -> str:
-    """Return how many half copies the check has still to reach; empty if its cursor is unknown."""
+    """Return how many half copies the check has not reached yet; empty if its cursor is unknown."""
     cursor = (check_cursors(store).half or {}).get(0)
     if cursor is None:
         return ""
-    return f", {int((rows[:, 2] >= cursor).sum())} of which the check has still to reach"
+    return f", {int((rows[:, 2] >= cursor).sum())} of which the check has not reached yet"
 
 
 def _blocks(log: SegmentedLog, offsets: list[int]) -> Iterator[Block]:
@@ -93,8 +94,9 @@ def _sentence(what: str, counts: Counter[str], ids: list[str]) -> str:
 
 def amount(kind: str, number: int) -> str:
     """Return a number of records with the noun of their kind."""
-    plural = {"half": "halves", "discard copy": "discard copies"}.get(kind, f"{kind}s")
-    return f"1 {kind}" if number == 1 else f"{number} {plural}"
+    noun = _NOUNS.get(kind, kind)
+    plural = "discard copies" if kind == "discard copy" else f"{noun}s"
+    return f"1 {noun}" if number == 1 else f"{number} {plural}"
 
 
 def _amount(kind: str, number: int) -> str:
@@ -105,4 +107,4 @@ def _named(ids: list[str]) -> str:
     if not ids:
         return ""
     unique = list(dict.fromkeys(ids))
-    return f" (halves of {', '.join(unique[:_NAMED_MAX])}{' and others' if len(unique) > _NAMED_MAX else ''})"
+    return f" (half messages of {', '.join(unique[:_NAMED_MAX])}{' and others' if len(unique) > _NAMED_MAX else ''})"

@@ -4,7 +4,7 @@ A verdict states what the broker recorded and what it will do next. Order of jud
 
 (a) a COMMIT record that names a half or discard copy, or has the id → COMMITTED;
 (b) else an op mark on a half copy → ROLLED_BACK, unless a decision on a record outside the half topic explains the op;
-(c) else a half copy, later than any discard copy, that the check has still to reach → PENDING;
+(c) else a half copy, later than any discard copy, that the check has not reached yet → PENDING;
 (d) else a discard copy, or used-up checks if the version writes none → DISCARDED;
 (e) else LOST.
 
@@ -44,7 +44,7 @@ _HIGHEST = np.iinfo(np.int64).max
 class FoundStates(JudgedCopies):
     """The state of each transaction by its records, as if nothing were missing.
 
-    Shape: every attribute has one value per transaction, or one per half copy where its name says so.
+    Shape: every attribute has one value per transaction, or one per half copy where its name states this.
     """
 
     def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
@@ -68,7 +68,7 @@ class FoundStates(JudgedCopies):
         self.last_discard_rank = discards.highest(discards.rank, -1)
         self.newest_half_rank = halves.highest(halves.rank, -1)
         later = halves.rank > self.last_discard_rank[halves.number]
-        # The check puts back or discards only copies that it has still to reach: a later copy proves this.
+        # The check puts back or discards only copies that it has not reached before: a later copy proves this.
         is_before = halves.any_of(self.is_before_per_copy & later)
         self.is_copied_later = halves.any_of(self._are_copied_later() & later) & ~is_before
         self.is_waiting = is_before | self.is_copied_later

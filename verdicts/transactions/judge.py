@@ -33,8 +33,8 @@ def judge(witnesses: Witnesses, views: Mapping[str, StoreView]) -> pa.Table:
     Shape: one row of TRANSACTIONS per transaction; `discard_times.with_discard_times` adds the `discard_at_ms`.
     Order: first half copy, then those with only discard copies or finals.
     """
-    believed = without_doubtful(witnesses, views)
-    return _rows(Judgement(Chains(believed, is_of_one_store=len(views) <= 1), views))
+    trusted = without_doubtful(witnesses, views)
+    return _rows(Judgement(Chains(trusted, is_of_one_store=len(views) <= 1), views))
 
 
 def _decided_times(judged: Judgement) -> pa.Array:

@@ -21,7 +21,7 @@ FINAL_SLACK_MS = 60_000
 
 
 class JudgedCopies:
-    """Which half copies the check has still to reach, which are marked, and which marks belong to other records.
+    """Which half copies the check has not reached yet, which are marked, and which marks belong to other records.
 
     Shape: one value per half copy or per op mark, as each name states; `chains` and `views` are the evidence.
     """

@@ -25,7 +25,7 @@ from verdicts.transactions.reason_codes import NO_CODE, NUMBERS
 class Judgement(FoundStates):
     """The state of each transaction, or why it is undecidable.
 
-    Shape: every attribute has one value per transaction, or one per half copy where its name says so.
+    Shape: every attribute has one value per transaction, or one per half copy where its name states this.
     """
 
     def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
@@ -60,7 +60,7 @@ class Judgement(FoundStates):
             only_cursor & ~self.is_waiting & halves.any_of(others.is_slaves_drop),
             "rocksdb_of_slave",
         )
-        # Cursors only move forward in a running broker: what the check has still to reach now, it had to reach then.
+        # Cursors only move forward in a running broker: what the check has not reached now, it had not reached then.
         self._undecide(only_cursor & past & ~self.is_waiting, "cursor_in_the_past")
         self._undecide_where_log_begins_later(states)
         doubtful = self.marks.any_of(self.is_doubtful_mark) & ~is_committed & ~is_marked

@@ -110,12 +110,12 @@ class MissingRule:
         return np.asarray(pc.fill_null(pc.equal(self._judged.store, missing.store), False))
 
     def _any(self, missing: MissingRange) -> Bools:
-        """Those that a range concerns if only its place is known, or if its values can still be read."""
+        """Return the transactions that a range concerns by its place, or by its values if these can be read."""
         hit: Bools = self._named(missing) if missing.is_identified else self._begin < missing.end_offset
         return hit & self._is_of(missing)
 
     def _named(self, missing: MissingRange) -> Bools:
-        """Those that the readable bytes name."""
+        """Return the transactions that the readable bytes name."""
         halves = self._judged.halves
         hit = np.zeros(self._judged.chains.count, np.bool_)
         for name, values in (
@@ -150,7 +150,7 @@ class MissingRule:
         return hit
 
     def _by_topic(self, hidden: HiddenTopic) -> Bools:
-        """Those that the hidden records of one topic can belong to."""
+        """Return the transactions that the hidden records of one topic can belong to."""
         name = hidden.topic
         is_open = ~self._is_rolled_back
         began: Bools = self._begin < hidden.last_offset
@@ -175,12 +175,12 @@ class MissingRule:
         return own | self._may_be_explained(hidden.first_offset, hidden.last_offset)
 
     def _may_be_explained(self, first_offset: int, last_offset: int) -> Bools:
-        """Those whose op could belong to a decision on another record that was written in between."""
+        """Return the transactions whose op could belong to a decision on another record in between."""
         is_between: Bools = (self._begin < last_offset) & (self._last_mark > first_offset)
         return is_between & self._is_rolled_back
 
     def _may_have_key(self, hidden: HiddenTopic) -> Bools:
-        """Those that have a key with one of the hashes; all if the hashes are unknown."""
+        """Return the transactions that have a key with one of the hashes; all if the hashes are unknown."""
         everyone = np.ones(self._judged.chains.count, np.bool_)
         if hidden.key_hashes is None:
             return everyone
@@ -211,7 +211,7 @@ class MissingRule:
         return [by_id, np.array([number for number, _ in pairs], np.int64), by_key]
 
     def _by_gap(self, gap: UnexplainedBytes) -> Bools:
-        """Those that a record in unexplained bytes can belong to."""
+        """Return the transactions that a record in unexplained bytes can belong to."""
         clear = set(gap.clear_topics)
         began = self._begin < gap.end_offset
         is_check_clear = clear.issuperset(_OF_THE_CHECK)

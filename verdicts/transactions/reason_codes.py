@@ -57,14 +57,14 @@ REASONS: dict[str, ReasonCode] = {
         "the check will still reach its newest copy",
     ),
     "diverted": ReasonCode(
-        "PENDING", "a delay diverted the half message, which has still to return to the half topic",
+        "PENDING", "a delay diverted the half message, which has not returned to the half topic yet",
         "a delay or timer property diverted the half message, which returns when its time is over",
     ),
     "copied_later": ReasonCode(
         "PENDING",
-        "the check had still to reach half queue offset {newest_queue_offset} at that time: it wrote another copy "
+        "the check had not reached half queue offset {newest_queue_offset} yet at that time: it wrote another copy "
         "later",
-        "a copy that was written after the given time shows that the check had still to reach the transaction then",
+        "a copy that was written after the given time shows that the check had not reached the transaction yet",
     ),
     "prepared_refused_after_start": ReasonCode(
         "PENDING",
@@ -170,7 +170,7 @@ REASONS: dict[str, ReasonCode] = {
         "its half lacks a property that the broker needs to write it into the RocksDB table",
     ),
     "cursor_unknown": ReasonCode(
-        "UNDECIDABLE", "the check cursor is unknown ({what})", "only the check cursor decides it, and is unknown"
+        "UNDECIDABLE", "the check cursor is unknown ({what})", "only the check cursor decides it, and it is unknown"
     ),
     "rocksdb_in_the_past": ReasonCode(
         "UNDECIDABLE", "only the RocksDB table of that time could decide it, and the table has no history",

@@ -33,5 +33,5 @@ NONE_YET = (
 
 
 def advice_sentence(advice: str, state: str) -> str:
-    """Return what to do, as a sentence; for UNDECIDABLE, `none` says that evidence must be found first."""
+    """Return what to do, as a sentence; for UNDECIDABLE, the text of `none` requires evidence first."""
     return NONE_YET if (advice, state) == ("none", "UNDECIDABLE") else ADVICE.get(advice, "")

@@ -18,13 +18,13 @@ import numpy.typing as npt
 from readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile
 from readers.index.index_search import open_index
 from readers.index.record_keys import key_pairs, may_lack_entries, tag_pairs
-from readers.log.header_doubts import TIME_MS_MAX
 from readers.log.record_at import block_at
 from readers.log.record_block import Block
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.finding_limits import FINDINGS_MAX, one_by_one
 from readers.model.findings import Finding
+from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.model.ranges import LogRanges, between, merged, runs_of
 from readers.queues.slot_files import boundary, cache_of
 from readers.storage.open_file import OpenFile
@@ -130,7 +130,8 @@ class IndexClaims:
                 runs.append(runs_of(np.flatnonzero(same) + number))
                 numbers, said = np.flatnonzero(same) + number, entries["seconds_since_begin"][same].astype(np.int64)
                 seconds = expected_seconds(index.header["begin_time_ms"], numbers, times[at[same]])
-                is_strange = (seconds != said) & (said >= 0) & (times[at[same]] <= TIME_MS_MAX) & (times[at[same]] >= 0)
+                is_possible = (times[at[same]] >= 0) & (times[at[same]] <= BROKER_TIME_MAX_MS)
+                is_strange = (seconds != said) & (said >= 0) & is_possible
                 rows = np.stack([numbers, seconds, said, offsets[same]], axis=1)[is_strange]
                 strange.append(rows[:FINDINGS_MAX])
         # a key that a record has twice has two entries

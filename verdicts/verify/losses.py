@@ -101,7 +101,7 @@ def _words(counts: Int64s) -> str | None:
         return None
     parts = [amount(kind, number) for kind, number in zip(_KINDS, counts.tolist(), strict=True) if number]
     listed = ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else parts[0]
-    finals = " (finals may be among them)" if counts[_OTHER] else ""
+    finals = " (COMMIT records may be among them)" if counts[_OTHER] else ""
     return (
         f"by the consume queues the lost bytes contained {listed}{finals}: transactions that may depend on them are "
         "UNDECIDABLE"

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from readers.log import compression
 from readers.log.commit_log import crc_findings
-from readers.log.header_doubts import TIME_MS_MAX
 from readers.log.property_crcs import property_crc_findings
 from readers.log.record_block import Block
 from readers.log.record_layout import COMPRESSED, PREPARED, ROLLBACK, TRANSACTION_MASK
 from readers.log.topic_doubts import topic_findings
 from readers.model.columns import Bools, Int64s
 from readers.model.findings import Finding
+from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.store.store import OP_TOPIC, Store
 
 _SYS_FLAG_KNOWN = 0x7FF
@@ -77,7 +77,7 @@ def _header_rules(block: Block, *, with_queues: bool) -> Iterator[tuple[str, str
         yield name, f"{name} of at least 0", values, values < 0
     for name in ("born_time_ms", "store_time_ms"):
         values = block.header(name)
-        yield name, f"{name} before the year 2200", values, (values < 0) | (values > TIME_MS_MAX)
+        yield name, f"{name} before the year 2200", values, (values < 0) | (values > BROKER_TIME_MAX_MS)
     for name in ("born_port", "store_port"):
         values = block.header(name)
         yield name, f"{name} of at most 65535", values, (values < 0) | (values > 0xFFFF)

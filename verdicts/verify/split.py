@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from readers.log.header_doubts import TIME_MS_MAX
 from readers.log.prepared_record_arrays import OldRecords
 from readers.log.record_block import Block
 from readers.log.segment_scan import SegmentScan, Span
@@ -16,6 +15,7 @@ from readers.log.splits import Split
 from readers.log.transaction_records import marks_of, op_findings, ops_of
 from readers.model.columns import Int64s
 from readers.model.findings import Finding
+from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.store.store import HALF_TOPIC, OP_TOPIC
 from verdicts.verify.index_entries import IndexClaims, IndexPart
 from verdicts.verify.queue_claims import QueueClaims, QueueParts
@@ -108,7 +108,7 @@ class SplitWork:
         known.end_offset = int(offsets[-1] + block.lengths[-1])
         for values in (offsets, offsets + block.lengths, times):
             known.checkpoint_values.update(self._checkpoint[np.isin(self._checkpoint, values)].tolist())
-        good = (times >= 0) & (times <= TIME_MS_MAX)  # an impossible time is reported as such
+        good = (times >= 0) & (times <= BROKER_TIME_MAX_MS)  # an impossible time is reported as such
         offsets, times = offsets[good], times[good]
         if not len(times):
             return

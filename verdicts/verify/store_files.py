@@ -14,14 +14,13 @@ from readers.index.index_search import open_index
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
+from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.queues.slot_files import BATCH, SIMPLE, slot_files, topic_bytes
 from readers.queues.unit_files import used_end
 from readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values, read_checkpoint
 from readers.store.fastjson import read_config
 from readers.store.store import CHECK_GROUP, HALF_TOPIC, Store
 
-#: The year 2200: no broker wrote a later time.
-_TIME_MS_MAX = 7_258_118_400_000
 #: Configuration that brokers write beside the cursors, and the effect if it cannot be read or is old.
 _CONFIGURATIONS = {
     "topics.json": "topics that were created or changed since are missing in the broker until they are created again",
@@ -30,6 +29,8 @@ _CONFIGURATIONS = {
 }
 _TIMES = ("physic_msg_time_ms", "logics_msg_time_ms", "index_msg_time_ms")
 _RECORD_OFFSET = "logics_offset"
+#: Larger than any commit log.
+_OFFSET_END = 1 << 56
 _BEYOND_END, _BEFORE_BEGIN = "group-cursor-beyond-end", "group-cursor-before-begin"
 
 
@@ -46,15 +47,21 @@ def checkpoint_findings(store: Store, last_store_time_ms: int | None) -> Iterato
         return
     for name in _TIMES:
         value = values.get(name, 0)
-        if last_store_time_ms < value <= _TIME_MS_MAX:
+        if last_store_time_ms < value <= BROKER_TIME_MAX_MS:
             yield Finding(
                 store.root, "checkpoint-ahead", rows[name]["file"], rows[name]["position_bytes"], 8,
                 expected=f"at most {last_store_time_ms}, the log's latest store time", actual=f"{name} {value}",
             )
-        elif value < 0 or value > _TIME_MS_MAX:
+        elif value < 0 or value > BROKER_TIME_MAX_MS:
             yield Finding(
                 store.root, "checkpoint-damaged", rows[name]["file"], rows[name]["position_bytes"], 8,
                 expected="a time", actual=f"{name} {value}",
+            )
+    for name, value in values.items():
+        if name not in _TIMES and not -1 <= value < _OFFSET_END:
+            yield Finding(
+                store.root, "checkpoint-damaged", rows[name]["file"], rows[name]["position_bytes"], 8,
+                expected="a commit-log offset", actual=f"{name} {value}",
             )
 
 

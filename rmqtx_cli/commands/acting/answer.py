@@ -149,7 +149,7 @@ class _Desk:
         from repairs.stand_in.stand_in import StandIn
 
         if isinstance(words, LedgerAnswers):
-            words.with_key = lambda key: _bearing(live, key)
+            words.with_key = lambda key: _with_key(live, key)
         watch = GroupWatch(live.client, live.members, conduct.group)
         medium, journal = LiveMedium(live.brokers, live.members), Journal()
         roots = {broker.root: broker for broker in live.brokers}
@@ -198,11 +198,11 @@ def _overrides(override: list[str] | None, reason: str | None) -> tuple[str, ...
             advice = " or ".join(OVERRIDABLE)
             raise BadRequest(f"--override {name}: not a guard that can be overridden here", advice=advice)
     if override and not reason:
-        raise BadRequest("--override needs --reason", advice="why does the guard not apply?")
+        raise BadRequest("--override needs --reason", advice="give the reason why the guard does not apply")
     return tuple(override or ())
 
 
-def _bearing(live: Live, key: str) -> list[dict[str, Any]]:
+def _with_key(live: Live, key: str) -> list[dict[str, Any]]:
     """Return all transactions of the brokers that have a business key, decided ones included."""
     from readers.model.errors import NoSuchTransaction
     from remoting.live.lookups import show

@@ -114,8 +114,8 @@ def command(
 
 def _say_stale(plan: Plan, found: Application) -> None:
     say.error(
-        f"the plan is stale: {count(len(found.stale), 'step')} of {len(plan.steps)}; nothing was done - make it again, "
-        "or say --skip-stale"
+        f"the plan is stale: {len(found.stale)} of {count(len(plan.steps), 'step')}; nothing was done - write the plan "
+        "again, or skip these steps: --skip-stale"
     )
 
 
@@ -130,7 +130,7 @@ def _carried_out(
             record_recheck(journal, receipt, standing)
     if not found.acts:
         listing.write(iter(()))
-        listing.voice.note("nothing is left to do")
+        listing.voice.note("nothing left to do")
         return exit_status.DONE
     status = carry_out_confirmed(found.acts, place, journal, conduct, act, listing)
     place.say_result(listing.voice)
@@ -164,13 +164,13 @@ def _show(plan: Plan, found: Application, voice: Voice) -> None:
         )
     for name, why in found.stale if voice.verbose else found.stale[:_SHOWN_MAX]:
         say.line(f"rmqtx: {name}: stale: {why}")
-    refused = [deed for deed in found.acts if not deed.is_allowed]
-    allowed = [deed for deed in found.acts if deed.is_allowed]
-    for deeds, word in ((allowed, "to be done"), (refused, "refused")):
-        for deed in deeds if voice.verbose else deeds[:_SHOWN_MAX]:
-            print_act(deed, voice)
-        if len(deeds) > _SHOWN_MAX and not voice.verbose:
-            say.line(f"rmqtx: ... and {len(deeds) - _SHOWN_MAX} more {word} (all with --verbose)")
+    refused = [one for one in found.acts if not one.is_allowed]
+    allowed = [one for one in found.acts if one.is_allowed]
+    for acts, word in ((allowed, "to be done"), (refused, "refused")):
+        for one in acts if voice.verbose else acts[:_SHOWN_MAX]:
+            print_act(one, voice)
+        if len(acts) > _SHOWN_MAX and not voice.verbose:
+            say.line(f"rmqtx: ... and {len(acts) - _SHOWN_MAX} more {word} (all with --verbose)")
 
 
 def _status(status: int, found: Application) -> int:

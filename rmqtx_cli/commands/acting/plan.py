@@ -135,7 +135,6 @@ def command(
     from repairs.receipts.plan_file import PLAN_STEPS
     from rmqtx_cli.acting.plan_inputs import plan_inputs
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.sources.source import refuse_file_options
 
     shown = OutputOptions(fields, output_format)
     if action == SHOW:
@@ -144,10 +143,7 @@ def command(
     _refuse_file(output, force=force)
     wanted = _Asked(action, asked)
     listing = Listing(PLAN_STEPS, steps_view(), shown, voice=voice)
-    advice = f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE"
-    if live.instead_of(store or [], advice):
-        refuse_file_options(files)
-    with plan_inputs(store or [], files, live, advice) as source:
+    with plan_inputs(store or [], files, live, f"rmqtx plan {action} ... -n HOST:PORT, or --store STORE") as source:
         source.refuse_inside(output)
         reading, situations = wanted.found(source, voice)
         draft = _draft(wanted, situations, reason, voice)
@@ -172,7 +168,7 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
         raise BadRequest(f"no action {action!r}", advice=did_you_mean(action, [*ACTIONS, SHOW]))
     for option, value in (("--output", output), ("--reason", reason)):
         if value is None:
-            raise BadRequest(f"{option} is required", advice="rmqtx plan --help")
+            raise BadRequest(f"{option} is required", advice="see rmqtx plan --help")
     assert output is not None
     assert reason is not None
     return output, reason

@@ -169,7 +169,7 @@ def command(
     found = book.read()
     receipts = [receipt for receipt in reversed(found.receipts) if chosen.takes(receipt)]
     if asked.name is not None and not receipts:
-        advice = "rmqtx receipts lists all that there are"
+        advice = "list all: rmqtx receipts"
         raise NoSuchTransaction(f"no receipt {asked.name} in {book.path}", advice=advice)
     reading = Reading(schema, [], findings=found.findings)
     standings = {} if door is None else _standings(receipts, door, reading, voice)
@@ -203,7 +203,7 @@ def _print(
             listing.voice.note(f"as of now: {standing.word}: {standing.reason}")
         return
     listing.write(iter(rows.to_batches()))
-    listing.voice.note(f"{count(listing.rows_count, 'receipt')} of {journal}")
+    listing.voice.note(f"{count(listing.rows_count, 'receipt')} in {journal}")
 
 
 def _since_ms(text: str, voice: Voice) -> int | None:

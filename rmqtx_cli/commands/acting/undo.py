@@ -107,16 +107,16 @@ def _update_receipts(undo_file: UndoFile, file: Path, resume: bool, voice: Voice
 
     journal = Journal()
     try:
-        told = update_receipts(undo_file.receipts, undo_file.root, str(file), journal, is_undone=not resume)
+        updated = update_receipts(undo_file.receipts, undo_file.root, str(file), journal, is_undone=not resume)
     except RmqtxError as error:
         say.error(f"the receipts could not be updated: {error}")
         return
-    if told.count:
-        voice.note(f"{count(told.count, 'receipt')} updated in {journal.path}")
-    if told.missing:
+    if updated.count:
+        voice.note(f"{count(updated.count, 'receipt')} updated in {journal.path}")
+    if updated.missing:
         voice.note(
-            f"{count(len(told.missing), 'receipt')} not found in {journal.path}, first {told.missing[0]}: look in the "
-            "journal of the user who made the change, with rmqtx receipts --recheck --store STORE"
+            f"{count(len(updated.missing), 'receipt')} not found in {journal.path}, first {updated.missing[0]}: look "
+            "in the journal of the user who made the change, with rmqtx receipts --recheck --store STORE"
         )
 
 

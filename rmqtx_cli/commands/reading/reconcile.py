@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from readers.model.reading import Reading
     from repairs.receipts.planner import Planner
-    from rmqtx_cli.options.ledgers import Comparison, Question
+    from rmqtx_cli.options.ledgers import Comparison, LedgerQuery
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.engine_run import EngineRun
     from rmqtx_cli.sources.opening import Opened
@@ -119,15 +119,15 @@ class LedgerOptions:
     missing_is_not_done: MissingOption = False
 
     @property
-    def question(self) -> Question:
+    def query(self) -> LedgerQuery:
         """Parsed options, as far as possible before the ledger is opened.
 
         Raises: BadRequest.
         """
-        from rmqtx_cli.options.ledgers import Question
+        from rmqtx_cli.options.ledgers import LedgerQuery
 
         jar = None if self.ledger_driver_jar is None else str(self.ledger_driver_jar)
-        return Question(self.ledger, self.ledger_table, self.match, self.done, self.not_done, jar)
+        return LedgerQuery(self.ledger, self.ledger_table, self.match, self.done, self.not_done, jar)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,19 +174,19 @@ def command(
     from rmqtx_cli.sources.engine_run import engine_run
 
     at_ms = asked_time_ms("--at", wanted.at, voice)
-    question = ledger.question
-    engine = _for_ledger(engine, question)
+    query = ledger.query
+    engine = _for_ledger(engine, query)
     listing = _listing(wanted, output, voice, with_meta=provenance.with_meta)
     if wanted.plan is not None and at_ms is not None:
         raise BadRequest("--plan needs the present state of the store and does not go with --at")
     opened = _opened(store, files, (output.output, wanted.plan), voice)
-    counted, planner = Comparison(), Planner(opened.stores, question.name)
+    counted, planner = Comparison(), Planner(opened.stores, query.name)
     with engine_run(
         context, "reconciling", opened.stores, listing, engine, provenance, is_wanted=wanted.plan is not None,
-        inputs=question.files,
+        inputs=query.files,
     ) as run:
-        reading = _ReconcileRun(run, opened, question, at_ms, ledger.missing_is_not_done, counted.fit).reading()
-        rows = planner.watching(_rows(reading, question, counted, engine))
+        reading = _ReconcileRun(run, opened, query, at_ms, ledger.missing_is_not_done, counted.fit).reading()
+        rows = planner.watching(_rows(reading, query, counted, engine))
         listing.write(rows, to_the_end=True, answer=lambda: [counted.answer()])
     for line in counted.lines():
         voice.note(line)
@@ -218,29 +218,29 @@ def _opened(paths: list[str], files: StoreOptions, written: tuple[Path | None, .
 
 
 def _rows(
-    reading: Reading, question: Question, counted: Comparison, engine: EngineOptions
+    reading: Reading, query: LedgerQuery, counted: Comparison, engine: EngineOptions
 ) -> Iterator[pa.RecordBatch]:
     """The rows by outcome, counted as they pass; an error where `--match` fits nothing."""
     from verdicts.ledger.outcome_order import by_outcome
 
-    fitting = _fitting(reading, question, counted.fit)
+    fitting = _fitting(reading, query, counted.fit)
     return counted.watching(by_outcome(fitting, temporary_directory=engine.temporary_directory))
 
 
-def _for_ledger(options: EngineOptions, question: Question) -> EngineOptions:
+def _for_ledger(options: EngineOptions, query: LedgerQuery) -> EngineOptions:
     """Return the engine options that can read the ledger: a database needs Spark."""
-    if not question.is_jdbc:
+    if not query.is_jdbc:
         return options
     if options.engine is EngineName.LOCAL:
         raise BadRequest("--ledger jdbc: needs Spark", advice="--engine spark, or an sqlite:/// or Parquet ledger")
-    jars = [] if question.driver_jar is None else [f"spark.jars={question.driver_jar}"]
+    jars = [] if query.driver_jar is None else [f"spark.jars={query.driver_jar}"]
     return replace(options, engine=EngineName.SPARK, conf=[*(options.conf or ()), *jars])
 
 
-def _fitting(batches: Iterable[pa.RecordBatch], question: Question, fit: LedgerFit) -> Iterator[pa.RecordBatch]:
+def _fitting(batches: Iterable[pa.RecordBatch], query: LedgerQuery, fit: LedgerFit) -> Iterator[pa.RecordBatch]:
     """Yield the same batches; raise BadRequest at the first one if `--match` matches nothing."""
     for batch in batches:
-        question.assert_fits(fit)
+        query.assert_fits(fit)
         yield batch
 
 
@@ -259,7 +259,7 @@ class _ReconcileRun:
 
     run: EngineRun
     opened: Opened
-    question: Question
+    query: LedgerQuery
     at_ms: int | None
     missing_is_not_done: bool
     fit: LedgerFit
@@ -273,8 +273,8 @@ class _ReconcileRun:
         from verdicts.ledger.join import reconcile
         from verdicts.ledger.reconcile import RECONCILED
 
-        ledger = open_ledger(self.question.location, self.question.table, self.question.text_columns)
-        asked = self.question.understood(ledger.schema)
+        ledger = open_ledger(self.query.location, self.query.table, self.query.text_columns)
+        asked = self.query.parsed(ledger.schema)
         reading = self.run.engine.audit(
             self.opened.stores, self.opened.settings_of, at_ms=self.at_ms, progress=self.run.progress
         )
@@ -293,12 +293,12 @@ class _ReconcileRun:
         from spark_tasks.session.errors import translated
 
         assert isinstance(self.run.engine, SparkEngine)
-        question = self.question
+        query = self.query
         with translated():
             ledger = read_ledger(
-                self.run.engine.spark, question.location, question.table, question.text_columns, login=question.login()
+                self.run.engine.spark, query.location, query.table, query.text_columns, login=query.login()
             )
-            asked = question.understood(arrow_schema(ledger))
+            asked = query.parsed(arrow_schema(ledger))
             reading = reconcile(
                 self.run.engine.spark, self.opened.stores, self.opened.settings_of, ledger.select(*asked.columns),
                 asked.match, asked.done.mask, asked.not_done.mask, at_ms=self.at_ms,

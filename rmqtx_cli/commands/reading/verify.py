@@ -246,12 +246,12 @@ class _FindingCounts:
         """Whether there is an error or a warning."""
         return any(severity != "note" for severity, _ in self.kinds)
 
-    def lines(self, not_looked_at: str, *, is_partial: bool) -> Iterator[str]:
+    def lines(self, not_examined: str, *, is_partial: bool) -> Iterator[str]:
         """Return the result lines, worst first, with what was not examined."""
-        if not self.is_failure and (not_looked_at or is_partial):
+        if not self.is_failure and (not_examined or is_partial):
             where = " in the files of the log that were read" if is_partial else ""
-            left = f"; not examined: {not_looked_at} (--full)" if not_looked_at else ""
-            yield f"{'no error' if self.kinds else 'nothing'} found{where}{left}"
+            left = f"; not examined: {not_examined} (--full)" if not_examined else ""
+            yield f"{'no error or warning' if self.kinds else 'no damage'} found{where}{left}"
         elif not self.kinds:
             yield "no damage found"
         for wanted in SEVERITIES:

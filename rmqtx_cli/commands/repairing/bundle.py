@@ -99,7 +99,7 @@ def command(
     if not transaction and not finding:
         raise BadRequest("no transaction or finding given", advice="add --transaction ID or --finding CODE")
     if (output is None) == (to is None):
-        raise BadRequest("give exactly one place for the bundle", advice="-o FILE.tar.xz or --to DIR")
+        raise BadRequest("exactly one place for the bundle is required", advice="give -o FILE.tar.xz or --to DIR")
     if redact_key_file is not None and not redact:
         raise BadRequest("--redact-key-file needs --redact")
     listing = Listing(BUNDLED, view(), OutputOptions(output_format=output_format), voice=voice)

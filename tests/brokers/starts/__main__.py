@@ -21,7 +21,7 @@ HEAD = """# What starts do to damaged stores
 
 `rmqtx verify` predicts what the next start of a broker does to a store (findings `start-…`). This page compares the
 prediction with real brokers: a copy of a store that a broker of the version wrote is damaged, the outcome is predicted
-from the files, then the broker is started on the copy with its check disabled; the ends of its log and of each queue
+from the files, then the broker is started on the copy with its check paused; the ends of its log and of each queue
 are read from the broker, and its files are listed. `make test-starts` repeats this and writes this page; a run of some
 cases (`--version`, `--only`, `--after`, with `--page docs/starts.md`) replaces their cells and keeps the others.
 

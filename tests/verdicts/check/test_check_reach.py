@@ -17,7 +17,7 @@ from tests.brokers.corpus import expected
 from tests.forge.stores import copy_of, opened, settings_of, unpacked
 from tests.verdicts.truth import audited
 from verdicts.audit.lookups import pending, show
-from verdicts.check.check_stops import SLICE_FILE, check_stops, words_of_slice
+from verdicts.check.check_stops import SLICE_FILE, check_stops, stops_as_json
 
 Row = dict[str, Any]
 POISONED = ("poison-4.3.0", "poison-4.4.0", "poison-4.5.0")
@@ -136,6 +136,6 @@ def test_a_bundle_says_where_the_check_of_its_store_is_stopped(tmp_path: Path) -
     store = opened(name)
     (stop,) = check_stops(store, settings_of(name)(store))
     root = copy_of("common-4.9.7", tmp_path)
-    (root / "config" / SLICE_FILE).write_text(json.dumps(words_of_slice([stop])))
+    (root / "config" / SLICE_FILE).write_text(json.dumps(stops_as_json([stop])))
     (found,) = check_stops(open_store(root), settings_of(name)(store))
     assert found == replace(stop, store=found.store, transaction_id=None, commit_log_offset=None)

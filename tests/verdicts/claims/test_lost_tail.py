@@ -33,7 +33,7 @@ def test_what_moved_up_is_missing_and_counted(tmp_path: Path) -> None:
         assert row["state"] in ("UNDECIDABLE", before[row["transaction_id"]]["state"]), row["reason"]
     assert any(max(cited(before[row["transaction_id"]])) >= place and row["state"] == "UNDECIDABLE" for row in after)
     rows = run_job(Verify(), plan_splits([open_store(root)])).table().to_pylist()
-    assert any("ops and" in row["meaning"] and "UNDECIDABLE" in row["meaning"] for row in rows)
+    assert any("op messages and" in row["meaning"] and "UNDECIDABLE" in row["meaning"] for row in rows)
 
 
 def test_verifying_leaves_no_descriptor_open(tmp_path: Path) -> None:

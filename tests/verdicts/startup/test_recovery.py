@@ -53,10 +53,10 @@ def test_a_wrong_crc_ends_the_log(tmp_path: Path, version: str) -> None:
     assert rows.keys() == {"start-cuts-log"}
     row = rows["start-cuts-log"]
     assert row["commit_log_offset"] == row["position_bytes"] == offsets[3]
-    assert row["meaning"].startswith("2 halves are lost")
-    assert "1 op is lost" in row["meaning"]
-    assert "1 final is lost" in row["meaning"]
-    assert "(halves of T3, T4)" in row["meaning"]
+    assert row["meaning"].startswith("2 half messages are lost")
+    assert "1 op message is lost" in row["meaning"]
+    assert "1 COMMIT record is lost" in row["meaning"]
+    assert "(half messages of T3, T4)" in row["meaning"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -171,7 +171,7 @@ def test_a_slot_of_zeros_cuts_its_queue(tmp_path: Path, version: str) -> None:
     assert rows.keys() == {"start-cuts-queue", "start-skips"}
     assert rows["start-cuts-queue"]["actual"] == "2: slot 2 is invalid"
     assert rows["start-skips"]["commit_log_offset"] == offsets[2]
-    assert rows["start-skips"]["meaning"].startswith("3 halves are never checked")
+    assert rows["start-skips"]["meaning"].startswith("3 half messages are never checked")
     (root / "abort").touch()
     (root / "checkpoint").write_bytes(bytes(4096))
     assert foreseen(root, version).keys() == {"start-cuts-queue", "start-enters"}
@@ -264,7 +264,7 @@ def test_a_real_store_cut_in_its_middle(tmp_path: Path) -> None:
     damage.zero_bytes(file, place, 8)
     row = foreseen(root, "5.3.3")["start-cuts-log"]
     assert row["commit_log_offset"] == place
-    assert re.search(r"\d+ halves are lost", row["meaning"])
+    assert re.search(r"\d+ half messages are lost", row["meaning"])
 
 
 def test_a_start_that_waits_for_a_file_that_is_gone(tmp_path: Path) -> None:
@@ -291,12 +291,12 @@ def test_old_slots_behind_what_was_entered_count_again(tmp_path: Path, version: 
     if is_read_again:
         assert rows.keys() == {"start-shifts", "start-skips"}
         assert rows["start-shifts"]["actual"] == "slots 20 to 38, which overwrites those of other records"
-        assert rows["start-skips"]["meaning"].startswith("19 halves are never checked")
+        assert rows["start-skips"]["meaning"].startswith("19 half messages are never checked")
         assert rows["start-skips"]["actual"] == "none; the queue continues at 288"
     else:
         assert rows.keys() == {"start-cuts-queue", "start-shifts", "start-skips"}
         assert rows["start-cuts-queue"]["actual"] == "20: slot 20 is invalid"
-        assert rows["start-skips"]["meaning"].startswith("249 halves are never checked")
+        assert rows["start-skips"]["meaning"].startswith("249 half messages are never checked")
 
 
 def test_a_walk_begins_ten_files_back_at_most(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_an_ordinary_log_is_never_taken_for_entries(tmp_path: Path) -> None:
 def test_a_members_directory_is_no_store(below: str, tmp_path: Path) -> None:
     """It has a checkpoint of its own, and without queues and cursors it would show no transaction at all."""
     root = copy_of("dledger-5.1.4", tmp_path)
-    with pytest.raises(NotAStore, match=f"give the store's root, {root}$"):
+    with pytest.raises(NotAStore, match=f"give the store's root: {root}$"):
         open_store(root / "dledger-n0" / below)
     with pytest.raises(BadRequest, match="DLedger"):
         salvage([root / "dledger-n0" / below], tmp_path / "salvaged", store_sizes(opened("dledger-5.1.4")))

@@ -115,6 +115,13 @@ def test_a_checkpoint_ahead_of_the_log(copy: Path) -> None:
     assert (row["code"], row["file"], row["position_bytes"]) == ("checkpoint-ahead", str(file), 0)
 
 
+@pytest.mark.parametrize("value", [-7_200_184_879_839_969_280, 1 << 60])
+def test_an_impossible_offset_in_the_checkpoint(copy: Path, value: int) -> None:
+    damage.write_bytes(copy / "checkpoint", 32, value.to_bytes(8, "big", signed=True))
+    row = the_one(findings(copy))
+    assert (row["code"], row["position_bytes"]) == ("checkpoint-damaged", 32)
+
+
 @pytest.mark.parametrize(("group", "code"), [(CHECK_GROUP, "cursor-beyond-end"),
                                              ("", "group-cursor-beyond-end")])
 def test_a_cursor_beyond_its_queue(group: str, code: str, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_header_field(copy: Path, field: str, value: int, width: int, code: st
     damage.write_bytes(file, place + AT[field], value.to_bytes(width, "big", signed=True))
     rows = [row for row in findings(copy) if row["code"] not in ("store-time-backwards", "record-body-crc")]
     row = the_one(rows)
-    assert row["meaning"].startswith("1 half should stand there") == (code == "slot-mismatch")
+    assert row["meaning"].startswith("by the queue 1 half message should be there") == (code == "slot-mismatch")
     assert row["code"] == code
     assert row["commit_log_offset"] in (place, None)
     if code == "record-header":
