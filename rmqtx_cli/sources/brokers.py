@@ -191,7 +191,7 @@ class BrokerTables:
     def _noted(self) -> list[Broker]:
         """The brokers, after a line about each."""
         for broker in self.live.brokers:
-            self.voice.note(f"{broker.root}: a live broker, asked over the wire")
+            self.voice.note(f"{broker.root}: a live broker, read over the network")
         return self.live.brokers
 
 

@@ -20,7 +20,9 @@ from tests.custody_read import custody_of
 from tests.forge.stores import contents
 
 PAGE = ROOT / "docs" / "forensics.md"
-RESULTS = {"custody.jsonl", "findings.parquet", "verdicts.parquet", "reconciled.parquet", "plan.json", "again.parquet"}
+RESULTS = {
+    "provenance.jsonl", "findings.parquet", "verdicts.parquet", "reconciled.parquet", "plan.json", "again.parquet",
+}
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_the_runbook_runs(desk: Path, rmqtx: Run, request: pytest.FixtureRequest
 
 
 def _look_at_results(desk: Path) -> None:
-    meta = json.loads((desk / "custody.jsonl").read_text().splitlines()[0])["meta"]
+    meta = json.loads((desk / "provenance.jsonl").read_text().splitlines()[0])["meta"]
     assert [store["store"] for store in meta["stores"]] == ["evidence/broker-a/store", "evidence/broker-b/store"]
     assert {file["digest_of"] for store in meta["stores"] for file in store["segments"]} == {"all bytes"}
     for name in ("findings", "verdicts", "reconciled"):

@@ -79,7 +79,7 @@ def test_a_table_is_of_one_broker_and_has_no_secret_in_its_name(rmqtx: Run, aged
     assert rmqtx(command, unpacked(PREPARED), "--transaction-table", url).status in (0, 1, 3)
     several = rmqtx(command, unpacked(PREPARED), unpacked(STATE_TABLE), "--transaction-table", url)
     assert several.status == 2
-    assert "is of one broker" in several.err
+    assert "is for one store" in several.err
     secret = rmqtx(command, unpacked(PREPARED), "--transaction-table", "mysql://root:pass@host/db")
     assert secret.status == 2
     assert "pass@" not in secret.err
