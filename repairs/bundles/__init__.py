@@ -1,1 +1,1 @@
-"""A slice of a store for other eyes: chosen records with their surroundings, redacted."""
+"""Bundles: a part of a store to pass on, with chosen records and what their verdicts need, redacted."""

@@ -1,7 +1,7 @@
-"""Where a bundle is written: a directory of sparse files, or that packed as FILE.tar.xz, the same bytes each time.
+"""Writing a bundle: a directory of sparse files, or the same packed as FILE.tar.xz, reproducible byte for byte.
 
-Archives have their sparse files in the form that GNU tar, bsdtar and Python unpack with their holes (PAX sparse format
-1.0): segments of a gibibyte with some records in them cost what the records cost.
+Archives contain sparse files in a form that GNU tar, bsdtar and Python unpack with their holes (PAX sparse format 1.0):
+a segment of 1 GiB with some records takes only the space of the records.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from readers.model.errors import UnwritableFile
 from repairs.bundles.files import PlannedFile
 
 _BLOCK_BYTES = 512
-#: Bundles hold bodies and keys: they are nobody else's to read until their owner says so.
+#: Bundles contain bodies and keys: only their owner may read them.
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 
 
 def write_files(planned: Iterable[PlannedFile], directory: Path) -> Iterator[dict[str, Any]]:
-    """Write planned files below a directory; gives what a manifest says of each.
+    """Write planned files below a directory, and yield the manifest's entry of each.
 
-    Shape:  path, size_bytes, extents (position and length of what is no hole) and the SHA-256 of what stands there.
+    Shape:  path, size_bytes, extents (position and length of everything that is not a hole) and their SHA-256.
     Raises: UnwritableFile.
     """
     for file in planned:
@@ -52,10 +52,10 @@ def _private(path: Path) -> int:
 
 
 def pack(directory: Path, name: str, facts: list[dict[str, Any]], directories: list[str], archive: Path) -> None:
-    """Pack written files under a name: no owner, no times, in the order of their paths.
+    """Pack written files under a name: without owner and times, in the order of their paths.
 
-    `facts`: what `write_files` gave; only the extents of each file are read.
-    Raises: UnwritableFile, if the archive exists too.
+    `facts`: the entries from `write_files`; only the extents of each file are read.
+    Raises: UnwritableFile, also if the archive exists.
     """
     temporary = archive.with_name(f".{archive.name}.{os.getpid()}.tmp")
     try:
@@ -71,9 +71,9 @@ def pack(directory: Path, name: str, facts: list[dict[str, Any]], directories: l
                     _add(tar, directory, name, fact)
             raw.flush()
             os.fsync(raw.fileno())
-        os.link(temporary, archive)  # unlike a rename it takes no name that is there
+        os.link(temporary, archive)  # unlike a rename it does not replace an existing file
     except FileExistsError as error:
-        raise UnwritableFile(f"{archive} exists already", file=archive, advice="give another name") from error
+        raise UnwritableFile(f"{archive} already exists", file=archive, advice="give another name") from error
     except OSError as error:
         raise UnwritableFile(f"cannot write {archive}: {error.strerror or error}", file=archive) from error
     finally:
@@ -98,7 +98,7 @@ def _add(tar: tarfile.TarFile, directory: Path, name: str, fact: dict[str, Any])
             info.size = size
             tar.addfile(info, file)
             return
-        rows = [*extents, [size, 0]]  # the last one says where the file ends
+        rows = [*extents, [size, 0]]  # the last row marks the end of the file
         numbers = [len(rows), *(number for row in rows for number in row)]
         head = "".join(f"{number}\n" for number in numbers).encode("ascii")
         head += bytes(-len(head) % _BLOCK_BYTES)
@@ -112,7 +112,7 @@ def _add(tar: tarfile.TarFile, directory: Path, name: str, fact: dict[str, Any])
 
 
 def _by_blocks(extents: list[list[int]], size: int) -> list[list[int]]:
-    """The extents rounded to whole blocks, those that touch as one: GNU tar begins each with a block of its own."""
+    """The extents rounded to whole blocks, and adjacent ones joined: GNU tar starts each extent with a new block."""
     found: list[list[int]] = []
     for position, length in extents:
         begin = position // _BLOCK_BYTES * _BLOCK_BYTES
@@ -125,7 +125,7 @@ def _by_blocks(extents: list[list[int]], size: int) -> list[list[int]]:
 
 
 class _Extents(io.RawIOBase):
-    """The map of a sparse file and what stands in it, as one stream."""
+    """The map of a sparse file and its content, as one stream."""
 
     def __init__(self, head: bytes, file: IO[bytes], extents: list[list[int]]) -> None:
         self._pieces = self._all(head, file, extents)
@@ -144,7 +144,7 @@ class _Extents(io.RawIOBase):
                 length -= len(piece)
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, as many as asked for unless it ends."""
+        """The next `size` bytes, fewer only at the end."""
         parts = [self._left]
         have = len(self._left)
         while size < 0 or have < size:

@@ -1,7 +1,7 @@
-"""Bundles: the smallest slice of a store that shows some transactions or findings as the whole store does.
+"""Bundles: the smallest part of a store that shows some transactions or findings as the whole store does.
 
-A bundle is a store of its own, at the same commit-log offsets, with nothing in it but what was chosen; every command
-that reads stores reads it. Before it gets its name it is read back, and each row is compared with the original's.
+A bundle is a store with the same commit-log offsets that contains only what was chosen; every command that reads stores
+can read it. Before it gets its name it is read back, and each row is compared with the original's.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ from verdicts.evidence.store_facts import StoreFacts, store_facts
 
 MANIFEST_VERSION = 1
 MANIFEST, STORE_DIRECTORY, CONF = "manifest.json", "store", "broker.conf"
-#: Keys of a broker's configuration that verdicts depend on; others stay out of a bundle.
+#: Keys of a broker's configuration that verdicts depend on; other keys are left out of a bundle.
 _CONF_KEYS = (
     "transactionTimeOut", "transactionCheckMax", "transactionCheckInterval", "transactionOpBatchInterval",
     "fileReservedTime", "brokerRole",
 )
-#: One row is a transaction of a bundle, as a store and as the bundle calls it.
+#: One row is a transaction of a bundle, with its names in the store and in the bundle.
 BUNDLED = pa.schema(
     [
-        column("transaction_id", pa.string(), "what the store calls the transaction"),
-        column("bundle_transaction_id", pa.string(), "what the bundle calls it: another word where it is redacted"),
+        column("transaction_id", pa.string(), "the transaction's id in the store"),
+        column("bundle_transaction_id", pa.string(), "its id in the bundle: a pseudonym if the bundle is redacted"),
         column("state", pa.string(), "its state"),
-        column("was_asked", pa.bool_(), "whether it was asked for; else it is there for the sake of such a one"),
-        column("records_count", pa.int32(), "its records that are in the bundle"),
+        column("was_asked", pa.bool_(), "whether it was requested; else a requested transaction's verdict needs it"),
+        column("records_count", pa.int32(), "number of its records in the bundle"),
     ]
 )
 _ARCHIVE_SUFFIXES = (".tar.xz", ".txz")
-#: Columns that count from the moment of reading, and that what is left out has a part in: deadlines.
+#: Columns that depend on the moment of reading and on records that are left out: deadlines.
 _OF_THE_MOMENT = ("discard_at_ms",)
 
 
 @dataclass(frozen=True, slots=True)
 class BundleSource:
-    """A store as it is to be read: its configuration and version, if they were given."""
+    """A store to bundle, with its configuration and version if they were given."""
 
     store: Store
     conf: Mapping[str, str] | None = None
@@ -82,8 +82,8 @@ class BundleSource:
 class Bundle:
     """A bundle that was written.
 
-    Shape: `transactions` rows of BUNDLED, those first that were asked for; `differences` are sentences: what reads
-           otherwise in the bundle. Empty: every row is that of the store. `options`: what a reader needs besides.
+    Shape: `transactions`: rows of BUNDLED, requested ones first; `differences`: sentences on rows that differ from the
+           store's; empty: there are none. `options`: options that a reader of the bundle must add.
     Units: bytes, as on disk.
     """
 
@@ -103,7 +103,7 @@ def make_bundle(
 ) -> Bundle:
     """Write a bundle of the transactions that some ids name and of the findings of some codes.
 
-    `target`: what must not exist yet, an archive or a directory. `key`: redact, with pseudonyms by this key.
+    `target`: an archive or a directory that does not exist yet. `key`: redact, with pseudonyms from this key.
     `scan`: read the whole log for the rows; else follow queues and index.
     Raises: BadRequest, NoSuchTransaction, UnwritableFile; then nothing is left at the target.
     """
@@ -128,20 +128,20 @@ def make_bundle(
 
 
 def refuse_target(target: Path, *, is_archive: bool) -> None:
-    """Nothing that exists is written over, and an archive is called what it is.
+    """Refuse a target that exists, or an archive without the suffix of its format.
 
     Raises: BadRequest, UnwritableFile.
     """
     if is_archive and not target.name.endswith(_ARCHIVE_SUFFIXES):
-        raise BadRequest(f"{target} is no name for a bundle", advice="give -o FILE.tar.xz, or --to DIR")
+        raise BadRequest(f"{target} is not a valid name for a bundle", advice="give -o FILE.tar.xz, or --to DIR")
     if os.path.lexists(target):
-        raise UnwritableFile(f"{target} exists already", file=target, advice="give another name, or remove it")
+        raise UnwritableFile(f"{target} already exists", file=target, advice="give another name, or remove it")
     if not target.parent.is_dir():
-        raise UnwritableFile(f"{target.parent} is no directory", file=target, advice="make it first")
+        raise UnwritableFile(f"{target.parent} is not a directory", file=target, advice="create it first")
 
 
 def _name(draft: _Draft, target: Path, *, is_archive: bool) -> None:
-    """Give what was written and compared its name, unless something has taken it meanwhile."""
+    """Give the verified bundle its name, unless that name exists by now."""
     if is_archive:
         name = target.name.removesuffix(".tar.xz").removesuffix(".txz")
         pack(draft.root, name, [*draft.facts, draft.manifest_fact], directories(draft.source.store), target)
@@ -149,13 +149,13 @@ def _name(draft: _Draft, target: Path, *, is_archive: bool) -> None:
     try:
         draft.root.chmod(0o700)
         target.mkdir(mode=0o700)
-        draft.root.rename(target)  # onto an empty directory of ours
+        draft.root.rename(target)  # onto the empty directory that was just created
     except OSError as error:
         raise UnwritableFile(f"cannot write {target}: {error.strerror or error}", file=target) from error
 
 
 class _Draft:
-    """A bundle in a directory without a name, read back and compared."""
+    """A bundle in a temporary directory, read back and compared."""
 
     def __init__(self, source: BundleSource, selection: Selection, redactor: Redactor | None, root: Path) -> None:
         self.source, self.selection, self.redactor, self.root = source, selection, redactor, root
@@ -165,11 +165,11 @@ class _Draft:
         for directory in directories(source.store):
             (root / directory).mkdir(parents=True, exist_ok=True)
         self.foreign_offsets: list[int] = []
-        #: Transactions that read otherwise for want of some tables beside the log.
+        #: Transactions that differ because some tables beside the log are left out.
         self._left_out: dict[tuple[str, ...], set[str]] = {}
         self.facts = list(write_files(self._files(), root))
         self.differences = list(dict.fromkeys(self._differences()))
-        self.all_differences = [*old_tables.told(self._left_out), *self.differences]
+        self.all_differences = [*old_tables.left_out_notes(self._left_out), *self.differences]
         manifest = json.dumps(self._manifest(), indent=1, ensure_ascii=True).encode("ascii") + b"\n"
         self.manifest_fact = next(write_files([PlannedFile.of(MANIFEST, manifest)], root))
 
@@ -221,7 +221,7 @@ class _Draft:
             name = self._renamed_id(row)
             other = found.pop(name, None)
             if other is None:
-                yield f"{name} is not in the bundle"
+                yield f"{name} is missing in the bundle"
                 continue
             mine, others = self._plain(self._renamed(row)), self._plain(other)
             for part in mine:
@@ -230,24 +230,24 @@ class _Draft:
                 if part in old_tables.COLUMNS and (tables := old_tables.tables_of(self.selection, row)):
                     self._left_out.setdefault(tables, set()).add(name)
                 else:
-                    yield f"{name}: {part} is {others[part]}, in the store {mine[part]}"
+                    yield f"{name}: {part} is {others[part]} in the bundle and {mine[part]} in the store"
         for row in found.values():
             self.foreign_offsets.extend(_places(row))
-            yield f"{row['transaction_id']} is in the bundle and was not chosen"
+            yield f"{row['transaction_id']} is in the bundle, but was not chosen"
         if self.selection.findings:
             yield from self._other_findings(copy.store)
 
     def _other_findings(self, copy: Store) -> Iterator[str]:
-        """Findings that were asked for and that the bundle does not show."""
+        """Yield a sentence for each requested finding that the bundle does not show."""
         codes = frozenset(row["code"] for row in self.selection.findings)
         known = {_finding_place(row) for row in found_in(copy, codes)}
         for row in self.selection.findings:
             if _finding_place(row) not in known:
-                yield f"{row['code']} at {_finding_place(row)[1:]} does not show in the bundle"
+                yield f"verify does not find {row['code']} at {_finding_place(row)[1:]} in the bundle"
 
     @staticmethod
     def _plain(row: dict[str, Any]) -> dict[str, Any]:
-        """A row without where its store is."""
+        """A row without the name of its store."""
         return {
             column: [{key: part for key, part in entry.items() if key != "store"} for entry in value]
             if column in (*WITNESSES, "state_entries") else value
@@ -255,7 +255,7 @@ class _Draft:
         }
 
     def _renamed(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row of the store in the bundle's names."""
+        """The row of the store with the bundle's names."""
         if self.redactor is None:
             return row
         name_of = naming(self.redactor)
@@ -269,7 +269,7 @@ class _Draft:
         return renamed
 
     def _renamed_id(self, row: dict[str, Any]) -> str:
-        """What the bundle calls a transaction: its id is a name, or where it has none made of a broker's address."""
+        """A transaction's id in the bundle: a name, or, without a unique key, a message id with a broker's address."""
         identity: str = row["transaction_id"]
         if self.redactor is None:
             return identity
@@ -278,7 +278,7 @@ class _Draft:
             return self.redactor.message_id(identity)
         return self.redactor.text(identity)
 
-    # -- telling -------------------------------------------------------------------------------------------------------
+    # -- manifest ------------------------------------------------------------------------------------------------------
 
     def _transactions(self) -> Iterator[dict[str, Any]]:
         for rows, was_asked in ((self.selection.rows, True), (self.selection.brought, False)):
@@ -323,12 +323,12 @@ class _Draft:
         }
 
     def reading_options(self) -> list[str]:
-        """The options that a reader of the bundle needs to judge as this store was judged."""
+        """The options that give a reader of the bundle the verdicts of the store."""
         conf = ["--broker-conf", CONF] if self._conf else []
         return [*conf, *(["--broker-version", self.source.version] if self.source.version else [])]
 
     def bundle(self, place: Path) -> Bundle:
-        """What there is to say of it."""
+        """The description of the bundle at its final place."""
         records = self.selection.records.values()
         asked = len(self.selection.rows)
         rows = [
@@ -347,7 +347,7 @@ class _Draft:
 
 
 def _directory_of(segment: Segment) -> str:
-    """Where the bundle has a file of the log; a DLedger member is called by no name of its store."""
+    """Directory of the log in the bundle; the name of a DLedger member is not taken from its store."""
     return "dledger-n0/data" if segment.frame_bytes else "commitlog"
 
 
@@ -360,5 +360,5 @@ def _places(row: dict[str, Any]) -> list[int]:
 
 
 def _finding_place(row: dict[str, Any]) -> tuple[Any, ...]:
-    """A finding without the names of its file."""
+    """Code and place of a finding, without its file's name."""
     return row["code"], row["position_bytes"], row["length_bytes"], row["commit_log_offset"]

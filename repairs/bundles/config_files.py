@@ -1,4 +1,4 @@
-"""What a bundle has beside the log: cut queues, cursors, checkpoint, and what tells the broker's version."""
+"""The files of a bundle beside the log: reduced queues, cursors, checkpoint, and files that show the version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from repairs.bundles.selection import Selection
 from verdicts.check.check_stops import SLICE_FILE, stops_as_json
 from verdicts.evidence.store_facts import StoreFacts
 
-#: Where RocksDB keeps what file stores keep in files; what matters of it is that it is there.
+#: Files of RocksDB in place of a store's own files; only their existence matters.
 _ROCKSDB_MARKS = (
     "consumequeue/CURRENT", "consumequeue_rocksdb/CURRENT", "config/consumerOffsets/CURRENT",
     "config/metadata/CURRENT", "config/rdb/CURRENT",
@@ -32,12 +32,12 @@ Naming = Callable[[str], str]
 
 
 def naming(redactor: Redactor | None) -> Naming:
-    """What a bundle calls a name of the store."""
+    """Return a function from a name in the store to its name in the bundle."""
     return (lambda name: name) if redactor is None else redactor.text
 
 
 def planned_queues(selection: Selection, redactor: Redactor | None) -> Iterator[PlannedFile]:
-    """The queues of the transactions' topics, and those that kept records stand in."""
+    """Yield the queues of the transactions' topics, and the queues of kept records."""
     store, name_of = selection.store, naming(redactor)
     offsets = np.array(sorted(selection.records), np.int64)
     tags_codes = _tags_codes(selection, redactor)
@@ -58,13 +58,13 @@ def planned_queues(selection: Selection, redactor: Redactor | None) -> Iterator[
 
 
 def _is_file_name(name: str) -> bool:
-    """Whether a topic can be a directory: text out of a store may be anything."""
+    """Whether a topic can be the name of a directory: a damaged store may contain any text."""
     raw = name.encode("utf-8", "surrogateescape")
     return 0 < len(raw) <= _NAME_BYTES_MAX and not (set(raw) & {0, ord("/")}) and name not in (".", "..")
 
 
 def _tags_codes(selection: Selection, redactor: Redactor | None) -> dict[int, int]:
-    """What the slots of kept records say of their tags: no address of an extension file, which a bundle has not."""
+    """The tags codes for the slots of kept records, without addresses in extension files, which a bundle lacks."""
     codes: dict[int, int] = {}
     for one in selection.records.values():
         if one.topic == SCHEDULE_TOPIC:  # a time
@@ -84,9 +84,9 @@ def _is_extended(store: Store, topic: str, queue_id: int) -> bool:
 
 
 def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | None) -> Iterator[PlannedFile]:
-    """Cursors, topics, checkpoint, `abort`, and empty files for those that tell versions apart.
+    """Yield cursors, topics, checkpoint, `abort`, and empty files in place of files that distinguish versions.
 
-    Shape: a path may come twice; the first one is meant.
+    Shape: a path may occur twice; the first one counts.
     """
     store = selection.store
     name_of = naming(redactor)
@@ -118,7 +118,7 @@ def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | No
 
 
 def directories(store: Store) -> list[str]:
-    """Directories of the bundle that may hold nothing: that they are there says something."""
+    """Return the directories of the bundle that may be empty: their existence matters."""
     found = [f"store/{mark}" for mark in VERSION_MARKS if is_directory(store, mark)]
     return ["store/commitlog", "store/config", *found]
 
@@ -133,7 +133,7 @@ def is_directory(store: Store, mark: str) -> bool:
 
 
 def _whole(store: Store, name: str) -> Iterator[PlannedFile]:
-    """A small file that a finding is about, and its backup, as they are and as far as they are there."""
+    """Yield a small file that a finding concerns, and its backup, unchanged, if they exist."""
     for part in (name, f"{name}.bak"):
         data = store.files.content(store.place(*part.split("/")), _WHOLE_BYTES_MAX)
         if data is not None:
@@ -145,9 +145,9 @@ def _json(value: Any) -> bytes:
 
 
 def _cursors(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
-    """The check's cursors, and those of groups on the queues that finals stand in; None where cursors are unknown.
+    """The check's cursors, and cursors of groups on the queues of COMMIT records; None where cursors are unknown.
 
-    Where the file has no cursor of the check, it begins at the smallest queue offset that is left: that one is said.
+    Where the file has no cursor of the check, the smallest remaining queue offset is written, where the check begins.
     """
     store = selection.store
     check = check_cursors(store)
@@ -174,7 +174,7 @@ def _cursors(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
 
 
 def _topics(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
-    """The topics of kept records and those that brokers make themselves, which tell versions apart."""
+    """The topics of kept records, and topics that brokers create themselves, which distinguish versions."""
     value = read_config(selection.store, "topics.json").value
     topics = value.get("topicConfigTable") if isinstance(value, dict) else None
     if not isinstance(topics, dict):
@@ -205,16 +205,16 @@ def _topic(name: str, config: Any) -> dict[str, Any]:
 
 
 def _abort_of(store: Store) -> bytes:
-    """What stands for the process that a broker from 5.0 on has in this file; what rmqtx wrote there stays."""
+    """The content of `abort`: a substitute for the process id (5.0 and later); content written by rmqtx stays."""
     if not store.size_bytes("abort"):
         return b""
     return b"1" if store.in_use or store.was_killed else OWN_ABORT
 
 
 def checkpoint_times(store: Store, reference_time_ms: int) -> dict[str, int]:
-    """The checkpoint's values, the first raised to the moment until which the store is known, if that is later.
+    """Return the checkpoint's values, the first raised to the store's reference time if that is later.
 
-    That moment can be known by the last half or op message alone, which the bundle may leave out.
+    The reference time may come from the last half or op message alone, which the bundle may leave out.
     """
     values = {name: value for name, value in checkpoint_values(store).items() if name in CHECKPOINT_FIELDS.offsets}
     known = max(values.get("physic_msg_time_ms", 0), values.get("logics_msg_time_ms", 0))
@@ -224,5 +224,5 @@ def checkpoint_times(store: Store, reference_time_ms: int) -> dict[str, int]:
 
 
 def last_time_ms(values: dict[str, int]) -> int:
-    """The latest time of a record that a checkpoint knows of."""
+    """Return the latest time in a checkpoint's values."""
     return max(values.get(name, 0) for name in ("physic_msg_time_ms", "logics_msg_time_ms", "index_msg_time_ms"))

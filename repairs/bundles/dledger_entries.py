@@ -1,6 +1,6 @@
-"""The entries of a DLedger log (4.5.0+) in a bundle: kept records have their own, left out ones one with no number.
+"""The entries of a DLedger log (4.5.0+) in a bundle: kept records keep theirs, left-out records get one without index.
 
-Whatever reads the bundle must find it framed: as bare records the log would have a hole of a header between any two.
+A reader of the bundle must find every record in an entry: bare records would have gaps of a header's length.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BLANK = struct.Struct(">ii")
 
 
 def entry_of(header: bytes, record: bytes, changed: bytes) -> bytes:
-    """The header of a kept record that may have become another one of the same length: its CRC fits if it did."""
+    """Return the header of a kept record; its CRC is updated if the record was changed (to the same length)."""
     values = {name: int(value) for name, value in ENTRY_HEADER.unpack(header).items()}
     if changed == record or values["body_crc"] & 0xFFFFFFFF != zlib.crc32(record):
         return header
@@ -22,7 +22,7 @@ def entry_of(header: bytes, record: bytes, changed: bytes) -> bytes:
 
 
 def left_out_entry(place: int, record_length_bytes: int) -> bytes:
-    """The header of the entry, at a commit-log offset, of a record that stands for what was left out."""
+    """Return the header of the entry, at a commit-log offset, of a record that replaces left-out ones."""
     return ENTRY_HEADER.pack(
         magic=ENTRY_MAGIC, length_bytes=ENTRY_HEADER.size_bytes + record_length_bytes, entry_index=-1,
         entry_offset=place, body_length_bytes=record_length_bytes,
@@ -30,7 +30,7 @@ def left_out_entry(place: int, record_length_bytes: int) -> bytes:
 
 
 def blank_entry(length_bytes: int) -> bytes:
-    """The head of the blank that ends a file. Units: bytes, itself included."""
+    """Return the head of the blank that ends a file. Units: bytes, including the head."""
     return _BLANK.pack(BLANK_MAGIC, length_bytes)
 
 

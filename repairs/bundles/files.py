@@ -1,9 +1,9 @@
-"""The files of a bundle, planned before any is written: sparse segments, cut queues, small files.
+"""The files of a bundle, planned before any is written: sparse segments, reduced queues, small files.
 
-What a segment leaves out between two kept records is one record of LEFT_OUT_TOPIC (several, where it is long) with a
-body of zeros, which is a hole on disk; a blank record ends every segment but the last. So the log stays a chain of
-sound records at their own offsets, and every reader, a broker too, goes through it. A slot of a record that was left
-out keeps its number and loses its place (`consume_queue.are_left_out`).
+Between two kept records of a segment there is one record of LEFT_OUT_TOPIC (several for a long range) with a body of
+zeros, which is a hole on disk; a blank record ends every segment except the last. So the log stays a chain of sound
+records at their own offsets, and every reader, including a broker, can read it. A slot of a left-out record keeps its
+number and loses its offset (`consume_queue.are_left_out`).
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from readers.store.store import LEFT_OUT_TOPIC, Store
 from repairs.bundles.dledger_entries import blank_entry, entry_of, left_out_entry
 from repairs.records.record_writer import blank_head
 
-#: Longer gaps are several records: whatever reads one takes its length in memory.
+#: Longer ranges become several records, because readers need a record's length in memory.
 _LEFT_OUT_BYTES_MAX = 4 << 20
 _PIECE_BYTES = 1 << 20
-#: A queue that ends at most so many files behind its last kept slot is followed to its end.
+#: A queue that ends at most this number of files behind its last kept slot is kept to its end.
 _FILES_BEHIND_MAX = 16
 
 Change = Callable[[bytes], bytes]
 
 
 class ChangeBytes(Protocol):
-    """What becomes of bytes that are no record, and stand at an offset of the commit log."""
+    """Changes bytes at a commit-log offset that are not a record."""
 
     def __call__(self, data: bytes, *, offset: int) -> bytes:
-        """As many bytes as were given."""
+        """Return the same number of bytes."""
 
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Bytes at a place of a file, read when they are written. Units: bytes."""
+    """Bytes at a position of a file, read when they are written. Units: bytes."""
 
     position_bytes: int
     length_bytes: int
@@ -55,13 +55,13 @@ class Extent:
 
     @staticmethod
     def of(position_bytes: int, data: bytes) -> Extent:
-        """Bytes that are at hand."""
+        """Make an extent from bytes in memory."""
         return Extent(position_bytes, len(data), lambda: iter((data,)))
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file of the bundle by its path below the bundle's root; what no extent holds is a hole.
+    """A file of the bundle by its path below the bundle's root; everything outside its extents is a hole.
 
     Order: extents by position, none touching another.
     """
@@ -72,7 +72,7 @@ class PlannedFile:
 
     @staticmethod
     def of(path: str, data: bytes) -> PlannedFile:
-        """A small file."""
+        """Make a small file from bytes in memory."""
         return PlannedFile(path, len(data), (Extent.of(0, data),) if data else ())
 
 
@@ -80,8 +80,8 @@ class PlannedFile:
 class KeptRange:
     """A range of the commit log that the bundle has. Units: bytes of the commit log.
 
-    Shape: `kind` is `record` (a sound one), `bytes` (as they are), or `hole` (damaged bytes, whose place alone is
-           kept: they stay damaged).
+    Shape: `kind`: `record` (a sound record), `bytes` (unchanged), or `hole` (damaged bytes without content: they stay
+           damaged).
     """
 
     offset: int
@@ -96,11 +96,11 @@ def planned_segment(
     segment: Segment, path: str, kept: list[KeptRange], *, has_data: bool, is_last: bool, change: Change,
     change_bytes: ChangeBytes, times: Mapping[int, int], last_time_ms: int,
 ) -> PlannedFile:
-    """A segment with what is kept of it.
+    """Plan a segment with its kept ranges.
 
-    `kept`: its ranges, ascending. `has_data`: whether the original holds anything; `is_last`: no later one does.
-    `times`: commit-log offset of each kept record → its store time. `last_time_ms`: until when the log goes; a last
-    record that was left out says it, for the checkpoint would be ahead of the log otherwise.
+    `kept`: its ranges, ascending. `has_data`: whether the original has data; `is_last`: no later segment has.
+    `times`: commit-log offset of each kept record → its store time. `last_time_ms`: store time at the end of the log; a
+    last left-out record gets it, because the checkpoint would be ahead of the log otherwise.
     Units: milliseconds.
     """
     extents: list[Extent] = []
@@ -124,7 +124,7 @@ def planned_segment(
 
 
 def _kept(segment: Segment, position: int, length: int, change: Change, frame: int) -> Extent:
-    """A record with the header of its DLedger entry, where the log has such; or bytes."""
+    """A kept record, with the header of its DLedger entry if the log has entries; or kept bytes."""
 
     def pieces() -> Iterator[bytes]:
         with segment.open() as file:
@@ -139,7 +139,7 @@ def _kept(segment: Segment, position: int, length: int, change: Change, frame: i
 
 
 def _left_out(segment: Segment, begin: int, end: int, time_ms: int) -> Iterator[Extent]:
-    """The records that stand for [begin, end) of a segment; where none has room the bytes stay zero."""
+    """Yield the records in place of [begin, end) of a segment; if there is no room for one, the bytes stay zero."""
     topic, frame = LEFT_OUT_TOPIC.encode(), segment.frame_bytes
     least = frame + RECORD_BYTES_MIN + 1
     if end - begin < least:
@@ -176,10 +176,10 @@ def _crc_of_zeros(length: int) -> int:
 def planned_queue(
     store: Store, topic: str, queue_id: int, directory: str, kept: KeptSlots, *, whole: bool
 ) -> Iterator[PlannedFile]:
-    """The files of a queue with the slots of kept records.
+    """Yield the files of a queue with the slots of kept records.
 
     `whole`: from the first file to the last slot, so that the queue's ends are those of the original; else from the
-    first file that holds a kept slot to the last, and to the queue's end where that is near.
+    first file with a kept slot to the last, and to the queue's end if that is near.
     """
     files = slot_files(store, (SIMPLE, topic_bytes(topic), queue_id))
     files.close()
@@ -198,11 +198,11 @@ def planned_queue(
 
 @dataclass(frozen=True, slots=True)
 class KeptSlots:
-    """Which slots of a queue are kept.
+    """The slots of a queue that are kept.
 
-    Shape: `offsets` are the commit-log offsets of all kept records, ascending; `numbers` the slots that records of this
-           queue claim; `forced` are kept whatever they point at. `tags_codes`: what the slots of some records (by their
-           commit-log offset) say instead of what they said.
+    Shape: `offsets`: commit-log offsets of all kept records, ascending; `numbers`: slots that records of this queue
+           claim; `forced`: slots that are kept whatever they point at. `tags_codes`: new tags codes of slots, by the
+           commit-log offset of their record.
     """
 
     offsets: Int64s
@@ -211,25 +211,25 @@ class KeptSlots:
     tags_codes: Mapping[int, int]
 
 
-#: A slot that cannot be: no place of a log is negative.
+#: An invalid slot: offsets of a log are never negative.
 _NO_SLOT = np.array([(-1, 0, 0)], SLOT.dtype)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class _QueueWork:
-    """One queue on its way into a bundle."""
+    """One queue to write to a bundle."""
 
     store: Store
     kept: KeptSlots
 
     def holds_kept(self, segment: Segment) -> bool:
-        """Whether a file holds a slot that is kept."""
+        """Whether a file contains a slot that is kept."""
         first = segment.base_offset // SLOT.size_bytes
         end = segment.end_offset // SLOT.size_bytes
         return any(first <= number < end for number in (*self.kept.numbers, *self.kept.forced))
 
     def used_slots(self, segment: Segment) -> int:
-        """How many slots of a file are used."""
+        """Number of used slots of a file."""
         used = 0
         for first, slots in self._blocks(segment, segment.size_bytes // SLOT.size_bytes):
             rows = np.flatnonzero((slots["record_length_bytes"] != 0) | (slots["commit_log_offset"] != 0))
@@ -256,7 +256,7 @@ class _QueueWork:
         return kept
 
     def extents(self, segment: Segment, used: int) -> Iterator[Extent]:
-        """The slots of a file, in blocks that are read when they are written."""
+        """Yield the slots of a file, in blocks that are read when they are written."""
         size = SLOT.size_bytes
         for first, slots in self._blocks(segment, used):
             yield Extent(first * size, len(slots) * size, functools.partial(self._pieces, segment, first, len(slots)))
@@ -279,9 +279,9 @@ class _QueueWork:
         changed["commit_log_offset"][left_out] = np.where(is_expired, 0, nearest)[left_out]
         changed["record_length_bytes"][left_out] = PRE_BLANK_LENGTH
         changed["tags_code"][left_out] = np.where(is_expired, 0, LEFT_OUT_TAGS)[left_out]
-        changed["tags_code"][sound & ~kept & (places >= end)] = 0  # it points behind the log: that is what matters
-        strange = ~(sound | kept | are_pre_blank(slots)) & (slots != np.zeros((), SLOT.dtype))
-        changed[strange] = _NO_SLOT  # what cannot be stays so, without its bytes
+        changed["tags_code"][sound & ~kept & (places >= end)] = 0  # only that it points behind the log matters
+        invalid = ~(sound | kept | are_pre_blank(slots)) & (slots != np.zeros((), SLOT.dtype))
+        changed[invalid] = _NO_SLOT  # an invalid slot stays invalid, without its bytes
         for row in np.flatnonzero(kept).tolist():
             tags_code = self.kept.tags_codes.get(int(places[row]))
             if tags_code is not None:

@@ -1,7 +1,7 @@
-"""Tables beside the log: of state table and redo log (3.0, 3.1) a bundle has what its transactions have in them.
+"""Tables beside the log: from state table and redo log (3.0, 3.1) a bundle has the units of its transactions.
 
-A unit of another transaction keeps its number and loses all else (`are_left_out` in `state_table.py`, `redo_log.py`),
-so every unit in the bundle stands where it stood. RocksDB's table is left out, and that is said.
+A unit of another transaction keeps its number and loses its content (`are_left_out` in `state_table.py`,
+`redo_log.py`), so every unit in the bundle stays at its place. RocksDB's table is left out, and this is reported.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from repairs.bundles.redaction import Redactor
 from repairs.bundles.selection import Selection
 
 _OF_ROCKSDB = "rocksdbstore"
-#: A broker that did not stop cleanly numbers its slots anew, out of the whole redo log.
+#: A broker that did not stop cleanly numbers its slots from scratch, from the whole redo log.
 _OF_REDO_LOG = "transaction/redolog"
-#: What a verdict may have from a table that is left out.
+#: Columns of a verdict that may depend on a table that is left out.
 COLUMNS = ("state", "flags", "reason", "advice", "checks_count", "state_entries", "deliveries_count", "reason_code")
 
 
 def planned_tables(selection: Selection, redactor: Redactor | None) -> Iterator[PlannedFile]:
-    """State table and redo log, from the first file with a unit of the bundle's transactions to the last such unit.
+    """Yield state table and redo log, from the first file with a unit of the bundle's transactions to the last unit.
 
-    A table without any has its first unit, left out: that it is there says something.
+    A table without such a unit has its first unit, without content: the table's existence matters.
     """
     rows = (*selection.rows, *selection.brought)
     table = _Cut(selection, state_table.FILES, _left_out_slots)
@@ -59,14 +59,14 @@ def _left_out_entries(slots: Slots) -> None:
 
 
 class _Cut:
-    """One table on its way into a bundle."""
+    """One table to write to a bundle."""
 
     def __init__(self, selection: Selection, files: TableFiles, mark: Any) -> None:
         self._files, self._mark = files, mark
         self._segments = files.segments(selection.store, [])
 
     def planned(self, numbers: set[int], hashes: Mapping[int, int]) -> Iterator[PlannedFile]:
-        """The files with these units; `hashes` by unit number: what stands for the hash of its group."""
+        """Yield the files with these units; `hashes`: by unit number, the redacted hash of its group."""
         kept = np.array(sorted(numbers), np.int64)
         size = self._files.layout.size_bytes
         chosen = [
@@ -106,7 +106,7 @@ class _Cut:
 
 
 def tables_of(selection: Selection, row: Mapping[str, Any]) -> tuple[str, ...]:
-    """The tables that the bundle leaves out and the verdict on a transaction was made with."""
+    """Return the tables that the verdict on a transaction rests on and the bundle leaves out."""
     records = (selection.records.get(copy["commit_log_offset"]) for copy in row["half_copies"])
     is_in_rocksdb = ROCKSDB_HALF_TOPIC in {record.topic for record in records if record is not None}
     if is_in_rocksdb and selection.store.has(_OF_ROCKSDB):
@@ -115,16 +115,16 @@ def tables_of(selection: Selection, row: Mapping[str, Any]) -> tuple[str, ...]:
     return (_OF_REDO_LOG,) if is_remade else ()
 
 
-def told(left_out: Mapping[tuple[str, ...], set[str]]) -> Iterator[str]:
-    """One sentence on some tables that were left out, with the transactions that read otherwise for want of them."""
+def left_out_notes(left_out: Mapping[tuple[str, ...], set[str]]) -> Iterator[str]:
+    """Yield a sentence for each group of left-out tables, with the number of transactions that differ without them."""
     for tables, names in sorted(left_out.items()):
         if tables == (_OF_REDO_LOG,):
             yield (
-                f"of {_OF_REDO_LOG} only what was chosen is there: for {len(names)} of the transactions the slots that "
-                "the next start of the broker would give are others"
+                f"{_OF_REDO_LOG} contains only the entries of the chosen transactions: the next start of the broker "
+                f"would give {len(names)} of them other slots"
             )
             continue
         yield (
-            f"{' and '.join(tables)} left out, with what was not chosen in it: {len(names)} of the transactions read "
-            "by the log alone there"
+            f"{' and '.join(tables)} is left out, because it contains transactions that were not chosen: in the "
+            f"bundle, {len(names)} of the chosen transactions are judged by the log alone"
         )

@@ -1,9 +1,8 @@
-"""Records without what a business put into them: bodies by length and hash, names by pseudonyms of the same length.
+"""Redacted records: bodies replaced by length and hash, names by pseudonyms of the same length.
 
-Everything that says where something stands or how long it is stays, so offsets, slots and verdicts stay too. A
-pseudonym comes from an HMAC with a key that is not in the bundle: the same name has the same pseudonym in all places
-and in all bundles of one key, and nobody without the key can try names out. A hash without a key would give short
-bodies and names away to whoever guesses them.
+Positions and lengths stay, so offsets, slots and verdicts stay too. A pseudonym comes from an HMAC with a key that is
+not in the bundle: a name has the same pseudonym everywhere and in all bundles of one key, and without the key names
+cannot be guessed and verified. With a hash without a key, short bodies and names could be.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ from readers.store.store import (
 )
 from repairs.records.record_writer import PROPERTY_CRC, PROPERTY_CRC_BYTES
 
-#: Names that RocketMQ gave, not its users.
+#: Names of RocketMQ itself, not of its users.
 SYSTEM_NAMES = frozenset(
     {
         HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, LEFT_OUT_TOPIC, CHECK_GROUP, *WAITING_TOPICS, "TBW102",
@@ -69,11 +68,11 @@ SYSTEM_NAMES = frozenset(
 OP_TOPICS = frozenset({OP_TOPIC, ROCKSDB_OP_TOPIC})
 _OP_TOPICS = frozenset(topic.encode() for topic in OP_TOPICS)
 _PREFIXES = (b"%RETRY%", b"%DLQ%", b"%LMQ%", b"%")
-#: Properties of RocketMQ (MessageConst) whose values are a business's.
+#: Properties of RocketMQ (MessageConst) whose values come from applications.
 _NAMED = {KEYS, TAGS, UNIQ_KEY, TRANSACTION_ID, PRODUCER_GROUP, REAL_TOPIC, "RETRY_TOPIC", "ORIGIN_MESSAGE_ID",
           "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "CLUSTER", "__SHARDINGKEY", "MSG_REGION", "TRACE_CONTEXT",
           "INNER_MULTI_DISPATCH", "BORN_HOST"}
-#: Those whose values are numbers or yes and no, and stay if they are.
+#: Properties whose values stay if they are numbers or booleans.
 _PLAIN = {REAL_QUEUE_ID, CHECK_TIMES, IMMUNITY, PREPARED_QUEUE_OFFSET, HALF_MARK, "WAIT", "DELAY", "RECONSUME_TIME",
           "MIN_OFFSET", "MAX_OFFSET", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "TRACE_ON", "INNER_NUM",
           "INNER_BASE", "INNER_MULTI_QUEUE_OFFSET", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS",
@@ -89,13 +88,15 @@ _ATTEMPTS_MAX = 10_000
 class Redactor:
     """Pseudonyms for the names of one bundle, and records with them.
 
-    Shape:  every method gives as many bytes as it gets, and the same for the same.
+    Shape:  every method returns the same number of bytes as its argument has, and equal results for equal arguments.
     Raises: BadRequest for a key that is too short, or if there are more names of one length than pseudonyms.
     """
 
     def __init__(self, key: bytes) -> None:
         if len(key) < _KEY_BYTES_MIN:
-            raise BadRequest(f"a key of {len(key)} bytes can be guessed", advice=f"{_KEY_BYTES_MIN} bytes or more")
+            raise BadRequest(
+                f"the key has only {len(key)} bytes and could be guessed", advice=f"use at least {_KEY_BYTES_MIN} bytes"
+            )
         self._key = key
         self._given: dict[tuple[str, bytes], bytes] = {}
         self._taken: set[tuple[str, bytes]] = set()
@@ -110,7 +111,7 @@ class Redactor:
         return b"".join(parts)[:length]
 
     def _pseudonym(self, kind: str, raw: bytes, spell: Callable[[bytes], bytes]) -> bytes:
-        """One that no other name has."""
+        """Return a unique pseudonym."""
         known = self._given.get((kind, raw))
         if known is not None:
             return known
@@ -121,46 +122,46 @@ class Redactor:
                 self._given[kind, raw] = found
                 return found
         raise BadRequest(
-            f"too many different names of {len(raw)} bytes: pseudonyms of the same length run out",
+            f"too many different names of {len(raw)} bytes: there are not enough pseudonyms of this length",
             advice="bundle fewer transactions",
         )
 
     def name(self, raw: bytes) -> bytes:
-        """A name: a topic, group, key, tag, id or a property's name. Those of RocketMQ itself stay."""
+        """Redact a name: a topic, group, key, tag, id or property name. Names of RocketMQ itself stay."""
         if not raw or raw.decode("utf-8", "replace") in SYSTEM_NAMES:
             return raw
         for prefix in _PREFIXES:
             if raw.startswith(prefix):
                 return prefix + self.name(raw[len(prefix) :])
-        if _HEX.fullmatch(raw):  # ids stay what ids look like
+        if _HEX.fullmatch(raw):  # ids keep the form of ids
             digits = b"0123456789ABCDEF" if raw.upper() == raw else b"0123456789abcdef"
             return self._pseudonym("name", raw, lambda digest: bytes(digits[value & 15] for value in digest))
         return self._pseudonym("name", raw, lambda digest: bytes(_LETTERS[value % 26] for value in digest))
 
     def text(self, name: str) -> str:
-        """The same of text out of a row."""
+        """Redact a name from a row."""
         return self.name(name.encode("utf-8", "surrogateescape")).decode("ascii", "surrogateescape")
 
     def words(self, raw: bytes) -> bytes:
-        """Business keys: each word a name."""
+        """Redact business keys: each word is a name."""
         return b" ".join(self.name(word) for word in raw.split(b" "))
 
     def host(self, raw: bytes) -> bytes:
-        """An address: 10.x.x.x for IPv4, fd... for IPv6. One of zeros stays."""
+        """Redact an address: 10.x.x.x for IPv4, fd... for IPv6. An address of zeros stays."""
         if not any(raw):
             return raw
         first = b"\x0a" if len(raw) == 4 else b"\xfd"
         return self._pseudonym("host", raw, lambda digest: first + digest[1:])
 
     def message_id(self, text: str) -> str:
-        """An offset message id, which begins with a broker's address."""
+        """Redact an offset message id, which begins with a broker's address."""
         raw = bytes.fromhex(text)
         return (self.host(raw[:-12]) + raw[-12:]).hex().upper()
 
     # -- records -------------------------------------------------------------------------------------------------------
 
     def record(self, data: bytes) -> bytes:
-        """A sound record. Its CRCs are right if they were, and wrong if they were wrong."""
+        """Redact a sound record. Its CRCs are right if they were right before, else wrong."""
         sys_flag = int.from_bytes(data[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
         born_extra = IPV6_EXTRA_BYTES if sys_flag & BORN_V6 else 0
         store_extra = IPV6_EXTRA_BYTES if sys_flag & STORE_V6 else 0
@@ -208,11 +209,11 @@ class Redactor:
         return raw + separator + self.value(value)
 
     def value(self, raw: bytes) -> bytes:
-        """A property's value; separators in it, which damage may have put there, stay."""
+        """Redact a property's value; separators in it, which damage may have caused, stay."""
         return bytes([NAME_END]).join(self.name(part) for part in raw.split(bytes([NAME_END])))
 
     def body(self, body: bytes, sys_flag: int) -> bytes:
-        """Its HMAC and its length as text, cut or padded to the length; a compressed stream stays one."""
+        """Replace a body by its HMAC and length as text, cut or padded to its length; a stream stays a stream."""
         digest = hmac.digest(self._key, b"body\0" + body, "sha256").hex()
         text = f"{digest} is the HMAC-SHA256 of {len(body)} bytes ".encode("ascii")
         is_stream = bool(sys_flag & COMPRESSED) and compression.is_stream(body[:4], sys_flag)
@@ -229,10 +230,9 @@ class Redactor:
         return plain
 
     def loose_bytes(self, data: bytes, *, offset: int) -> bytes:
-        """Bytes that are no record: of what is proven to be a record's header the numbers stay, of the rest only which
-        are zero.
+        """Redact bytes that are not a record: only zeros stay, and the numbers of a proven record header.
 
-        `offset`: where they stand in the commit log. A header says so itself; anything may stand where none does.
+        `offset`: their commit-log offset, which a header contains; other bytes may be any content.
         """
         changed = bytearray(120 if value else 0 for value in data)
         if data[_PLACE] == offset.to_bytes(8, "big"):
@@ -243,10 +243,10 @@ class Redactor:
         return bytes(changed)
 
 
-#: Where a record says its own place.
+#: Position of a record's own commit-log offset.
 _PLACE = slice(AT["commit_log_offset"], AT["commit_log_offset"] + 8)
-#: Numbers of a header that stay in damaged bytes if they can be what they are called. The body's CRC is none of them: a
-#: short body could be found by it.
+#: Numbers of a header that stay in damaged bytes if their values are plausible. The body's CRC does not stay: a short
+#: body could be found from it.
 _HEADER_NUMBERS = {
     "length_bytes": (RECORD.size_bytes, 1 << 26), "magic": (signed(MAGIC_V1), signed(MAGIC_V2)),
     "queue_id": (0, 1 << 16), "flag": (0, 1 << 8), "queue_offset": (0, 1 << 40), "commit_log_offset": (0, 1 << 62),
@@ -256,7 +256,7 @@ _LONG_MAGICS = (0x100, 0x200)
 
 
 def _op_body(body: bytes) -> bytes:
-    """Queue offsets and commas stay; what an op message has no business with does not."""
+    """Redact the body of an op message: queue offsets and commas stay, other bytes do not."""
     return bytes(value if value in b"0123456789,\0" else 120 for value in body)
 
 
@@ -267,7 +267,7 @@ _STORED_ZLIB = (b"\x78\x01", 65_535, 5, 4)
 
 
 def _stored_stream(text: bytes, length: int, sys_flag: int) -> bytes | None:
-    """A stream of uncompressed blocks that is so long and begins with a text; None where none is so short."""
+    """Return a stream of uncompressed blocks with a given length that begins with a text; None if it is too short."""
     kind = sys_flag & compression.KIND_MASK
     head, block_max, overhead, end = {0x100: _STORED_LZ4, 0x200: _STORED_ZSTD}.get(kind, _STORED_ZLIB)
     room = length - len(head) - end
@@ -296,7 +296,7 @@ def _stored_stream(text: bytes, length: int, sys_flag: int) -> bytes | None:
 
 
 def _property_crc(old: bytes, new: bytes) -> bytes:
-    """Ten digits, the least significant first, of the CRC of a record; wrong if the old ones were.
+    """The CRC of a record as ten digits, the least significant first; wrong if the old digits were wrong.
 
     Source: docs/formats/record.md#property-crc.
     """
@@ -309,9 +309,10 @@ def _property_crc(old: bytes, new: bytes) -> bytes:
 
 
 def redaction_key(file: Path | None) -> bytes:
-    """The key in a file, or a new one, which is kept in the file so that later bundles get the same pseudonyms.
+    """Return the key in a file, or a new key, written to the file so that later bundles have the same pseudonyms.
 
-    Without a file nobody ever knows it. Raises: BadRequest for a key that is too short; UnreadableFile, UnwritableFile.
+    Without a file a new key is used and not kept.
+    Raises: BadRequest for a key that is too short; UnreadableFile, UnwritableFile.
     """
     fresh = secrets.token_hex(32).encode("ascii")
     if file is None:
@@ -337,6 +338,7 @@ def _read_key(file: Path) -> bytes:
         raise UnreadableFile(f"cannot read {file}: {error.strerror}", file=file) from error
     if not _KEY_BYTES_MIN <= len(key) <= _KEY_BYTES_MAX:
         raise BadRequest(
-            f"{file} holds no key: {len(key)} bytes", advice=f"{_KEY_BYTES_MIN} to {_KEY_BYTES_MAX}, or a new name"
+            f"{file} does not contain a key: it has {len(key)} bytes",
+            advice=f"give a file with {_KEY_BYTES_MIN} to {_KEY_BYTES_MAX} bytes, or a new name",
         )
     return key

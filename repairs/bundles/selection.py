@@ -1,8 +1,8 @@
-"""What a bundle must hold so that its transactions, and the findings asked for, read as they do in the whole store.
+"""What a bundle must contain so that its transactions and findings are the same as in the whole store.
 
-First their own witnesses: cheap, and nearly always enough. Where the rows then differ, the log is scanned once and what
-a verdict can rest on besides is added: decisions on other records that an op number may belong to, with the
-transactions of both; damaged and missing bytes; the most checks that any half copy shows.
+First the transactions' own witnesses: cheap, and nearly always enough. If rows then differ, the log is scanned once and
+further evidence is added: decisions on other records that an op message may belong to, with the transactions of both;
+damaged and missing bytes; the highest check count of any half copy.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, scan_witnesses
 from verdicts.model.verdict_inputs import MissingRange
 
-#: Of damaged bytes so many are kept, and the place of the rest.
+#: Most damaged bytes that are kept of a range; of the rest only the place is kept.
 _LOOSE_BYTES_MAX = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class KeptRecord:
-    """A record of the bundle, with what its slot and its neighbours have to know of it."""
+    """A record of the bundle, with the facts that its slot and its neighbours need."""
 
     offset: int
     length_bytes: int
@@ -48,7 +48,7 @@ class KeptRecord:
 
     @staticmethod
     def of(block: Block) -> KeptRecord:
-        """The facts of a block of one record."""
+        """Make it from a block with one record."""
         unique = block.properties.value("UNIQ_KEY").to_pylist()[0]
         return KeptRecord(
             int(block.commit_log_offsets[0]), int(block.lengths[0]),
@@ -60,12 +60,12 @@ class KeptRecord:
 
 @dataclass(slots=True)
 class Selection:
-    """What goes into a bundle.
+    """The content of a bundle.
 
-    Shape: `rows` of TRANSACTIONS that were asked for, `brought` those that came along because a verdict needs them;
-           `records` by commit-log offset; `ranges` are bytes and holes beside them; `slots` by (topic, queue number)
-           are kept whatever they point at; `files` are small ones that a finding is about; `cursors` are kept ones of
-           groups (topic, group, queue number). `check_max`: what must stand for transactionCheckMax.
+    Shape: `rows`: requested rows of TRANSACTIONS; `brought`: further rows that a verdict needs; `records` by commit-log
+           offset; `ranges`: bytes and holes besides the records; `slots` by (topic, queue number): kept whatever they
+           point at; `files`: small files that a finding concerns; `cursors`: kept cursors of groups (topic, group,
+           queue number). `check_max`: the value to write for transactionCheckMax.
     """
 
     store: Store
@@ -80,7 +80,7 @@ class Selection:
     check_max: int | None = None
 
     def add_records(self, offsets: Iterable[int]) -> None:
-        """The sound records at some commit-log offsets."""
+        """Add the sound records at some commit-log offsets."""
         log = self.store.log()
         try:
             for offset in sorted(set(offsets) - self.records.keys()):
@@ -91,7 +91,7 @@ class Selection:
             log.close()
 
     def add_transactions(self, rows: Iterable[dict[str, Any]], *, asked: bool) -> None:
-        """Transactions with all their witnesses, each once."""
+        """Add transactions with all their witnesses, each once."""
         known = {row["transaction_id"] for row in (*self.rows, *self.brought)}
         for row in rows:
             if row["transaction_id"] not in known:
@@ -100,7 +100,7 @@ class Selection:
                 self.add_records(entry["commit_log_offset"] for name in WITNESSES for entry in row[name])
 
     def kept_ranges(self) -> list[KeptRange]:
-        """Everything of the log that is kept. Order: offset ascending, none overlapping: records go first."""
+        """Return all kept ranges of the log. Order: offset ascending, without overlaps: records take precedence."""
         kept = [KeptRange(one.offset, one.length_bytes) for one in self.records.values()]
         taken = sorted(kept)
         for one in sorted(self.ranges):
@@ -120,9 +120,9 @@ def _without(one: KeptRange, taken: list[KeptRange]) -> Iterator[KeptRange]:
 
 
 def selected(store: Store, settings_of: SettingsOf, identities: Iterable[str], *, scan: bool) -> Selection:
-    """The transactions that some ids, message ids or keys name.
+    """Select the transactions that some ids, message ids or keys name.
 
-    `scan`: judge them by the whole log, as an audit does; else by queues and index, which see no damage elsewhere.
+    `scan`: judge them by the whole log, as an audit does; else by queues and index, which do not show damage elsewhere.
     Raises: NoSuchTransaction, EvidenceMissing.
     """
     selection = Selection(store)
@@ -148,20 +148,20 @@ def _add_by_scan(selection: Selection, settings_of: SettingsOf, identities: list
 
 
 def loose(offset: int, length: int) -> Iterator[KeptRange]:
-    """Bytes that are no record: the first as they are, of the rest that they are none."""
+    """Yield the ranges for bytes that are not a record: the first bytes unchanged, the rest as a hole."""
     head = min(length, _LOOSE_BYTES_MAX)
     yield KeptRange(offset, head, "bytes")
     if length > head:
         yield KeptRange(offset + head, length - head, "hole")
 
 
-# --- what else a verdict can rest on ----------------------------------------------------------------------------------
+# --- further evidence -------------------------------------------------------------------------------------------------
 
 
 def complete(selection: Selection, settings_of: SettingsOf, offsets: Iterable[int] = ()) -> None:
-    """Add what only a scan of the whole log shows to matter for the transactions' verdicts.
+    """Add the evidence for the transactions' verdicts that only a scan of the whole log shows.
 
-    `offsets`: of records that turned out to be of other transactions too, which then come along.
+    `offsets`: offsets of records that belong to other transactions too, which are added.
     """
     store = selection.store
     _judge_again(selection, settings_of)
@@ -178,13 +178,13 @@ def complete(selection: Selection, settings_of: SettingsOf, offsets: Iterable[in
         _add_missing(selection, missing)
     holes = [(one.begin_offset, one.end_offset) for one in facts.missing if not one.is_identified]
     for (begin, end), queues in zip(holes, slots_of_ranges(store, holes) or (), strict=False):
-        for queue in queues:  # what they say of a hole bounds what it hides
+        for queue in queues:  # entries for a hole limit what it can hide
             inside = queue.numbers[(queue.offsets >= begin) & (queue.offsets < end)].tolist()
             selection.slots.setdefault((queue.topic, queue.queue_id), set()).update(inside)
 
 
 def _judge_again(selection: Selection, settings_of: SettingsOf) -> None:
-    """The rows as an audit gives them: derived files that are damaged may have led to less."""
+    """Replace the rows by those of an audit: with damaged derived files, a lookup may have missed records."""
     asked = {row["transaction_id"] for row in selection.rows}
     rows = [row for batch in audit([selection.store], settings_of) for row in batch.to_pylist()]
     mine = [row for row in rows if row["transaction_id"] in asked]
@@ -203,9 +203,9 @@ def _message_ids(store: Store, offsets: Iterable[int]) -> list[str]:
 
 
 def _scanned(selection: Selection) -> list[Scanned]:
-    """Every split of the log; what bears the id of a transaction is added to its records on the way.
+    """Scan every split of the log, and add the records with the id of a chosen transaction.
 
-    A half copy that a delay diverted is in no list of its transaction, and counts for its verdict.
+    A half copy with a delay level is in no list of its transaction, but counts for its verdict.
     """
     ids = {row["transaction_id"] for row in (*selection.rows, *selection.brought)}
     parts: list[Scanned] = []
@@ -220,7 +220,7 @@ def _scanned(selection: Selection) -> list[Scanned]:
 
 
 def _bring_along(selection: Selection, facts: StoreFacts, settings_of: SettingsOf) -> None:
-    """The decisions that explain an op number of a transaction, with the transactions that they are of."""
+    """Add the decisions that explain an op message of a transaction, with the transactions that they belong to."""
     while True:
         numbers = {mark["half_queue_offset"] for row in (*selection.rows, *selection.brought)
                    for mark in row["op_marks"]}
@@ -252,7 +252,7 @@ def _bring(selection: Selection, message_id: str, settings_of: SettingsOf) -> No
 
 
 def _add_missing(selection: Selection, missing: MissingRange) -> None:
-    """A range without evidence: one that may concern any transaction stays a hole, one that names its own is kept."""
+    """Add a range without evidence: a hole if it may concern any transaction, its bytes if it names a chosen one."""
     length = missing.end_offset - missing.begin_offset
     segment = selection.store.log().segment_at(missing.begin_offset)
     if segment is None:

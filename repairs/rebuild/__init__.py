@@ -1,1 +1,1 @@
-"""Derived files written again from the log: queues, index, checkpoint, state table."""
+"""Rebuilding derived files from the log: queues, index, checkpoint, state table."""

@@ -1,4 +1,4 @@
-"""The checkpoint made anew: what it says of flushed files is true of a store whose every file is on the disk."""
+"""Rebuilding the checkpoint, whose times of flushed files are right for a store whose files are all on disk."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def write_checkpoint(
     queues_time_ms: int,
     index_time_ms: int,
 ) -> dict[str, int]:
-    """Write the checkpoint of a store below `root`; gives its values.
+    """Write the checkpoint of a store below `root`, and return its values.
 
     `log_time_ms`, `queues_time_ms`: store time of the last record of the log, and of the last one in a queue;
-    `index_time_ms`: that of the last entry of the last full index file. What replicas have confirmed is taken from the
-    checkpoint of `store` as far as the log reaches: no record says it. The place of the last record in the queues
-    (5.5.0) stays 0, as after that version's own clean stop.
+    `index_time_ms`: that of the last entry of the last full index file. Offsets confirmed by replicas are taken from
+    the checkpoint of `store` as far as the log reaches, because no record contains them. The offset of the last record
+    in the queues (5.5.0) stays 0, as after a clean stop of that version.
     Raises: OSError.
     Source: store/StoreCheckpoint.java; docs/formats/store.md#checkpoint.
     """

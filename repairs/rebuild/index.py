@@ -1,4 +1,4 @@
-"""Index files made anew from the records of a log, as a broker's own dispatch writes them."""
+"""Rebuilding index files from the records of a log, as a broker's dispatch writes them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def _name(time_ms: int) -> str:
 class IndexBuilder:
     """Writes the index files of a store below `root`; blocks are added in the order of the log.
 
-    `with_tags`: tags too, as 5.5.0 does.
-    Shape:  `completed_time_ms` is the store time of the last entry of the last file that is full, as the checkpoint
-            has it; 0 if none is.
+    `with_tags`: also index tags, as 5.5.0 does.
+    Shape:  `completed_time_ms`: store time of the last entry of the last full file, for the checkpoint; 0 if no file is
+            full.
     Raises: OSError where a file cannot be written.
     Source: store/index/IndexService.java buildIndex, store/index/IndexFile.java putKey; docs/formats/index.md#file,
             docs/formats/index.md#keys.
@@ -49,7 +49,7 @@ class IndexBuilder:
         self._heads = np.zeros(self.sizes.index_slots_count, np.int32)
 
     def add(self, block: Block) -> None:
-        """Enter the keys of a block's records."""
+        """Add the keys of a block's records."""
         found = [key_pairs(block), *([tag_pairs(block)] if self.with_tags else [])]
         offsets, hashes = (np.concatenate(columns) for columns in zip(*found, strict=True))
         if not len(offsets):
@@ -67,12 +67,12 @@ class IndexBuilder:
             offsets, hashes, times = offsets[room:], hashes[room:], times[room:]
 
     def finish(self) -> int:
-        """Write what is held back; gives the number of files."""
+        """Write what is still in memory, and return the number of files."""
         self._write_head()
         return len(self._names)
 
     def _begin(self, time_ms: int) -> None:
-        """A new file: its header begins with where the one before ended."""
+        """Start a new file, whose header begins with the end of the previous file."""
         if self._file is not None:
             self._write_head()
             self.completed_time_ms = self._header["end_time_ms"]
@@ -85,7 +85,7 @@ class IndexBuilder:
         self._file = self.root / "index" / self._new_name(time_ms)
 
     def _new_name(self, time_ms: int) -> str:
-        """Brokers name a file by the time when it was begun; names ascend."""
+        """Return a new file name: the time when the file was started, ascending."""
         time_ms = min(max(time_ms, 0), BROKER_TIME_MAX_MS)
         while (name := _name(time_ms)) in self._names:
             time_ms += 1
@@ -113,7 +113,7 @@ class IndexBuilder:
         write_at(self._file, size, position, entries.tobytes())
 
     def _seconds(self, times: Int64s, *, is_first: bool) -> Int64s:
-        """Seconds after the header's begin; of a file's first entry after what stood there before it."""
+        """Seconds after the header's begin time; for a file's first entry, after the begin time before that entry."""
         before = self._header["begin_time_ms"]
         begin = np.full(len(times), times[0] if is_first else before)
         if is_first:
@@ -122,14 +122,14 @@ class IndexBuilder:
         return np.clip(seconds, 0, _SECONDS_MAX).astype(np.int64)
 
     def _previous(self, slots: Int64s, first: int) -> Int64s:
-        """For each entry the one before it in its slot; the slots' heads go on to the newest."""
+        """Return for each entry the previous one in its slot, and set the slots' heads to the newest entries."""
         order = np.argsort(slots, kind="stable")
         ordered = slots[order]
         previous = np.empty(len(slots), np.int64)
         is_follower = np.concatenate([[False], ordered[1:] == ordered[:-1]])
         shifted = np.concatenate([[0], order[:-1] + first])
         previous[order] = np.where(is_follower, shifted, self._heads[ordered])
-        self._heads[slots] = np.arange(first, first + len(slots))  # of several the last stays
+        self._heads[slots] = np.arange(first, first + len(slots))  # of several entries of a slot the last one stays
         return previous
 
     def _write_head(self) -> None:

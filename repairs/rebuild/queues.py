@@ -1,8 +1,9 @@
-"""Consume queues made anew from the records of a log: every record says which queue it is in and where.
+"""Rebuilding consume queues from the records of a log: every record contains its queue and queue offset.
 
-As a broker's own dispatch writes them, with one difference: a broker that meets a number out of order enters the record
-at the queue's end all the same, and from there on numbers are wrong. Here a record stands where it says, and numbers
-whose records are lost are filled with what brokers themselves put in front of a queue's first record.
+The queues are as a broker's dispatch writes them, with one difference: for a queue offset out of order a broker writes
+the entry at the queue's end anyway, and all later queue offsets are wrong. Here each entry is at its record's queue
+offset, and queue offsets of lost records are filled with the pre-blank entries that brokers put in front of a queue's
+first record.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from repairs.changes.new_stores import write_at
 from repairs.records.store_sizes import EXTENSION, StoreSizes
 from verdicts.verify.queue_claims import ClaimedRows, QueueClaims
 
-#: Slots of a queue that wait to be written together.
+#: Slots of a queue that are collected for one write.
 _WAITING_SLOTS = 8192
 _NAME_BYTES_MAX = 255
 #: Addresses in extension files count from the smallest 64-bit number.
@@ -40,12 +41,12 @@ _REFUSED_KEPT = 64
 
 @dataclass(slots=True)
 class BuiltQueue:
-    """One queue as far as it is made.
+    """The state of one queue while it is built.
 
-    Shape: `first` and `end` are queue offsets; `lost` are ranges [from, to) of numbers without a record, each with the
-           commit-log offsets of the records on both sides. `first_offset` and `last_offset` are those of the first
-           and the newest record entered, `slots_count` how many were; `again` is a later record of number 0, with
-           which it may have begun again.
+    Shape: `first` and `end`: queue offsets; `lost`: ranges [from, to) of queue offsets without a record, each with the
+           commit-log offsets of the records on both sides. `first_offset` and `last_offset`: commit-log offsets of the
+           first and the newest record added, `slots_count`: their number; `again`: a later record with queue offset 0,
+           with which the queue may have been created again.
     """
 
     name: QueueName
@@ -63,15 +64,15 @@ class BuiltQueue:
 
     @property
     def is_batch(self) -> bool:
-        """Whether its slots carry their number."""
+        """Whether its slots contain their queue offset."""
         return self.name[0] == BATCH
 
 
 @dataclass(slots=True)
 class LogHoles:
-    """How many records can be lost between two places of the log: a number that is too high is damage itself.
+    """How many records can be lost between two offsets of the log: a queue offset that is too high is itself damage.
 
-    One always can: a damaged header may have put it into another queue.
+    One record always can: a damaged header may have assigned it to another queue.
     """
 
     _ends: list[int] = field(default_factory=list)
@@ -80,7 +81,7 @@ class LogHoles:
     _end: int = 0
 
     def add(self, block: Block) -> None:
-        """The records of the next block; what lies between them, and before the first one of all, is a hole."""
+        """Add the records of the next block; the bytes between them, and before the very first, are holes."""
         if not len(block):
             return
         begins = block.commit_log_offsets
@@ -91,12 +92,12 @@ class LogHoles:
         self._end = int(begins[-1] + block.lengths[-1])
 
     def refuse(self, offset: int, length: int) -> None:
-        """A record that is in no queue: where it belongs a number is missing."""
+        """Add a record that is in no queue: its queue lacks a queue offset."""
         self._refused.append((offset, length))
         del self._refused[:-_REFUSED_KEPT]
 
     def records_between(self, low: int, high: int) -> int:
-        """At most so many records are lost between two places."""
+        """Most records that can be lost between two offsets."""
         holes = self._sums[bisect_right(self._ends, high)] - self._sums[bisect_right(self._ends, low)]
         refused = sum(length for offset, length in self._refused if low < offset < high)
         return max(1, (holes + refused) // RECORD_BYTES_MIN)
@@ -129,29 +130,29 @@ class QueueBuilder:
         self._claims = QueueClaims(self.store)
 
     def add(self, block: Block) -> None:
-        """Enter the records of a block."""
+        """Add the records of a block."""
         self._holes.add(block)
         self._claims.add(block)
         for name, rows in self._claims.taken():
             if not _can_be_directory(name):
-                self._refuse(name, rows, 0, "a topic and number that no directory can have")
+                self._refuse(name, rows, 0, "topic and queue number cannot be the name of a directory")
                 continue
             queue = self.queues.setdefault(name, BuiltQueue(name))
             self._enter(queue, rows)
             self.last_store_time_ms = max(self.last_store_time_ms, int(rows.store_times[-1]))
 
     def finish(self) -> Mapping[QueueName, BuiltQueue]:
-        """Write what waits; gives all queues."""
+        """Write what is still in memory, and return all queues."""
         for queue in self.queues.values():
             self._flush(queue)
             for low, high, _, _ in queue.lost:
-                self._find("queue-number-missing", queue.name, None, f"{high - low} records from number {low} on")
+                self._find("queue-number-missing", queue.name, None, f"{high - low} records from queue offset {low} on")
         return self.queues
 
     # --- order
 
     def _enter(self, queue: BuiltQueue, rows: ClaimedRows) -> None:
-        """Runs of records whose numbers follow each other go in as one."""
+        """Add records, in runs of consecutive queue offsets."""
         before = np.cumsum(rows.sizes) - rows.sizes
         cuts = (np.flatnonzero(np.diff(rows.queue_offsets - before)) + 1).tolist()
         for begin, end in pairwise([0, *cuts, len(before)]):
@@ -160,7 +161,7 @@ class QueueBuilder:
                 if queue.again is not None:
                     first += 1
                     continue
-                # further on in the run a number may be reached that is free
+                # a later record of the run may have a free queue offset
                 ahead = int(np.searchsorted(rows.queue_offsets[first + 1 : end], queue.end))
                 is_ahead = first + 1 + ahead < end and rows.queue_offsets[first + 1 + ahead] == queue.end
                 first = first + 1 + ahead if is_ahead else end
@@ -168,12 +169,12 @@ class QueueBuilder:
                 self._append(queue, rows, first, end)
 
     def _takes(self, queue: BuiltQueue, rows: ClaimedRows, row: int) -> bool:
-        """Whether a record can follow what the queue has; makes room for the numbers that are lost before it."""
+        """Whether a record can be added to the queue; adds entries for the queue offsets that are lost before it."""
         number, offset = int(rows.queue_offsets[row]), int(rows.offsets[row])
         if queue.last_offset < 0:
             if not 0 <= number <= self._holes.records_between(-1, offset):
                 self._holes.refuse(offset, int(rows.lengths[row]))
-                self._refuse(queue.name, rows, row, f"number {number}, more records than fit before it")
+                self._refuse(queue.name, rows, row, f"queue offset {number}, more records than fit before it")
                 return False
             queue.first = queue.end = number
             queue.first_offset = offset
@@ -182,7 +183,7 @@ class QueueBuilder:
             return True
         if number == queue.end:
             return True
-        if queue.again is not None and number == int(queue.again.sizes[0]):  # it was deleted, and began again
+        if queue.again is not None and number == int(queue.again.sizes[0]):  # it was deleted and created again
             again = queue.again
             self._flush(queue)
             self._restart(queue)
@@ -191,7 +192,7 @@ class QueueBuilder:
         queue.again = _one(rows, row) if number == 0 else None
         if number < queue.end or number - queue.end > self._holes.records_between(queue.last_offset, offset):
             self._holes.refuse(offset, int(rows.lengths[row]))
-            self._refuse(queue.name, rows, row, f"number {number} where {queue.end} follows")
+            self._refuse(queue.name, rows, row, f"queue offset {number}, expected {queue.end}")
             return False
         queue.lost.append((queue.end, number, queue.last_offset, offset))
         if not queue.is_batch:
@@ -200,7 +201,7 @@ class QueueBuilder:
         return True
 
     def _begin(self, queue: BuiltQueue, number: int) -> None:
-        """A queue begins in the file of its first number; what is in front of it there is pre-blank."""
+        """Start a queue in the file of its first queue offset, with pre-blank entries in front of it."""
         per_file = self.sizes.queue_file_bytes[queue.name[0]] // SLOT.size_bytes
         queue.waiting_at = number - number % per_file
         self._fill(queue, number % per_file)
@@ -209,7 +210,8 @@ class QueueBuilder:
         for kind in {queue.name[0], EXTENSION}:
             for file in self._directory(kind, queue.name).glob("*"):
                 file.unlink()
-        self._find("queue-number-taken", queue.name, queue.last_offset, f"{queue.end} numbers, then again from 0 on")
+        what = f"{queue.end} queue offsets, then again from 0 on"
+        self._find("queue-number-taken", queue.name, queue.last_offset, what)
         queue.first = queue.end = queue.slots_count = queue.extension_bytes = queue.first_offset = 0
         queue.waiting, queue.waiting_at, queue.waiting_count, queue.lost = [], 0, 0, []
         queue.again = None
@@ -236,7 +238,7 @@ class QueueBuilder:
         queue.last_offset = int(rows.offsets[end - 1])
 
     def _tags(self, name: QueueName, rows: ClaimedRows, begin: int, end: int) -> Int64s:
-        """Delayed messages have the time when they are due; their queue's number is their level less one.
+        """Return the tags codes; for delayed messages the time when they are due (queue number: delay level minus 1).
 
         Source: store/CommitLog.java checkMessageAndReturnSize; docs/formats/record.md#tags-code.
         """
@@ -246,9 +248,9 @@ class QueueBuilder:
         return np.where(delayed, times + delay, rows.tags_codes[begin:end]).astype(np.int64)
 
     def _extend(self, queue: BuiltQueue, tags: Int64s, times: Int64s) -> Int64s:
-        """The slots' tags codes go into the extension; gives their addresses there.
+        """Write the slots' tags codes to the extension files, and return their addresses there.
 
-        Source: store/ConsumeQueueExt.java put. Bitmaps of filters (enableCalcFilterBitMap) are not made again.
+        Source: store/ConsumeQueueExt.java put. Bitmaps of filters (enableCalcFilterBitMap) are not rebuilt.
         """
         size, file_bytes = EXTENSION_UNIT.size_bytes, self.sizes.queue_file_bytes[EXTENSION]
         addresses = np.empty(len(tags), np.int64)

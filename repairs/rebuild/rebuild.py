@@ -1,7 +1,7 @@
-"""Derived files made anew from the log: a copy of a store whose queues, index or checkpoint are as its records say.
+"""Rebuilding derived files from the log: a copy of a store with queues, index or checkpoint made from its records.
 
-The store that is read is not changed. What nothing in the log says stays as it was: queues without a record (theirs
-have expired, and the numbers go on), the checkpoint's word about replicas, the configuration.
+The original store is not changed. Everything that the log does not determine stays as it was: queues without a record
+(their records have expired, and queue offsets continue), the checkpoint's offsets of replicas, the configuration.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from verdicts.verify.state_table import has_tables
 
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
 PARTS = (QUEUES, INDEX, CHECKPOINT)
-#: What brokers 3.0 and 3.1 have beside.
+#: Further derived files of brokers 3.0 and 3.1.
 STATE_TABLE, REDO_LOG = "statetable", "redolog"
 OLD_PARTS = (STATE_TABLE, REDO_LOG)
 TABLES = TABLE_DIRECTORY[0]
@@ -45,10 +45,10 @@ TABLES = TABLE_DIRECTORY[0]
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What was made: counts, and what had to be said about reading the log.
+    """The result of a rebuild: counts, and findings about the log.
 
-    Shape: `lost_numbers_count` are numbers of queues whose records the log does not hold; `is_clean`: the new store
-           says that its broker stopped cleanly, and everything in it was made anew.
+    Shape: `lost_numbers_count`: queue offsets whose records are not in the log; `is_clean`: the new store is marked as
+           stopped cleanly, and all its derived files were rebuilt.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -69,9 +69,9 @@ class Rebuilt:
 
 @dataclass(slots=True)
 class DerivedBuilder:
-    """Makes the asked-for derived files of a store below `root` from blocks that come in the order of the log.
+    """Builds the requested derived files of a store below `root` from blocks in the order of the log.
 
-    `with_tags`: the index holds tags too, as that of 5.5.0 does.
+    `with_tags`: the index contains tags too, as that of 5.5.0 does.
     Raises: OSError where a file cannot be written.
     """
 
@@ -95,7 +95,7 @@ class DerivedBuilder:
             self._tables = StateTableBuilder(self.store, self.root, self.table_sizes or table_sizes(self.store))
 
     def add(self, block: Block) -> None:
-        """The records of a block."""
+        """Add the records of a block."""
         if not len(block):
             return
         self.made.records_count += len(block)
@@ -108,7 +108,7 @@ class DerivedBuilder:
             self._tables.add(block)
 
     def finish(self) -> Rebuilt:
-        """Write what is held back, and the checkpoint."""
+        """Write what is still in memory, and the checkpoint."""
         made = self.made
         if QUEUES in self.parts:
             queues = self._queues.finish()
@@ -139,7 +139,7 @@ class DerivedBuilder:
         made.findings.extend(tables.findings)
 
     def _index_time_ms(self) -> int:
-        """The store time of the last entry of the last index file that is full."""
+        """Store time of the last entry of the last full index file."""
         if INDEX in self.parts:
             return self._index.completed_time_ms
         known = checkpoint_values(self.store).get("index_msg_time_ms", 0)
@@ -147,7 +147,7 @@ class DerivedBuilder:
 
 
 def index_has_tags(store: Store, settings: BrokerSettings) -> bool:
-    """Whether a store's broker puts tags into the index (5.5.0): by its version, else by the newest entries."""
+    """Whether a store's broker indexes tags (5.5.0): by its version, else by the newest entries."""
     is_exact = settings.version_low is not None and settings.version_low == settings.version_high
     known = INDEX_TAGS.between(settings.version_low, settings.version_high)
     if is_exact or known is False:
@@ -165,14 +165,14 @@ def rebuild(
     conf: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Rebuilt:
-    """A copy of a store at `target`, with some of PARTS and OLD_PARTS made anew from its log.
+    """Make a copy of a store at `target`, with some of PARTS and OLD_PARTS rebuilt from its log.
 
-    A broker that did not stop cleanly destroys its state table when it starts: with STATE_TABLE everything is made
-    anew for a store that one left, and the copy is as if it had stopped cleanly.
+    A broker that did not stop cleanly deletes its state table at its start: for the store of such a broker, STATE_TABLE
+    rebuilds everything, and the copy is marked as stopped cleanly.
 
     `conf`: the broker's configuration, for the lengths of OLD_PARTS.
 
-    Damage: findings and coverage of the log's reading; what is damaged there is in no queue and no index.
+    Damage: findings and coverage of the log's reading; damaged records are in no queue and no index.
     Raises: BadRequest, StoreInUse, NotAStore, UnreadableFile, UnwritableFile.
     """
     wanted = frozenset(parts)
@@ -201,39 +201,40 @@ def rebuild(
 
 def _refuse(parts: frozenset[str], store: Store) -> None:
     if store.is_remote:
-        raise BadRequest(f"{store.root} is not on this machine", advice="copy it here first")
+        raise BadRequest(f"{store.root} is not on this machine", advice="copy the store to this machine first")
     if store.in_use:
         raise StoreInUse(
-            f"a broker uses {store.root} (process {store.used_by_process})", advice="stop it, or give a copy"
+            f"{store.root} is in use by a broker (process {store.used_by_process})",
+            advice="stop the broker, or give a copy of the store",
         )
     if not store.commit_log:
-        raise NotAStore(f"{store.root} has no commit log to make anything from", advice="rmqtx salvage finds records")
+        raise NotAStore(f"{store.root} has no commit log", advice="to search files for records: rmqtx salvage")
     if store.is_dledger:
         raise BadRequest(
-            f"the commit log of {store.root} is DLedger's", advice="its broker makes what derives from it by itself"
+            f"the commit log of {store.root} is a DLedger log", advice="its broker rebuilds derived files by itself"
         )
     if parts & set(OLD_PARTS) and not has_tables(store):
         raise BadRequest(
-            f"{store.root} has neither state table nor redo log", advice="only brokers of 3.0 and 3.1 keep them"
+            f"{store.root} has neither state table nor redo log", advice="only stores of brokers 3.0 and 3.1 have them"
         )
     if QUEUES in parts and store.has_rocksdb_queues:
         raise BadRequest(
-            f"the consume queues of {store.root} are in RocksDB", advice="its broker makes them anew from the log"
+            f"the consume queues of {store.root} are in RocksDB", advice="its broker rebuilds them from the log"
         )
 
 
 def is_made_clean(parts: Iterable[str], store: Store) -> bool:
-    """Whether a copy with these parts made anew says that its broker stopped cleanly, though it did not."""
+    """Whether a copy with these parts rebuilt is marked as stopped cleanly although the broker did not stop so."""
     return STATE_TABLE in parts and store.aborted
 
 
 def has_old_parts(store: Store) -> bool:
-    """Whether a store has what a broker of 3.0 or 3.1 keeps beside its log."""
+    """Whether a store has the tables of brokers 3.0 and 3.1."""
     return has_tables(store)
 
 
 def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -> None:
-    """Everything that was not made anew, and the queues that the log has no record of."""
+    """Copy everything that was not rebuilt, and the queues without a record in the log."""
     own = {
         QUEUES: {SIMPLE, BATCH, EXTENSION},
         INDEX: {"index"},

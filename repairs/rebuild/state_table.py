@@ -1,9 +1,9 @@
-"""State table and redo log of 3.0 and 3.1 made anew from the commit log.
+"""Rebuilding state table and redo log of 3.0 and 3.1 from the commit log.
 
-A slot gets the number that its prepared record names as queue offset: only then does the broker take an answer. Of two
-records with one number, which a crash leaves behind, the undecided one gets the slot, of two undecided ones the newer.
-Where no record has a number the slot repeats its neighbour as rolled back, for a broker takes an empty slot for the
-table's end.
+A slot's number must be the queue offset in its prepared record: only then does the broker accept an answer. If two
+records have the same number, which a crash can cause, the undecided record gets the slot, and of two undecided records
+the newer one. If no record has a number, its slot repeats the neighbouring slot as rolled back, because an empty slot
+is the table's end for a broker.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from readers.store.store import Store
 from repairs.changes.new_stores import write_at
 from repairs.records.store_sizes import number_of, whole_units
 
-#: How many slots and entries a file holds by default. Source: store/config/MessageStoreConfig.java (3.1.4).
+#: Slots and entries per file by default. Source: store/config/MessageStoreConfig.java (3.1.4).
 _UNITS_PER_FILE = 2_000_000
-#: How many numbers may have no record any more, in damage of the log.
+#: Most numbers that may have lost their record by damage of the log.
 _NUMBERS_LOST_MAX = 1_000_000
 
 
@@ -42,9 +42,9 @@ class TableSizes:
 
 
 def table_sizes(store: Store, conf: Mapping[str, str] | None = None) -> TableSizes:
-    """The lengths: of the broker's configuration, else of the files that are there, else the default.
+    """Return the lengths from the broker's configuration, else from existing files, else the defaults.
 
-    Raises: BadRequest for a configuration that no broker can have.
+    Raises: BadRequest for an invalid configuration.
     """
     given = conf or {}
     slots, entries = state_slots(store, []), redo_entries(store, [])
@@ -58,7 +58,7 @@ def table_sizes(store: Store, conf: Mapping[str, str] | None = None) -> TableSiz
 
 @dataclass(slots=True)
 class StateTableBuilder:
-    """Makes the two tables of a store below `root` from blocks that come in the order of the log.
+    """Builds the two tables of a store below `root` from blocks in the order of the log.
 
     Raises: OSError where a file cannot be written.
     """
@@ -73,11 +73,11 @@ class StateTableBuilder:
     _parts: list[OldRecords] = field(default_factory=list)
 
     def add(self, block: Block) -> None:
-        """The records of a block."""
+        """Add the records of a block."""
         self._parts.append(OldRecords.of_block(block))
 
     def records(self) -> OldRecords:
-        """Those that a broker with these tables wrote: what a later one added is in neither."""
+        """The records that a broker with these tables wrote: records of a later broker are in neither table."""
         every = OldRecords.joined(self._parts)
         entries = redo_entries(self.store, [])
         if entries is None or not len(entries):
@@ -87,7 +87,7 @@ class StateTableBuilder:
         return every if is_numbered else every.chosen(~later | ~every.is_prepared)
 
     def write_table(self) -> None:
-        """The state table."""
+        """Write the state table."""
         records = self.records()
         prepared, states = records.prepared, self._states(records)
         chosen = self._with_slot(prepared, states)
@@ -98,7 +98,7 @@ class StateTableBuilder:
         per_file = self.sizes.table_file_bytes // STATE_SLOT.size_bytes
         first = int(numbers[0]) // per_file * per_file
         slots = np.zeros(int(numbers[-1]) + 1 - first, STATE_SLOT.dtype)
-        # each place takes the record at it or the nearest one before it; those before the first take the first
+        # each slot gets the record with its number, or the nearest one before it; slots before the first get the first
         rows = np.maximum(np.searchsorted(numbers, np.arange(first, first + len(slots)), "right") - 1, 0)
         taken = chosen[rows]
         slots["commit_log_offset"] = prepared.offsets[taken]
@@ -110,7 +110,7 @@ class StateTableBuilder:
         _write(self.root.joinpath(*TABLE_DIRECTORY), self.sizes.table_file_bytes, first, slots)
 
     def write_redo_log(self) -> None:
-        """The redo log; entries of records that have left the log are kept."""
+        """Write the redo log; entries of expired records are kept."""
         records = self.records()
         mine = records.is_prepared | np.isin(records.prepared_offsets, records.prepared.offsets)
         mine |= records.prepared_offsets < self.store.log_begin_offset
@@ -126,11 +126,11 @@ class StateTableBuilder:
         made["record_length_bytes"] = records.lengths
         made["tags_code"] = np.where(records.is_prepared, PREPARED_TAGS, records.prepared_offsets)
         self.entries_count = len(old) + len(made)
-        units = np.concatenate([old, made]).astype(REDO_ENTRY.dtype)  # joined they would have this machine's order
+        units = np.concatenate([old, made]).astype(REDO_ENTRY.dtype)  # concatenate returns this machine's byte order
         _write(self.root.joinpath(*REDO_DIRECTORY), self.sizes.redo_file_bytes, first, units)
 
     def _states(self, records: OldRecords) -> Int64s:
-        """The state of each prepared record: by the log, else as a table beside it knew that it was ended."""
+        """Return the state of each prepared record: from the log, else from the old tables if they have a decision."""
         states = np.where(records.first_ends == UNDECIDED, PREPARED, records.first_ends)
         offsets = records.prepared.offsets
         slots, entries = state_slots(self.store, []), redo_entries(self.store, [])
@@ -140,20 +140,20 @@ class StateTableBuilder:
             offset = int(offsets[row])
             state = known.get(offset, PREPARED)
             if state == PREPARED and offset in ended:
-                state = ROLLBACK  # which of the two is not known; what matters is that nobody asks again
+                state = ROLLBACK  # unknown which of the two; it only matters that the broker does not check it again
             if state != PREPARED:
                 states[row] = state
                 self.findings.append(
                     Finding(
                         self.store.root, "table-slot-unproved", self.store.place(*TABLE_DIRECTORY),
                         commit_log_offset=offset, expected="a COMMIT or ROLLBACK record",
-                        actual="the state table or the redo log alone",
+                        actual="only an entry in the state table or the redo log",
                     )
                 )  # fmt: skip
         return states
 
     def _with_slot(self, prepared: OldRecords, states: Int64s) -> Int64s:
-        """Rows of the records that get a slot, by number."""
+        """Rows of the records that get a slot, ordered by number."""
         usable: Bools = (prepared.queue_offsets >= 0) & (prepared.group_hashes != NO_HASH)
         rows = self._within_reach(prepared, np.flatnonzero(usable))
         is_open = states[rows] == PREPARED
@@ -172,7 +172,7 @@ class StateTableBuilder:
         return chosen
 
     def _within_reach(self, prepared: OldRecords, rows: Int64s) -> Int64s:
-        """Rows of the records whose number a table can have: one in a damaged header may be anything."""
+        """Rows of the records with a plausible number: in a damaged header it may have any value."""
         numbers = prepared.queue_offsets[rows]
         limit = int(numbers.min(initial=1 << 62)) + 2 * len(rows) + _NUMBERS_LOST_MAX
         for row in rows[numbers >= limit].tolist():
@@ -187,7 +187,7 @@ class StateTableBuilder:
 
 
 def _write(directory: Path, file_bytes: int, first: int, units: np.ndarray[tuple[int], np.dtype[np.void]]) -> None:
-    """The files of units that are numbered from `first` on."""
+    """Write the files of units that are numbered from `first` on."""
     directory.mkdir(parents=True, exist_ok=True)
     size = units.dtype.itemsize
     per_file = file_bytes // size

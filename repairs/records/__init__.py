@@ -1,1 +1,1 @@
-"""Records as a broker of a given release writes them."""
+"""Making records as a broker of a given release writes them."""

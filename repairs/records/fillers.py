@@ -1,10 +1,10 @@
-"""What a salvaged log has where records were lost: records that every broker walks over, and that deliver nothing.
+"""Records that a salvaged log has in place of lost ones: every broker reads past them, and they deliver nothing.
 
-A hole would end the log for a broker (docs/formats/record.md#validation). Most of a hole is filled with rollback
-records: brokers from 4.3 enter them into no queue and no index. Where the numbers of the lost records are known, and a
-number without a record would mislead the broker (`needs_record`), a record that bears the number stands in.
+A hole would end the log for a broker (docs/formats/record.md#validation). Most of a hole is filled with ROLLBACK
+records, which brokers from 4.3 dispatch to no queue and no index. Where the queue offsets of the lost records are
+known, and a queue offset without a record would mislead the broker (`Lost.is_own_topic`), a stand-in record has it.
 
-Readers know both by `RMQTX_FILLER`, and take them for the damage that they stand for.
+Readers recognise both by `RMQTX_FILLER`, and count them as damage.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from repairs.records.record_writer import RecordDraft, WritingRules
 
 BLANK_BYTES = BLANK.size_bytes
-#: Brokers read a record as a whole when they recover: not more than the largest message that they take by default.
+#: Brokers read whole records in recovery: a filler is not longer than the largest message that they accept by default.
 FILLER_BYTES_MAX = 4 << 20
-#: More checks than any broker makes: it gives up on such a half at once, without asking anybody.
+#: More checks than any broker makes: it discards a half with this count at once, without asking a producer.
 _CHECKS = str((1 << 31) - 1)
-#: Readers of every version take records in this form.
+#: A form of records that readers of every version accept.
 _RULES = WritingRules(
     ops_are_lists=True, finals_name_destination=True, properties_are_closed=True, has_property_crc=False,
     writes_discard_copy=True,
 )  # fmt: skip
-#: A push consumer (4.9.7) that gets a message without a body fails on it, pulls it again, and never comes behind it.
+#: A push consumer (4.9.7) fails on a message without a body, pulls it again, and never gets past it.
 _BODY = b" "
 
 
 @dataclass(frozen=True, slots=True)
 class FillerModel:
-    """What fillers take from the record before them, or else after them.
+    """Values that fillers take from the record before them, or else behind them.
 
-    Units: ms. `store_address`, `store_port`: the broker's, an IPv4 address.
+    Units: ms. `store_address`, `store_port`: the broker's IPv4 address and port.
     """
 
     store_time_ms: int
@@ -46,7 +46,7 @@ class FillerModel:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The number of a record that is lost, in its queue."""
+    """The queue and queue offset of a lost record."""
 
     topic: bytes
     queue_id: int
@@ -54,7 +54,7 @@ class Lost:
 
     @property
     def is_own_topic(self) -> bool:
-        """Whether the broker's own check reads the queue."""
+        """Whether the broker's check reads the queue."""
         return self.topic in (HALF_TOPIC.encode(), OP_TOPIC.encode())
 
 
@@ -81,7 +81,7 @@ FILLER_BYTES_MIN = len(_record(0, FillerModel(0), FILLER.encode(), body=b"", pro
 
 
 def filler(offset: int, length_bytes: int, near: FillerModel) -> bytes:
-    """A record of a length that brokers walk over and nobody gets.
+    """Return a record of a given length that brokers read past and no consumer gets.
 
     Units: commit-log offset; `length_bytes` at least FILLER_BYTES_MIN.
     """
@@ -90,9 +90,10 @@ def filler(offset: int, length_bytes: int, near: FillerModel) -> bytes:
 
 
 def stand_in(offset: int, lost: Lost, near: FillerModel, padding_bytes: int = 0) -> bytes:
-    """A record with a lost one's number: an op that ends no half, a half given up at once, else one that says nothing.
+    """Return a record with a lost queue offset: an op that settles no half, a half that is discarded at once, or empty.
 
-    An op of the number −1 is less than any half and counts as done in every version; without a number some stop there.
+    The op has the number -1, which is below any half and counts as done in every version; some versions stop at an op
+    without a number.
     """
     body, pairs = _BODY, {FILLER: "x" * (1 + padding_bytes)}
     if lost.topic == OP_TOPIC.encode():
@@ -106,10 +107,10 @@ def stand_in(offset: int, lost: Lost, near: FillerModel, padding_bytes: int = 0)
 
 
 def filled(begin: int, end: int, wanted: list[Lost], near: FillerModel) -> Iterator[tuple[int, bytes, Lost | None]]:
-    """Records that fill a hole of the log exactly: stand-ins for as many of `wanted` as it has room for, then fillers.
+    """Yield records that fill a hole of the log exactly: stand-ins for as many of `wanted` as fit, then fillers.
 
-    Shape: (commit-log offset, record, the number it bears). The hole is at least FILLER_BYTES_MIN long.
-    Order: commit-log offset ascending; numbers in the order given.
+    Shape: (commit-log offset, record, the lost record that it replaces). The hole has at least FILLER_BYTES_MIN.
+    Order: commit-log offset ascending; lost records in the order given.
     """
     chosen: list[Lost] = []
     room = end - begin

@@ -1,13 +1,13 @@
 """COMMIT and ROLLBACK records of prepared records, as brokers 3.0 to 4.2 write them.
 
-Both keep the prepared record's properties as they are, byte for byte: the broker stores the text that it read. A delay
-level stays in them too and means nothing, because the broker takes it out of what it looks at. Compared with every
+Both keep the prepared record's properties byte for byte: the broker stores the text that it read. A delay level stays
+in them too without an effect, because the broker removes it from the properties that it interprets. Compared with every
 record that brokers 3.1.4, 3.2.6 and 4.2.0 left in the corpus (tests/repairs/test_prepared_ends.py).
 
-A broker of 4.3 or later that opens such a store has no code that makes either: a commit ends in a
-NumberFormatException, because the prepared record has no REAL_QID. So there the same records are written, closed as
-that broker closes its own: it enters a COMMIT record into its queue and leaves a ROLLBACK record alone, whoever made
-them (docs/formats/consume_queues.md#dispatch, docs/formats/prepared_records.md#end).
+A broker 4.3 or later that opens such a store has no code for either record: a commit fails with NumberFormatException,
+because the prepared record has no REAL_QID. So the same records are written for it, with properties closed as in its
+own records: it dispatches a COMMIT record to its queue and ignores a ROLLBACK record, of whatever origin
+(docs/formats/consume_queues.md#dispatch, docs/formats/prepared_records.md#end).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["commit_record_of", "rollback_record_of"]
 
 
 def commit_record_of(prepared: bytes) -> RecordDraft:
-    """The COMMIT record of a prepared record: its copy, in its own topic and queue.
+    """Return the COMMIT record of a prepared record: a copy in the same topic and queue.
 
-    Raises: FormatError where its body is damaged.
+    Raises: FormatError if its body is damaged.
     Source: broker/processor/EndTransactionProcessor.java endMessageTransaction (3.1.4 to 4.2.0);
             docs/formats/state_table.md#records, docs/formats/prepared_records.md#end.
     """
@@ -32,10 +32,10 @@ def commit_record_of(prepared: bytes) -> RecordDraft:
 
 
 def rollback_record_of(prepared: bytes, version: Version) -> RecordDraft:
-    """The ROLLBACK record of a prepared record: the same without a body, and in no queue.
+    """Return the ROLLBACK record of a prepared record: a copy without a body, in no queue.
 
-    `version`: of the broker. Before 3.2 its queue offset is the number of the slot of the state table, later 0.
-    Raises: FormatError where its body is damaged.
+    `version`: of the broker. Before 3.2 its queue offset is the slot number in the state table, later 0.
+    Raises: FormatError if its body is damaged.
     Source: broker/processor/EndTransactionProcessor.java (3.1.4 to 4.2.0); store/CommitLog.java doAppend.
     """
     number = _integer(prepared, "queue_offset") if not PREPARED_NEVER_ASKED.holds(version) else 0

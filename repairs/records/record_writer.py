@@ -1,9 +1,9 @@
-"""Records of the commit log as brokers write them: the final, the op, the discard copy, a new half copy, the blank.
+"""Records of the commit log as brokers write them: COMMIT record, op, discard copy, new half copy, blank.
 
-Each is made of the record that it follows from, whose bytes it keeps: brokers take a message apart and put it together
-again, and its properties come out in the order in which they went in, because both times they pass through the same
-hash table. What a version does otherwise stands in `WritingRules`. Everything here was compared, byte for byte, with
-what brokers of 4.3.0 to 5.5.0 wrote (tests/repairs/test_record_writer.py).
+Each record is made from the record it derives from and keeps its bytes: brokers decode and encode a message, and its
+properties keep their order, because both times they pass through the same hash table. Differences between versions are
+in `WritingRules`. Everything here was compared, byte for byte, with records of brokers 4.3.0 to 5.5.0
+(tests/repairs/test_record_writer.py).
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ _IPV4_HOST_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class WritingRules:
-    """What brokers of one version write otherwise than those of another.
+    """Differences in the records of broker versions.
 
-    Shape: `ops_are_lists`: each op number is followed by a comma (5.1.0+). `finals_name_destination`: a final still has
-           REAL_TOPIC and REAL_QID (before 5.4.0). `properties_are_closed`: the last property has its end mark too (not
-           from 4.9.1 to 5.1.4). `has_property_crc`: each record ends in a CRC of itself (enabledAppendPropCRC, 5.2.0+).
-           `writes_discard_copy`: what is given up on is copied into the discard topic (4.5.2+).
+    Shape: `ops_are_lists`: each number of an op is followed by a comma (5.1.0+). `finals_name_destination`: a COMMIT
+           record has REAL_TOPIC and REAL_QID (before 5.4.0). `properties_are_closed`: the last property has its end
+           mark too (not from 4.9.1 to 5.1.4). `has_property_crc`: each record ends with a CRC of itself
+           (enabledAppendPropCRC, 5.2.0+). `writes_discard_copy`: discarded halves are copied to the discard topic
+           (4.5.2+).
     """
 
     ops_are_lists: bool
@@ -62,10 +63,10 @@ class WritingRules:
 
 
 def writing_rules(settings: BrokerSettings, *, has_property_crc: bool) -> WritingRules:
-    """How the broker of a store writes.
+    """Return the rules for the broker of a store.
 
-    `has_property_crc`: whether its records end in a CRC of themselves; that is configured, and seen at its records.
-    Raises: BadRequest where its version is not known well enough.
+    `has_property_crc`: whether its records end with a CRC of themselves, which is configured and visible in records.
+    Raises: BadRequest if its version is not known exactly enough.
     """
     low, high = settings.version_low, settings.version_high
 
@@ -74,8 +75,8 @@ def writing_rules(settings: BrokerSettings, *, has_property_crc: bool) -> Writin
         known = change.between(low, high)
         if known is None and border is not None:
             raise BadRequest(
-                f"the store's broker is {settings.version}: brokers before and from {dotted(border)} write "
-                "other records", advice="say --broker-version",
+                f"the version of the store's broker is unknown ({settings.version}), and brokers write other records "
+                f"from {dotted(border)} on", advice="add --broker-version",
             )
         return known is True
 
@@ -90,11 +91,11 @@ def writing_rules(settings: BrokerSettings, *, has_property_crc: bool) -> Writin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordDraft:
-    """A record before it has its place.
+    """A record before it has its offsets.
 
-    Shape: the fields of RECORD by their names. Hosts are address and port as stored, 8 bytes, or 20 of IPv6.
-           `properties` is the area as stored, without the CRC of the whole record. `queue_offset` is given where it is
-           no place in a queue, as in ROLLBACK records (before 4.3).
+    Shape: the fields of RECORD by their names. Hosts: address and port as stored, 8 bytes, or 20 for IPv6.
+           `properties`: the area as stored, without the CRC of the whole record. `queue_offset`: given only if it is
+           not a place in a queue, as in ROLLBACK records (before 4.3).
     """
 
     topic: str
@@ -111,13 +112,13 @@ class RecordDraft:
     queue_offset: int | None = None
 
     def length_bytes(self, rules: WritingRules) -> int:
-        """How long its record is."""
+        """Length of its record."""
         return len(self.record(rules, queue_offset=0, commit_log_offset=0, store_time_ms=0))
 
     def record(self, rules: WritingRules, *, queue_offset: int, commit_log_offset: int, store_time_ms: int) -> bytes:
-        """The record's bytes at its place.
+        """Return the record's bytes for its offsets.
 
-        Raises: FormatError where no broker could write it: its properties are too long.
+        Raises: FormatError if its properties are too long for a record.
         Source: store/CommitLog.java (AppendMessageCallback), docs/formats/record.md#record,
                 docs/formats/record.md#properties, docs/formats/record.md#append.
         """
@@ -126,7 +127,7 @@ class RecordDraft:
         if rules.has_property_crc:
             properties = _closed(properties, is_closed=True) + bytes(PROPERTY_CRC_BYTES)
         if len(properties) > _PROPERTIES_BYTES_MAX:
-            raise FormatError(f"{len(properties)} bytes of properties do not fit into a record")
+            raise FormatError(f"properties of {len(properties)} bytes do not fit into a record")
         is_long = len(topic) > _TOPIC_BYTES_MAX_V1
         hosts = (_v6(self.born_host, BORN_V6), _v6(self.store_host, STORE_V6))
         tail = b"".join(
@@ -153,10 +154,10 @@ class RecordDraft:
 
 
 def draft_of(record: bytes) -> RecordDraft:
-    """The draft that a sound record was made of.
+    """Return the draft of a sound record.
 
-    Shape: the CRC of the whole record is left out of the properties.
-    Raises: FormatError where the record's own CRC of its body is wrong: a copy of it would hide the damage.
+    Shape: properties without the CRC of the whole record.
+    Raises: FormatError if the CRC of the body is wrong: a copy of the record would hide the damage.
     """
     fields = RECORD.unpack(record)
     born_bytes = _IPV4_HOST_BYTES + (IPV6_EXTRA_BYTES if fields["sys_flag"] & BORN_V6 else 0)
@@ -184,7 +185,7 @@ def draft_of(record: bytes) -> RecordDraft:
 
 
 def is_whole(record: bytes) -> bool:
-    """Whether consumers can read the body of a record: its CRC is right, and it is not compressed or a whole stream."""
+    """Whether consumers can read the body of a record: its CRC is right, and it can be decompressed if compressed."""
     try:
         draft = draft_of(record)
     except (FormatError, UnicodeDecodeError):
@@ -193,16 +194,16 @@ def is_whole(record: bytes) -> bool:
 
 
 def final_of(half: bytes, rules: WritingRules) -> RecordDraft:
-    """The final (COMMIT record) of a half copy.
+    """Return the COMMIT record of a half copy.
 
-    Raises: FormatError where the half copy does not say where it is to go, or its body is damaged.
+    Raises: FormatError if the half copy has no destination, or its body is damaged.
     Source: broker/processor/EndTransactionProcessor.java endMessageTransaction; docs/formats/half_and_op.md#final.
     """
     draft = draft_of(half)
     properties = property_values(draft.properties)
     topic, queue_id = properties.get(REAL_TOPIC.encode()), properties.get(REAL_QUEUE_ID.encode(), b"")
     if not topic or not queue_id.isdigit():
-        raise FormatError("it says neither a real topic nor a real queue (REAL_TOPIC, REAL_QID)")
+        raise FormatError("it has no real topic or no real queue (REAL_TOPIC, REAL_QID)")
     area = draft.properties
     if not rules.finals_name_destination:
         area = _without(_without(area, REAL_TOPIC.encode()), REAL_QUEUE_ID.encode())
@@ -214,13 +215,13 @@ def final_of(half: bytes, rules: WritingRules) -> RecordDraft:
 
 
 def op_of(numbers: list[int], rules: WritingRules, *, queue_id: int, broker_host: bytes, now_ms: int) -> RecordDraft:
-    """The op message that ends half copies of a queue by their queue offsets.
+    """Return the op message that settles half copies of a queue by their queue offsets.
 
-    `broker_host`: the broker's address as its records have it. Before 5.1.0 an op has one number.
+    `broker_host`: the broker's address in the form of records. Before 5.1.0 an op has one number.
     Source: broker/transaction/queue/TransactionalMessageBridge.java makeOpMessageInner; docs/formats/half_and_op.md#op.
     """
     if not rules.ops_are_lists and len(numbers) != 1:
-        raise ValueError(f"{len(numbers)} numbers in one op of a version that takes one")
+        raise ValueError(f"{len(numbers)} numbers in one op of a version with one number per op")
     body = "".join(f"{number}," for number in numbers) if rules.ops_are_lists else str(numbers[0])
     return RecordDraft(
         topic=OP_TOPIC, queue_id=queue_id, body=body.encode(), properties=_OP_PROPERTIES, born_time_ms=now_ms,
@@ -229,19 +230,20 @@ def op_of(numbers: list[int], rules: WritingRules, *, queue_id: int, broker_host
 
 
 def discard_copy_of(half: bytes) -> RecordDraft:
-    """The copy in the discard topic of a half copy that is given up on.
+    """Return the copy in the discard topic of a discarded half copy.
 
-    Raises: FormatError where its body is damaged.
+    Raises: FormatError if its body is damaged.
     Source: broker/transaction/queue/DefaultTransactionalMessageCheckListener.java; docs/formats/half_and_op.md#discard.
     """
     return replace(draft_of(half), topic=DISCARD_TOPIC, queue_id=0, prepared_transaction_offset=0)
 
 
 def half_copy_of(record: bytes) -> RecordDraft:
-    """The half copy that a resume makes of a discard copy or of a half copy: its checks begin anew.
+    """Return the half copy that a resume makes from a discard copy or a half copy, with a check count of 0.
 
-    The body stays as stored; brokers before 5.3.2 inflate it here and leave the flag, so that nobody can read it.
-    Raises: FormatError where its body is damaged.
+    The body stays as stored; brokers before 5.3.2 decompress it here and leave the flag set, so that no consumer can
+    read it.
+    Raises: FormatError if its body is damaged.
     Source: broker/processor/AdminBrokerProcessor.java resumeCheckHalfMessage; docs/formats/half_and_op.md#resume.
     """
     draft = draft_of(record)
@@ -250,7 +252,7 @@ def half_copy_of(record: bytes) -> RecordDraft:
 
 
 def blank_head(left_bytes: int) -> bytes:
-    """What closes a full file of the log: the blank record's own bytes; what follows it to the end means nothing.
+    """Return the bytes of the blank record that closes a full file of the log; the bytes behind it have no meaning.
 
     Source: store/CommitLog.java doAppend END_OF_FILE; docs/formats/record.md#blank.
     """
@@ -258,7 +260,7 @@ def blank_head(left_bytes: int) -> bytes:
 
 
 def body_crc(body: bytes) -> int:
-    """The CRC that a broker stores for a body."""
+    """Return the CRC that a broker stores for a body."""
     return zlib.crc32(body) & 0x7FFFFFFF if body else 0
 
 
@@ -266,7 +268,7 @@ def body_crc(body: bytes) -> int:
 
 
 def property_values(area: bytes) -> Mapping[bytes, bytes]:
-    """The properties of an area as brokers read them: the last value of a name counts."""
+    """Return the properties in an area as brokers read them: the last value of a name counts."""
     return dict(_split(piece) for piece in _pieces(area))
 
 
@@ -281,13 +283,13 @@ def _split(piece: bytes) -> tuple[bytes, bytes]:
 
 
 def _without(area: bytes, name: bytes) -> bytes:
-    """An area without one property; every other byte of it stays."""
+    """An area without one property; all other bytes stay."""
     end = bytes([VALUE_END])
     return end.join(piece for piece in area.split(end) if _split(piece)[0] != name)
 
 
 def _with(area: bytes, name: bytes, value: bytes) -> bytes:
-    """An area with one property's value another; it is the last one if it was not there."""
+    """An area with one property set; a new property is appended."""
     end, new = bytes([VALUE_END]), name + bytes([NAME_END]) + value
     pieces = area.split(end)
     if name in property_values(area):
@@ -304,7 +306,7 @@ def _closed(area: bytes, *, is_closed: bool) -> bytes:
 
 
 def _with_property_crc(record: bytes) -> bytes:
-    """A record with the CRC of all that is before it in its last property: decimal, the lowest digit first.
+    """A record with the CRC of all bytes before it in its last property: decimal, the lowest digit first.
 
     Source: common/message/MessageDecoder.java createCrc32; docs/formats/record.md#property-crc.
     """

@@ -1,8 +1,8 @@
-"""Records of transactions in RocksDB as brokers of 5.4.0 and later write them: the op, the final, another half.
+"""Records of transactions in RocksDB as brokers 5.4.0 and later write them: op, COMMIT record, another half.
 
-The broker that starts on them enters them into its table: its recovery after a crash hands on every record behind the
-table's last half (docs/formats/rocksdb_transactions.md#dispatch). Compared, byte for byte, with what 5.4.0 and 5.5.0
-wrote (tests/repairs/test_rocksdb_records.py).
+The broker adds them to its table at its start: its recovery after a crash dispatches every record behind the table's
+last half (docs/formats/rocksdb_transactions.md#dispatch). Compared, byte for byte, with records of 5.4.0 and 5.5.0
+(tests/repairs/test_rocksdb_records.py).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _HASH_PLACES = 128
 
 
 def rocksdb_op_of(half: bytes, *, unique_key: str, broker_host: bytes, now_ms: int) -> RecordDraft:
-    """The op message that ends a half.
+    """Return the op message that settles a half.
 
-    `unique_key`: its own; `broker_host`: the broker's address as its records have it.
-    Raises: FormatError where the half lacks what its key in the table is made of.
+    `unique_key`: that of the op; `broker_host`: the broker's address in the form of records.
+    Raises: FormatError if the half lacks a part of its key in the table.
     Source: broker/transaction/rocksdb/TransactionalMessageRocksDBService.java;
             docs/formats/rocksdb_transactions.md#records.
     """
     words = property_values(draft_of(half).properties)
     topic, identity = (words.get(name.encode()) for name in (REAL_TOPIC, TRANSACTION_ID))
     if not topic or not identity:
-        raise FormatError("it says no real topic or no transaction id (REAL_TOPIC, __transactionId__)")
+        raise FormatError("it has no real topic or no transaction id (REAL_TOPIC, __transactionId__)")
     offset = int.from_bytes(half[AT["commit_log_offset"] : AT["commit_log_offset"] + 8], "big")
-    # In the order in which the broker's hash table gives them.
+    # In the order of the broker's hash table.
     properties = (
         (REAL_TOPIC, topic), (TRANSACTION_ID, identity), (UNIQ_KEY, unique_key.encode()),
         (TRANS_OFFSET, str(offset).encode()), ("WAIT", b"false"), (TAGS, b"d"),
@@ -50,7 +50,7 @@ def rocksdb_op_of(half: bytes, *, unique_key: str, broker_host: bytes, now_ms: i
 
 
 def rocksdb_final_of(half: bytes, rules: WritingRules, checks_count: int | None) -> RecordDraft:
-    """The final (COMMIT record) of a half. `checks_count`: what the table says; None where it has no key of it.
+    """Return the COMMIT record of a half. `checks_count`: the count in the table; None if it has no key of the half.
 
     Raises: FormatError.
     """
@@ -61,16 +61,16 @@ def rocksdb_final_of(half: bytes, rules: WritingRules, checks_count: int | None)
 
 
 def rocksdb_half_of(record: bytes) -> RecordDraft:
-    """The half that a resume makes of another one: with a place, and so a key, of its own.
+    """Return the half that a resume makes from another half, with its own offset and so its own key.
 
-    Raises: FormatError where its body is damaged.
+    Raises: FormatError if its body is damaged.
     """
     area = _in_hash_order(draft_of(record).properties, CHECK_TIMES, "0")
     return replace(half_copy_of(record), topic=ROCKSDB_HALF_TOPIC, properties=area)
 
 
 def _in_hash_order(area: bytes, name: str, value: str) -> bytes:
-    """An area of properties with one of them set, at the place where the broker's hash table gives it.
+    """An area of properties with one of them set, at its place in the order of the broker's hash table.
 
     Source: common/message/MessageDecoder.java string2messageProperties (a HashMap of 128 places).
     """
@@ -88,7 +88,7 @@ def _place(name: bytes) -> int:
 
 
 def checks_in_table(row: Mapping[str, Any], commit_log_offset: int) -> int | None:
-    """The checks that the broker's table counts for a half; None where it has no key of it, or was not read."""
+    """Return the number of checks of a half in the broker's table; None if it has no key of it or was not read."""
     entries = [entry for entry in row["state_entries"] if entry["kind"] == ROCKSDB]
     found = [entry["value"] for entry in entries if entry["key"].startswith(f"{commit_log_offset}@")]
     return int(found[0]) if found and str(found[0]).isdigit() else None

@@ -1,4 +1,4 @@
-"""How long the files of a store are: as its broker was told, as its files are, or as brokers do without being told."""
+"""Lengths of a store's files: from the broker's configuration, from existing files, or a broker's defaults."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from readers.storage.segments import Segment
 from readers.store.store import Store
 
 EXTENSION = "consumequeue_ext"
-#: Queues that are looked at to learn how long their files are.
-_LOOKED_AT_QUEUES = 64
+#: Queues whose files are examined for their length.
+_EXAMINED_QUEUES = 64
 #: Source: store/config/MessageStoreConfig.java; docs/formats/store.md#segments, docs/formats/record.md#tags-code.
 _DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -31,10 +31,10 @@ QUEUE_LENGTH_KEYS = ("mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
 
 @dataclass(frozen=True, slots=True)
 class StoreSizes:
-    """Lengths of a store's files, and what else stands in a broker's configuration only.
+    """Lengths of a store's files, and further values that only a broker's configuration contains.
 
-    Units: bytes; `delay_levels_ms`: the delay of level 1, 2, ... `index_entries_count`: maxIndexNum, one more than a
-           file takes.
+    Units: bytes; `delay_levels_ms`: the delay of level 1, 2, ... `index_entries_count`: maxIndexNum, one more than the
+           entries of a file.
     """
 
     log_file_bytes: int
@@ -45,9 +45,9 @@ class StoreSizes:
 
 
 def store_sizes(store: Store | None, conf: Mapping[str, str] | None = None) -> StoreSizes:
-    """The lengths for a store that is made anew from another one: configuration first, then its files, then defaults.
+    """Return the lengths for a rebuilt store: from the configuration, else from the files, else the defaults.
 
-    Raises: BadRequest for a configuration that no broker can have; UnreadableFile, FileChanged.
+    Raises: BadRequest for an invalid configuration; UnreadableFile, FileChanged.
     """
     given = conf or {}
     log = () if store is None else store.commit_log
@@ -75,27 +75,27 @@ def store_sizes(store: Store | None, conf: Mapping[str, str] | None = None) -> S
 
 
 def with_log_files_of(sizes: StoreSizes, log_file_bytes: int | None) -> StoreSizes:
-    """The same with another length of log files, if one is given."""
+    """Return the sizes with another length of log files, if one is given."""
     return sizes if log_file_bytes is None else replace(sizes, log_file_bytes=log_file_bytes)
 
 
 def usual_log_file_bytes(files: Iterable[tuple[str, int]]) -> int | None:
-    """The length of most files (name, bytes) that are named like segments; None where none is."""
+    """Return the most frequent length of files (name, bytes) that are named like segments; None if there are none."""
     sizes = Counter(size for name, size in files if re.fullmatch(r"[0-9]{20}", name) and size)
     return sizes.most_common(1)[0][0] if sizes else None
 
 
 def number_of(conf: Mapping[str, str], *keys: str) -> int | None:
-    """The length of a file that a broker's configuration gives; None where it gives none.
+    """Return the length of a file from a broker's configuration; None if it is not set.
 
-    Raises: BadRequest for what is no length of a file.
+    Raises: BadRequest for an invalid length.
     """
     for key in keys:
         text = conf.get(key)
         if text is None:
             continue
         if not re.fullmatch(r"[0-9]{1,13}", text) or not 0 < int(text) <= _SIZE_BYTES_MAX:
-            raise BadRequest(f"{key}={text[:40]} is no length of a file", field=key)
+            raise BadRequest(f"{key}={text[:40]} is not a length of a file in bytes", field=key)
         return int(text)
     return None
 
@@ -106,20 +106,20 @@ def _usual(segments: Iterable[Segment]) -> int | None:
 
 
 def whole_units(size: int, slot_bytes: int) -> int:
-    """A length of a file that holds whole slots; brokers round up."""
+    """Return the length of a file in whole slots; brokers round up."""
     return -(-size // slot_bytes) * slot_bytes
 
 
 def _queue_files(store: Store, kind: str) -> list[Segment]:
     return [
         segment
-        for topic, queue_id in islice(store.queues(kind), _LOOKED_AT_QUEUES)
+        for topic, queue_id in islice(store.queues(kind), _EXAMINED_QUEUES)
         for segment in store.queue_segments(topic, queue_id, kind)[0]
     ]
 
 
 def _index_counts(store: Store) -> tuple[int | None, int | None]:
-    """How many slots and entries (maxHashSlotNum, maxIndexNum) the files have, as an index file shows them."""
+    """Number of slots and entries (maxHashSlotNum, maxIndexNum) per file, from an existing index file."""
     for file in reversed(open_index(store).files):
         if file.wrong() is None and file.slots_count is not None:
             rest = file.segment.size_bytes - HEADER.size_bytes - INDEX_SLOT.size_bytes * file.slots_count
@@ -132,6 +132,6 @@ def _delays(text: str) -> tuple[int, ...]:
     delays = []
     for word in text.split(" "):
         if not re.fullmatch(r"[0-9]{1,9}[smhd]", word):
-            raise BadRequest(f"messageDelayLevel: {word[:40]!r} is no delay", field="messageDelayLevel")
+            raise BadRequest(f"messageDelayLevel: {word[:40]!r} is not a delay", field="messageDelayLevel")
         delays.append(int(word[:-1]) * _DELAY_UNITS_MS[word[-1]])
     return tuple(delays)

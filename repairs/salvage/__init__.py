@@ -1,1 +1,1 @@
-"""A new store from what a damaged one still has."""
+"""Salvage: a new store from the readable records of a damaged one."""

@@ -1,6 +1,6 @@
-"""Which of the found records make the new log: each place once, and of two that contradict each other the better one.
+"""Choosing the records of the new log from those found: one per offset, and the better one of two that differ.
 
-Sound bodies go before damaged ones, long runs before short ones, files named earlier before later ones.
+Sound bodies are preferred to damaged ones, then long runs to short ones, then files named earlier to later ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from readers.storage.open_file import OpenFile
 from repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN
 from repairs.salvage.scan_for_records import Run, SalvageSource
 
-#: Two neighbours of the new log are not further apart than this: what lies beyond was damaged, or is of another log.
+#: Largest gap between neighbours in the new log: records beyond have damaged offsets, or belong to another log.
 SEGMENTS_APART_MAX = 1024
 _FINDINGS_MAX = 100
 _OPEN_FILES_MAX = 64
@@ -23,7 +23,7 @@ _OPEN_FILES_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Records of one file that become a range of the log. Units: bytes, ms."""
+    """Records of one file that become a range of the new log. Units: bytes, ms."""
 
     offset: int
     length_bytes: int
@@ -40,14 +40,14 @@ class Piece:
 
 
 class OpenSources:
-    """The files that records were found in, open as long as they are used."""
+    """The files with records, kept open while they are used."""
 
     def __init__(self, sources: list[SalvageSource]) -> None:
         self.sources = sources
         self._open: dict[int, OpenFile] = {}
 
     def read(self, number: int, position: int, length: int) -> bytes:
-        """Bytes of a file.
+        """Return bytes of a file.
 
         Raises: UnreadableFile, FileChanged.
         """
@@ -58,7 +58,7 @@ class OpenSources:
         return self._open[number].read(position, length)
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all files."""
         for file in self._open.values():
             file.close()
         self._open.clear()
@@ -66,10 +66,10 @@ class OpenSources:
 
 @dataclass(slots=True)
 class ChosenRecords:
-    """The pieces of the new log, and what was not taken.
+    """The pieces of the new log, and counts of the records that were not used.
 
-    Shape: counts are records. `left_out_count`: their body does not match its CRC, and no other copy was found, or they
-           are no part of this log.
+    Shape: `left_out_count`: records whose body does not match its CRC and that have no other copy, or that do not
+           belong to this log.
     Order: pieces by offset.
     """
 
@@ -81,7 +81,7 @@ class ChosenRecords:
 
 
 def chosen_pieces(runs: list[Run], files: OpenSources, segment_bytes: int) -> ChosenRecords:
-    """The pieces of the new log.
+    """Choose the pieces of the new log.
 
     Damage: copies-contradict, record-left-out.
     Raises: UnreadableFile, FileChanged.
@@ -101,10 +101,10 @@ class _Choice:
     segment_bytes: int
     chosen: ChosenRecords = field(default_factory=lambda: ChosenRecords([]))
     _begins: list[int] = field(default_factory=list)
-    _told: int = 0
+    _reported: int = 0
 
     def offer(self, run: Run) -> None:
-        """Take what the log does not have yet of a run's records."""
+        """Add the records of a run whose place in the log is still free."""
         low, high = self._overlapping(run.offset, run.end_offset)
         is_free = low == high and run.is_intact
         if is_free and run.offset // self.segment_bytes == (run.end_offset + BLANK_BYTES - 1) // self.segment_bytes:
@@ -119,7 +119,8 @@ class _Choice:
             elif not run.is_intact:
                 self._leave_out(run, offset, length, 1, "its body does not match its CRC, and no other copy was found")
             elif offset // self.segment_bytes != (offset + length + BLANK_BYTES - 1) // self.segment_bytes:
-                self._leave_out(run, offset, length, 1, f"it does not fit into segments of {self.segment_bytes} bytes")
+                why = f"it crosses the end of a segment of {self.segment_bytes} bytes"
+                self._leave_out(run, offset, length, 1, why)
             elif free and free[-1][1] == offset and offset % self.segment_bytes:
                 free[-1] = (free[-1][0], offset + length)
             else:
@@ -140,7 +141,7 @@ class _Choice:
             position += length
 
     def _counted(self, run: Run, begin: int, end: int) -> tuple[int, int, int]:
-        """Records of a part of a run, and the store times of its first and last one."""
+        """Number of records in a part of a run, and the store times of its first and last record."""
         if begin == run.offset and end == run.end_offset:
             return run.records_count, run.first_time_ms, run.last_time_ms
         inside = [offset for offset, _ in self._records(run) if begin <= offset < end]
@@ -155,7 +156,7 @@ class _Choice:
         return int.from_bytes(head[place : place + 8], "big", signed=True)
 
     def _overlapping(self, begin: int, end: int) -> tuple[int, int]:
-        """Which of the pieces lie in a range, at least in part."""
+        """Positions of the first piece that overlaps a range, and behind the last one."""
         low = bisect.bisect_right(self._begins, begin)
         if low and self.chosen.pieces[low - 1].end_offset > begin:
             low -= 1
@@ -167,7 +168,7 @@ class _Choice:
         self.chosen.pieces.insert(place, piece)
 
     def _compare(self, run: Run, offset: int, length: int) -> None:
-        """A record whose place is taken: by the same, or by another one."""
+        """Compare a record with the one already chosen for its place: a duplicate, or a contradiction."""
         low, high = self._overlapping(offset, offset + length)
         taken = self.chosen.pieces[low]
         mine = self.files.read(run.source, run.position_bytes + offset - run.offset, length)
@@ -178,15 +179,15 @@ class _Choice:
                 return
         self.chosen.contradictions_count += 1
         kept = as_text(self.files.sources[taken.source].file)
-        self._find("copies-contradict", run, offset, length, f"another copy, in {kept}, was taken")
+        self._find("copies-contradict", run, offset, length, f"the different copy in {kept} is used")
 
     def _leave_out(self, run: Run | Piece, offset: int, length: int, count: int, why: str) -> None:
         self.chosen.left_out_count += count
         self._find("record-left-out", run, offset, length, why)
 
     def _find(self, code: str, run: Run | Piece, offset: int, length: int, why: str) -> None:
-        self._told += 1
-        if self._told > _FINDINGS_MAX:
+        self._reported += 1
+        if self._reported > _FINDINGS_MAX:
             return
         file = as_text(self.files.sources[run.source].file)
         position = run.position_bytes + offset - run.offset
@@ -194,10 +195,10 @@ class _Choice:
             Finding(file, code, file, position, length, commit_log_offset=offset, actual=why)
         )
 
-    # --- what is of no use
+    # --- records that do not belong to the log
 
     def leave_out_far(self) -> None:
-        """Of groups of pieces that lie far from each other the one with most bytes is the log."""
+        """If there are groups of pieces far from each other, keep the group with the most bytes."""
         pieces = self.chosen.pieces
         groups: list[list[Piece]] = []
         for piece in pieces:
@@ -215,7 +216,7 @@ class _Choice:
         self._keep(best)
 
     def leave_out_stale(self) -> None:
-        """Behind the end of the data, what a recovery once cut off: older than the records before it.
+        """Leave out records behind the end of the data that a recovery had cut off: older than the records before them.
 
         Only in the last segment: in all others a blank record ends the data.
         """
@@ -228,13 +229,13 @@ class _Choice:
                 and piece.first_time_ms < before.last_time_ms
             ):
                 for stale in pieces[number:]:
-                    why = "older than the records before it: a recovery had cut it off"
+                    why = "it is older than the records before it: a recovery had cut it off"
                     self._leave_out(stale, stale.offset, stale.length_bytes, stale.records_count, why)
                 self._keep(pieces[:number])
                 return
 
     def leave_out_too_near(self) -> None:
-        """A hole that is too short for a filler takes the record behind it too."""
+        """Leave out the record behind a hole that is too short for a filler."""
         kept: list[Piece] = []
         for piece in self.chosen.pieces:
             while kept and 0 < piece.offset - kept[-1].end_offset < FILLER_BYTES_MIN and self._in_one(kept[-1], piece):

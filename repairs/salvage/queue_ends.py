@@ -1,8 +1,8 @@
-"""How far the check's own queues went before records at the end of a log were lost, by what else still says so.
+"""Ends of the half and op queues before records at the end of a log were lost, from other evidence.
 
-The number of a half or op that was given once must not be given again: an op message that ended the half with that
-number would end the new one too, and a new op before the check's cursor would never be read. Of other queues brokers
-and clients notice it themselves: a consumer whose cursor is beyond the end starts over at the end.
+A queue offset of a half or op must not be used twice: an op message that settled the first half with it would settle
+the new one too, and a new op before the check's cursor would never be read. For other queues brokers and clients notice
+it themselves: a consumer whose cursor is beyond the end continues at the end.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from readers.model.errors import SourceError
 from readers.queues.consume_queue import open_queue
 from readers.store.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 
-#: A number beyond is damage: no queue gets so far.
+#: A queue offset beyond this is damage: no queue becomes that long.
 _NUMBER_MAX = 1 << 48
 
 
 def known_ends(new: Store, source: Store | None) -> dict[tuple[bytes, int], int]:
-    """(topic, queue number) of halves and ops → the number that follows the last one given, as far as anything knows.
+    """Return (topic, queue number) of halves and ops → the queue offset behind the last one used, where known.
 
-    The queue's old file is believed where `source` has it; else the cursor of the check, and for half messages the
-    highest number that an op message has ended.
+    From the queue's old files if `source` has them; else from the check's cursor, and for half messages from the
+    highest queue offset that an op message settles.
     """
     ends: dict[tuple[bytes, int], int] = {}
     for row in read_cursors(new).table().to_pylist():
@@ -41,9 +41,9 @@ def known_ends(new: Store, source: Store | None) -> dict[tuple[bytes, int], int]
 
 
 def discards_go_on(source: Store | None, end_offset: int) -> bool:
-    """Whether a store's queue of what the check gave up on points at a record behind the end of the log that is found.
+    """Whether a store's discard queue points at a record behind the end of the salvaged log.
 
-    Nothing else may be left of that: giving up writes no op message.
+    This may be the only trace of a discard: a discard writes no op message.
     """
     if source is None:
         return False
@@ -56,7 +56,7 @@ def discards_go_on(source: Store | None, end_offset: int) -> bool:
 
 
 def _old_ends(source: Store) -> dict[tuple[bytes, int], int]:
-    """The ends of a store's queues of halves and ops."""
+    """Ends of a store's half and op queues."""
     ends = {}
     for topic, queue_id in source.queues():
         if topic not in (HALF_TOPIC, OP_TOPIC):
@@ -65,7 +65,7 @@ def _old_ends(source: Store) -> dict[tuple[bytes, int], int]:
             with open_queue(source, topic, queue_id) as queue:
                 if queue.exists:
                     ends[topic.encode(), queue_id] = queue.max_offset
-        except SourceError:  # then only what else knows of it says
+        except SourceError:  # other evidence counts then
             continue
     return ends
 
@@ -76,11 +76,11 @@ def _raise(ends: dict[tuple[bytes, int], int], topic: str, queue_id: int, number
 
 
 def _ended_halves(store: Store) -> dict[int, int]:
-    """Queue number → the highest number of a half that an op message has ended.
+    """Queue number → the highest queue offset of a half that an op message settles.
 
-    A decision on a half that waits in another topic (4.3 to 4.6) writes an op with that one's number: it says nothing.
-    Nor does one with a queue number above 0, where no half is: it is of a prepared record of before an upgrade, which a
-    ROLLBACK under 4.3.0 names.
+    A decision on a half that waits in another topic (4.3 to 4.6) writes an op with the queue offset in that topic: it
+    is ignored. So is an op with a queue number above 0, where there are no halves: a ROLLBACK under 4.3.0 for a
+    prepared record from before an upgrade writes it.
     """
     highest: dict[int, int] = {}
     waiting: dict[int, set[int]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""A clean store made from records wherever they lie: their own offsets say where each belongs.
+"""A clean store made from records in any files: each record contains its offset in the log.
 
 The new log has every record at its own offset, in segments of the broker's length, and fillers where records were lost;
 queues, index and checkpoint are made from it. The files that are read are not changed.
@@ -37,19 +37,20 @@ from verdicts.verify.state_table import has_tables
 #: Commit-log offset → a record for that place.
 Maker = Callable[[int], bytes]
 _COPIED_BYTES = 8 << 20
-#: Blank records say their length in 31 bits; broken ones have no common measure that is long.
+#: Blank records have a length of 31 bits; damaged ones have no large common divisor.
 _SEGMENT_BYTES_MIN, _SEGMENT_BYTES_MAX = 4096, (1 << 31) - 1
 _SCRATCH = "queues-being-counted"
 
 
 @dataclass(slots=True)
 class Salvaged:
-    """What became of the files and of the log.
+    """The result of a salvage.
 
-    Shape: `lost_bytes` lie between records of the new log; `lost_numbers_count` numbers of queues have no record, and
-           `stand_ins_count` of them are borne by a filler. `has_state_table`: those of 3.0 and 3.1 were copied;
-           `lacks_rocksdb`: the half topic of transactions in RocksDB was there, and its database is not taken.
-    Units: `segment_bytes` is the length of the new log's files.
+    Shape: `lost_bytes`: between records of the new log; `lost_numbers_count`: queue offsets without a record;
+           `stand_ins_count`: those of them that a stand-in record has. `has_state_table`: state table and redo log of
+           3.0 and 3.1 were copied; `lacks_rocksdb`: there was a half topic of transactions in RocksDB, and its database
+           is not copied.
+    Units: `segment_bytes`: length of the new log's files.
     """
 
     chosen: ChosenRecords
@@ -70,7 +71,7 @@ class Salvaged:
 
 @dataclass(frozen=True, slots=True)
 class _LogHole:
-    """A range of the log without records, within one segment. `ends_segment`: nothing follows it there."""
+    """A range of the log without records, within one segment. `ends_segment`: no record follows it in the segment."""
 
     begin: int
     end: int
@@ -89,12 +90,12 @@ def salvage(
     infers_segments: bool = False,
     progress: Progress | None = None,
 ) -> Salvaged:
-    """A store at `target` with all records that are found in files, devices and directories.
+    """Make a store at `target` with all records that are found in files, devices and directories.
 
-    `config`: a broker's directory config/, copied. `old_store`: the damaged store, whose queues say how far they went;
-    its state table and redo log (3.0, 3.1) are copied.
-    `infers_segments`: the log's files are as long as blank records say, if any is found; else as `sizes` says.
-    Raises: BadRequest, NotAStore where no record is found, UnreadableFile, FileChanged, UnwritableFile.
+    `config`: a broker's directory config/, copied. `old_store`: the damaged store, whose queues show their ends; its
+    state table and redo log (3.0, 3.1) are copied.
+    `infers_segments`: take the length of the log's files from blank records if there are any, else from `sizes`.
+    Raises: BadRequest, NotAStore if no record is found, UnreadableFile, FileChanged, UnwritableFile.
     """
     _refuse(paths, target, config)
     if old_store is not None:
@@ -121,7 +122,7 @@ def salvage(
     try:
         chosen = chosen_pieces(runs, files, sizes.log_file_bytes)
         if not chosen.pieces:
-            raise NotAStore("no record was found in what was given", advice="is it the commit log of a broker?")
+            raise NotAStore("the given files contain no record", advice="give files of a broker's commit log")
         result = Salvaged(chosen, coverage, findings, segment_bytes=sizes.log_file_bytes)
         findings.extend(chosen.findings)
         with new_store(target) as root:
@@ -137,9 +138,9 @@ def salvage(
 
 
 def _segment_bytes(borders: set[int], sources: list[SalvageSource]) -> int | None:
-    """The length of segments that end where blank records say; None where they say nothing that can be.
+    """Return the length of segments that matches the ends in blank records; None if no plausible length matches.
 
-    A whole loose file is as long as a segment: what it says then is no multiple of that.
+    A complete single file is as long as a segment: a smaller divisor of the ends is not the length then.
     """
     border = math.gcd(*borders)
     lengths = [source.size_bytes for source in sources if source.size_bytes and border % source.size_bytes == 0]
@@ -151,22 +152,22 @@ def _refuse(paths: list[Path], target: Path, config: Path | None) -> None:
     place = target.resolve()
     for path in [*paths, *([] if config is None else [config])]:
         if path.is_dir() and place.is_relative_to(path.resolve()):
-            raise BadRequest(f"{target} lies in {path}, which is read", advice="--to names a directory elsewhere")
+            raise BadRequest(f"{target} is inside {path}, which is read", advice="give a directory elsewhere: --to DIR")
         directories = (path.resolve(), path.resolve().parent, path.resolve() / "data")
         if any(is_dledger(str(directory)) for directory in directories) or any(path.glob("dledger-*/data")):
             raise BadRequest(
-                f"{path} is a DLedger log, and a store without its entries is none that its broker reads",
-                advice="start the member empty: it copies the log from the others of its group",
+                f"cannot salvage {path}: it is a DLedger log, and its broker cannot read records without their entries",
+                advice="start the member with an empty store: it copies the log from the other members of its group",
             )
     if config is not None and not config.is_dir():
-        raise BadRequest(f"{config} is no directory", advice="give the broker's directory config/")
+        raise BadRequest(f"{config} is not a directory", advice="give the broker's directory config/")
 
 
 def _copy_tables(old_store: Store, root: Path, result: Salvaged) -> None:
     """Copy state table and redo log as they are: their entries name records by offsets, which the new log keeps.
 
-    The database of transactions in RocksDB is none to be copied beside another log: a broker does not take in halves
-    before the largest offset that the database knows.
+    The database of transactions in RocksDB must not be copied beside another log: a broker does not add halves before
+    the largest offset in the database.
     """
     result.has_state_table = has_tables(old_store)
     if result.has_state_table:
@@ -181,7 +182,7 @@ def _copy_tables(old_store: Store, root: Path, result: Salvaged) -> None:
 def _write_log(
     root: Path, files: OpenSources, result: Salvaged, sizes: StoreSizes, old_store: Store | None
 ) -> None:
-    """The pieces at their places, then what stands in the holes between them, and behind the last one."""
+    """Write the pieces at their offsets, then the fillers in the holes between them, and behind the last piece."""
     pieces, size = result.chosen.pieces, sizes.log_file_bytes
     log = root / "commitlog"
     first, last = pieces[0].offset // size, pieces[-1].offset // size
@@ -199,14 +200,14 @@ def _write_log(
     near = FillerModel(pieces[-1].last_time_ms)
     makers: list[Maker] = [partial(stand_in, lost=one, near=near) for one in behind]
     if not makers and discards_go_on(old_store, result.end_offset):
-        makers = [partial(filler, length_bytes=FILLER_BYTES_MIN, near=near)]  # readers see that something was lost here
+        makers = [partial(filler, length_bytes=FILLER_BYTES_MIN, near=near)]  # marks the loss for readers
     result.end_offset = _append(log, result.end_offset, makers, size)
     result.stand_ins_count += len(behind)
     result.segments_count = (result.end_offset - 1) // size - first + 1
 
 
 def _append(log: Path, end: int, makers: list[Maker], size: int) -> int:
-    """Write records behind the last one; gives the new end of the log."""
+    """Append records, and return the new end of the log."""
     for make in makers:
         base = end - end % size
         left = base + size - end
@@ -230,7 +231,7 @@ def _copy(log: Path, files: OpenSources, piece: Piece, size: int) -> None:
 
 
 def _holes(pieces: list[Piece], size: int) -> list[_LogHole]:
-    """What lies between the pieces, cut at segments; the log begins with the first piece's segment.
+    """The holes between the pieces, split at segment ends; the log begins with the first piece's segment.
 
     Order: commit-log offset ascending.
     """
@@ -250,10 +251,10 @@ def _holes(pieces: list[Piece], size: int) -> list[_LogHole]:
 
 
 def _lost_bytes(holes: list[_LogHole], pieces: list[Piece], files: OpenSources) -> int:
-    """What the holes held, without the blanks that brokers end files with.
+    """Number of lost bytes in the holes, without the blanks with which brokers close files.
 
-    A broker ends a file where the next record does not fit, so a rest is a blank if it is too short for the record that
-    the next file begins with. Where that record is not here, the rest counts as lost with it.
+    A broker closes a file if the next record does not fit, so the rest of a file is a blank if it is too short for the
+    first record of the next file. If that record was not found, the rest counts as lost too.
     """
     by_offset = {piece.offset: piece for piece in pieces}
     lost = 0
@@ -268,10 +269,10 @@ def _lost_bytes(holes: list[_LogHole], pieces: list[Piece], files: OpenSources) 
 
 
 def _fill(log: Path, hole: _LogHole, wanted: list[Lost], size: int) -> int:
-    """Write what stands in a hole; gives how many lost numbers it bears.
+    """Fill a hole, and return the number of lost queue offsets that stand-ins in it have.
 
-    A segment's rest ends in a blank record; one without any record begins with a filler, for brokers look at the first
-    record of a segment to choose where to recover from (docs/formats/recovery.md#crash).
+    The rest of a segment ends with a blank record; a segment without any record begins with a filler, because brokers
+    read the first record of a segment to choose where recovery starts (docs/formats/recovery.md#crash).
     """
     near = FillerModel(hole.store_time_ms)
     base = hole.begin - hole.begin % size
@@ -301,12 +302,11 @@ def _fill(log: Path, hole: _LogHole, wanted: list[Lost], size: int) -> int:
 def _lost_numbers(
     root: Path, sizes: StoreSizes, holes: list[_LogHole], result: Salvaged, old_store: Store | None
 ) -> tuple[dict[int, list[Lost]], list[Lost]]:
-    """The numbers that stand-ins must bear, by the hole (its begin) that they go into, and those behind all records.
+    """Return the lost queue offsets that need stand-ins, by their hole's begin, and those behind all records.
 
-    A number is lost in a hole between the records that have its neighbours. In most queues nothing needs to stand in:
-    an entry before the log's begin makes a broker go on (docs/formats/consume_queues.md#slot). But the check reads
-    halves one by one and takes the next one in a lost one's place; and in a log that begins at 0 no place is before its
-    begin.
+    A queue offset was lost in a hole between the records with its neighbours. Most queues need no stand-in: a broker
+    skips an entry before the log's begin (docs/formats/consume_queues.md#slot). But the check reads halves one by one
+    and would use the next half in a lost one's place; and in a log that begins at 0 no offset is before its begin.
     """
     store = open_store(root)
     scratch = root / _SCRATCH
@@ -317,7 +317,7 @@ def _lost_numbers(
     room = {hole.begin: hole.end - hole.begin for hole in holes}
     for name, queue in builder.finish().items():
         ranges = list(queue.lost)
-        # a queue of one record may be one that a damaged header made up
+        # a queue with one record may exist only by a damaged header
         if queue.first and queue.slots_count > 1 and result.begin_offset < sizes.log_file_bytes:
             ranges.insert(0, (0, queue.first, -1, queue.first_offset))
         result.lost_numbers_count += sum(high - low for low, high, _, _ in ranges)
@@ -334,9 +334,9 @@ def _lost_numbers(
 
 
 def _lost_behind(builder: QueueBuilder, ends: dict[tuple[bytes, int], int]) -> list[Lost]:
-    """Numbers that were given and whose records are lost at the log's end: of very many the last one is enough.
+    """Queue offsets that were used and whose records are lost at the log's end; of very many only the last one.
 
-    Of a queue without any record too: what comes first in it then has the number that follows.
+    Also for a queue without any record, so that its next record gets the following queue offset.
     """
     lost: list[Lost] = []
     for (topic, queue_id), end in sorted(ends.items()):
@@ -348,13 +348,13 @@ def _lost_behind(builder: QueueBuilder, ends: dict[tuple[bytes, int], int]) -> l
     return lost
 
 
-#: Of one range of lost numbers; each takes a record.
+#: Most stand-ins for one range of lost queue offsets; each is a record.
 _STAND_INS_MAX = 1 << 20
 _BEHIND_MAX = 1 << 16
 
 
 def _distribute(lost: list[Lost], holes: list[_LogHole], wanted: dict[int, list[Lost]], room: dict[int, int]) -> None:
-    """Numbers go into the first holes that have room, in their order."""
+    """Assign lost queue offsets, in their order, to the first holes that have room."""
     rest = list(reversed(lost))
     for hole in holes:
         while rest:
@@ -370,7 +370,7 @@ def _distribute(lost: list[Lost], holes: list[_LogHole], wanted: dict[int, list[
 
 
 def _derive(root: Path, result: Salvaged, sizes: StoreSizes, *, with_tags: bool) -> None:
-    """Queues, index and checkpoint of the new log, stand-ins included: brokers take them for records."""
+    """Build queues, index and checkpoint of the new log, including stand-ins, which are records for brokers."""
     store: Store = open_store(root)
     builder = DerivedBuilder(frozenset(PARTS), store, root, sizes, with_tags)
     for block in scan_segments(store, [], [], with_fillers=True):

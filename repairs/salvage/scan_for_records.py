@@ -1,7 +1,7 @@
-"""Records that state their own place, found wherever they lie: in a file of any name, in an image of a disk.
+"""Finding records by the offset that they contain: in a file of any name, or in an image of a disk.
 
-A record says at which offset of the log it belongs; what the file is called, and where in it the record lies, does not
-matter. Records that follow each other make a run, and a run is all that is remembered of them.
+A record contains its offset in the log; the name of the file and the position in it do not matter. Consecutive records
+make a run, and only runs are kept in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from readers.storage.open_file import OpenFile
 from readers.storage.opening import open_file
 
 _WINDOW_BYTES = 8 << 20
-#: No broker takes a larger message (maxMessageSize is 4 MiB by default).
+#: No broker accepts a larger message (maxMessageSize is 4 MiB by default).
 _RECORD_BYTES_MAX = 64 << 20
 _OFFSET_MAX = 1 << 60
 _MAGIC_START = b"\xda\xa3\x20"
@@ -38,10 +38,10 @@ _PAGE_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Sound records that follow one another in a file, and in the log by what they say.
+    """Sound records that are consecutive in a file and, by their offsets, in the log.
 
-    Units: bytes. `source` is the number of the file. `is_intact`: every body matches its CRC; a record whose body does
-    not is a run of its own.
+    Units: bytes. `source`: number of the file. `is_intact`: every body matches its CRC; a record with another body is a
+    run of its own.
     """
 
     source: int
@@ -61,13 +61,13 @@ class Run:
 
 @dataclass(slots=True)
 class SalvageSource:
-    """A file that records are looked for in. Units: bytes."""
+    """A file to search for records. Units: bytes."""
 
     file: str
     size_bytes: int
 
     def open(self) -> OpenFile:
-        """The file, open for reading.
+        """Open the file for reading.
 
         Raises: UnreadableFile.
         """
@@ -75,17 +75,17 @@ class SalvageSource:
 
 
 def sources_of(paths: list[Path]) -> list[SalvageSource]:
-    """The files, devices, and files in directories that were named: of a store only those of its commit log.
+    """Return the named files and devices, and the files in named directories; for a store only its commit log.
 
-    Order:  as given; of a directory by name.
-    Raises: NotAStore for a path that is not there or holds nothing; UnreadableFile.
+    Order:  as given; within a directory by name.
+    Raises: NotAStore for a path that does not exist or has no files; UnreadableFile.
     """
     found: dict[tuple[int, int], SalvageSource] = {}
     for path in paths:
         files = list(_files_of(path))
         if not files:
             name = as_text(path)
-            raise NotAStore(f"{name} holds no files", file=name, advice="give files, or directories of them")
+            raise NotAStore(f"{name} contains no files", file=name, advice="give files, or directories with files")
         for file in files:
             try:
                 about = file.stat()
@@ -120,11 +120,11 @@ def _device_bytes(path: Path) -> int:
 
 @dataclass(slots=True)
 class FoundRuns:
-    """One pass over a file: iterate for its runs; `coverage` and `findings` are complete when that has ended.
+    """One pass over a file: iterate for its runs; `coverage` and `findings` are complete when the iteration has ended.
 
-    `borders`: commit-log offsets where blank records say that a segment ends.
+    `borders`: commit-log offsets at which segments end by their blank records.
     Order:  position ascending.
-    Damage: what cannot be read is unread, and a finding; other bytes are filler (zeros, blank records) or damaged.
+    Damage: unreadable bytes are unread, and a finding; other bytes are filler (zeros, blank records) or damaged.
     Raises: UnreadableFile if the file cannot be opened; FileChanged.
     """
 
@@ -156,7 +156,7 @@ class FoundRuns:
                 for run, is_filler in self._runs_from(file, found):
                     accounted = position = run.position_bytes + run.length_bytes
                     end_offset = run.end_offset
-                    if is_filler:  # of an earlier salvage: another file may have what was there
+                    if is_filler:  # of an earlier salvage: another file may have the lost records
                         self.coverage.damaged_bytes += run.length_bytes
                         continue
                     self.coverage.decoded_bytes += run.length_bytes
@@ -167,12 +167,12 @@ class FoundRuns:
             self.findings.append(
                 Finding(
                     self.coverage.store, "unreadable-file", self.coverage.file, min(self._unread)[0], unread,
-                    actual=f"{unread} bytes that the system does not give",
+                    actual=f"{unread} bytes that cannot be read",
                 )
             )
 
     def _read(self, file: OpenFile, position: int, length: int) -> bytes:
-        """The bytes of a range; zeros where the system gives none."""
+        """The bytes of a range; zeros in place of unreadable bytes."""
         try:
             return file.read(position, length)
         except UnreadableFile:
@@ -207,7 +207,7 @@ class FoundRuns:
             return False
 
     def _runs_from(self, file: OpenFile, position: int) -> Iterator[tuple[Run, bool]]:
-        """The runs of records that follow one another from a sound one on, and whether they are fillers."""
+        """Yield the runs of consecutive records from a sound record on, and whether they are fillers."""
         data = self._read(file, position, _HEAD_BYTES)
         base = int.from_bytes(data[28:36], "big", signed=True) - position
         wanted = max(_WINDOW_BYTES, int.from_bytes(data[:4], "big"))
@@ -230,7 +230,7 @@ class FoundRuns:
             wanted = max(_WINDOW_BYTES, int.from_bytes(head, "big"))
 
     def _cut(self, block: Block, position: int, stop: int) -> Iterator[tuple[Run, bool]]:
-        """The records of a window as runs, those with a wrong body apart, and fillers."""
+        """Yield the records of a window as runs; records with a wrong body and fillers are separate."""
         if not len(block):
             return
         good = block.body_crc_matches()
@@ -253,9 +253,9 @@ class FoundRuns:
         return sum(max(0, min(at + length, end) - max(at, begin)) for at, length in self._unread)
 
     def _account(self, file: OpenFile, begin: int, end: int, offset: int | None) -> None:
-        """What lies between runs: zeros and blank records are filler, anything else is damaged.
+        """Count the bytes between runs: zeros and blank records are filler, other bytes are damaged.
 
-        `offset`: where the record before it ends in the log.
+        `offset`: end in the log of the record before them.
         """
         coverage, first = self.coverage, begin
         while begin < end:

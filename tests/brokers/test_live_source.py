@@ -69,7 +69,7 @@ def comparable(rows: list[Row], root: str) -> list[Row]:
     plain = []
     for row in rows:
         kept = {name: value for name, value in row.items() if name not in ("producer_alive", "discard_at_ms")}
-        kept["reason"] = re.sub(r"; a rollback of the last .* \(in the broker's memory\)", "", row["reason"])
+        kept["reason"] = re.sub(r"; a rollback of the last [^;]* in the broker's memory", "", row["reason"])
         plain.append(json.loads(json.dumps(kept).replace(json.dumps(root)[1:-1], "ROOT")))
     return plain
 

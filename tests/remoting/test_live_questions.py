@@ -61,7 +61,7 @@ def comparable(rows: list[Row], root: str) -> list[Row]:
     plain = []
     for row in rows:
         kept = {name: value for name, value in row.items() if name not in ("producer_alive", "discard_at_ms")}
-        kept["reason"] = re.sub(r"; a rollback of the last .* may still be in the broker's memory", "", row["reason"])
+        kept["reason"] = re.sub(r"; a rollback of the last [^;]* in the broker's memory", "", row["reason"])
         # What depends on the moment: files end with their last record, a live broker is read now.
         kept["flags"] = [f for f in row["flags"] if f not in ("stalled", "never_checked", "immune", "expires_soon")]
         # A broker that runs says nothing of how it ended before.

@@ -94,8 +94,8 @@ def test_transactions_in_rocksdb_come_without_their_table_in_one_line(is_redacte
         one, [row["transaction_id"] for row in chosen.values()], (), tmp_path / "b", is_archive=False,
         key=KEY if is_redacted else None,
     )
-    assert [line for line in made.differences if not line.startswith("rocksdbstore left out")] == []
-    assert made.differences[0].endswith("2 of the transactions read by the log alone there")
+    assert [line for line in made.differences if not line.startswith("rocksdbstore is left out")] == []
+    assert made.differences[0].endswith("2 of the chosen transactions are judged by the log alone")
     assert not (tmp_path / "b" / "store" / "rocksdbstore" / "CURRENT").exists()
     found = {row["state"] for row in rows_of(BundleSource(open_store(tmp_path / "b" / "store")))}
     assert found == {"COMMITTED", "ROLLED_BACK", "PENDING", "UNDECIDABLE"}  # PENDING: its immunity time is not over
@@ -113,7 +113,7 @@ def test_tables_of_3_1_have_what_the_verdict_needs_and_no_more(name: str, key: b
         place = tmp_path / f"b{number}"
         made = make_bundle(original, [row["transaction_id"]], (), place, is_archive=False, key=key)
         is_remade = original.store.aborted and "checks slot" in row["reason"]
-        assert [line for line in made.differences if not line.startswith("of transaction/redolog only")] == []
+        assert [line for line in made.differences if not line.startswith("transaction/redolog contains only")] == []
         assert is_remade or made.differences == []
         reader = reader_of(place)
         (found,) = rows_of(reader)
@@ -271,11 +271,11 @@ def test_what_exists_is_never_written_over(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for name, is_archive in (("b.tar.xz", True), ("b", False), ("link", False)):
-        with pytest.raises(UnwritableFile, match="exists already"):
+        with pytest.raises(UnwritableFile, match="already exists"):
             make_bundle(original, [identity], (), tmp_path / name, is_archive=is_archive)
     assert (tmp_path / "b.tar.xz").read_bytes() == b"mine"
     assert list((tmp_path / "b").iterdir()) == []
-    with pytest.raises(BadRequest, match="no name for a bundle"):
+    with pytest.raises(BadRequest, match="not a valid name for a bundle"):
         make_bundle(original, [identity], (), tmp_path / "b.zip", is_archive=True)
     with pytest.raises(NoSuchTransaction):
         make_bundle(original, ["nothing"], (), tmp_path / "new", is_archive=False)
@@ -288,7 +288,7 @@ def test_a_key_is_made_once_and_kept_from_others(tmp_path: Path) -> None:
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
     assert redaction_key(None) != redaction_key(None)
     (tmp_path / "short").write_bytes(b"secret\n")
-    with pytest.raises(BadRequest, match="holds no key"):
+    with pytest.raises(BadRequest, match="does not contain a key"):
         redaction_key(tmp_path / "short")
 
 
@@ -312,7 +312,7 @@ def test_more_names_than_pseudonyms_are_refused() -> None:
     redactor = Redactor(KEY)
     for value in range(26):
         redactor.name(bytes([200 + value]))
-    with pytest.raises(BadRequest, match="run out"):
+    with pytest.raises(BadRequest, match="not enough pseudonyms"):
         redactor.name(b"\xff")
 
 
@@ -435,7 +435,7 @@ def test_a_difference_is_said_and_not_hidden(tmp_path: Path, monkeypatch: pytest
     pending = next(row["transaction_id"] for row in rows_of(original) if row["state"] == "PENDING")
     monkeypatch.setattr("repairs.bundles.config_files._cursors", lambda *_: None)
     made = make_bundle(original, [pending], (), tmp_path / "b", is_archive=False)
-    assert any("state is UNDECIDABLE, in the store PENDING" in line for line in made.differences)
+    assert any("state is UNDECIDABLE in the bundle and PENDING in the store" in line for line in made.differences)
     manifest = json.loads((tmp_path / "b" / "manifest.json").read_text(encoding="ascii"))
     assert manifest["rows_are_those_of_the_store"] is False
     assert manifest["differences"] == made.differences
