@@ -83,7 +83,7 @@ def unmet_slots(store: Store, topic: str, queue_id: int, slots: CheckedSlots) ->
         return None
     first = f", the first number {unmet[0]}" if len(unmet) else ""
     what = f"those of {len(unmet) + max(0, unread)} slots of {topic}/{queue_id}{first}"
-    return Finding(store.root, "undecidable", actual=f"{what}: no record of their own is where they point to")
+    return Finding(store.root, "undecidable", actual=f"{what}: no record of their own is there")
 
 
 def records_of(store: Store, slots: CheckedSlots) -> Iterator[tuple[Block, Int64s]]:

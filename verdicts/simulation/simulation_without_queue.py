@@ -284,6 +284,7 @@ def _words(found: BesideTables, offsets: Int64s) -> tuple[pa.Table, dict[int, in
     rows = {place: row for row, place in enumerate(table["commit_log_offset"].to_pylist())}
     unmet = [place for place in offsets.tolist() if place not in rows and place >= store.log_begin_offset]
     if unmet:
-        why = f"{len(unmet)} open in the table, the first at {unmet[0]}: no record of their own is there"
+        first = f"first at commit-log offset {unmet[0]}"
+        why = f"{len(unmet)} open in the table, {first}: no record of their own is there"
         found.findings.append(Finding(store.root, "undecidable", actual=why))
     return table, rows

@@ -179,7 +179,7 @@ def _entered_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Find
         number = int(fate.shifted[0, 2])
         actual = "another slot"
         if fate.kept_from >= 0:
-            actual = f"slots {fate.cut_end} to {fate.kept_from - 1}, which overwrites those of other records"
+            actual = f"slots {fate.cut_end} to {fate.kept_from - 1}, overwriting those of other records"
         yield _records_finding(
             store, "start-shifts", fate.shifted, f"slot {number} of {queue_text(fate.facts.name)}", actual, None,
         )

@@ -328,7 +328,7 @@ class Leftovers:
             None if segment is None else offset - segment.base_offset, int(records.lengths[row]),
             commit_log_offset=offset,
             expected=f"{slot} of {queue_text(queue.name)}{more}",
-            actual="no slot" if pointed < 0 else f"a slot that points at {pointed}",
+            actual="no slot" if pointed < 0 else f"a slot that points to {pointed}",
         )
 
 

@@ -290,7 +290,7 @@ def test_old_slots_behind_what_was_entered_count_again(tmp_path: Path, version: 
     assert rows["start-shifts"]["expected"] == f"slot 269 of {halves}, and those of 18 more records"
     if is_read_again:
         assert rows.keys() == {"start-shifts", "start-skips"}
-        assert rows["start-shifts"]["actual"] == "slots 20 to 38, which overwrites those of other records"
+        assert rows["start-shifts"]["actual"] == "slots 20 to 38, overwriting those of other records"
         assert rows["start-skips"]["meaning"].startswith("19 half messages are never checked")
         assert rows["start-skips"]["actual"] == "none; the queue continues at 288"
     else:
