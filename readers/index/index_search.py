@@ -164,7 +164,7 @@ class Index:
             good &= index.are_of_one_slot(entries["key_hash"].astype(np.int64), hashes)
             offsets = entries["commit_log_offset"].astype(np.int64)
             if not good.all():
-                self._doubt(index, "entries that cannot be")
+                self._doubt(index, "impossible entries")
                 swept.append((hashes[~good], lows[~good], count))
             hit = good & (entries["key_hash"] == hashes)
             hits.add(hashes[hit], offsets[hit])
@@ -203,7 +203,7 @@ class Index:
             entries = index.entries_of(file.read(index.entry_position(begin), length))
             good = index.is_plausible(entries, begin)
             if not good.all() or not index.is_chained(entries, begin):
-                self._doubt(index, "entries that cannot be")
+                self._doubt(index, "impossible entries")
             entries = entries[good]
             found = entries["key_hash"].astype(np.int64)
             place = np.minimum(np.searchsorted(hashes, found), len(hashes) - 1)

@@ -64,7 +64,7 @@ class Change:
 # --- designs of transactions ------------------------------------------------------------------------------------------
 
 #: The releases before, 3.0 and 3.1, keep the state table and ask producers about its open entries.
-PREPARED_NEVER_ASKED = Change(
+PREPARED_NOT_CHECKED = Change(
     "the state table is neither read nor written, and no producer is asked for a prepared record",
     "seen: 3.2.6 on a store of 3.1.4", since=(3, 2, 0),
 )  # fmt: skip
@@ -159,11 +159,11 @@ RESUME_BREAKS_COMPRESSED = Change(
 
 _FILES, _LOG = "store/MappedFileQueue.java load", "store/CommitLog.java recoverNormally, recoverAbnormally"
 _QUEUES, _STORE = "store/ConsumeQueue.java", "store/DefaultMessageStore.java start"
-ENTERS_BEHIND_QUEUES = Change(
+DISPATCHES_BEHIND_QUEUES = Change(
     "a start after a clean stop dispatches every record behind the furthest place in the queues", _STORE,
     since=(4, 5, 0), until=(5, 0, 0),
 )
-ENTERS_PAST_QUEUES = Change(
+DISPATCHES_PAST_QUEUES = Change(
     "a start after a clean stop dispatches the records that begin past the furthest place in the queues; a record that "
     "begins exactly there is left out", _STORE, since=(5, 3, 2),
 )

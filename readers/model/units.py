@@ -25,12 +25,12 @@ def parse_size_bytes(text: str) -> int:
     match = _SIZE.fullmatch(text.strip().lower())
     factor = _UNITS.get(match[2] or "b") if match is not None else None
     if match is None or factor is None:
-        raise BadRequest(f"{text!r} is not a size", advice="write it like 64KiB, 128MiB or 1GiB")
+        raise BadRequest(f"{text!r} is not a size", advice="give a size like 64KiB, 128MiB or 1GiB")
     size_bytes = round(float(match[1]) * factor)
     if size_bytes > _BYTES_MAX:
-        raise BadRequest(f"{text!r} is larger than any file can be", advice="write it like 64KiB, 128MiB or 1GiB")
+        raise BadRequest(f"{text!r} is larger than any file can be", advice="give a size like 64KiB, 128MiB or 1GiB")
     if not size_bytes:
-        raise BadRequest(f"{text!r} is less than one byte", advice="write it like 64KiB, 128MiB or 1GiB")
+        raise BadRequest(f"{text!r} is less than one byte", advice="give a size like 64KiB, 128MiB or 1GiB")
     return size_bytes
 
 

@@ -113,7 +113,8 @@ def _read(store: Store) -> RocksdbEntries:
             if key == LAST_OFFSET:
                 if len(value) != LAST_OFFSET_VALUE.size_bytes:  # then it is unknown which half messages the table lacks
                     raise UnreadableFile(
-                        f"how far {place} was built is unknown: the value of {LAST_OFFSET.decode()} has {len(value)} "
+                        f"the offset up to which {place} was built is unknown: the value of {LAST_OFFSET.decode()} has "
+                        f"{len(value)} "
                         f"bytes, not {LAST_OFFSET_VALUE.size_bytes}",
                         file=place, advice="only the commit log is used in its place",
                     )  # fmt: skip

@@ -24,7 +24,7 @@ ROWS = {
     "index_entries": "an entry of an index file",
     "checkpoint": "a value of the file `checkpoint`",
     "segments": "a file of the commit log, of a queue or of the index",
-    "coverage": "how the bytes of a commit-log file were read",
+    "coverage": "a commit-log file, with the number of bytes that were decoded, skipped, damaged and not read",
 }
 
 _HEAD = """# Tables

@@ -21,7 +21,7 @@ from readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK,
 
 WORDS: dict[str, str] = {
     "done": "one ledger row matches: the local transaction was done",
-    "not_done": "one ledger row matches: it was not done (or no row matches, if that means the same)",
+    "not_done": "one ledger row matches: it was not done (or no row matches, if this is equivalent)",
     "unknown": "one ledger row matches neither condition, or both; or the transaction has no value to look up a row",
     "missing": "no ledger row matches",
     "several": "several ledger rows match, or one that matches other transactions too: the right one is unknown",
@@ -181,25 +181,25 @@ class _Advice:
         twice = committed & (self.finals > 1)
         return [
             _Case(unreadable, "contradiction", "none", _text(
-                "the ledger says done, but a copy is marked as compressed and is not: a commit would deliver a message "
+                "done in the ledger, but a copy is marked as compressed and is not: a commit would deliver a message "
                 "that no consumer can read; the application must send it again"
             )),
             _Case(pending & has_half, "act", "commit", self._with_newest(
-                "the ledger says done and the broker has no decision: commit its newest half copy"
+                "done in the ledger, and the broker has no decision: commit its newest half copy"
             )),
             _Case(pending, "open", "wait", _text(
-                "the ledger says done, but no half copy is in the half topic yet: wait until it returns there"
+                "done in the ledger, but no half copy is in the half topic yet: wait until it returns there"
             )),
             _Case(discarded & has_half, "act", "commit", self._with_newest(
-                "the ledger says done, but the broker discarded it: commit its newest half copy (not the discard copy, "
+                "done in the ledger, but the broker discarded it: commit its newest half copy (not the discard copy, "
                 "whose number could hide another half message)"
             )),
             _Case(discarded & (self.discards > 0), "act", "resume", _text(
-                "the ledger says done, but the broker discarded it, and no half copy is left in the log: resume puts "
+                "done in the ledger, but the broker discarded it, and no half copy is left in the log: resume puts "
                 "the discard copy back as a new half copy, which can then be committed"
             )),
             _Case(discarded, "contradiction", "none", _text(
-                "the ledger says done, but no copy of it is left in the log: the application must send it again"
+                "done in the ledger, but no copy of it is left in the log: the application must send it again"
             )),
             _Case(twice & again, "contradiction", "close", self._delivered_often(
                 "; the broker will check it again and could deliver it once more: close it"
@@ -210,15 +210,15 @@ class _Advice:
             )),
             _Case(committed, "agrees", "none", _text("committed, as in the ledger")),
             _Case(rolled_back & again, "open", "wait", self._with_newest(
-                "the ledger says done, but a rollback of an older copy was recorded: the broker will check the newest "
+                "done in the ledger, but a rollback of an older copy was recorded: the broker will check the newest "
                 "copy, and the producer's answer COMMIT delivers it"
             )),
             _Case(rolled_back, "contradiction", "none", _text(
-                "the ledger says done, but the broker recorded a rollback, which cannot be undone: the application "
+                "done in the ledger, but the broker recorded a rollback, which cannot be undone: the application "
                 "must send the message again"
             )),
             _Case(done, "open", "none", _text(
-                "the ledger says done, but what the broker did is unknown: a commit could deliver it twice"
+                "done in the ledger, but what the broker did is unknown: a commit could deliver it twice"
             )),
         ]  # fmt: skip
 
@@ -231,17 +231,17 @@ class _Advice:
         again = has_half & self._advised("close")
         return [
             _Case(pending & has_half, "act", "rollback", self._with_newest(
-                "the ledger says not done and the broker has no decision: roll back its newest half copy"
+                "not done in the ledger, and the broker has no decision: roll back its newest half copy"
             )),
             _Case(pending, "open", "wait", _text(
-                "the ledger says not done, but no half copy is in the half topic yet: wait until it returns there"
+                "not done in the ledger, but no half copy is in the half topic yet: wait until it returns there"
             )),
             _Case(committed & again, "contradiction", "close", self._delivered_wrongly(
                 "; the broker will check it again and could deliver it once more: close it"
             )),
             _Case(committed, "contradiction", "none", self._delivered_wrongly("; consumers must compensate")),
             _Case(discarded & has_half & self._advised("wait"), "act", "rollback", self._with_newest(
-                "discarded, and the ledger says not done, but the broker will check it again, and an answer COMMIT "
+                "discarded, and not done in the ledger, but the broker will check it again, and an answer COMMIT "
                 "would deliver it: roll back its newest half copy"
             )),
             _Case(ended & again, "act", "close", self._with_newest(
@@ -250,7 +250,7 @@ class _Advice:
             )),
             _Case(ended, "agrees", "none", _text("not delivered, as in the ledger")),
             _Case(not_done, "open", "none", _text(
-                "the ledger says not done, but what the broker did is unknown"
+                "not done in the ledger, but what the broker did is unknown"
             )),
         ]  # fmt: skip
 
@@ -286,7 +286,7 @@ class _Advice:
     def _delivered_often(self, ending: str) -> Reason:
         def reason(rows: Int64s) -> pa.Array:
             return _joined(
-                "the ledger says done once, but it was delivered ", _strings(self.finals[rows]),
+                "done once in the ledger, but it was delivered ", _strings(self.finals[rows]),
                 " times: COMMIT records at commit-log offsets ", self._final_places(rows), ending,
             )  # fmt: skip
 
@@ -295,7 +295,7 @@ class _Advice:
     def _delivered_wrongly(self, ending: str) -> Reason:
         def reason(rows: Int64s) -> pa.Array:
             return _joined(
-                "the ledger says not done, but it was delivered: COMMIT record at commit-log offset ",
+                "not done in the ledger, but it was delivered: COMMIT record at commit-log offset ",
                 self._final_places(rows), ending,
             )  # fmt: skip
 
