@@ -25,7 +25,7 @@ from readers.model.errors import (
     StoreInUse,
     UnsafeStore,
 )
-from readers.model.pandas_left_out import leave_pandas_out
+from readers.model.pandas_import import block_pandas
 from remoting.protocol.errors import Refused, RemotingError
 from repairs.changes.interruption import Interrupted
 from rmqtx_cli.commands.by_name import WITHOUT_ROWS, command_module
@@ -83,7 +83,7 @@ STATUSES: tuple[tuple[type[RmqtxError], int], ...] = (
 
 def run() -> None:
     """The console script."""
-    leave_pandas_out()
+    block_pandas()
     status = status_of(sys.argv[1:])
     try:
         sys.stdout.flush()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
-from readers.model.pandas_left_out import leave_pandas_out
+from readers.model.pandas_import import block_pandas
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -28,7 +28,7 @@ def workers_count(total_bytes: int, processes: int | None) -> int:
 
 def _begin() -> None:
     """End this process when its parent is killed: otherwise it would wait for tasks without end."""
-    leave_pandas_out()
+    block_pandas()
     threading.Thread(target=_wait_for_parents_end, daemon=True).start()
 
 

@@ -27,7 +27,7 @@ _LONE = {"halves": "lone_message_id", "finals": "lone_prepared_id", "offset_mark
 _PORT_MAX = 65_535
 
 
-def are_no_prepared(block: Block) -> Bools:
+def contradict_prepared_flag(block: Block) -> Bools:
     """Return records with the flag of a prepared record that name another record or have properties of a COMMIT record.
 
     These are the properties of 4.3 and later. The log's first record is named by 0, which also stands for no name.
@@ -55,7 +55,7 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
     """
     found: list[Finding] = []
     if "halves" in witnesses:
-        both = block.take(are_no_prepared(block))
+        both = block.take(contradict_prepared_flag(block))
         for row, named in enumerate(both.header("prepared_transaction_offset").tolist()):
             found.append(_finding(
                 store, both, row, "words-contradict", "a prepared record (by its flag), which names no other record",

@@ -68,7 +68,7 @@ def topic_findings(store: Store, block: Block) -> list[Finding]:
     return found
 
 
-def true_topic(store: Store, one: Block) -> str | None:
+def internal_topic_of(store: Store, one: Block) -> str | None:
     """Return the internal topic in which a record was, for a block of one; None if its topic is not damaged."""
     return _own_topic_of(one) if _are_strange(one)[0] and not _are_known(store, one)[0] else None
 

@@ -64,7 +64,7 @@ class Change:
 # --- designs of transactions ------------------------------------------------------------------------------------------
 
 #: The releases before, 3.0 and 3.1, keep the state table and ask producers about its open entries.
-PREPARED_NEVER_ASKED = Change(
+PREPARED_NOT_CHECKED = Change(
     "the state table is neither read nor written, and no producer is asked for a prepared record",
     "seen: 3.2.6 on a store of 3.1.4", since=(3, 2, 0),
 )  # fmt: skip
@@ -124,7 +124,7 @@ UNREADABLE_IS_PASSED = Change(
     "a half message that cannot be read does not end the pass of the check", _CHECK, since=(4, 9, 5), but=((5, 0, 0),)
 )
 AGE_MAY_EQUAL = Change(
-    "a half message is still too young for a check if its age equals its immunity time",
+    "a half message is still too young for a check if its age equals transactionTimeOut or its immunity time",
     f"{_CHECK}; the class files of 5.3.3 and 5.3.4",
     since=(5, 3, 4),
 )  # fmt: skip
@@ -159,11 +159,11 @@ RESUME_BREAKS_COMPRESSED = Change(
 
 _FILES, _LOG = "store/MappedFileQueue.java load", "store/CommitLog.java recoverNormally, recoverAbnormally"
 _QUEUES, _STORE = "store/ConsumeQueue.java", "store/DefaultMessageStore.java start"
-ENTERS_BEHIND_QUEUES = Change(
+DISPATCHES_BEHIND_QUEUES = Change(
     "a start after a clean stop dispatches every record behind the furthest place in the queues", _STORE,
     since=(4, 5, 0), until=(5, 0, 0),
 )
-ENTERS_PAST_QUEUES = Change(
+DISPATCHES_PAST_QUEUES = Change(
     "a start after a clean stop dispatches the records that begin past the furthest place in the queues; a record that "
     "begins exactly there is left out", _STORE, since=(5, 3, 2),
 )
@@ -183,7 +183,9 @@ STARTS_AT_QUEUES_OFFSET = Change(
     "recovery after a kill begins at the commit-log offset in the checkpoint up to which consume queues were flushed",
     _LOG, since=(5, 5, 0)
 )
-QUEUE_MAXIMUM_IS_END = Change("a queue's furthest entry gives the end of its record", _QUEUES, since=(4, 5, 0))
+QUEUE_MAXIMUM_IS_END = Change(
+    "the furthest place in the queues is the end of the last entry's record, not its begin", _QUEUES, since=(4, 5, 0)
+)
 QUEUES_CUT_AFTER_CLEAN_STOP = Change("queues are truncated after a clean stop too", _LOG, since=(4, 3, 2))
 QUEUES_DESTROYED = Change("queues are deleted if there is no commit log", _LOG, since=(4, 5, 0))
 QUEUES_READ_AGAIN = Change(

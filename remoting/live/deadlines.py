@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from readers.model.releases import PREPARED_NEVER_ASKED
+from readers.model.releases import PREPARED_NOT_CHECKED
 from remoting.live.queues import OpsUnreadable
 from remoting.live.store_facts import LiveStore
 from remoting.live.witnesses import LiveWitnesses
@@ -26,7 +26,7 @@ def predict_from_live(facts: LiveStore, source: LiveWitnesses) -> Prediction:
     """
     if not facts.has_half_topic:
         low = facts.settings.version_low
-        asks = low is not None and not PREPARED_NEVER_ASKED.holds(low)
+        asks = low is not None and not PREPARED_NOT_CHECKED.holds(low)
         return Prediction(is_running=True, why=ASKED_FOR_EVER if asks else NEVER_ASKED)
     if facts.is_slave:
         return Prediction(is_running=True, why=SLAVE)

@@ -17,7 +17,7 @@ from typing import Any
 from readers.cursors.cursors import check_cursors
 from readers.model.errors import RmqtxError
 from readers.model.findings import Finding
-from readers.model.releases import PREPARED_NEVER_ASKED, PROCESS_IN_ABORT
+from readers.model.releases import PREPARED_NOT_CHECKED, PROCESS_IN_ABORT
 from readers.store.store import OWN_ABORT, Store
 from remoting.producer.unique_keys import UniqueKeys
 from remoting.protocol.answers import Answer
@@ -98,7 +98,7 @@ class FileMedium:
         # A 5.x broker writes its process id into the file, a 4.x broker nothing; only the file's existence matters.
         abort: bytes | None = OWN_ABORT if PROCESS_IN_ABORT.holds(version) else b""
         #: Whether rmqtx writes the queue and table entries of the records, and not the broker at its start.
-        self._enters_itself = not PREPARED_NEVER_ASKED.holds(version) and not store.aborted
+        self._enters_itself = not PREPARED_NOT_CHECKED.holds(version) and not store.aborted
         if self._enters_itself:
             abort = None
         self._tail = LogTail(
@@ -304,7 +304,7 @@ class FileMedium:
         steps = self._tail.change_set().steps
         if self._enters_itself:
             steps += (Barrier(), *entering_steps(self._store, self._tail.placed, self._conf))
-        elif not PREPARED_NEVER_ASKED.holds(self._version):
+        elif not PREPARED_NOT_CHECKED.holds(self._version):
             steps += (Barrier(), *slot_states(self._store, self._tail.placed))
         return ChangeSet(steps)
 

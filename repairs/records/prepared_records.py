@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from readers.log.record_layout import AT, COMMIT, ROLLBACK, TRANSACTION_MASK
-from readers.model.releases import PREPARED_NEVER_ASKED, Version
+from readers.model.releases import PREPARED_NOT_CHECKED, Version
 from repairs.records.record_writer import RecordDraft, draft_of
 
 __all__ = ["commit_record_of", "rollback_record_of"]
@@ -38,7 +38,7 @@ def rollback_record_of(prepared: bytes, version: Version) -> RecordDraft:
     Raises: FormatError if its body is damaged.
     Source: broker/processor/EndTransactionProcessor.java (3.1.4 to 4.2.0); store/CommitLog.java doAppend.
     """
-    number = _integer(prepared, "queue_offset") if not PREPARED_NEVER_ASKED.holds(version) else 0
+    number = _integer(prepared, "queue_offset") if not PREPARED_NOT_CHECKED.holds(version) else 0
     return replace(_end_of(prepared, ROLLBACK), body=b"", queue_offset=number)
 
 

@@ -85,9 +85,9 @@ def stores(incomplete: str) -> list[str]:
 def transaction_ids(incomplete: str) -> list[str]:
     """Return ids of pending transactions in the store that is read if none is given."""
     from readers.model.errors import RmqtxError
-    from readers.model.pandas_left_out import leave_pandas_out
+    from readers.model.pandas_import import block_pandas
 
-    leave_pandas_out()
+    block_pandas()
     try:
         with _in_time():
             return _beginning(_pending_ids(), incomplete)[:IDS_MAX]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from readers.model.pandas_left_out import let_pandas_in
+from readers.model.pandas_import import allow_pandas
 from spark_tasks.session.driver import own_session, temporary_files_in
 from spark_tasks.session.errors import SparkUnavailable
 
@@ -34,7 +34,7 @@ def session(
     """
     if find_spec("pyspark") is None:
         raise SparkUnavailable("pyspark is not installed", advice="pip install 'rmqtx[spark]'")
-    let_pandas_in()
+    allow_pandas()
     remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
     given = given_session()
     if given is not None:

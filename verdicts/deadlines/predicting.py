@@ -20,7 +20,7 @@ from readers.cursors.cursors import CheckCursors
 from readers.log.designs import HALF_TOPIC_DESIGN, PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
-from readers.model.releases import ALWAYS, PREPARED_NEVER_ASKED
+from readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import HALF_TOPIC, Store
 from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
@@ -80,7 +80,7 @@ def _predict(
     designs = [seen.word for seen in designs_of(store)]
     why = NOT_BEFORE
     if STATE_TABLE in designs or PREPARED_RECORDS in designs:
-        asks = STATE_TABLE in designs and not PREPARED_NEVER_ASKED.holds(settings.version_low or ALWAYS)
+        asks = STATE_TABLE in designs and not PREPARED_NOT_CHECKED.holds(settings.version_low or ALWAYS)
         why = ASKED_FOR_EVER if asks else NEVER_ASKED
     parts: list[Prediction] = []
     if ROCKSDB in designs:

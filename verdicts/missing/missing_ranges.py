@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from readers.log.corrected_records import corrected_blocks, corrected_op_numbers, with_topic
-from readers.log.header_doubts import are_no_prepared
+from readers.log.header_doubts import contradict_prepared_flag
 from readers.log.prepared_records import is_prepared, is_rollback
 from readers.log.properties import TRANSACTION_ID, UNIQ_KEY
 from readers.log.record_at import block_at
 from readers.log.record_block import Block
 from readers.log.record_layout import COMMIT
 from readers.log.segment_scan import SegmentScan
-from readers.log.topic_doubts import true_topic
+from readers.log.topic_doubts import internal_topic_of
 from readers.log.transaction_records import are_halves, are_lost_finals
 from readers.log.unreadable_copies import has_readable_id
 from readers.model.columns import Int32s, Int64s
@@ -213,7 +213,7 @@ def _may_be_an_end(store: Store, block: Block) -> bool:
     """
     if are_lost_finals(block)[0]:
         return True
-    if not are_no_prepared(block)[0]:
+    if not contradict_prepared_flag(block)[0]:
         return False
     log = store.log()
     try:
@@ -343,7 +343,7 @@ def _add_doubtful_topic(result: MissingBytes, store: Store, finding: Finding) ->
         return
     what = f"the topic of the record at commit-log offset {offset} is damaged"
     missing, block = _range_of(finding, store, offset, what)
-    topic = None if block is None else true_topic(store, block)
+    topic = None if block is None else internal_topic_of(store, block)
     if block is not None and topic is not None:
         _add_record_of(result, missing, topic, int(block.header("queue_offset")[0]), block, is_damaged=True)
 

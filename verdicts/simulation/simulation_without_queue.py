@@ -25,7 +25,7 @@ from readers.log.transaction_records import JUDGED_HALVES, halves_of
 from readers.model.columns import Bools, Int64s, int64s
 from readers.model.finding_limits import one_by_one
 from readers.model.findings import Finding
-from readers.model.releases import PREPARED_NEVER_ASKED
+from readers.model.releases import PREPARED_NOT_CHECKED
 from readers.model.tables import HALVES
 from readers.old_tables.redo_log import redo_entries
 from readers.old_tables.state_table import DIRECTORY, STATE_SLOT, StateSlots, state_slots
@@ -117,7 +117,7 @@ def beside_tables(store: Store, settings: BrokerSettings, conf: Mapping[str, str
     """
     found = BesideTables(store, tuple(seen.word for seen in designs_of(store)))
     low = settings.version_low
-    asks = low is None or not PREPARED_NEVER_ASKED.holds(low)
+    asks = low is None or not PREPARED_NOT_CHECKED.holds(low)
     if PREPARED_RECORDS in found.designs or (STATE_TABLE in found.designs and not asks):
         found.notes.append(
             f"{store.root}: its prepared records are never checked: brokers from 3.2 on have no check for them"

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from readers.log.record_layout import MAGIC_V1, MAGIC_V2
 from readers.model.releases import (
     DIRECTORIES_SKIPPED,
+    DISPATCHES_BEHIND_QUEUES,
+    DISPATCHES_PAST_QUEUES,
     EMPTY_LAST_DELETED,
-    ENTERS_BEHIND_QUEUES,
-    ENTERS_PAST_QUEUES,
     FILES_BACK_BOUNDED,
     IPV6_HOSTS,
     LAST_TO_START_ALIKE,
@@ -77,9 +77,9 @@ class RecoveryRules:
 def rules_of(version: Version, conf: Mapping[str, str] | None = None) -> RecoveryRules:
     """Return the rules of a version; `conf`: its configuration, if known."""
     rechecks = (conf or {}).get("recheckReputOffsetFromCq", "").lower() == "true"
-    if ENTERS_PAST_QUEUES.holds(version):
+    if DISPATCHES_PAST_QUEUES.holds(version):
         dispatches = "past_queues"
-    elif ENTERS_BEHIND_QUEUES.holds(version) or rechecks:
+    elif DISPATCHES_BEHIND_QUEUES.holds(version) or rechecks:
         dispatches = "behind_queues"
     else:
         dispatches = "nothing"

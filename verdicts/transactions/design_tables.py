@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s, int64s
-from readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NEVER_ASKED
+from readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NOT_CHECKED
 from readers.old_tables.beside_log import END_ENTRY, NONE, OPEN_SLOT, REDO_LOG, ROCKSDB, STATE_TABLE
 from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 from verdicts.transactions.chains import Chains
@@ -84,12 +84,12 @@ class OtherDesigns:
 
     def _read_state_table(self, rows: Int64s, view: StoreView) -> None:
         low = view.settings.version_low
-        self.never_asks[rows] = low is not None and PREPARED_NEVER_ASKED.holds(low)
+        self.never_asks[rows] = low is not None and PREPARED_NOT_CHECKED.holds(low)
         self.refuses_commit[rows] = low is not None and HALF_TOPIC_DESIGN.holds(low)
         self.has_tables[rows] = bool(view.beside.kinds & {STATE_TABLE, REDO_LOG})
         self.is_remade[rows] = view.is_interrupted
         high = view.settings.version_high
-        self.may_ask[rows] = high is not None and not PREPARED_NEVER_ASKED.holds(high)
+        self.may_ask[rows] = high is not None and not PREPARED_NOT_CHECKED.holds(high)
         asked, entries = view.beside.rows_of(self._offsets[rows])
         self.is_uncounted[rows[asked]] = True
         found = view.beside.taken(entries)

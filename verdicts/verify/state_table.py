@@ -15,7 +15,7 @@ from readers.model.columns import Bools, Int64s
 from readers.model.finding_limits import one_by_one
 from readers.model.findings import Finding
 from readers.model.ranges import LogRanges
-from readers.model.releases import PREPARED_NEVER_ASKED
+from readers.model.releases import PREPARED_NOT_CHECKED
 from readers.old_tables.redo_log import FILES as REDO_FILES
 from readers.old_tables.redo_log import (
     PREPARED_TAGS,
@@ -74,7 +74,7 @@ class _TableComparison:
         self._later = records.chosen(later)
         low = settings.version_low
         #: Whether a broker without a table has written later: then no broker checks what is open in the table.
-        self._is_leftover = low is not None and PREPARED_NEVER_ASKED.holds(low)
+        self._is_leftover = low is not None and PREPARED_NOT_CHECKED.holds(low)
         if entries is not None and len(entries) and is_whole and not store.in_use and not store.aborted:
             self._is_leftover |= int(entries.offsets[-1]) == self._last_known and _is_of_later_broker(self._later)
         self._is_behind = store.in_use or store.aborted or self._is_leftover

@@ -23,13 +23,13 @@ class _Absent(MetaPathFinder):
 _ABSENT = _Absent()
 
 
-def leave_pandas_out() -> None:
+def block_pandas() -> None:
     """Make pandas impossible to import in this process, which must run only rmqtx."""
     if _ABSENT not in sys.meta_path:
         sys.meta_path.insert(0, _ABSENT)
 
 
-def let_pandas_in() -> None:
+def allow_pandas() -> None:
     """Make pandas possible to import again: Spark Connect needs it."""
     if _ABSENT in sys.meta_path:
         sys.meta_path.remove(_ABSENT)
