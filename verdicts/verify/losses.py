@@ -55,8 +55,8 @@ def meaning_of_mismatch(topic: str, count: int) -> str | None:
         return None
     return (
         f"by the queue {amount(_KINDS[kind], count)} should be there, but other records are: unless a finding "
-        "slot-missing has the same number, the right record is lost as evidence, and transactions that may depend on it are "
-        "UNDECIDABLE"
+        "slot-missing has the same number, the right record is lost as evidence, and transactions that may depend on "
+        "it are UNDECIDABLE"
     )
 
 
