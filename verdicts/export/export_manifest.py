@@ -30,6 +30,8 @@ from verdicts.export.partition_files import TEMPORARY_SUFFIX, WrittenFile, on_di
 STATE_DIRECTORY = "_rmqtx"
 _MANIFESTS, _LOCK, _SETTINGS = "manifests", "lock", "export.json"
 _BEGIN_BYTES = 4096
+#: The maximum of names in a message.
+_NAMED_MAX = 5
 _RANGE = JsonForm(
     "manifest of an export",
     pa.struct(
@@ -208,9 +210,15 @@ def _other(name: str, before: Any, value: Any) -> str:
     if not isinstance(before, list) or not isinstance(value, list):
         return f"{name} {_word(before)}, not {_word(value)}"
     more, less = ([_word(one) for one in a if one not in b] for a, b in ((before, value), (value, before)))
-    parts = [f"also {', '.join(more)}"] if more else []
-    parts += [f"not {', '.join(less)}"] if less else []
+    parts = [f"also {_first(more)}"] if more else []
+    parts += [f"not {_first(less)}"] if less else []
     return f"other {name} ({'; '.join(parts) or 'in another order'})"
+
+
+def _first(words: list[str]) -> str:
+    """The first words of a list, and the number of the others."""
+    others = len(words) - _NAMED_MAX
+    return ", ".join(words[:_NAMED_MAX]) + (f" and {others} more" if others > 0 else "")
 
 
 def _word(value: Any) -> str:

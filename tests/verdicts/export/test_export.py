@@ -221,10 +221,13 @@ def test_what_is_no_export_of_ours_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_columns_are_named(tmp_path: Path) -> None:
-    def take(*columns: str) -> None:
-        with opened_directory(tmp_path / "to", {"columns": list(columns)}, []):
+    def take(*columns: str, to: str = "to") -> None:
+        with opened_directory(tmp_path / to, {"columns": list(columns)}, []):
             pass
 
+    take(*(f"a{number}" for number in range(7)), to="many")
+    with pytest.raises(BadRequest, match=r"an export with other columns \(also a0, a1, a2, a3, a4 and 2 more\)"):
+        take(to="many")
     take("keys", "topic")
     for columns, difference in (
         (("keys", "store"), "also topic; not store"), (("keys",), "also topic"),
