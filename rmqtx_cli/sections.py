@@ -6,7 +6,6 @@ from typing import Any
 
 from rmqtx_cli.commands.by_name import CommandsByName
 from rmqtx_cli.options.command_tree import HelpfulGroup
-from rmqtx_cli.options.help_page import sections
 from rmqtx_cli.words.command_names import MOST_USED, SECTIONS
 
 
@@ -21,18 +20,11 @@ class SectionedGroup(HelpfulGroup):
         """Return the arguments behind the options of all commands."""
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        """Return the parts of the usage line behind `rmqtx`."""
-        return ["COMMAND", "[OPTIONS]", "[ARGUMENTS]"]
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the most used commands, the sections with all commands, and the options."""
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the most used commands, then the sections with all commands."""
         with formatter.section("Most used"):
             formatter.write_dl(list(MOST_USED.items()))
         width = max(map(len, self.commands))
         for title, lines in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), line) for name, line in lines.items()])
-        for title, rows in sections(self, ctx).items():
-            with formatter.section(title):
-                formatter.write_dl(rows)

@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.options.configuration import OWN_FORMAT, configuration, environment_store, own_store
-from rmqtx_cli.options.help_page import argument, write_help
+from rmqtx_cli.options.help_page import argument, sections, write_help
 from rmqtx_cli.words import exit_status, say
 
 _JSON = ["--format", "json"]
@@ -22,6 +22,17 @@ _STORES = ("store", "paths", "more", "sides", "files")
 
 class HelpfulGroup(TyperGroup):
     """A group of commands; without arguments it prints its help."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """Return the parts of the usage line behind the group's name."""
+        return ["COMMAND", "[OPTIONS]", "[ARGUMENTS]"]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands, then the options."""
+        self.format_commands(ctx, formatter)
+        for title, rows in sections(self, ctx).items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Return the arguments behind the group's own options; print the help where there is none."""

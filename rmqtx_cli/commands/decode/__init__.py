@@ -26,7 +26,7 @@ KINDS = (
 )  # fmt: skip
 
 app = CommandTree(
-    help="Decode a kind of file: one row per structure. --coverage accounts for each byte.",
+    help="Decode a kind of file: one row per structure. `rmqtx decode KIND --help` has examples.",
 )
 for module in KINDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(with_row_options(module.command))
