@@ -133,17 +133,18 @@ def _walk(segment: Segment, end: LogEnd, *, is_last: bool) -> None:
 
 
 def _require_sound_bodies(segment: Segment, block: Block) -> None:
-    """A broker checks them as it walks (checkCRCOnRecover), and stops where one is wrong."""
+    """Refuse a block with a wrong body CRC: a recovery with checkCRCOnRecover stops there."""
     matches = block.body_crc_matches()
     if not matches.all():
-        raise _broken(segment, int(block.positions[~matches][0]), "a body whose CRC is wrong")
+        raise _broken(segment, int(block.positions[~matches][0]), "a record with a wrong body CRC")
 
 
 def _broken(segment: Segment, position_bytes: int, what: str) -> UnsafeStore:
     return UnsafeStore(
-        f"the log is not whole where its broker would walk over it: {what} in {segment.file} at {position_bytes}",
+        "cannot append: the log is damaged in the range that the broker's recovery reads: "
+        f"{what} in {segment.file} at byte {position_bytes}",
         file=segment.file, position_bytes=position_bytes,
-        advice="what is appended behind that would be cut off; rmqtx verify, then rmqtx salvage",
+        advice="recovery would cut off records appended behind it; run rmqtx verify, then rmqtx salvage",
     )
 
 
@@ -160,7 +161,7 @@ def _count(block: Block, end: LogEnd) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A record that is to be appended, at its place."""
+    """A record to append, with its offsets."""
 
     commit_log_offset: int
     queue_offset: int
@@ -169,9 +170,9 @@ class Placed:
 
 
 class LogTail:
-    """Records on their way to the end of a log.
+    """Plans records at the end of a log.
 
-    Nothing is written: `change_set()` gives the steps. `root` is the directory that their paths are below.
+    Nothing is written: `change_set()` returns the steps. `root` is the directory that their paths are below.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class Medium(Protocol):
         """Return fresh rows of TRANSACTIONS for some ids; no row for an id that no record has."""
 
     def situations(self, rows: Sequence[dict[str, Any]], *, settled_ms: int) -> list[Situation]:
-        """Return the situations of some rows, read afresh.
+        """Return the present situations of some rows.
 
         `settled_ms`: how long the command has waited for decisions that were under way.
         """

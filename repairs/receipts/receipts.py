@@ -133,7 +133,7 @@ _FORM = JsonForm(
     is_open=True,
 )
 RECHECK_FORM = JsonForm(
-    "later look at a receipt",
+    "recheck of a receipt",
     pa.struct(
         [
             needed("receipt_id", pa.string()),

@@ -162,16 +162,7 @@ def _trust(
         if errors:
             yield f"damaged: {', '.join(errors)}"
         return
-    if store.in_use:
-        yield "the broker is running: the newest decisions may not be in the files yet"
-    elif store.aborted and store.is_remote:
-        yield "the broker ran during the copy, or did not stop cleanly: files may be from different moments"
-    elif store.aborted:
-        yield "the broker did not stop cleanly: data that it had not flushed is missing"
-    elif store.is_remote:
-        yield "stopped cleanly before the copy; unknown whether all files were copied"
-    else:
-        yield "stopped cleanly"
+    yield _moment(store)
     if not errors:
         if claims.newest:
             yield "the newest entries of queues, index and tables lead to records; the log was not read (rmqtx verify)"
@@ -193,6 +184,19 @@ def _trust(
         yield "no index: rmqtx show reads the whole log to find a key"
     if errors:
         yield f"damaged: {', '.join(errors)}"
+
+
+def _moment(store: Store) -> str:
+    """The sentence about the moment of the files, and how the broker stopped."""
+    if store.in_use:
+        return "the broker is running: the newest decisions may not be in the files yet"
+    if store.aborted and store.is_remote:
+        return "the broker ran during the copy, or did not stop cleanly: files may be from different moments"
+    if store.aborted:
+        return "the broker did not stop cleanly: data that it had not flushed is missing"
+    if store.is_remote:
+        return "stopped cleanly before the copy; unknown whether all files were copied"
+    return "stopped cleanly"
 
 
 def draw_stores(rows: list[dict[str, Any]], stream: IO[bytes]) -> None:

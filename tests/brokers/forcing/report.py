@@ -13,10 +13,10 @@ HEAD = """# Forcing transactions: what real brokers did
 
 Written by `make test-forcing` (`python -m tests.brokers.forcing`): name server, broker and the official Java client of
 each version, producers in processes that are killed by signal 9, an official consumer that counts. Figures are what
-that consumer got and what the producers said themselves, never what a reader of ours made of it. What the guards are
-is in [safety.md](safety.md). What a killed producer had decided and rmqtx acted on, delivered once, had not reached the
-broker: a word that was lost. Naive forcing acts at once after the look that is named: none, at the op queue, for the
-final by its unique key, or both.
+that consumer received and what the producers reported themselves, never the result of an rmqtx reader. The guards are
+described in [safety.md](safety.md). A decision of a killed producer that rmqtx acted on, and whose message was
+delivered once, had not reached the broker: it was lost. Naive forcing acts at once after the named look-up: none, of
+the op queue, of the COMMIT record by its unique key ("final"), or both.
 
 """
 RACES = {
@@ -90,7 +90,7 @@ def _after(runs: list[dict[str, Any]]) -> str:
         ("contradicted", "receipt says contradicted"), ("flagged_by_audit", "flagged by audit"),
     )  # fmt: skip
     text = (
-        "Nobody can prevent this: a broker does not look whether a transaction was decided before. The guard "
+        "Nothing can prevent this: a broker does not check whether a transaction was decided before. The guard "
         "producer-connected\nwas overridden, the command watched for 12 s (`--wait-for 12s`), and the producer decided "
         "about a second after us."
     )
@@ -117,9 +117,9 @@ def _tests(runs: list[dict[str, Any]]) -> str:
                ("error", "not begun"), ("skipped", "skipped"), ("date", "date"), ("commit", "commit"))  # fmt: skip
     rows = [run | row for run in played for row in run["rows"]]
     text = (
-        "Each guard refuses with its sentence and lets pass where it is overridden. Requests and answers are cut, "
-        "dropped and held up;\nbrokers are killed between act and proof; plans are applied twice, killed and gone on "
-        "with; there is a slave, and an expired log."
+        "Each guard refuses with its sentence and does not refuse when overridden. Requests and responses are cut, "
+        "dropped and delayed;\nbrokers are killed between act and proof; plans are applied twice, killed and "
+        "continued; there is a slave, and an expired log."
     )
     return "\n".join(["## Guards, faults, plans: the tests", "", text, "", *_table(rows, columns), ""])
 
