@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.prepared_records import CLUSTER, is_prepared
-from readers.log.properties import REAL_TOPIC
+from readers.log.prepared_records import CLUSTER, in_later_topics, is_prepared
+from readers.log.properties import HALF_MARK, REAL_TOPIC, UNIQ_KEY
 from readers.log.record_block import Block
 from readers.log.record_layout import PREPARED, TRANSACTION_MASK
 from readers.log.transaction_records import are_lost_finals
@@ -54,6 +54,13 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
     Damage: words-contradict, record-header.
     """
     found: list[Finding] = []
+    for name in ("queue_id", "reconsume_times"):
+        values = block.header(name)
+        for row in np.flatnonzero(values < 0).tolist():
+            found.append(_finding(
+                store, block, row, "record-header", f"{name} of at least 0", f"{name} {values[row]}"
+            ))  # fmt: skip
+    found += _prepared_findings(block, store)
     if "halves" in witnesses:
         both = block.take(contradict_prepared_flag(block))
         for row, named in enumerate(both.header("prepared_transaction_offset").tolist()):
@@ -83,6 +90,35 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
             store, known, row, "record-header", f"a port from 0 to {_PORT_MAX}", f"store_port {ports[row]}"
         ))  # fmt: skip
     return found
+
+
+def _prepared_findings(block: Block, store: str) -> Iterator[Finding]:
+    """Yield findings for damaged flags in a block with prepared records, where flag and properties disagree.
+
+    An ordinary message has no TRAN_MSG: clients of these designs set the flag of a prepared record with it. The COMMIT
+    record of the log's first record has its id and born time, and like a prepared record it names 0.
+    """
+    kinds = block.sys_flag & TRANSACTION_MASK
+    prepared: Bools = kinds == PREPARED
+    if not prepared.any():
+        return
+    rows = np.flatnonzero((kinds == 0) & (block.body_lengths > 0) & ~in_later_topics(block))
+    rows = rows[block.take(rows).properties.locate(HALF_MARK)[2]] if len(rows) else rows
+    for row in rows.tolist():
+        yield _finding(
+            store, block, row, "words-contradict", "a prepared record (by its property TRAN_MSG)",
+            "flag of an ordinary message",
+        )  # fmt: skip
+    if block.commit_log_offsets[0] or not prepared[0]:
+        return
+    prepared &= block.header("prepared_transaction_offset") == 0
+    rows = np.flatnonzero(prepared & (block.header("born_time_ms") == block.header("born_time_ms")[0]))
+    names = block.take(rows).properties.text(UNIQ_KEY)
+    for row in rows[np.asarray(pc.fill_null(pc.equal(names, names[0]), False))][1:].tolist():
+        yield _finding(
+            store, block, row, "words-contradict", "a COMMIT record (by id and born time of the log's first record)",
+            "flag of a prepared record",
+        )  # fmt: skip
 
 
 def time_findings(block: Block, store: str) -> Iterator[Finding]:

@@ -78,10 +78,15 @@ def _of_old_design(
             own = own | sure[rows]
         if may_be_unreadable is not None and not own.all():
             own = own | (may_be_unreadable[rows] & alone.properties.malformed())
-        own &= alone.data[alone.topic_starts] != ord("%")  # %RETRY%, %DLQ%: messages that consumers sent back
-        for topic in _LATER_TOPICS:
-            own &= ~alone.topic_is(topic)
-        found[rows] = own
+        found[rows] = own & ~in_later_topics(alone)
+    return found
+
+
+def in_later_topics(block: Block) -> Bools:
+    """Return which records are in a transaction topic of 4.3 or later, or were sent back by a consumer."""
+    found: Bools = block.data[block.topic_starts] == ord("%")  # %RETRY%, %DLQ%
+    for topic in _LATER_TOPICS:
+        found |= block.topic_is(topic)
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.properties import PRODUCER_GROUP, UNIQ_KEY
+from readers.log.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
 from readers.log.record_block import Block
 from readers.log.transaction_records import are_halves
 from readers.model.columns import Bools
@@ -22,14 +22,14 @@ _NAME_END = "\x01"
 
 
 def may_be_unreadable(copies: pa.RecordBatch) -> bool:
-    """Return whether a copy has no id, or an unreadable id or group; for rows of JUDGED_HALVES."""
-    names, groups = copies["transaction_id"], copies["producer_group"]
+    """Return whether a copy has no id, or an unreadable id, group or real topic; for rows of JUDGED_HALVES."""
+    names, *others = (copies[name] for name in ("transaction_id", "producer_group", "real_topic"))
     if names.null_count:
         return True
-    if not (_occurs(_NO_TEXT, names) or _occurs(_NAME_END, names) or _occurs(_NAME_END, groups)):
+    if not (_occurs(_NO_TEXT, names) or any(_occurs(_NAME_END, values) for values in (names, *others))):
         return False
-    damaged = pc.or_(_are_damaged_ids(names), _hold_another_property(groups))
-    return bool(pc.any(damaged).as_py())
+    damaged = [_are_damaged_ids(names), *map(_hold_another_property, others)]
+    return any(pc.any(one).as_py() for one in damaged)
 
 
 def _occurs(text: str, values: pa.Array) -> bool:
@@ -54,13 +54,15 @@ def _are_damaged_ids(names: pa.Array) -> pa.Array:
 def _hold_another_property(values: pa.Array) -> pa.Array:
     """Return which values continue into the next property; false if there is no value.
 
-    For ids and groups, which identify a transaction. Other values may have been written this way.
+    For ids, groups and topics, which a broker restricts. Other values may have been written this way.
     """
     return pc.fill_null(pc.match_substring(values, _NAME_END), False)
 
 
 def unreadable_copies(block: Block, store: str) -> Iterator[Finding]:
-    """Return a finding for each half copy with an unreadable id or group, and discard copy with an unreadable group.
+    """Return a finding for each half copy with an unreadable id, group or real topic.
+
+    A discard copy is reported for its group or real topic only.
 
     Unreadable: no id, and properties that are not names and values; an id that is not text; either with another
     property in it. A discard copy with a damaged id is not reported: it may belong to any transaction, and then all
@@ -70,7 +72,8 @@ def unreadable_copies(block: Block, store: str) -> Iterator[Finding]:
     names, groups = copies.properties.text(UNIQ_KEY), copies.properties.text(PRODUCER_GROUP)
     nameless: Bools = np.asarray(pc.is_null(names)) & copies.properties.malformed()
     unreadable: Bools = nameless | np.asarray(_are_damaged_ids(names))
-    runs_on: Bools = np.asarray(_hold_another_property(groups))
+    topics = copies.properties.text(REAL_TOPIC)
+    runs_on: Bools = np.asarray(pc.or_(_hold_another_property(groups), _hold_another_property(topics)))
     is_discard = copies.topic_is(DISCARD_TOPIC)
     for row in np.flatnonzero(np.where(is_discard, runs_on & ~unreadable, runs_on | unreadable)).tolist():
         yield Finding(
