@@ -14,6 +14,7 @@ from readers.log.commit_log import scan_records
 from readers.log.record_layout import AT, COMMIT, PREPARED, TRANSACTION_MASK
 from readers.store.store import open_store
 from tests.forge.comparing import COLUMNS, Row, parts_of
+from tests.forge.damage import write_bytes
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.following import Followed
 from verdicts.audit.local_audit import audit
@@ -145,3 +146,23 @@ def test_an_audit_that_follows_knows_it_too(tmp_path: Path) -> None:
         followed.assert_current()
         assert "redo-entry-mismatch" in {finding.code for finding in followed.last.findings}
         followed.restart()
+
+
+#: Single damaged fields that once changed a state in an answer with status 0: store, place in the log, bytes, finding.
+FIELDS = [
+    ("fifteen-4.4.0", 731 + 17, b"\xa9", "half-unreadable"),  # the end of a real topic
+    ("prepared-killed-4.2.0", 12495 + 3, b"\0", "words-contradict"),  # a prepared record with an ordinary flag
+    ("rocksdb-queues-killed-5.5.0", 21921, b"\xff" * 4, "record-header"),  # the queue of an op message
+    ("upgraded-4.2.0-4.3.0", 453 + 3, b"\7", "words-contradict"),  # the first COMMIT record with a prepared flag
+    ("prepared-killed-4.2.0", 488, b"\xff" * 4, "record-header"),  # deliveries of the first COMMIT record
+]
+
+
+@pytest.mark.parametrize(("name", "position", "data", "code"), FIELDS, ids=str)
+def test_a_field_that_only_a_verification_read(
+    tmp_path: Path, name: str, position: int, data: bytes, code: str
+) -> None:
+    root = copy_of(name, tmp_path)
+    assert code not in read(root, name)[1]
+    write_bytes(root / "commitlog" / ("0" * 20), position, data)
+    assert code in read(root, name)[1]
