@@ -17,7 +17,7 @@ class SectionedGroup(HelpfulGroup):
         self.commands = CommandsByName()  # type: ignore[assignment]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Return the arguments behind the options of all commands."""
+        """Return the arguments after the options of all commands."""
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002

@@ -156,7 +156,7 @@ def _second_version(key: bytes) -> tuple[str, int] | None:
 
 
 def _words(key: bytes, position: int) -> Iterator[tuple[str, int]]:
-    """Return two texts, each stored behind its length and before a mark byte, and the end of each."""
+    """Return two texts, each stored after its length and before a mark byte, and the end of each."""
     for _ in range(2):
         begin = position + 2
         end = begin + int.from_bytes(key[position:begin], "big")

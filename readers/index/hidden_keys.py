@@ -93,7 +93,7 @@ def _add(result: HiddenKeys, index: IndexFile, file: OpenFile, begin: int, end: 
 
 
 def _number_of(index: IndexFile, file: OpenFile, offset: int) -> int:
-    """Return the number of the first entry that points at or behind a place; entries are in log order."""
+    """Return the number of the first entry that points at or after a place; entries are in log order."""
     low, high = 1, index.entries_count + 1
     while low < high:
         middle = (low + high) // 2

@@ -161,7 +161,7 @@ class _FileScan:
         return pa.record_batch(columns, schema=INDEX_ENTRIES)
 
     def _tail(self, file: OpenFile, begin: int) -> None:
-        """Account for bytes behind the last entry: zeros, or new entries if the store is in use."""
+        """Account for bytes after the last entry: zeros, or new entries if the store is in use."""
         size = self.index.segment.size_bytes
         used = begin
         for position, data in data_blocks(file, begin, size, 0):
@@ -172,4 +172,4 @@ class _FileScan:
         if used > begin and not self.store.in_use:
             self.coverage.damaged_bytes += used - begin
             if self.index.wrong() is None:
-                self._report(begin, used - begin, "bytes behind the last entry")
+                self._report(begin, used - begin, "bytes after the last entry")

@@ -27,7 +27,7 @@ _PAGE_BYTES = 4096
 
 
 def initial_offsets(stores: list[Store], from_offset: int = 0) -> Offsets:
-    """Return the begin of each log, or of its first record at or behind `from_offset`.
+    """Return the begin of each log, or of its first record at or after `from_offset`.
 
     Raises: BadRequest if a log ends before `from_offset`; FileChanged, UnreadableFile.
     """
@@ -94,7 +94,7 @@ def blocks_between(split: Split) -> Iterator[Block]:
 
 
 def _first_record(store: Store, offset: int) -> int:
-    """Return where the first record at or behind an offset begins; in files that are final, the offset itself."""
+    """Return where the first record at or after an offset begins; in files that are final, the offset itself."""
     last = last_with_data(store.commit_log)
     segment = next((segment for segment in store.commit_log if segment.base_offset == last), None)
     if segment is None or offset <= segment.base_offset:
@@ -117,7 +117,7 @@ def _latest(store: Store, start: int, part_bytes: int | None, skips_lost: bool) 
         raise FileChanged(
             f"{store.root}: the commit log ends before the place that the stream has read to", file=store.root,
             field="end of the log", expected=f"offset {start} or more", actual="an earlier offset",
-            advice="start a new stream; rows that this stream returned behind the cut no longer exist in the store",
+            advice="start a new stream; rows that this stream returned after the cut no longer exist in the store",
         )
     last = last_with_data(store.commit_log)
     place = start
@@ -140,7 +140,7 @@ def _latest(store: Store, start: int, part_bytes: int | None, skips_lost: bool) 
 
 
 def _last_end(store: Store, segment: Segment, start: int, limit: int) -> int:
-    """Return the offset behind the last sound record from `start` on, in the last segment that holds data.
+    """Return the offset after the last sound record from `start` on, in the last segment that holds data.
 
     The record begins in [start, limit), or, if damage leaves none there, in a larger range.
     """
@@ -161,7 +161,7 @@ def _is_unwritten(segment: Segment, position: int) -> bool:
 
 
 def _walked_end(segment: Segment, start: int, limit: int) -> int:
-    """Return the offset behind the last sound record that begins in [start, limit).
+    """Return the offset after the last sound record that begins in [start, limit).
 
     While a broker writes, a record may be visible before the record in front of it. A second read sees the record in
     front, so only a record that is missing twice is damaged.
@@ -182,7 +182,7 @@ def _walk(segment: Segment, position: int, to_position: int) -> tuple[int, bool]
         end: int | None = None
         for block in scan:
             if end is None and begin and int(block.positions[0]) >= position:
-                break  # the record before is longer: without its store time, old records behind the end look new
+                break  # the record before is longer: without its store time, old records after the end look new
             _require_not_cut_back(segment, block, position)
             end = int(block.positions[-1] + block.lengths[-1])
         else:
@@ -206,7 +206,7 @@ def _cut_back(segment: Segment, position: int) -> FileChanged:
     return FileChanged(
         f"{segment.file} was truncated and written again: no record ends at the place that the stream has read to",
         file=segment.file, position_bytes=position,
-        advice="start a new stream; rows that this stream returned behind the cut no longer exist in the store",
+        advice="start a new stream; rows that this stream returned after the cut no longer exist in the store",
     )
 
 
@@ -228,5 +228,5 @@ def _lost(store: Store, begin: int, end: int) -> FileChanged:
         f"{store.root}: the files of commit-log offsets {begin} to {end} no longer exist, and the stream has not read "
         f"them",
         file=store.root, expected=f"offset {begin}", actual=f"offset {end}", field="begin of the log",
-        advice="start a new stream, or set fail_on_data_loss to false to continue behind them",
+        advice="start a new stream, or set fail_on_data_loss to false to continue after them",
     )

@@ -64,7 +64,7 @@ class Tally:
         reading.coverage.extend(self._coverage.values())
 
     def add(self, split: Split, result: SplitResult) -> bool:
-        """Add a split; return false if it lies behind the end of its segment's data and is ignored.
+        """Add a split; return false if it lies after the end of its segment's data and is ignored.
 
         Records there were cut off by a recovery. Splits of a segment come in their order.
         """

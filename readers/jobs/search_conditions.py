@@ -220,6 +220,6 @@ def _bodies_hold(block: Block, literal: bytes) -> Bools:
         if place + size <= ends[row]:
             found[row] = True
             row += 1
-        else:  # behind this body: continue at the body that may contain it
+        else:  # after this body: continue at the body that may contain it
             row = max(row + 1, int(np.searchsorted(starts, place, "right")) - 1)
     return found

@@ -208,7 +208,7 @@ def corrected_op_numbers(body: bytes, stored_crc: int) -> list[int] | None:
 def _single_errors(length: int, difference: int) -> Iterator[tuple[int, int]]:
     """Return places and bit patterns of one wrong byte that changes a CRC-32 by `difference`, whose top bit is unknown.
 
-    A CRC is linear: the difference, shifted back by one byte for each byte behind the wrong byte, is a table entry.
+    A CRC is linear: the difference, shifted back by one byte for each byte after the wrong byte, is a table entry.
     """
     for state in (difference, difference | 0x80000000):
         for place in range(length - 1, -1, -1):

@@ -55,7 +55,7 @@ class _Sample:
     def unnumbered_count(self) -> int:
         """Number of prepared records without a slot number: those with 0, except before a 1, where 0 is the first slot.
 
-        A table begins again at 0 after its broker was killed, so several records may be the first. A last 0 behind
+        A table begins again at 0 after its broker was killed, so several records may be the first. A last 0 after
         other numbers may also be the first.
         """
         following = [*self.numbers[1:], 1 if any(self.numbers) else 0]

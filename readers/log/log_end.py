@@ -1,8 +1,8 @@
-"""Find splits behind the end of their segment's data, where records may stand that a recovery cut off.
+"""Find splits after the end of their segment's data, where records may stand that a recovery cut off.
 
 A recovery only moves the write position; records that it cut off stay in the file until later writes cover them. A scan
 from the begin of a segment stops where the data ends (`segment_scan.py`) and does not return these records. A scan that
-begins behind the end cannot see the end, so it first scans the ranges before. A process remembers the results, so it
+begins after the end cannot see the end, so it first scans the ranges before. A process remembers the results, so it
 scans a segment at most once, however small the splits are.
 """
 
@@ -46,7 +46,7 @@ def settled(split: Split) -> Split:
 
 
 def live_blocks(split: Split) -> Iterator[Block]:
-    """Yield the blocks of sound records of a split; none if the split begins behind the end of its segment's data.
+    """Yield the blocks of sound records of a split; none if the split begins after the end of its segment's data.
 
     Order:  position ascending.
     Damage: is skipped; `SplitResult` and the table `findings` report it.
@@ -65,7 +65,7 @@ def live_blocks(split: Split) -> Iterator[Block]:
 
 
 def is_behind_end(split: Split, first_position: int) -> bool:
-    """Whether the first record of a split's scan, at a position of the file, stands behind the data's end.
+    """Whether the first record of a split's scan, at a position of the file, stands after the data's end.
 
     The last record before that end may reach into the split, so the end may be in the split without a record before it.
     Raises: UnreadableFile, FileChanged.

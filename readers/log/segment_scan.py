@@ -5,13 +5,13 @@ All other bytes that are not zero are damaged, torn or foreign. The scan continu
 proved by its stored offset. For any file: decoded + filler + damaged + unread = size.
 
 In a log of DLedger entries each record has its entry's header in front. Positions are still those of records; a header
-belongs to the record behind it, whose stored offset proves both.
+belongs to the record after it, whose stored offset proves both.
 
 Fillers that `rmqtx salvage` writes into gaps are sound, so that brokers skip them; here they count as the damage that
 they stand for.
 
 A broker's recovery is stricter: it stops at the first unsound record and drops all that follows
-(docs/formats/recovery.md#normal). The two differ only if the log is damaged in its middle, and then the records behind
+(docs/formats/recovery.md#normal). The two differ only if the log is damaged in its middle, and then the records after
 the damage are evidence.
 """
 
@@ -47,7 +47,7 @@ from readers.store.store import DISCARD_TOPIC
 WINDOW_BYTES = 8 << 20
 _PAST_RANGE_BYTES = 64 << 10
 _RESYNC_BYTES = 4 << 20
-#: Bytes read behind a range, for the record that crosses its end; most records are shorter.
+#: Bytes read after a range, for the record that crosses its end; most records are shorter.
 _BEHIND_BYTES = 16 << 10
 _PAGE_BYTES = 4096
 _HEAD = struct.Struct(">iI20xq").unpack_from
@@ -121,7 +121,7 @@ class SegmentScan:
 
     Shape:  iterate for blocks; `spans` and `decoded_bytes` are complete at the end of the iteration.
     Order:  position ascending; a record is returned exactly once. Records that begin in [from_position, to_position)
-            belong to this scan, even if they end past it, and so does damage behind them.
+            belong to this scan, even if they end past it, and so does damage after them.
     Damage: becomes spans; the scan continues at the next record that is proved by its stored offset.
     """
 
@@ -138,7 +138,7 @@ class SegmentScan:
     ) -> None:
         """`is_last`: no later segment holds data, so zeros up to the end are preallocated space.
 
-        `stops_at_break`: end at the first place without a record, as recovery does, and account for no bytes behind;
+        `stops_at_break`: end at the first place without a record, as recovery does, and account for no bytes after;
         `break_position` is then that place.
         `with_fillers`: return the fillers of `rmqtx salvage` too, which are records for a broker.
         """
@@ -161,7 +161,7 @@ class SegmentScan:
         with self.segment.open() as file:
             position: int | None = self._from or self._frame
             if self._from:
-                position = self._resync(file, self._from, self._to)  # records behind belong to another scan
+                position = self._resync(file, self._from, self._to)  # records after belong to another scan
             is_begun = not self._from  # without a record in the range, damage here belongs to the scan before
             while position is not None and position < self._to:
                 is_begun = True
@@ -210,13 +210,13 @@ class SegmentScan:
         return max(self._record_bytes, min(self._window_bytes, self._to - position + _BEHIND_BYTES))
 
     def _account_behind(self, file: OpenFile, position: int) -> None:
-        """Account for bytes behind the last record of this scan's range, up to the first record of the next scan."""
+        """Account for bytes after the last record of this scan's range, up to the first record of the next scan."""
         is_behind = self._to <= position < self.segment.size_bytes + self._frame
         if is_behind and sound_length(file, position, self.segment.base_offset) is None:
             self._skip(file, position - self._frame)
 
     def _block(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
-        """Return the sound records of a window; an unsound one with records behind it is searched for records in it."""
+        """Return the sound records of a window; an unsound one with records after it is searched for records in it."""
         base = self.segment.base_offset + position
         chain, sound, stop = self._walk(data, base, limit, position)
         past = int(np.searchsorted(chain, self._to - position))
@@ -241,7 +241,7 @@ class SegmentScan:
             inside = self._records_inside(file, position + start + 1, end)
             own = [(place, length) for place, length in inside if place < self._to]
             kept.extend(place - position for place, _ in own)
-            if len(own) < len(inside):  # the next scan finds the others, and damage behind them
+            if len(own) < len(inside):  # the next scan finds the others, and damage after them
                 end = inside[len(own)][0] - self._frame
                 stop = end + self._frame - position
                 self._damage_between(position + start - self._frame, own, end)
@@ -324,7 +324,7 @@ class SegmentScan:
         return self._is_last and sound_length(file, position + self._frame, self.segment.base_offset) is not None
 
     def _tail_kind(self, file: OpenFile, head: bytes, position: int, end: int) -> str:
-        """Return the kind of the bytes behind the last sound record.
+        """Return the kind of the bytes after the last sound record.
 
         Torn: a record of this place that was not completely written. Foreign: a record of another place, bytes up to
         the end of the page that are not a record, as 5.5.0 leaves them with writeWithoutMmap=true, or records that
@@ -343,7 +343,7 @@ class SegmentScan:
         return "foreign" if is_page_rest or (has_magic and self._is_stale(file, position)) else "damaged"
 
     def _is_stale(self, file: OpenFile, position: int) -> bool:
-        """Whether a record behind a break is older than the records before.
+        """Whether a record after a break is older than the records before.
 
         Recovery only moves the write position; records that it cut off stay in the file until later writes cover them,
         and must not be used as evidence.

@@ -16,8 +16,8 @@ Int32s = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
-#: Bytes behind the last record of a buffer that may be read: short values are read as whole words, and the shortest
-#: record may have the IPv6 flag, with which its header would end 21 bytes behind the record.
+#: Bytes after the last record of a buffer that may be read: short values are read as whole words, and the shortest
+#: record may have the IPv6 flag, with which its header would end 21 bytes after the record.
 SLACK_BYTES = 32
 _VIEW = np.dtype([("length", "<i4"), ("head", "<u4"), ("buffer", "<i4"), ("offset", "<i4")])
 _INLINE_BYTES_MAX = 12
@@ -43,7 +43,7 @@ def views(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid
     """Return byte strings in a buffer as an Arrow binary-view column; only strings up to 12 bytes are copied.
 
     Shape:  one value per start; null if `valid` is false.
-    Needs:  SLACK_BYTES behind every start in `data`, and `data` shorter than 2 GiB.
+    Needs:  SLACK_BYTES after every start in `data`, and `data` shorter than 2 GiB.
     """
     count = len(starts)
     table = np.zeros(count, _VIEW)

@@ -359,7 +359,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "a message at which every round of the broker's check ends",
         "half messages before it are put back again in each round, and a COMMIT in answer to a check is delivered "
-        "again each time; half messages behind it are never checked",
+        "again each time; half messages after it are never checked",
     ),
     "undecidable": Kind(
         "error",
@@ -389,7 +389,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "records that the next start of the broker would cut off",
         "the broker ends the log before these records and overwrites them",
-        "copy the store before the broker starts; rmqtx audit reads the records behind the damage",
+        "copy the store before the broker starts; rmqtx audit reads the records after the damage",
     ),
     "start-deletes-segment": Kind(
         "error",
@@ -585,7 +585,7 @@ KINDS: dict[str, Kind] = {
     ),
     "prepared-unwalked": Kind(
         "error",
-        "too much log behind a prepared record (before 4.3) to read it from a live broker record by record",
+        "too much log after a prepared record (before 4.3) to read it from a live broker record by record",
         "its COMMIT or ROLLBACK record may be there: whether the transaction was decided is unknown",
         "read the store's files",
     ),

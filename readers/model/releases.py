@@ -129,7 +129,7 @@ AGE_MAY_EQUAL = Change(
     since=(5, 3, 4),
 )  # fmt: skip
 OVERFLOW_TO_BEGIN = Change(
-    "a read behind the end of a queue that begins at 0 continues at 0, not at the end",
+    "a read after the end of a queue that begins at 0 continues at 0, not at the end",
     "store/DefaultMessageStore.java getMessage", until=(4, 9, 4),
 )  # fmt: skip
 #: Checks stop for different reasons in different releases: the last release of each kind. If the version of a store
@@ -160,7 +160,7 @@ RESUME_BREAKS_COMPRESSED = Change(
 _FILES, _LOG = "store/MappedFileQueue.java load", "store/CommitLog.java recoverNormally, recoverAbnormally"
 _QUEUES, _STORE = "store/ConsumeQueue.java", "store/DefaultMessageStore.java start"
 DISPATCHES_BEHIND_QUEUES = Change(
-    "a start after a clean stop dispatches every record behind the furthest place in the queues", _STORE,
+    "a start after a clean stop dispatches every record after the furthest place in the queues", _STORE,
     since=(4, 5, 0), until=(5, 0, 0),
 )
 DISPATCHES_PAST_QUEUES = Change(

@@ -16,7 +16,7 @@ from readers.store.store import Store
 
 
 def rebuilt_offsets(store: Store, entries: RedoEntries, findings: list[Finding]) -> Int64s:
-    """Return the prepared records in the rebuilt table: from the redo log, and from records behind its last entry.
+    """Return the prepared records in the rebuilt table: from the redo log, and from records after its last entry.
 
     Order:  slot number, from 0 on.
     Damage: as `scan_segments`.

@@ -101,7 +101,7 @@ class Queue:
 
     Shape:  `first_offset` is the first slot in a file, `min_offset` the first slot whose record the commit log can
             still contain, `max_offset` the number past the last slot; all 0 if the queue does not exist.
-            `has_rubbish_behind`: the bytes behind the last slot are not all zeros.
+            `has_rubbish_behind`: the bytes after the last slot are not all zeros.
     Damage: `findings` grows with each read; impossible slots are left out.
     """
 
@@ -132,7 +132,7 @@ class Queue:
                 self._report(first, ~(are_sound(slots) | are_filler(slots)))
 
     def _are_usable_at_end(self, slots: Slots) -> Bools:
-        """Return which slots are usable, for a backward search; also record whether bytes behind the last are zeros."""
+        """Return which slots are usable, for a backward search; also record whether bytes after the last are zeros."""
         usable = _is_usable(slots)
         behind = slots[len(slots) - int(usable[::-1].argmax()) if usable.any() else 0 :]
         self.has_rubbish_behind |= bool(np.frombuffer(behind, np.uint8).any())
@@ -185,7 +185,7 @@ class Queue:
         return queue_offsets, native(slots, "commit_log_offset"), lengths, tags_codes
 
     def offset_of(self, commit_log_offset: int) -> int:
-        """Return the queue offset of the first slot at or behind a place of the commit log, or `max_offset`.
+        """Return the queue offset of the first slot at or after a place of the commit log, or `max_offset`.
 
         Binary search, because a queue's records are in the log in the queue's order.
         Raises: UnreadableFile, FileChanged.

@@ -136,12 +136,12 @@ def places_by_offset(files: SlotFiles, offsets: Int64s) -> Int64s:
 
 
 def pointed_boundary(files: SlotFiles, offset: int) -> tuple[int, int]:
-    """Return a short range of slot numbers that contains the first slot at or behind a place of the log."""
+    """Return a short range of slot numbers that contains the first slot at or after a place of the log."""
     return boundary(lambda low, high: _pointed(files, low, high), files.first, files.end, offset)
 
 
 def _pointed(files: SlotFiles, first: int, end: int) -> Int64s:
-    """Return the places that slots point at; unused slots point behind all others."""
+    """Return the places that slots point at; unused slots point after all others."""
     slots = files.read(first, end)
     offsets = slots["commit_log_offset"].astype(np.int64)
     offsets[slots["record_length_bytes"] <= 0] = np.iinfo(np.int64).max

@@ -1,6 +1,6 @@
 """Files of units of one length: consume queues, batch queues, and the state table and redo log of brokers 3.0 and 3.1.
 
-A unit's number is its place: (file name + position) / length of a unit. A unit of zeros is unused: behind the last used
+A unit's number is its place: (file name + position) / length of a unit. A unit of zeros is unused: after the last used
 unit it is preallocated space, before it damage. `UnitLog` reads units by number, `UnitScan` reads whole files.
 
 Callers pass what differs: which units are sound and which are fillers, because brokers check other fields of each

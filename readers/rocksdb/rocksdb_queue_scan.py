@@ -1,4 +1,4 @@
-"""Rows of consume queues in RocksDB, alone or behind the queues in files."""
+"""Rows of consume queues in RocksDB, alone or after the queues in files."""
 
 from __future__ import annotations
 

@@ -67,9 +67,9 @@ END_VALUE = Layout(
     "store/queue/RocksDBConsumeQueueOffsetTable.java, docs/formats/consume_queues.md#rocksdb",
     since="5.2.0",
 )
-#: Behind the topic of a slot's key: mark, queue number, mark, queue offset.
+#: After the topic of a slot's key: mark, queue number, mark, queue offset.
 _TAIL = struct.Struct(">sisq")
-#: Behind the topic of a key of the family `offset`: mark, which end, mark, queue number.
+#: After the topic of a key of the family `offset`: mark, which end, mark, queue number.
 _END_TAIL = struct.Struct(">s3ssi")
 
 

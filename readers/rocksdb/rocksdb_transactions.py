@@ -2,7 +2,7 @@
 
 A key stands for a half message that the check will reach; it is deleted when an op message is dispatched, or after the
 last check. After a clean stop the family is complete. For a running or a killed broker it is as of the last flush: a
-half message behind `last_offset` is open unless the commit log shows a decision, regardless of the family
+half message after `last_offset` is open unless the commit log shows a decision, regardless of the family
 (docs/formats/rocksdb_transactions.md#on-disk, docs/formats/rocksdb_transactions.md#open).
 """
 

@@ -1,4 +1,4 @@
-"""Find the slots of queues that point into ranges of a log, with the nearest slots before and behind each range.
+"""Find the slots of queues that point into ranges of a log, with the nearest slots before and after each range.
 
 Queues in files and in RocksDB are searched, batch queues are not, so records of batch queues are bytes without a slot.
 The effort is bounded: for a store with more queues, or more slots in its ranges, the result is None, and any record may

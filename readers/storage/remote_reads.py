@@ -280,7 +280,7 @@ class RemoteFile(OpenFile):
         ]
 
     def _remember_zeros(self, position_bytes: int, data: bytes) -> None:
-        """Remember the zeros at the end of a window: behind a log's last record are only zeros."""
+        """Remember the zeros at the end of a window: after a log's last record are only zeros."""
         if not data.endswith(bytes(BLOCK_BYTES)):
             return
         self.handle.zeros.add(position_bytes + len(data.rstrip(b"\0")), position_bytes + len(data))

@@ -40,7 +40,7 @@ def read_checkpoint(store: Store) -> Reading:
     """Return the values of the checkpoint, zeros too: one row each.
 
     Order:  the file's.
-    Damage: checkpoint-damaged for a length other than 4096 bytes, or for bytes behind the values; unreadable-file.
+    Damage: checkpoint-damaged for a length other than 4096 bytes, or for bytes after the values; unreadable-file.
     Source: store/StoreCheckpoint.java; docs/formats/store.md#checkpoint.
     """
     reading = Reading(CHECKPOINT, ())
@@ -125,7 +125,7 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _cover(store: Store, reading: Reading, file: str, size: int, data: bytes, decoded: int) -> None:
-    """Report bytes that are not zero behind the values, and bytes behind the page of 4096: a broker writes neither."""
+    """Report bytes that are not zero after the values, and bytes after the page of 4096: a broker writes neither."""
     coverage = Coverage(store.root, file, size, decoded_bytes=decoded)
     reading.coverage.append(coverage)
     rest = data[decoded:]

@@ -1,7 +1,7 @@
 """Read the epoch file of a replica under a controller (5.0.0+): the commit-log offset at which each master began.
 
 A text file: the number of entries, their checksum, then one line `epoch-offset` for each entry. A replica that joins
-again truncates its log behind the last epoch that it shares with its master, so bytes changed behind that point are
+again truncates its log after the last epoch that it shares with its master, so bytes changed after that point are
 lost (docs/formats/store.md#epochs).
 """
 

@@ -156,7 +156,7 @@ def set_back(store: Store, once: Version) -> tuple[Version, str] | None:
     None if no file shows a downgrade.
 
     Every broker writes its cursors each 5 s and when it stops: before 5.0.0 without a dataVersion, before 5.4.0 with
-    another JSON library, which writes the first queue of a group directly behind the brace. If the last broker was
+    another JSON library, which writes the first queue of a group directly after the brace. If the last broker was
     killed, the file may still be from the broker before; then all files of the newer version must be older than it.
     """
     if once <= LAST_OF_4:

@@ -16,7 +16,7 @@ from verdicts.model.check_stop import CheckStop
 def live_stops(facts: LiveStore, source: LiveWitnesses) -> list[CheckStop]:
     """Return where the broker's check stops; empty for a slave, which has no check, and where the check goes on.
 
-    Reads the halves and ops behind the check's cursors that were not read before. Empty also if the broker does not
+    Reads the halves and ops after the check's cursors that were not read before. Empty also if the broker does not
     serve its op queue.
     Raises: Unreachable, NoAnswer, Refused.
     """

@@ -21,7 +21,7 @@ OPS_HIDDEN = Why("this broker does not serve its op queue", is_known=False)
 def predict_from_live(facts: LiveStore, source: LiveWitnesses) -> Prediction:
     """Predict what the next rounds of a live broker's check discard.
 
-    Reads the halves and ops behind the check's cursors that were not read before.
+    Reads the halves and ops after the check's cursors that were not read before.
     Raises: Unreachable, NoAnswer, Refused.
     """
     if not facts.has_half_topic:

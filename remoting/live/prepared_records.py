@@ -1,7 +1,7 @@
 """Prepared records of live brokers (before 4.3) and their decisions, from the index and from the log itself.
 
 A prepared record is in no queue. Its index entry is under its real topic, as for other messages. Its decision may not
-be in the index either: ROLLBACK records never are, COMMIT records only since 4.0. So the log is read behind it.
+be in the index either: ROLLBACK records never are, COMMIT records only since 4.0. So the log is read after it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _spans(facts: LiveStore) -> Iterator[tuple[int, int]]:
 
 
 def walk_behind_prepared(facts: LiveStore, gathered: CollectedWitnesses, names: Sequence[str], pace: Pace) -> None:
-    """Add all records behind the first prepared record of some transactions, unless they are too many.
+    """Add all records after the first prepared record of some transactions, unless they are too many.
 
     Damage: too many are a finding, and verdicts that rest on the absence of records are UNDECIDABLE.
     Raises: Unreachable, NoAnswer, Refused.
@@ -80,4 +80,4 @@ def walk_behind_prepared(facts: LiveStore, gathered: CollectedWitnesses, names: 
             gathered.add(block)
     except LogTooLong as error:
         facts.findings.append(Finding(facts.root, "prepared-unwalked", actual=f"{error.actual} bytes"))
-        facts.miss(f"the {error.actual} bytes of its log behind a prepared record, too many to read from the broker")
+        facts.miss(f"the {error.actual} bytes of its log after a prepared record, too many to read from the broker")

@@ -40,7 +40,7 @@ class LiveReads:
         self.gaps: list[UnreadEntries] = []
 
     def place_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """Return a queue offset behind everything stored before a time; 4.x returns the nearest offset instead."""
+        """Return a queue offset after everything stored before a time; 4.x returns the nearest offset instead."""
         return self._broker.offset_at(topic, queue_id, time_ms) + 2
 
     def queue(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Block]:

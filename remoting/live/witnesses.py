@@ -301,7 +301,7 @@ class LiveWitnesses:
             self._check_ops.append(block.take(block.header("queue_offset") >= self._facts.op_cursor))
 
     def _walk_to_ops(self, offset: int, count: int, wanted: pa.Array) -> None:
-        """Read the ops of a broker that does not serve their queue: from all records behind the first half copy."""
+        """Read the ops of a broker that does not serve their queue: from all records after the first half copy."""
         facts = self._facts
         try:
             self._add_ops(walked(self._broker, offset, facts.log_file_bytes, self._pace), wanted)
@@ -335,7 +335,7 @@ class LiveWitnesses:
     def _read_check_ops(self) -> tuple[int, int]:
         """Read the ops from the check's cursor on, and return the cursor and the queue's begin.
 
-        If the broker does not serve the queue, read the ops behind the check's first half: no earlier op names one.
+        If the broker does not serve the queue, read the ops after the check's first half: no earlier op names one.
         """
         facts = self._facts
         if self._ops_walked_from is not None:

@@ -1,4 +1,4 @@
-"""Names in a namespace: clients put `NAMESPACE%` before topics and groups, behind %RETRY% or %DLQ%.
+"""Names in a namespace: clients put `NAMESPACE%` before topics and groups, after %RETRY% or %DLQ%.
 
 Brokers do not interpret it: for them, and in every table of rmqtx, the whole text is the name.
 Source: common/protocol/NamespaceUtil.java (remoting/protocol in 5.x).

@@ -40,7 +40,7 @@ def cut(body: bytes, place: int = 0) -> tuple[list[int], list[int], int]:
 
 
 def _next_head(body: bytes, place: int) -> int:
-    """Return where the next record may begin, at a position or behind it; the end of the bytes if nowhere.
+    """Return where the next record may begin, at a position or after it; the end of the bytes if nowhere.
 
     4.9.7 sends bytes of another record for an expired record at commit-log offset 0; sound records follow.
     """

@@ -41,7 +41,7 @@ class LogEnd:
     """The end of a log, and facts from its last records.
 
     Shape: `segment` is the file that contains the end, or the last file if that is full; `position_bytes` the end
-           within it. `next_queue_offsets`: by topic and queue number, the queue offset behind the last record that was
+           within it. `next_queue_offsets`: by topic and queue number, the queue offset after the last record that was
            scanned. `store_host`: the broker's address in the last record; None for an empty log.
     """
 
@@ -144,7 +144,7 @@ def _broken(segment: Segment, position_bytes: int, what: str) -> UnsafeStore:
         "cannot append: the log is damaged in the range that the broker's recovery reads: "
         f"{what} in {segment.file} at byte {position_bytes}",
         file=segment.file, position_bytes=position_bytes,
-        advice="recovery would cut off records appended behind it; run rmqtx verify, then rmqtx salvage",
+        advice="recovery would cut off records appended after it; run rmqtx verify, then rmqtx salvage",
     )
 
 
@@ -251,7 +251,7 @@ class LogTail:
         if findings:
             raise _not_alike(f"{name} is damaged: {findings[0].line()}")
         if last and last[0] >= self._end.offset:
-            raise _not_alike(f"{name} points at offset {last[0]}, behind the end of the log ({self._end.offset})")
+            raise _not_alike(f"{name} points at offset {last[0]}, after the end of the log ({self._end.offset})")
         is_behind = in_log > in_queue and self._store.aborted  # recovery after a crash adds them to the queue
         if in_log and in_log != in_queue and not is_behind:
             raise _not_alike(
@@ -311,7 +311,7 @@ class LogTail:
         return ChangeSet(tuple(steps))
 
     def _end_mark(self, segment: Segment, position: int) -> bytes:
-        """Zeros to write behind the last record, where older bytes could be read as another record."""
+        """Zeros to write after the last record, where older bytes could be read as another record."""
         with segment.open() as file:
             behind = file.read(position, len(_END_MARK))
         return bytes(len(behind)) if behind.strip(b"\0") else b""

@@ -40,7 +40,7 @@ __all__ = ["entering_steps", "slot_states", "why_not_entered"]
 
 @dataclass(slots=True)
 class _Files:
-    """Files of units of one length in a directory of the store, and the bytes to write behind their last unit."""
+    """Files of units of one length in a directory of the store, and the bytes to write after their last unit."""
 
     directory: str
     layout: Layout

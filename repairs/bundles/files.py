@@ -31,7 +31,7 @@ from repairs.records.record_writer import blank_head
 #: Longer ranges become several records, because readers need a record's length in memory.
 _LEFT_OUT_BYTES_MAX = 4 << 20
 _PIECE_BYTES = 1 << 20
-#: A queue that ends at most this number of files behind its last kept slot is kept to its end.
+#: A queue that ends at most this number of files after its last kept slot is kept to its end.
 _FILES_BEHIND_MAX = 16
 
 Change = Callable[[bytes], bytes]
@@ -279,7 +279,7 @@ class _QueueWork:
         changed["commit_log_offset"][left_out] = np.where(is_expired, 0, nearest)[left_out]
         changed["record_length_bytes"][left_out] = PRE_BLANK_LENGTH
         changed["tags_code"][left_out] = np.where(is_expired, 0, LEFT_OUT_TAGS)[left_out]
-        changed["tags_code"][sound & ~kept & (places >= end)] = 0  # only that it points behind the log matters
+        changed["tags_code"][sound & ~kept & (places >= end)] = 0  # only that it points after the log matters
         invalid = ~(sound | kept | are_pre_blank(slots)) & (slots != np.zeros((), SLOT.dtype))
         changed[invalid] = _NO_SLOT  # an invalid slot stays invalid, without its bytes
         for row in np.flatnonzero(kept).tolist():

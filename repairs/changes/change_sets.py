@@ -41,7 +41,7 @@ class WriteAt:
 
     @property
     def end_bytes(self) -> int:
-        """Position in the file behind the last byte."""
+        """Position in the file after the last byte."""
         return self.position_bytes + len(self.data)
 
 

@@ -24,7 +24,7 @@ from repairs.changes.file_operations import CHUNK_BYTES
 LOCK = "lock"
 #: Files up to this length are compared whole: checkpoint, abort, everything in config/.
 SMALL_BYTES = 1 << 20
-#: How much before and behind a changed place is compared.
+#: How much before and after a changed place is compared.
 BEFORE_BYTES, BEHIND_BYTES = 1 << 16, 1 << 20
 
 

@@ -99,7 +99,7 @@ def read_mark(root: Path) -> BegunMark | None:
 def require_nothing_begun(root: Path, but: str | None = None) -> None:
     """Refuse a store that is partly changed: another act would be based on an incomplete change.
 
-    If a broker was started on it anyway, it has cut its log behind the last whole record, and the change can no longer
+    If a broker was started on it anyway, it has cut its log after the last whole record, and the change can no longer
     be reverted or completed: the store counts as it is. `but`: the id of an undo file whose changes are accepted.
     Raises: UnsafeStore, which names the undo file; UnreadableFile.
     """

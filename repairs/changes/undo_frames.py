@@ -63,7 +63,7 @@ class FrameWriter:
 
 
 class Frames:
-    """Reads frames in order; `end_bytes` and `chain`: position and hash behind the last valid frame."""
+    """Reads frames in order; `end_bytes` and `chain`: position and hash after the last valid frame."""
 
     def __init__(self, path: Path, source: BinaryIO) -> None:
         self._path, self._source = path, source
@@ -81,7 +81,7 @@ class Frames:
             yield frame
 
     def states(self) -> Iterator[bytes]:
-        """Content of the state frames behind the plan; a torn frame at the end is skipped."""
+        """Content of the state frames after the plan; a torn frame at the end is skipped."""
         while (frame := self._next()) is not None:
             kind, content, at = frame
             if kind != STATE:

@@ -34,7 +34,7 @@ _BODY = b" "
 
 @dataclass(frozen=True, slots=True)
 class FillerModel:
-    """Values that fillers take from the record before them, or else behind them.
+    """Values that fillers take from the record before them, or else after them.
 
     Units: ms. `store_address`, `store_port`: the broker's IPv4 address and port.
     """

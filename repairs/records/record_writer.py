@@ -252,7 +252,7 @@ def half_copy_of(record: bytes) -> RecordDraft:
 
 
 def blank_head(left_bytes: int) -> bytes:
-    """Return the bytes of the blank record that closes a full file of the log; the bytes behind it have no meaning.
+    """Return the bytes of the blank record that closes a full file of the log; the bytes after it have no meaning.
 
     Source: store/CommitLog.java doAppend END_OF_FILE; docs/formats/record.md#blank.
     """

@@ -1,6 +1,6 @@
 """Records of transactions in RocksDB as brokers 5.4.0 and later write them: op, COMMIT record, another half.
 
-The broker adds them to its table at its start: its recovery after a crash dispatches every record behind the table's
+The broker adds them to its table at its start: its recovery after a crash dispatches every record after the table's
 last half (docs/formats/rocksdb_transactions.md#dispatch). Compared, byte for byte, with records of 5.4.0 and 5.5.0
 (tests/repairs/test_rocksdb_records.py).
 """

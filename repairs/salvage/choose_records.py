@@ -156,7 +156,7 @@ class _Choice:
         return int.from_bytes(head[place : place + 8], "big", signed=True)
 
     def _overlapping(self, begin: int, end: int) -> tuple[int, int]:
-        """Positions of the first piece that overlaps a range, and behind the last one."""
+        """Positions of the first piece that overlaps a range, and after the last one."""
         low = bisect.bisect_right(self._begins, begin)
         if low and self.chosen.pieces[low - 1].end_offset > begin:
             low -= 1
@@ -216,7 +216,7 @@ class _Choice:
         self._keep(best)
 
     def leave_out_stale(self) -> None:
-        """Leave out records behind the end of the data that a recovery had cut off: older than the records before them.
+        """Leave out records after the end of the data that a recovery had cut off: older than the records before them.
 
         Only in the last segment: in all others a blank record ends the data.
         """
@@ -235,7 +235,7 @@ class _Choice:
                 return
 
     def leave_out_too_near(self) -> None:
-        """Leave out the record behind a hole that is too short for a filler."""
+        """Leave out the record after a hole that is too short for a filler."""
         kept: list[Piece] = []
         for piece in self.chosen.pieces:
             while kept and 0 < piece.offset - kept[-1].end_offset < FILLER_BYTES_MIN and self._in_one(kept[-1], piece):

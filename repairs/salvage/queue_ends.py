@@ -24,7 +24,7 @@ _NUMBER_MAX = 1 << 48
 
 
 def known_ends(new: Store, source: Store | None) -> dict[tuple[bytes, int], int]:
-    """Return (topic, queue number) of halves and ops → the queue offset behind the last one used, where known.
+    """Return (topic, queue number) of halves and ops → the queue offset after the last one used, where known.
 
     From the queue's old files if `source` has them; else from the check's cursor, and for half messages from the
     highest queue offset that an op message settles.
@@ -41,7 +41,7 @@ def known_ends(new: Store, source: Store | None) -> dict[tuple[bytes, int], int]
 
 
 def discards_go_on(source: Store | None, end_offset: int) -> bool:
-    """Whether a store's discard queue points at a record behind the end of the salvaged log.
+    """Whether a store's discard queue points at a record after the end of the salvaged log.
 
     This may be the only trace of a discard: a discard writes no op message.
     """

@@ -182,7 +182,7 @@ def _copy_tables(old_store: Store, root: Path, result: Salvaged) -> None:
 def _write_log(
     root: Path, files: OpenSources, result: Salvaged, sizes: StoreSizes, old_store: Store | None
 ) -> None:
-    """Write the pieces at their offsets, then the fillers in the holes between them, and behind the last piece."""
+    """Write the pieces at their offsets, then the fillers in the holes between them, and after the last piece."""
     pieces, size = result.chosen.pieces, sizes.log_file_bytes
     log = root / "commitlog"
     first, last = pieces[0].offset // size, pieces[-1].offset // size
@@ -302,7 +302,7 @@ def _fill(log: Path, hole: _LogHole, wanted: list[Lost], size: int) -> int:
 def _lost_numbers(
     root: Path, sizes: StoreSizes, holes: list[_LogHole], result: Salvaged, old_store: Store | None
 ) -> tuple[dict[int, list[Lost]], list[Lost]]:
-    """Return the lost queue offsets that need stand-ins, by their hole's begin, and those behind all records.
+    """Return the lost queue offsets that need stand-ins, by their hole's begin, and those after all records.
 
     A queue offset was lost in a hole between the records with its neighbours. Most queues need no stand-in: a broker
     skips an entry before the log's begin (docs/formats/consume_queues.md#slot). But the check reads halves one by one

@@ -220,7 +220,7 @@ class StandIn:
                 self._held.setdefault(check.transaction_id or "", check)
         for name in set(names) - set(rows):  # what the broker has just written is not visible yet
             self._trouble(name, "its records cannot be found")
-            self._held[name] = self._held.pop(name)  # behind the others
+            self._held[name] = self._held.pop(name)  # after the others
 
     def _take(self, check: Check, situation: Situation, given: GivenAnswer) -> bool:
         """Answer one check or record why not; False: the transaction must be looked up again."""

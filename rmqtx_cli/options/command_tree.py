@@ -24,7 +24,7 @@ class HelpfulGroup(TyperGroup):
     """A group of commands; without arguments it prints its help."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        """Return the parts of the usage line behind the group's name."""
+        """Return the parts of the usage line after the group's name."""
         return ["COMMAND", "[OPTIONS]", "[ARGUMENTS]"]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -35,7 +35,7 @@ class HelpfulGroup(TyperGroup):
                 formatter.write_dl(rows)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Return the arguments behind the group's own options; print the help where there is none."""
+        """Return the arguments after the group's own options; print the help where there is none."""
         # Typer would raise an error that holds the help text, but an error of rmqtx is one line. The class of Typer's
         # error and its module differ with and without click installed, so it is not raised at all.
         if not args and not ctx.resilient_parsing:
@@ -52,7 +52,7 @@ class CheckedCommand(TyperCommand):
         write_help(self, ctx, formatter)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the parts of the usage line behind the command's name."""
+        """Return the parts of the usage line after the command's name."""
         given = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
         return ["[OPTIONS]", *(argument(one) for one in given)]
 

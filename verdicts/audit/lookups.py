@@ -187,7 +187,7 @@ def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
 
 
 def _is_damaged_behind(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts], bytes_max: int) -> bool:
-    """Whether the log is damaged behind the first copy of transactions with states that depend on absent records.
+    """Whether the log is damaged after the first copy of transactions with states that depend on absent records.
 
     Queues and index do not show damage in the log. A range of more than `bytes_max` is not read, with a note.
     """
@@ -201,7 +201,7 @@ def _is_damaged_behind(rows: pa.Table, reading: VerdictReading, facts: dict[str,
         if fact.store.is_remote or length > bytes_max:
             reading.notes.append(Note(
                 NoteKind.HOW,
-                f"the log behind the first open copy ({length} bytes) was not read completely: damage in the middle "
+                f"the log after the first open copy ({length} bytes) was not read completely: damage in the middle "
                 "of a file is not found; add --scan to read it",
             ))
             continue

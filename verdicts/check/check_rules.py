@@ -37,7 +37,7 @@ class CheckRules:
            cursor is kept (before 4.9.5, and 5.0.0). `reads_lists`: ops hold several numbers, a wrong tag does
            not matter, and an empty pull of ops costs a second (5.1.0+). `age_may_equal`: a half exactly as old as its
            time is still too young (5.3.4+). `writes_discard_copy`: 4.5.2+. `ends_properties`: the last property has
-           an end mark too (to 4.9.0, and 5.2.0+). `overflow_to_begin`: an offset behind the end of a queue that
+           an end mark too (to 4.9.0, and 5.2.0+). `overflow_to_begin`: an offset after the end of a queue that
            begins at 0 is corrected to 0 (before 4.9.4), not to the end.
     """
 

@@ -1,6 +1,6 @@
 """Where the broker's check is stopped, and which commands let it continue. No other module decides this.
 
-A message that a broker cannot read stays unreadable in every round, and messages behind it are never checked. Ages play
+A message that a broker cannot read stays unreadable in every round, and messages after it are never checked. Ages play
 no part: the round is played at a time at which all waiting is over. A running broker's check may also stand still, or
 never start, although no message stops it: then nothing is checked either.
 """
@@ -167,7 +167,7 @@ def stop_of_window(root: str, window: CheckWindow, rules: CheckRules) -> CheckSt
         return None
     behind = state.half_cursor if last is None else last.queue_offset + 1
     if played.stop is Stop.ABORTED:
-        why = "cannot read an op there or behind"
+        why = "cannot read an op there or after"
         return CheckStop(root, state.queue_id, state.op_cursor, True, min(behind, state.half_end), why)
     if played.stop is Stop.REFUSED:
         why = "cannot put it back: its properties leave no room"

@@ -41,7 +41,7 @@ def is_younger(age_ms: Number, immunity_ms: Number, rules: CheckRules) -> Truth:
 
 
 def is_waited_for(age_ms: Number, settings: CheckSettings, rules: CheckRules) -> Truth:
-    """Whether a half without its own immunity is too young: the round ends there, and all halves behind it wait.
+    """Whether a half without its own immunity is too young: the round ends there, and all halves after it wait.
 
     A half from a producer with a clock that is ahead is not too young.
     """

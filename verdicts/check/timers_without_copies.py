@@ -126,7 +126,7 @@ def rocksdb_passes(
     """Play the passes of the RocksDB check over its keys, without end.
 
     `records`: by commit-log offset, which is the order of the keys. If the last key of a scan is dropped, the next scan
-    begins behind it and skips one key in this pass.
+    begins after it and skips one key in this pass.
     """
     while True:
         kept: list[OpenRecord] = []

@@ -1,4 +1,4 @@
-"""Reads the initial state of a check from a store: the half and op messages at and behind the check's cursors."""
+"""Reads the initial state of a check from a store: the half and op messages at and after the check's cursors."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def check_window(
         half_slots = checked_slots(halves, half_cursor, tails.get(HALF_TOPIC, []))
         op_slots = checked_slots(ops, op_cursor, tails.get(OP_TOPIC, []))
         stored_halves = halves_of_records(_read(store, half_slots, findings), rules, half_slots.begin, half_slots.end)
-        # Numbers below the half cursor never count; the cursor moves back only from behind the queue's end.
+        # Numbers below the half cursor never count; the cursor moves back only from after the queue's end.
         least = half_cursor if half_cursor <= half_slots.end else 0
         stored_ops = ops_of_records(_read(store, op_slots, findings), rules, op_slots.begin, op_slots.end, least)
         state = CheckState(
@@ -153,7 +153,7 @@ def check_window(
         findings += [
             Finding(
                 store.root, "slot-invalid", as_text(store.queue_directory(queue.topic, queue_id)),
-                expected=f"nothing behind slot {queue.max_offset - 1}", actual="invalid slots",
+                expected=f"nothing after slot {queue.max_offset - 1}", actual="invalid slots",
             )
             for queue in (halves, ops) if queue.has_rubbish_behind
         ]  # fmt: skip

@@ -259,13 +259,13 @@ def _is_of_this_table(store: Store, claim: LogClaim, end: int, log: SegmentedLog
     if first == len(offsets) - 1:
         begin = int(offsets[first - 1] + lengths[first - 1]) if first else store.log_begin_offset
         if _has_transactions(store, begin):
-            return False  # then the one entry that points behind the end is damaged
+            return False  # then the one entry that points after the end is damaged
     before = slice(max(0, first - _COMPARED), first)
     return _is_not_another_logs(log, list(zip(offsets[before].tolist(), lengths[before].tolist(), strict=True)))
 
 
 def _has_transactions(store: Store, begin: int) -> bool:
-    """Whether the log has a prepared, COMMIT or ROLLBACK record at or shortly behind a place."""
+    """Whether the log has a prepared, COMMIT or ROLLBACK record at or shortly after a place."""
     for segment in store.commit_log:
         low = max(begin - segment.base_offset, 0)
         if low >= segment.size_bytes or segment.base_offset - begin > SEARCHED_BYTES_MAX:
@@ -285,7 +285,7 @@ def _is_of_this_database(store: Store, claim: LogClaim, end: int, log: Segmented
             queues = QueueDatabase(store, database)
             known = queues.ends().get((topic, queue_id))
             low, high = 0 if known is None or known.first is None else known.first[0], last
-            while low < high:  # the first slot that points at or behind the end
+            while low < high:  # the first slot that points at or after the end
                 middle = (low + high) // 2
                 places = _places(queues, topic, queue_id, middle, middle + 1)
                 low, high = (low, middle) if places and places[0][0] >= end else (middle + 1, high)

@@ -33,7 +33,7 @@ def has_data(store: Store) -> bool:
 def missing_findings(store: Store, claims: LogClaims) -> list[Finding]:
     """Return one finding if other files refer to records that are not in the log, or if the log is empty.
 
-    A file of zeros behind a missing file makes the records of the missing file look expired.
+    A file of zeros after a missing file makes the records of the missing file look expired.
     Raises: SourceError.
     """
     return broken_claim_findings(store, claims) or ([] if has_data(store) else contradiction(store, claims.newest))

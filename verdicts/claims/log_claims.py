@@ -1,7 +1,7 @@
 """The claims of a store's other files about its commit log, read before the log itself.
 
 A broker writes a record into the commit log first, and only then into queues, index, checkpoint and tables. So each of
-these is a witness: if one refers to a record behind the end of the log, the log has lost records. This also holds for a
+these is a witness: if one refers to a record after the end of the log, the log has lost records. This also holds for a
 killed broker, and for a running one if the claims are older than the reading of the log.
 
 Nothing is compared here; `claim_proofs.py` decides which claims are broken and trustworthy. Old entries of other files

@@ -20,7 +20,7 @@ _BEFORE_END_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class LostEnd:
-    """Records behind the end of a log that another file refers to."""
+    """Records after the end of a log that another file refers to."""
 
     missing: MissingRange
     finding: Finding
@@ -33,7 +33,7 @@ _Spans = Mapping[str, Sequence[Span]]
 def lost_end(
     store: Store, claims: LogClaims, spans: _Spans, decoded: DecodedLog | None = None
 ) -> LostEnd | None:
-    """Return what is lost behind the end of the decoded log; None if all claims hold.
+    """Return what is lost after the end of the decoded log; None if all claims hold.
 
     `spans`: the spans without records, for every file that was read. `decoded`: the decoded extent, needed if spans
     without loss are not included.
@@ -50,7 +50,7 @@ def lost_end(
     if reach is None:  # unknown extent: up to the end of the files
         reach = max(decoded.end_offset + 1, store.log().end_offset)
     is_empty = decoded.is_empty
-    if is_empty and reach <= decoded.end_offset:  # all that is left begins behind the newest known record
+    if is_empty and reach <= decoded.end_offset:  # all that is left begins after the newest known record
         end, reach = reach - 1, decoded.end_offset
     else:
         end = _behind_known_damage(store, spans, decoded.end_offset, reach)
@@ -73,7 +73,7 @@ def lost_end(
 def contradictions(store: Store, claims: LogClaims, spans: _Spans, lost: LostEnd | None) -> list[Finding]:
     """Return a finding if other files refer to records at places with other records: they belong to another log.
 
-    `lost`: what is reported as lost behind the end.
+    `lost`: what is reported as lost after the end.
     """
     try:
         decoded = decoded_log(store, spans)

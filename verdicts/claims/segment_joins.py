@@ -15,7 +15,7 @@ from readers.store.store import Store
 #: The most files that are read, the newest first: a log may have thousands. Fewer if each read is a request.
 JOINS_MAX = 16
 _REMOTE_JOINS_MAX = 2
-#: How much of a file's end is read for its last record; more if the record or the blank behind it is longer.
+#: How much of a file's end is read for its last record; more if the record or the blank after it is longer.
 _END_BYTES = 64 << 10
 _END_BYTES_MAX = 64 << 20
 
@@ -45,7 +45,7 @@ def _files_to_read(store: Store, last: int) -> list[Segment]:
 
 
 def _is_full(segment: Segment) -> bool:
-    """Whether the last record of a file, or the blank behind it, reaches the end of the file."""
+    """Whether the last record of a file, or the blank after it, reaches the end of the file."""
     length = _END_BYTES
     while True:
         begin = max(0, segment.size_bytes - length)

@@ -61,7 +61,7 @@ def predict_from_files(
 ) -> Prediction:
     """Predict what the next rounds of a store's broker discard.
 
-    Reads the halves and ops behind the cursors. `now_ms`: when a stopped broker is assumed to start, and after which a
+    Reads the halves and ops after the cursors. `now_ms`: when a stopped broker is assumed to start, and after which a
     running one begins its next round. `at_ms`: the past time given by the user, if any. `windows`: the kept windows of
     the store.
     Damage: if the check cannot be played, nothing is predicted, and `why` has the cause.
@@ -131,7 +131,7 @@ def predict_window(
             return Prediction(is_running, begin_ms, why=TOO_MANY)
         return _without(played(Simulated(root, "as is", window, rules, how, begin_ms), is_running),
                         offsets[halves.are_diverted])
-    # A running broker's files have old cursors: ops behind them need not be new to its next round.
+    # A running broker's files have old cursors: ops after them need not be new to its next round.
     has_ops = state.op_begin <= state.op_cursor < state.op_end and (not is_running or booted_time_ms is not None)
     wait_ms = wait_for_ops_ms(rules) if has_ops else 0
     ends = discards_by_round(_halves_of(halves, rows), rules, how, begin_ms, wait_ms)

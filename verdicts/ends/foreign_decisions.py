@@ -32,7 +32,7 @@ class RecordLookup(Protocol):
         """Return records by queue offset in queue 0 of any topic except those of halves and ops, one per block."""
 
     def namesakes(self, named: Sequence[Block]) -> Iterator[Block]:
-        """Return records behind one of these that share one of its `names_of`, one per block, and possibly others."""
+        """Return records after one of these that share one of its `names_of`, one per block, and possibly others."""
 
 
 def foreign_decisions(store: str, kept: Witnesses, lookup: RecordLookup) -> list[ForeignDecision]:

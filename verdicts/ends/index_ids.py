@@ -117,7 +117,7 @@ def _entries_between(index: IndexFile, first: int, last: int) -> Iterator[tuple[
 
 
 def _entry_number(index: IndexFile, file: OpenFile, offset: int) -> int:
-    """The first entry at or behind a place of the log."""
+    """The first entry at or after a place of the log."""
     low, high = 1, index.entries_count + 1
     while low < high:
         middle = (low + high) // 2

@@ -30,7 +30,7 @@ from verdicts.evidence.store_facts import StoreFacts
 _SLOTS_AT_ONCE = 1 << 16
 #: The number of slots before the first one of a reading that are examined.
 _SLOTS_BEFORE = 64
-#: How far behind the apparent end of a log records are searched for.
+#: How far after the apparent end of a log records are searched for.
 _BEHIND_END_BYTES = 1 << 20
 
 
@@ -82,7 +82,7 @@ def require_end(queue: Queue) -> None:
     Raises: Untrusted.
     """
     if queue.has_rubbish_behind:
-        raise Untrusted(f"the queue of {queue.topic} has invalid slots behind {queue.max_offset}")
+        raise Untrusted(f"the queue of {queue.topic} has invalid slots after {queue.max_offset}")
 
 
 def require_readable_copies(copies: pa.Table) -> None:
@@ -132,7 +132,7 @@ def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> 
         end = segment.size_bytes if to_offset is None else min(segment.size_bytes, to_offset - segment.base_offset)
         if begin >= end or segment.base_offset > last:
             continue
-        # Zeros behind the end of a log may fill its file, and need not be read.
+        # Zeros after the end of a log may fill its file, and need not be read.
         is_open = segment.base_offset == last and end == segment.size_bytes
         scan = SegmentScan(
             segment, from_position=begin, to_position=end, is_last=segment.base_offset == last, stops_at_break=is_open

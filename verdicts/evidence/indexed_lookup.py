@@ -378,7 +378,7 @@ class DerivedFiles:
                         yield from (block for place in places if (block := block_at(self._log, place)) is not None)
 
     def namesakes(self, named: Sequence[Block]) -> Iterator[Block]:
-        """Return records behind some others that have the same id in the index.
+        """Return records after some others that have the same id in the index.
 
         Raises: Untrusted if one of them is a COMMIT record that names no record of its own transaction.
         """

@@ -161,7 +161,7 @@ def strays_of(scanned: list[Scanned]) -> tuple[Int64s, Int64s]:
 
 
 def without_stale(scanned: list[Scanned]) -> list[Scanned]:
-    """Return the splits that count: those behind the end of their segment's data contain what a recovery has cut off.
+    """Return the splits that count: those after the end of their segment's data contain what a recovery has cut off.
 
     Order: as given; the splits of a segment are consecutive.
     """

@@ -260,7 +260,7 @@ def _remove_half_done(directory: Path, names: set[str]) -> None:
 
 
 def _remove_temporary(directory: Path) -> None:
-    """Remove temporary files: of ranges behind the end of a log's data, and those left by an error."""
+    """Remove temporary files: of ranges after the end of a log's data, and those left by an error."""
     for leftover in directory.rglob(f".*{TEMPORARY_SUFFIX}"):
         leftover.unlink(missing_ok=True)
 

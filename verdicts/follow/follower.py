@@ -115,7 +115,7 @@ class Follower:
         reader: SplitReader = split_reader(total, self._processes, progress)
         with reader.workers:
             for log in logs:
-                # While a broker runs, it is about to write behind the last record.
+                # While a broker runs, it is about to write after the last record.
                 log.read_on(not log.store.in_use, reader)
 
     # -- facts of the stores ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from verdicts.missing.missing_ranges import COMPARED_TOPICS, UnfoundSlot
 
 
 def slot_counts(store: Store) -> dict[str, int]:
-    """Return topic → queue offset behind its last slot; an unreadable queue proves nothing and is skipped."""
+    """Return topic → queue offset after its last slot; an unreadable queue proves nothing and is skipped."""
     counts: dict[str, int] = {}
     for topic in COMPARED_TOPICS:
         try:
@@ -45,7 +45,7 @@ def compared_slots(store: Store, counts: Mapping[str, int], offset: int) -> dict
 def unfound_late_slots(
     store: Store, compared: Mapping[str, int], offset: int
 ) -> Iterator[tuple[UnfoundSlot, Segment]]:
-    """Return slots behind the compared ones whose record before `offset` is missing, and its segment.
+    """Return slots after the compared ones whose record before `offset` is missing, and its segment.
 
     Raises: UnreadableFile, FileChanged, for the log.
     """

@@ -1,6 +1,6 @@
 """Reads the new part of each log for a following audit, split by split, into the checkpoint.
 
-Everything before the last sound record of a log is final and read once. The last record and the bytes behind it, up to
+Everything before the last sound record of a log is final and read once. The last record and the bytes after it, up to
 the end of the files, are read again each time and replaced; so the checkpoint always equals a scan of the whole log.
 The last record proves that the log is still the same.
 """
@@ -116,7 +116,7 @@ class LogFollower:
     def read_on(self, at_end: bool, splits: SplitReader) -> None:
         """Read new data up to the present end of the log.
 
-        `at_end`: whether to read the bytes behind the last record even if there is nothing new.
+        `at_end`: whether to read the bytes after the last record even if there is nothing new.
         Raises: SourceError; data that was read before is kept.
         """
         place, store = self._place, self.store
@@ -209,7 +209,7 @@ class LogFollower:
             raise found.scanned.error
         noted = self._notes_of(split.segment)
         if noted.is_ended(split.segment.size_bytes):
-            return  # records behind the end of the data were cut off by a recovery
+            return  # records after the end of the data were cut off by a recovery
         database, number = self._database, self.number
         for name in IDENTIFIED:
             database.add(name, number, getattr(found, name), found.hashes[name])

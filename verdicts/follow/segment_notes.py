@@ -102,7 +102,7 @@ class SegmentNotes:
         self.doubtful_ids += scanned.doubtful_ids
 
     def before(self, base_offset: int, offset: int) -> SegmentNotes:
-        """Return the notes without everything at or behind an offset."""
+        """Return the notes without everything at or after an offset."""
         return replace(
             self,
             spans=[span for span in self.spans if base_offset + span.position_bytes < offset],

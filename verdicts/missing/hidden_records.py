@@ -8,14 +8,14 @@ bytes is proven. There are three proofs; one is enough for each byte:
    two slots are too few for a record (a DLedger header), they hide none. Entries of the redo log (3.0, 3.1) are tiles
    too, for the prepared and ROLLBACK records that are in no queue.
 2. *Numbers.* A queue's records are numbered without gaps in the order of the log (every append takes the next number).
-   If slots k and k + 1 lie before and behind bytes that no slot explains, and the log has both records with these
+   If slots k and k + 1 lie before and after bytes that no slot explains, and the log has both records with these
    numbers, no record of that queue was between them. Slots alone are no proof: a queue can belong to another log.
 3. *The end of a file.* If the next record does not fit, the broker ends a file with a blank
    (docs/formats/record.md#blank). If the bytes up to the end of a file are fewer than the first record of the next file
-   needs, and records behind were dispatched, the bytes are a blank for all queues without a later slot: a broker
+   needs, and records after were dispatched, the bytes are a blank for all queues without a later slot: a broker
    dispatches in the order of the log.
 
-A hole without a record behind it may be longer than any evidence shows. After a clean stop everything was dispatched,
+A hole without a record after it may be longer than any evidence shows. After a clean stop everything was dispatched,
 so the queues contain its last record; otherwise nothing is known about it.
 
 Bytes without a proof are a gap, which may hide records of all topics that are not listed as clear. Prepared and
@@ -41,7 +41,7 @@ from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS, Store
 from verdicts.model.verdict_inputs import ForeignDecision, HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
 
-#: Topics of the broker itself, which are never deleted: if records behind some bytes were dispatched and one of these
+#: Topics of the broker itself, which are never deleted: if records after some bytes were dispatched and one of these
 #: topics has no queue, the bytes contained none of its records. Not the half topic, which must have a queue.
 _BORN_LATER = (DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS)
 _RANGES_MAX = 256
@@ -131,7 +131,7 @@ class _RangeEvidence:
         self._redo = redo
 
     def has_record_behind(self) -> bool:
-        """Whether the log has a record at or behind the end of the range that is in a queue."""
+        """Whether the log has a record at or after the end of the range that is in a queue."""
         return any(self._is_confirmed(part, int(np.searchsorted(part.offsets, self._end))) for part in self._parts)
 
     def decisions_on(self, finals: Int64s, named: Int64s) -> tuple[list[ForeignDecision], list[int]]:
@@ -222,7 +222,7 @@ class _RangeEvidence:
         )))
 
     def _hides_nothing(self, part: RangeSlots, begin: int, end: int, *, may_be_idle: bool) -> bool:
-        """Whether a gap can contain no record of a queue: the slots before and behind it have consecutive numbers."""
+        """Whether a gap can contain no record of a queue: the slots before and after it have consecutive numbers."""
         behind = int(np.searchsorted(part.offsets, end))
         if behind and part.offsets[behind - 1] >= begin:
             return False

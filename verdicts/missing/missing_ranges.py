@@ -84,7 +84,7 @@ def missing_bytes(
     """Return what is missing in a scanned log.
 
     `spans`: damaged (segment, position, length); `findings`: those of the scan; `unfound`: see `unfound_slots`; `lost`:
-    what lies behind the last record that was found.
+    what lies after the last record that was found.
     Units: bytes.
     """
     result = MissingBytes()

@@ -57,7 +57,7 @@ def unfound_rocksdb_slots(
 
 
 def _number_at(queues: QueueDatabase, topic: str, commit_log_offset: int, end: int) -> int:
-    """Number of the first slot of queue 0 that points at or behind a place of the log; `end` if none does.
+    """Number of the first slot of queue 0 that points at or after a place of the log; `end` if none does.
 
     A binary search: the records of a queue have the same order in the log.
     """

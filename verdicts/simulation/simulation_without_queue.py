@@ -1,7 +1,7 @@
 """The setup of a simulation for designs without a half queue: the state table (3.0, 3.1), RocksDB (5.4.0+).
 
 A broker that did not stop cleanly changes its table at its start, before any check: 3.1 rebuilds it from the redo log
-and numbers the slots from 0; 5.4.0 and later add the halves of the log behind the table's last half. The same is done
+and numbers the slots from 0; 5.4.0 and later add the halves of the log after the table's last half. The same is done
 here first.
 """
 
@@ -243,7 +243,7 @@ def _take_rocksdb(found: BesideTables) -> None:
 
 
 def _replay(found: BesideTables, open_checks: dict[int, int], last_offset: int) -> None:
-    """Add to the table the halves of the log behind its last half, as a broker does at its start."""
+    """Add to the table the halves of the log after its last half, as a broker does at its start."""
     store = found.store
     added = 0
     begin = max(last_offset, store.log_begin_offset)

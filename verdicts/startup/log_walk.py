@@ -86,7 +86,7 @@ def check_record(file: OpenFile, position: int, rules: RecoveryRules) -> Checked
 
 
 def _check_parts(file: OpenFile, position: int, head: bytes, length: int, extra: int, *, is_v2: bool) -> Checked:
-    """Judge the parts behind the header: body, topic and properties must fit into the record's length and the file."""
+    """Judge the parts after the header: body, topic and properties must fit into the record's length and the file."""
     body_length = _signed(head, AT["body_length_bytes"] + extra, 4)
     place = position + RECORD.size_bytes + extra
     if body_length > 0:

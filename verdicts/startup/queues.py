@@ -1,6 +1,6 @@
 """What a start does with the consume queues: where each is cut, and which records it dispatches again, or never.
 
-A broker reads the last three files of a queue up to the first invalid entry, cuts what points behind the end of the
+A broker reads the last three files of a queue up to the first invalid entry, cuts what points after the end of the
 log, and then dispatches records by rules that can skip some permanently (docs/formats/consume_queues.md#recovery,
 docs/formats/consume_queues.md#dispatch). Only slots that agree with no record, and records without a slot, are
 examined: nothing changes for the others.
@@ -127,7 +127,7 @@ def _maximum(facts: QueueFacts, end: int, rules: RecoveryRules) -> int:
 
 
 def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubted: bool) -> None:
-    """Cut a queue where it points behind the end of the log. `only_doubted`: slots that agree with records are kept.
+    """Cut a queue where it points after the end of the log. `only_doubted`: slots that agree with records are kept.
 
     Raises: FileChanged, UnreadableFile.
     Source: store/ConsumeQueue.java truncateDirtyLogicFiles.
@@ -147,13 +147,13 @@ def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubt
         offsets = slots["commit_log_offset"].astype(np.int64)
         if offsets[0] >= end_offset:
             fate.cut_end, fate.maximum = begin, end_offset
-            fate.reason = f"the queue points behind {end_offset}, the end of the log"
+            fate.reason = f"the queue points after {end_offset}, the end of the log"
             continue
         stops = (offsets >= end_offset) | (offsets < 0) | (slots["record_length_bytes"] <= 0)
         stops[0] = False
         kept = int(stops.argmax()) if stops.any() else len(slots)
         if begin + kept < fate.cut_end:
-            fate.reason = f"slot {begin + kept} points behind {end_offset}, the end of the log"
+            fate.reason = f"slot {begin + kept} points after {end_offset}, the end of the log"
         fate.cut_end = min(fate.cut_end, begin + kept)
         fate.maximum = _maximum(facts, fate.cut_end, rules) if fate.cut_end > begin else end_offset
         return
@@ -186,7 +186,7 @@ def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s
 
 def read_again(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubted: bool) -> None:
     """Cut a queue as `cut_at` does, but after the dispatch: its last file is read from its beginning, so old slots
-    behind the new ones are valid again, up to the first invalid one.
+    after the new ones are valid again, up to the first invalid one.
 
     Raises: FileChanged, UnreadableFile.
     Source: store/queue/ConsumeQueueStore.java truncateDirty (5.3.4 and later), ConsumeQueue.java

@@ -186,7 +186,7 @@ def _dispatched(
 
 
 def _gap_behind(segments: Sequence[Segment], from_offset: int, end_offset: int) -> int | None:
-    """Return where the dispatch behind the queues reaches a range without a file, at which it hangs.
+    """Return where the dispatch after the queues reaches a range without a file, at which it hangs.
 
     Source: store/DefaultMessageStore.java start waits until dispatchBehindBytes() is 0 (4.5.1 to 4.9.8).
     """
@@ -199,7 +199,7 @@ def _gap_behind(segments: Sequence[Segment], from_offset: int, end_offset: int) 
 
 
 def _place_to_follow(segments: Sequence[Segment], offset: int, end_offset: int, rules: RecoveryRules) -> int:
-    """Return where the dispatch behind the queues begins; if that is no record, it skips the rest of the file."""
+    """Return where the dispatch after the queues begins; if that is no record, it skips the rest of the file."""
     for segment in segments:
         if segment.base_offset <= offset < min(segment.end_offset, end_offset):
             with segment.open() as file:

@@ -1,6 +1,6 @@
 """How the releases of RocketMQ differ when they open a store: one set of rules per version, from the source code.
 
-A start loads files, recovers queues, reads the log from one of the last files to its end, cuts what lies behind, and
+A start loads files, recovers queues, reads the log from one of the last files to its end, cuts what lies after, and
 dispatches what the queues lack. Each of these steps has changed; the rules contain the changes that affect a result.
 """
 
@@ -41,9 +41,9 @@ class RecoveryRules:
     """How brokers of one version open a store; equal for versions that do the same.
 
     Shape: `dispatches`: what a start after a clean stop dispatches to the queues: `nothing`, `behind_queues` (all
-           records behind the furthest slot), `past_queues` (records that begin past that place: one that begins exactly
+           records after the furthest slot), `past_queues` (records that begin past that place: one that begins exactly
            there is skipped). `reads_queues_again`: whether the queues are cut after the dispatch of the recovery, and
-           their last files read again: old slots behind the new ones are valid again. `files_back_max`: how many files
+           their last files read again: old slots after the new ones are valid again. `files_back_max`: how many files
            back recovery begins at most; None: no limit.
     Source: store/MappedFileQueue.java load, CommitLog.java recoverNormally and recoverAbnormally,
             ConsumeQueue.java, DefaultMessageStore.java start of each release; docs/formats/store.md#segments,

@@ -1,7 +1,7 @@
 """Which transactions a stopped check does not reach, so that the broker never checks them.
 
 `check_stops.py` finds the place of the stop. The check reaches copies before it; later records, including halves that
-were diverted by a delay or are resumed, are appended behind it.
+were diverted by a delay or are resumed, are appended after it.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from verdicts.transactions.reason_choice import Codes
 from verdicts.transactions.reason_codes import NUMBERS, REASONS
 from verdicts.transactions.undecided_ops import lost_ops_words
 
-#: The clause for a flag behind the sentence, in this order.
+#: The clause for a flag after the sentence, in this order.
 _OF_FLAGS = {
     "duplicate_commit": "; committed {commits_count} times and delivered each time",
     "commit_without_op": "; no op message",
@@ -111,7 +111,7 @@ class Values:
 
     @property
     def clauses(self) -> pa.Array:
-        """The clauses for its flags, each behind a semicolon."""
+        """The clauses for its flags, each after a semicolon."""
         assert self._clauses is not None
         return self._clauses.take(pa.array(self._rows))
 

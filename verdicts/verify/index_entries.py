@@ -153,7 +153,7 @@ def read_entries(index: IndexFile, file: OpenFile, first: int, end: int) -> npt.
 
 
 def _boundary(index: IndexFile, file: OpenFile, offset: int) -> tuple[int, int]:
-    """Return a short range of entry numbers that contains the first entry for a place at or behind `offset`."""
+    """Return a short range of entry numbers that contains the first entry for a place at or after `offset`."""
     return boundary(
         lambda low, high: read_entries(index, file, low, high)["commit_log_offset"].astype(np.int64),
         1, index.entries_count + 1, offset,
@@ -262,7 +262,7 @@ class IndexLeftovers:
                     entries = read_entries(index, file, number, min(number + BLOCK_ENTRIES, low))
                     offsets = entries["commit_log_offset"].astype(np.int64)
                     # Impossible entries are reported by the reader of the index. An expired place, or one in damaged
-                    # bytes, in a gap or behind the end, is no contradiction and is reported elsewhere.
+                    # bytes, in a gap or after the end, is no contradiction and is reported elsewhere.
                     good = index.is_plausible(entries, number)
                     self._entered_offsets.update(offsets[~good].tolist())
                     self._entered_hashes.update(entries["key_hash"][~good].tolist())

@@ -68,7 +68,7 @@ class _QueueComparison:
         if self._late_count:
             yield Finding(
                 self.store.root, "slot-pending", self.queues.database.directory, commit_log_offset=self._late_offset,
-                expected=f"slots of {self._late_count} records behind the last flush", actual="no slot",
+                expected=f"slots of {self._late_count} records after the last flush", actual="no slot",
             )  # fmt: skip
         for part in self.queues.slots():
             name = (SIMPLE, part.topic.encode("utf-8", "surrogateescape"), part.queue_id)

@@ -55,7 +55,7 @@ def rocksdb_table_findings(store: Store, ranges: LogRanges, *, with_records: boo
 
 
 def _last_half_findings(store: Store, found: RocksdbEntries, ranges: LogRanges) -> Iterator[Finding]:
-    """The end of the table: never behind the log's end; after a clean stop at the last half in the queue."""
+    """The end of the table: never after the log's end; after a clean stop at the last half in the queue."""
     if store.in_use:
         return
     last = 0
