@@ -106,7 +106,7 @@ def test_the_same_command_does_nothing_twice(stories: dict[str, Story], name: st
         assert is_through or "to complete them" in told.err
         assert scene.content() == before
         before.pop(BEGUN_MARK, None)  # its removal was not on the disk yet
-        assert not is_through or before == (story.after if "are made" in told.err else story.before), state.what
+        assert not is_through or before == (story.after if "are complete" in told.err else story.before), state.what
     assert all(counts[:2])
 
 
