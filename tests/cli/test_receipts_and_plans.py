@@ -71,7 +71,7 @@ def kept(*receipts: Receipt) -> Journal:
 def test_nothing_was_done_yet(rmqtx: Run, journal_directory: Path) -> None:
     result = rmqtx("receipts")
     assert (result.status, result.out) == (DONE, "")
-    assert "no receipts" in result.err
+    assert result.err == f"rmqtx: no receipts in {journal_directory / 'receipts.jsonl'}\n"
     assert not journal_directory.exists()  # a look makes no file
 
 
@@ -165,6 +165,9 @@ def test_what_is_elsewhere_is_not_there(rmqtx: Run, common: Path) -> None:
     ("arguments", "status", "told"),
     [
         (("--outcome", "provd"), USAGE, "did you mean proved?"),
+        (("--outcome", "xyzzy"), USAGE, "--outcome: outcome is never 'xyzzy' - there are: proved, accepted, "),
+        (("--action", "nonsense"), USAGE, "--action: action is never 'nonsense' - there are: commit, rollback, "),
+        (("--action", "comit"), USAGE, "did you mean commit?"),
         (("--recheck",), USAGE, "no store and no live broker given"),
         (("--recheck", "--store", "STORE", "-n", "127.0.0.1:1"), USAGE, "leave one out"),
         (("--record",), USAGE, "--record needs --recheck"),
