@@ -56,7 +56,7 @@ UNFINISHED_SUFFIX = ".unfinished"
 APPLYING, APPLIED, UNDOING, UNDONE = "applying", "applied", "undoing", "undone"
 STATES: dict[str, str] = {
     APPLYING: "the changes were begun and not completed",
-    APPLIED: "the changes are made",
+    APPLIED: "the changes are complete",
     UNDOING: "undoing was begun and not completed",
     UNDONE: "the changes are undone",
 }
