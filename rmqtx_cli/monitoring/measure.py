@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from readers.cursors.cursors import check_cursors
@@ -12,9 +13,10 @@ from readers.model.errors import SourceError
 from readers.queues.consume_queue import open_queue
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC
 from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
-from rmqtx_cli.pages.check_alive import check_sentence, next_command
+from rmqtx_cli.pages.check_alive import stopped_sentence
 from rmqtx_cli.sources.brokers import BrokerSource
 from rmqtx_cli.sources.files import FileSource
+from rmqtx_cli.words.text import escaped
 from verdicts.deadlines.discard_times import deadline_of
 
 if TYPE_CHECKING:
@@ -93,9 +95,10 @@ def _measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, 
         _add_hanging(numbers, row, age)
     for stop in reading.check_stops:
         one = by_root[stop.store]
-        sentence = check_sentence(stop, (one.never_asked_count, one.pending_count))
+        sentence = stopped_sentence(stop, (one.never_asked_count, one.pending_count))
         whose = f"{one.store}: " if len(stores) > 1 else ""
-        one.check_stopped = f"{whose}{sentence}; next: {next_command(stop, live)}"
+        # Pagers cut a long line: `pending` prints the cause and the commands.
+        one.check_stopped = f"{whose}{sentence}; next: rmqtx pending {live or quote(escaped(one.store))}"
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers
 

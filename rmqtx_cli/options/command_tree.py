@@ -9,8 +9,15 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from readers.model.errors import BadRequest
-from rmqtx_cli.options.configuration import OWN_FORMAT, configuration, environment_store, own_store
+from readers.model.errors import BadRequest, SourceError
+from rmqtx_cli.options.configuration import (
+    OWN_FORMAT,
+    STORE_VARIABLE,
+    config_file,
+    configuration,
+    environment_store,
+    own_store,
+)
 from rmqtx_cli.options.help_page import argument, sections, write_help
 from rmqtx_cli.words import exit_status, say
 
@@ -18,6 +25,8 @@ _JSON = ["--format", "json"]
 _COUNT_MAX = (1 << 63) - 1
 #: Names of the parameters that hold stores.
 _STORES = ("store", "paths", "more", "sides", "files")
+#: Where a store that was not typed came from, in a context's `meta`.
+_ORIGIN = "rmqtx.store_origin"
 
 
 class HelpfulGroup(TyperGroup):
@@ -73,7 +82,7 @@ class CheckedCommand(TyperCommand):
                 what = parameter.opts[0] if is_option else str(parameter.metavar or parameter.name).strip("[]")
                 raise BadRequest(f"{what} is empty", advice="is a variable of your script not set?")
         if not ctx.resilient_parsing and not {"-h", "--help"} & set(args):
-            args = self._with_own_store(args, given)
+            args = self._with_own_store(ctx, args, given)
         left = super().parse_args(ctx, args)
         if not ctx.resilient_parsing:
             self._configure(ctx)
@@ -111,7 +120,16 @@ class CheckedCommand(TyperCommand):
     def _has_argument(self, *names: str) -> bool:
         return any(one.param_type_name == "argument" and one.name in names for one in self.params)
 
-    def _with_own_store(self, args: list[str], given: dict[str, Any]) -> list[str]:
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an error about a store that was not typed names where it came from."""
+        try:
+            return super().invoke(ctx)
+        except SourceError as error:
+            if _ORIGIN in ctx.meta and error.file is not None:
+                error.message += f" (from {ctx.meta[_ORIGIN]})"
+            raise
+
+    def _with_own_store(self, ctx: Any, args: list[str], given: dict[str, Any]) -> list[str]:
         """Return the arguments with the store of RMQTX_STORE or of the configuration file added, where a command that
         only reads is given none. `stores` lists all stores of the file instead.
         """
@@ -122,6 +140,7 @@ class CheckedCommand(TyperCommand):
         store = environment_store() if self.name == "stores" else own_store()
         if store is None:
             return args
+        ctx.meta[_ORIGIN] = f"${STORE_VARIABLE}" if environment_store() else str(config_file())
         return [*args, store] if takes_store else ["--store", store, *args]
 
     def _configure(self, ctx: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.words.text import escaped
@@ -20,36 +20,47 @@ def check_sentence(stop: CheckStop, counts: tuple[int, int] | None = None) -> st
 
     `counts`: the pending transactions that it never reaches, and all pending transactions of the store.
     """
-    since = "" if stop.since_ms is None else f" since {time_text(stop.since_ms)}"
     whose = "" if stop.transaction_id is None else f", transaction {stop.transaction_id}"
+    return stopped_sentence(stop, counts, f" ({stop.why}{whose})")
+
+
+def stopped_sentence(stop: CheckStop, counts: tuple[int, int] | None, why: str = "") -> str:
+    """Where a check is stopped and since when. `counts`: as in `check_sentence`."""
+    since = "" if stop.since_ms is None else f" since {time_text(stop.since_ms)}"
     what = "no half message from there on is checked"
     if counts is not None:
         never, pending = counts
         what = f"{never} of {pending} pending transactions are never checked"
-    return f"the check is stopped at {stop.place}{since} ({stop.why}{whose}): {what}"
+    return f"the check is stopped at {stop.place}{since}{why}: {what}"
 
 
 def check_lines(
-    stops: Sequence[CheckStop], counts_of: Callable[[str], tuple[int, int]] | None, live: str | None = None
+    stops: Sequence[CheckStop], counts_of: Callable[[str], tuple[int, int]] | None, live: str | None = None,
+    shown: Collection[str] = (),
 ) -> Iterator[str]:
-    """A sentence about each stopped check, and the command to type next; nothing if no check is stopped.
+    """A sentence about each stopped check, and the commands to type next; nothing if no check is stopped.
 
-    `counts_of`: see `never_asked_counts`; None where the counts are unknown.
+    `counts_of`: see `never_asked_counts`; None where the counts are unknown. `shown`: transactions shown already.
     `live`: the options that connect to the same brokers, None for files.
     """
     for stop in stops:
         yield f"{stop.store}: {check_sentence(stop, None if counts_of is None else counts_of(stop.store))}"
-        yield f"next: {next_command(stop, live)}"
+        yield from next_lines(stop, live, shown)
 
 
-def next_command(stop: CheckStop, live: str | None = None) -> str:
-    """The command to type for a stopped check. `live`: options that connect to the same brokers, None for files."""
-    from verdicts.check.check_stops import remedy
+def next_lines(stop: CheckStop, live: str | None = None, shown: Collection[str] = ()) -> Iterator[str]:
+    """The commands to type for a stopped check, one in each line.
+
+    `live`: the options that connect to the same brokers, None for files. `shown`: transactions shown already.
+    """
+    from verdicts.check.check_stops import remedies
 
     if live is not None:
-        return remedy(stop, live, None)
-    place = f"--store {shlex.quote(escaped(stop.store))}"
-    return remedy(stop, place, f" {place} --to DIR")
+        found = remedies(stop, live, None, shown)
+    else:
+        place = f"--store {shlex.quote(escaped(stop.store))}"
+        found = remedies(stop, place, f" {place} --to DIR", shown)
+    yield from (f"next: {command}   # {comment}" for command, comment in found)
 
 
 def never_asked_counts(rows: pa.Table | pa.RecordBatch, store: str) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rmqtx_cli.pages.check_alive import check_lines, check_sentence, next_command
+from rmqtx_cli.pages.check_alive import check_lines, check_sentence, next_lines
 from rmqtx_cli.pages.deadlines import deadline_lines
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count
@@ -82,7 +82,7 @@ def answer_lines(
     """
     if len(stops) == 1 and is_one_store:
         yield f"{sentence}; {check_sentence(stops[0], counts_of(stops[0].store))}"
-        yield f"next: {next_command(stops[0], live)}"
+        yield from next_lines(stops[0], live)
         return
     yield sentence
     yield from check_lines(stops, counts_of, live)

@@ -50,17 +50,21 @@ def parse_moment_ms(text: str, now_ms: int) -> tuple[int, bool]:
     return (_local_ms(moment), True) if moment.tzinfo is None else (parse_time_ms(cleaned), False)
 
 
-def asked_time_ms(option: str, text: str | None, voice: Voice) -> int | None:
+def asked_time_ms(option: str, text: str | None, voice: Voice, *, is_of_state: bool = False) -> int | None:
     """The time in an option, printed on stderr if it depends on this machine; None without the option.
 
+    `is_of_state`: the state at this time is reported; a note is printed for a time in the future.
     Raises: BadRequest.
     """
     if text is None:
         return None
-    time_ms, is_relative = parse_moment_ms(text, time.time_ns() // 1_000_000)
+    now_ms = time.time_ns() // 1_000_000
+    time_ms, is_relative = parse_moment_ms(text, now_ms)
     if is_relative:
         local = datetime.datetime.fromtimestamp(time_ms / 1000).astimezone().isoformat(timespec="seconds")
         voice.note(f"{option} {text.strip()} is {time_text(time_ms)} ({local} in the zone of this machine)")
+    if is_of_state and time_ms > now_ms:
+        voice.note(f"{option} {text.strip()} is in the future; to predict the broker's checks: rmqtx simulate")
     return time_ms
 
 

@@ -106,6 +106,18 @@ def test_an_option_wins_over_the_environment_and_that_over_the_file(
     assert rmqtx("audit", "--quiet").out.startswith("transaction_id "), "its format is the other file's"
 
 
+def test_an_error_names_where_the_store_came_from(
+    rmqtx: Run, config: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = config(f'store = "{tmp_path / "nothing"}"\n')
+    assert rmqtx("pending").err == f"rmqtx: {tmp_path / 'nothing'} does not exist (from {file})\n"
+    monkeypatch.setenv("RMQTX_STORE", "nowhere")
+    for words in (("pending",), ("audit",), ("show", "x"), ("decode", "half")):
+        result = rmqtx(*words)
+        assert (result.status, result.err) == (UNREADABLE, "rmqtx: nowhere does not exist (from $RMQTX_STORE)\n"), words
+    assert rmqtx("pending", "elsewhere").err == "rmqtx: elsewhere does not exist\n"
+
+
 def test_name_servers_come_from_the_file_last(
     rmqtx: Run, config: Write, common: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

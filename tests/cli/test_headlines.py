@@ -56,6 +56,45 @@ def test_a_stopped_check_is_in_the_first_line_and_its_remedy_in_the_second(rmqtx
     assert both[4].startswith("next: ")
 
 
+def test_the_commands_for_a_stopped_check_can_be_typed(rmqtx: Run, corpus_store: Stores, tmp_path: Path) -> None:
+    """Each command is in a line of its own, and no guard refuses it."""
+    store = corpus_store("poison-4.5.0")
+    lines = [line for line in notes(rmqtx("pending", store).err) if line.startswith("next: ")]
+    typed = [line.removeprefix("next: rmqtx ").partition("   # ")[0] for line in lines]
+    assert [words.split()[0] for words in typed] == ["show", "commit", "cursor"]
+    for number, words in enumerate(typed):
+        words = words.replace("DIR", str(tmp_path / str(number))).replace("X.Y.Z", "4.5.0")
+        more = [] if words.startswith("show") else ["--yes"]
+        result = rmqtx(*words.split(), *more)
+        assert result.status == 0, result.err
+
+
+def test_show_names_the_transaction_that_stops_the_check(rmqtx: Run, corpus_store: Stores) -> None:
+    store, stopping = corpus_store("poison-4.5.0"), "C00002026E424E0E2F2A6FC7E33B0011"
+    other = notes(rmqtx("show", "C00002026E424E0E2F2A6FC7E3050004", "--store", store).err)
+    shows = [line for line in other if line.startswith("next: rmqtx show")]
+    assert len(shows) == 1
+    assert f"rmqtx show {stopping} " in shows[0]
+    assert shows[0].endswith("   # half 51 is a copy of this transaction, not of the one shown")
+    own = [line for line in notes(rmqtx("show", stopping, "--store", store).err) if line.startswith("next: ")]
+    assert [line.split()[2:4] for line in own] == [["commit", stopping], ["cursor", "set"]]
+
+
+def test_check_is_one_short_line(rmqtx: Run, corpus_store: Stores, tmp_path: Path) -> None:
+    store = corpus_store("poison-4.5.0")
+    first = rmqtx("check", store, "--state-dir", tmp_path).out.partition("; oldest")[0]
+    assert first.endswith(f"24 of 30 pending transactions are never checked; next: rmqtx pending {store}")
+
+
+def test_a_time_in_the_future_is_noted(rmqtx: Run, common: Path) -> None:
+    sentence = "rmqtx: --at 2130-01-01T00:00:00Z is in the future; to predict the broker's checks: rmqtx simulate\n"
+    for words in (("pending",), ("audit",)):
+        result = rmqtx(*words, common, "--at", "2130-01-01T00:00:00Z")
+        assert result.status == rmqtx(*words, common, "--at", "2026-11-22T00:00:00Z").status
+        assert result.err.count(sentence) == 1
+    assert "in the future" not in rmqtx("pending", common, "--at", "2026-11-22T00:00:00Z").err
+
+
 def test_audit_verify_and_diff_say_it_before_their_rows(rmqtx: Run, corpus_store: Stores) -> None:
     """On a terminal both streams are one: the order in which they are written is what a reader sees."""
     common, poison = corpus_store("common-5.3.3"), corpus_store("poison-4.5.0")

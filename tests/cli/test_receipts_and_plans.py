@@ -71,7 +71,7 @@ def kept(*receipts: Receipt) -> Journal:
 def test_nothing_was_done_yet(rmqtx: Run, journal_directory: Path) -> None:
     result = rmqtx("receipts")
     assert (result.status, result.out) == (DONE, "")
-    assert "no receipts" in result.err
+    assert result.err == f"rmqtx: no receipts in {journal_directory / 'receipts.jsonl'}\n"
     assert not journal_directory.exists()  # a look makes no file
 
 
@@ -165,6 +165,9 @@ def test_what_is_elsewhere_is_not_there(rmqtx: Run, common: Path) -> None:
     ("arguments", "status", "told"),
     [
         (("--outcome", "provd"), USAGE, "did you mean proved?"),
+        (("--outcome", "xyzzy"), USAGE, "--outcome: outcome is never 'xyzzy' - there are: proved, accepted, "),
+        (("--action", "nonsense"), USAGE, "--action: action is never 'nonsense' - there are: commit, rollback, "),
+        (("--action", "comit"), USAGE, "did you mean commit?"),
         (("--recheck",), USAGE, "no store and no live broker given"),
         (("--recheck", "--store", "STORE", "-n", "127.0.0.1:1"), USAGE, "leave one out"),
         (("--record",), USAGE, "--record needs --recheck"),
@@ -290,7 +293,7 @@ def test_a_plan_of_another_broker_misses_it(rmqtx: Run, common: Path, tmp_path: 
     [
         (("none.json", "-n", "127.0.0.1:1"), UNREADABLE, "cannot read none.json"),
         (("bad.json", "-n", "127.0.0.1:1"), UNREADABLE, "is not a valid plan"),
-        (("p.json",), USAGE, "no live broker given"),
+        (("p.json",), USAGE, "no live broker and no store given"),
         (("p.json", "-n", "127.0.0.1:1"), UNREACHABLE, "127.0.0.1:1"),
         (("p.json", "-n", "127.0.0.1:1", "--override", "immunity"), USAGE, "--override needs --reason"),
         (("p.json", "-n", "127.0.0.1:1", "--override", "imunity", "--reason", "x"), USAGE, "did you mean immunity?"),

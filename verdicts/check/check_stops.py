@@ -7,7 +7,7 @@ never start, although no message stops it: then nothing is checked either.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -267,19 +267,33 @@ def _is_bundle(store: Store) -> bool:
         return LEFT_OUT_TOPIC.encode() in file.read(0, _LOOKED_THROUGH_BYTES)
 
 
-def remedy(stop: CheckStop, arguments: str, acting: str | None) -> str:
-    """Return the commands to type next: first settle the transaction, because that loses nothing; else skip it.
+def remedies(
+    stop: CheckStop, arguments: str, acting: str | None, shown: Collection[str] = ()
+) -> list[tuple[str, str]]:
+    """Return the commands to type next, each with a comment: first settle the transaction, because that loses nothing;
+    else skip the message.
 
     `arguments` select the same store or broker; `acting`: arguments that change its files, None for a broker.
+    `shown`: transactions that are shown already.
     """
+    name = stop.transaction_id
     if stop.is_readable:
-        return f"rmqtx show {stop.transaction_id} {arguments}; restart the broker, then run this command again"
-    over = None
+        return [(f"rmqtx show {name} {arguments}", "restart the broker, then run this command again")]
+    skip = f"rmqtx cursor set --{'op' if stop.is_op else 'half'} {stop.queue_offset + 1}{acting}"
+    if name is None:
+        if acting is None:
+            return [("rmqtx verify STORE", "after stopping the broker: verify its store")]
+        return [(f"{skip} --reason TEXT", f"skips {stop.place}; try it with --dry-run first")]
+    which = "this transaction, not of the one shown" if shown else "this transaction"
+    found = [] if name in shown else [(f"rmqtx show {name} {arguments}", f"{stop.place} is a copy of {which}")]
+    files = "" if acting is None else f"{acting} --broker-version X.Y.Z"
+    act = f"rmqtx commit {name}{files or f' {arguments}'} --reason TEXT"
+    found.append((act, "or rollback, or discard; then the check continues"))
     if acting is not None:
-        over = f"rmqtx cursor set {'--op' if stop.is_op else '--half'} {stop.queue_offset + 1}{acting} skips it"
-    if stop.transaction_id is None:
-        return f"{over}; try it with --dry-run first" if over else "stop the broker, then run rmqtx verify on its store"
-    by = f" (with{acting})" if acting else ""
-    named = f"rmqtx show {stop.transaction_id} {arguments}"
-    settled = f"{named}; commit, rollback or discard it{by} and the check continues"
-    return f"{settled}; or {over}" if over else settled
+        found.append((f"{skip} --override abandoned --reason TEXT", "or skip it: the transaction is then LOST"))
+    return found
+
+
+def remedy(stop: CheckStop, arguments: str, acting: str | None) -> str:
+    """Return the commands of `remedies` in one line."""
+    return "; ".join(f"{command} ({comment})" for command, comment in remedies(stop, arguments, acting))

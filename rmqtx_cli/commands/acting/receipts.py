@@ -164,9 +164,11 @@ def command(
     door = again.door(live, StoreOptions(None, broker_conf, broker_version), voice)
     chosen = asked.chosen(voice)
     schema = _rechecked_schema() if again.recheck else RECEIPTS
-    listing = Listing(schema, view(with_standing=again.recheck), output, where, fail_on, limit, voice)
     book = Journal(journal)
     found = book.read()
+    number = len(found.receipts)
+    nothing = f"no match among {number} in {book.path}" if number else f"no receipts in {book.path}"
+    listing = Listing(schema, view(nothing, with_standing=again.recheck), output, where, fail_on, limit, voice)
     receipts = [receipt for receipt in reversed(found.receipts) if chosen.takes(receipt)]
     if asked.name is not None and not receipts:
         advice = "list all: rmqtx receipts"
@@ -203,7 +205,8 @@ def _print(
             listing.voice.note(f"as of now: {standing.word}: {standing.reason}")
         return
     listing.write(iter(rows.to_batches()))
-    listing.voice.note(f"{count(listing.rows_count, 'receipt')} in {journal}")
+    if listing.rows_count:
+        listing.voice.note(f"{count(listing.rows_count, 'receipt')} in {journal}")
 
 
 def _since_ms(text: str, voice: Voice) -> int | None:
@@ -216,18 +219,20 @@ def _since_ms(text: str, voice: Voice) -> int | None:
 class _Chosen:
     """Conditions on receipts.
 
-    Raises: BadRequest for an unknown outcome.
+    Raises: BadRequest for an unknown action or outcome.
     """
 
     def __init__(
         self, name: str | None, actions: list[str] | None, outcomes: list[str] | None, since_ms: int | None
     ) -> None:
-        from repairs.receipts.receipts import OUTCOMES
-        from rmqtx_cli.words.near import did_you_mean
+        from repairs.receipts.plan_file import ACTIONS
+        from repairs.receipts.receipts import CURSOR_SET, OUTCOMES
+        from rmqtx_cli.options.closed_values import check_value
 
-        for word in outcomes or ():
-            if word not in OUTCOMES:
-                raise BadRequest(f"--outcome {word!r} is not an outcome", advice=did_you_mean(word, list(OUTCOMES)))
+        known = {"action": (*ACTIONS, "answer", "probe", CURSOR_SET), "outcome": tuple(OUTCOMES)}
+        for column, words in (("action", actions), ("outcome", outcomes)):
+            for word in words or ():
+                check_value(column, known[column], word, f"--{column}")
         self._name, self._actions, self._outcomes, self._since_ms = name, actions, outcomes, since_ms
 
     def takes(self, receipt: Receipt) -> bool:
@@ -302,8 +307,8 @@ def _with_standings(rows: pa.Table, schema: pa.Schema, standings: dict[str, Stan
     return pa.Table.from_arrays([*(column.combine_chunks() for column in rows.columns), *columns], schema=schema)
 
 
-def view(*, with_standing: bool) -> View:
-    """Return the view of receipts."""
+def view(nothing: str = "no receipts", *, with_standing: bool) -> View:
+    """Return the view of receipts. `nothing`: the line instead of an empty table."""
     from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 
     def latest(row: dict[str, Any]) -> str:
@@ -318,5 +323,5 @@ def view(*, with_standing: bool) -> View:
             plain("producer_group", 6, "group", may_be_cut=True), plain("who", 3, may_be_cut=True),
             plain("reason", 2, may_be_cut=True), plain("store", 7, may_be_cut=True),
         ),
-        "no receipts",
+        nothing,
     )  # fmt: skip

@@ -120,7 +120,7 @@ def command(
     safe command follow on stderr.
     """
     voice = source.voice
-    at_ms = asked_time_ms("--at", asked.at, voice)
+    at_ms = asked_time_ms("--at", asked.at, voice, is_of_state=True)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
     files_only = {"--at": asked.at, "--follow": asked.follow, **_of_whole_stores(engine, provenance)}
     door = source.door(store or [], "rmqtx audit STORE, or rmqtx audit -n HOST:PORT", files_only)

@@ -100,8 +100,9 @@ class SidesOptions:
                 raise BadRequest(
                     "only one side was given", advice="give a second one, or --at TIME and, if not now, --and-at TIME"
                 )
-            times = asked_time_ms("--at", self.at, voice), asked_time_ms("--and-at", self.and_at, voice)
-            sides = _Side(places[0], times[0]), _Side(places[0], times[1])
+            at_ms = asked_time_ms("--at", self.at, voice, is_of_state=True)
+            and_at_ms = asked_time_ms("--and-at", self.and_at, voice, is_of_state=True)
+            sides = _Side(places[0], at_ms), _Side(places[0], and_at_ms)
             if sides[0].file is not None:
                 raise BadRequest(f"{places[0]} is the result of one audit: --at needs a store")
             return sides

@@ -143,7 +143,7 @@ class _Times:
         from rmqtx_cli.options.row_options import SORT
         from rmqtx_cli.output.ordering import names_of
 
-        at_ms = asked_time_ms("--at", asked.at, voice)
+        at_ms = asked_time_ms("--at", asked.at, voice, is_of_state=True)
         now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
         within_ms = None if asked.deadline_within is None else parse_duration_ms(asked.deadline_within)
         with_deadline = within_ms is not None or not _DEADLINE_NAMES.isdisjoint(names_of(SORT.get()))

@@ -173,7 +173,7 @@ def command(
     from rmqtx_cli.options.ledgers import Comparison
     from rmqtx_cli.sources.engine_run import engine_run
 
-    at_ms = asked_time_ms("--at", wanted.at, voice)
+    at_ms = asked_time_ms("--at", wanted.at, voice, is_of_state=True)
     query = ledger.query
     engine = _for_ledger(engine, query)
     listing = _listing(wanted, output, voice, with_meta=provenance.with_meta)

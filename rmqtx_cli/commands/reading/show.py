@@ -66,7 +66,7 @@ def command(
     listed.
     """
     advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
-    at_ms = asked_time_ms("--at", at, source.voice)
+    at_ms = asked_time_ms("--at", at, source.voice, is_of_state=True)
     door = source.door([*(store or []), *(more or [])], advice, {"--at": at, "--scan": scan})
     page = _TransactionPage(output_format, output, at_ms, source.voice, is_paged=not no_pager)
     with door.opened(output) as opened:
@@ -98,7 +98,8 @@ class _TransactionPage:
         rows = reading.table()
         found = rows.to_pylist()
         shown = {row["store"] for row in found}
-        for line in check_lines([stop for stop in reading.check_stops if stop.store in shown], None, source.live):
+        stops = [stop for stop in reading.check_stops if stop.store in shown]
+        for line in check_lines(stops, None, source.live, {row["transaction_id"] for row in found}):
             self.voice.note(line)
         table = rows if is_page else with_events(found, places, schema, reading.predicted)
         now_ms = self.at_ms if self.at_ms is not None else time.time_ns() // 1_000_000
