@@ -285,7 +285,7 @@ def _default(setting: _Setting, low: Version | None, high: Version | None) -> tu
     if len(setting.defaults) == 1:
         return value, "default"
     if len(possible) > 1:
-        return value, f"assumed, default of {dotted(since)} or later ({possible[0][1]} before)"
+        return value, f"assumed, default of {dotted(since)} or later (older brokers: {possible[0][1]})"
     if since == ALWAYS:
         return value, f"default before {dotted(setting.defaults[1][0])}"
     return value, f"default of {dotted(since)} or later"

@@ -98,8 +98,8 @@ def _version(store: Store, settings: BrokerSettings) -> Version:
     low, high = settings.version_low, settings.version_high
     if low is None or low != high:
         raise UnsafeStore(
-            f"cannot change {store.root}: the broker's version is unknown (its files show {settings.version}) and "
-            "decides how records are written", advice="add it, for example: --broker-version 5.3.3",
+            f"cannot change {store.root}: the broker's version is unknown (its files show {settings.version}), and "
+            "versions write records differently", advice="add it: --broker-version X.Y.Z",
         )
     seen = broker_settings(store)
     is_older = seen.version_low is not None and low < seen.version_low

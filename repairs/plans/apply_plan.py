@@ -73,7 +73,7 @@ def application(
             left.append(step)
     live = {store["store"] for store in plan.stores if is_live_store(store)}
     if any(store["store"] not in live for store in plan.stores):
-        result.notes.append("the plan was made from files: its evidence is compared with the brokers by offsets only")
+        result.notes.append("the plan was made from files: only the offsets of its evidence are compared")
     orders = [_order(step, known_as, reason, is_exact=is_exact) for step in left]
     found = {act.order.transaction_id: act for act in prepared(orders, medium, conduct)}
     for step in left:

@@ -129,7 +129,7 @@ def acted_on(
         return
     from repairs.acts.live_medium import LiveMedium
 
-    with open_live(live) as brokers:
+    with open_live(live, or_store=True) as brokers:
         yield ActedOnBrokers(live, brokers, LiveMedium(brokers.brokers, brokers.members))
 
 

@@ -111,7 +111,7 @@ class OfflineOptions:
         from repairs.changes.store_lock import store_locked, store_shared
 
         if self.store is None:
-            raise BadRequest("no store is given", advice="add --store STORE; cursors of live brokers cannot be set")
+            raise BadRequest("no store is given", advice="add --store STORE")
         self._check_destination()
         opened, conf = self._opened(voice)
         store = opened.stores[0]

@@ -48,6 +48,6 @@ def test_the_header_says_who_ran_last_and_who_once_ran(rmqtx: Run, corpus_store:
     store = corpus_store("downgraded-5.5.0-5.3.3-4.9.7")
     said = rmqtx("pending", store).err
     assert "broker 4.9.8 or earlier (config/consumerOffset.json), previously 5.4.0 or later (rocksdbstore)" in said
-    assert "assumed, default of 4.3.1 or later (5 before): transactionCheckMax 15" in said, "that is a guess"
+    assert "assumed, default of 4.3.1 or later (older brokers: 5): transactionCheckMax 15" in said, "that is a guess"
     assert "transactionCheckInterval" not in said
     assert "default before 5.1.1: transactionCheckInterval 60000" in rmqtx("pending", store, "--verbose").err
