@@ -213,8 +213,8 @@ KINDS: dict[str, Kind] = {
         "error",
         "a record of the commit log that has no slot in its consume queue",
         "no consumer receives it; a half message is never checked, an op message is never read",
-        "create an empty file `abort` before the start: the broker then dispatches the log again from its "
-        "checkpoint; try it on a copy",
+        "only for a broker 3.2 or later, and first in a copy of the store: create an empty file `abort` before the "
+        "start; the broker then dispatches the log again from its checkpoint",
     ),
     "slot-pending": Kind(
         "note",
@@ -419,15 +419,15 @@ KINDS: dict[str, Kind] = {
         "warning",
         "consume-queue slots that the next start of the broker would cut off",
         "those that are not dispatched again afterwards are reported as start-skips",
-        "create an empty file `abort` before the start: the broker then dispatches the log again from its "
-        "checkpoint; try it on a copy",
+        "only for a broker 3.2 or later, and first in a copy of the store: create an empty file `abort` before the "
+        "start; the broker then dispatches the log again from its checkpoint",
     ),
     "start-skips": Kind(
         "error",
         "records that would still have no slot in their consume queue after the next start of the broker",
         "no consumer receives them; half messages among them are never checked, op messages are never read",
-        "create an empty file `abort` before the start: the broker then dispatches the log again from its "
-        "checkpoint; try it on a copy",
+        "only for a broker 3.2 or later, and first in a copy of the store: create an empty file `abort` before the "
+        "start; the broker then dispatches the log again from its checkpoint",
     ),
     "start-shifts": Kind(
         "error",

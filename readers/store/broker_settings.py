@@ -112,19 +112,24 @@ class BrokerSettings:
         return "; ".join([self._broker(), *self._settings()])
 
     def describe_briefly(self) -> str:
-        """Return the line of `describe` without settings that have the default of every possible release."""
-        return "; ".join([self._broker(), *self._settings(self.defaults)])
+        """Return the version, and how many settings are assumed."""
+        assumed = sum(self.is_default(name) for name in self._shown() if name not in self.defaults)
+        broker = self._broker(with_origin=False)
+        return f"{broker}; {assumed} setting{'s' if assumed > 1 else ''} assumed (--verbose)" if assumed else broker
 
-    def _broker(self) -> str:
-        causes = dict.fromkeys(self.origin[name] for name in ("version_low", "version_high") if name in self.origin)
+    def _broker(self, *, with_origin: bool = True) -> str:
+        names = [name for name in ("version_low", "version_high") if with_origin and name in self.origin]
+        causes = dict.fromkeys(self.origin[name] for name in names)
         known = f"broker {self.version}" + (f" ({', '.join(causes)})" if causes else "")
         return known + (f", previously {self.origin['once']}" if "once" in self.origin else "")
 
-    def _settings(self, left_out: tuple[str, ...] = ()) -> list[str]:
+    def _shown(self) -> list[str]:
         has_check = self.version_high is None or HALF_TOPIC_DESIGN.holds(self.version_high)
-        shown = list(_SETTINGS)[:5] if has_check else ["file_reserved_time_hours"]
+        return list(_SETTINGS)[:5] if has_check else ["file_reserved_time_hours"]
+
+    def _settings(self) -> list[str]:
         groups: dict[str, list[str]] = {}
-        for name in [name for name in shown if name not in left_out]:
+        for name in self._shown():
             groups.setdefault(self.origin.get(name, "given"), []).append(f"{_SETTINGS[name].key} {getattr(self, name)}")
         return [f"{origin}: {', '.join(values)}" for origin, values in groups.items()]
 
@@ -285,7 +290,7 @@ def _default(setting: _Setting, low: Version | None, high: Version | None) -> tu
     if len(setting.defaults) == 1:
         return value, "default"
     if len(possible) > 1:
-        return value, f"assumed, default of {dotted(since)} or later (older brokers: {possible[0][1]})"
+        return value, f"assumed, default of {dotted(since)} or later ({possible[0][1]} before)"
     if since == ALWAYS:
         return value, f"default before {dotted(setting.defaults[1][0])}"
     return value, f"default of {dotted(since)} or later"

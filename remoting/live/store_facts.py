@@ -98,12 +98,13 @@ class LiveStore:
             check_stops=tuple(self.check_stops),
         )
 
-    def describe(self) -> str:
-        """One line: its role, and its settings as it reports them."""
+    def describe(self, *, verbose: bool = False) -> str:
+        """Return one line: the broker's role and version; `verbose`: and its settings as it reports them."""
         role = f"{self.role.lower().replace('_', ' ')}, " if self.role != "ASYNC_MASTER" else ""
         if self.is_slave:
             role = "slave without checks of its own (its master checks while it runs), "
-        return f"a live broker, {role}read over the network; {self.settings.describe()}"
+        known = self.settings.describe() if verbose else self.settings.describe_briefly()
+        return f"a live broker, {role}read over the network; {known}"
 
 
 def live_store(broker: Broker) -> LiveStore:

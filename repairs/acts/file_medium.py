@@ -51,6 +51,8 @@ from verdicts.audit.lookups import lookup
 from verdicts.evidence.store_facts import SettingsOf
 
 _PROPERTY_CRC = "enabledAppendPropCRC"
+#: Records as people read them, by their names in receipts.
+_IN_WORDS = {"final": "COMMIT record", "op": "op message"}
 
 
 class FileMedium:
@@ -293,7 +295,8 @@ class FileMedium:
         )
         self._entries.append(entry)
         self._orders.append(
-            f"{receipt.action} {receipt.transaction_id}: {what} at {placed.commit_log_offset} "
+            f"{receipt.action} {receipt.transaction_id}: {_IN_WORDS.get(what, what)} at log offset "
+            f"{placed.commit_log_offset} "
             f"(receipt {receipt.receipt_id})"
         )
         self._receipts.append(receipt.receipt_id)

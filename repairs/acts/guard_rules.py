@@ -126,7 +126,8 @@ def already_delivered(situation: Situation, request: ActRequest) -> Found:
     final = finals[-1]
     where = f"{final['topic']} queue {final['queue_id']} at queue offset {final['queue_offset']}"
     why = f"it is already committed: COMMIT record in {where} (commit-log offset {final['commit_log_offset']})"
-    return why, _close_or_nothing(situation)
+    late = "it is delivered, or will be, and nothing can undo this: inform the owners of its consumers"
+    return why, _close_or_nothing(situation, late if request.action in ("rollback", "discard") else "")
 
 
 def already_decided(situation: Situation, request: ActRequest) -> Found:
@@ -142,11 +143,12 @@ def already_decided(situation: Situation, request: ActRequest) -> Found:
         else f"the op message at queue offset {mark['queue_offset']} settles half copy {mark['half_queue_offset']}"
     )
     why = f"it is already rolled back: {record}, and there is no COMMIT record"
-    return why, _close_or_nothing(situation)
+    late = "it is not delivered; to deliver it, send the message again from the application"
+    return why, _close_or_nothing(situation, late if request.action in ("commit", "resume") else "")
 
 
 def _rolled_back_half(situation: Situation) -> Found:
-    """Another half of it in RocksDB was rolled back, and this one was sent, or made by a resume, in addition."""
+    """The transaction has several halves in RocksDB, and another one was rolled back."""
     marks = offset_marks(situation.row)
     if not marks:
         return None
@@ -156,10 +158,12 @@ def _rolled_back_half(situation: Situation) -> Found:
     )
 
 
-def _close_or_nothing(situation: Situation) -> str:
+def _close_or_nothing(situation: Situation, late: str) -> str:
+    """What to do with a decided transaction; `late`: what the other decision leaves to do, if anything."""
     if situation.row["advice"] == "close":
-        return f"the broker will check it again; to stop the check, rmqtx close {situation.transaction_id}"
-    return "nothing to do"
+        close = f"the broker will check it again; to stop the check, rmqtx close {situation.transaction_id}"
+        return f"{late}; {close}" if late else close
+    return late or "nothing to do"
 
 
 def op_in_memory(situation: Situation, request: ActRequest) -> Found:
@@ -170,7 +174,7 @@ def op_in_memory(situation: Situation, request: ActRequest) -> Found:
     return (
         "its producer may have rolled it back: the broker was killed, and op messages in its memory were lost",
         f"let the broker check it again ({asks}), or look up its outcome in the application and add "
-        "--override op-in-memory",
+        "--override op-in-memory --reason TEXT",
     )
 
 
@@ -181,7 +185,7 @@ def _is_still_checked(situation: Situation) -> bool:
 
 
 def not_open(situation: Situation, request: ActRequest) -> Found:
-    """To close: it is not decided yet, or no longer checked. To discard: it is discarded already."""
+    """For a close: it is not decided, or is no longer checked. For a discard: it is already discarded."""
     if prepared_record(situation, request) is not None:
         return None
     if request.action == "close" and situation.row["advice"] != "close":
@@ -226,7 +230,7 @@ def not_a_half(situation: Situation, request: ActRequest) -> Found:
 
 
 def cannot_be_written(situation: Situation, request: ActRequest) -> Found:
-    """The broker would write records that only a running broker can write."""
+    """The act needs records that cannot be appended to the files of a stopped broker."""
     why = situation.around.unwritable.get(request.action)
     if why is None:
         return None
@@ -258,7 +262,7 @@ def producer_connected(situation: Situation, request: ActRequest) -> Found:
 
 
 def members_that_answer(group: str, members: Sequence[str]) -> tuple[str, str]:
-    """The same for a stand-in, whose answers could contradict those of the group's own producers."""
+    """Why a stand-in refuses: producers of the group are connected and answer checks themselves."""
     return (
         f"producers of group {group} are connected ({_few(members)}) and answer checks, and nothing can undo a second "
         "decision",
@@ -302,7 +306,7 @@ def another_rmqtx(situation: Situation, _: ActRequest) -> Found:
 
 
 def rivals_that_answer(group: str, rivals: Sequence[str]) -> tuple[str, str]:
-    """The same for a stand-in."""
+    """Why a stand-in refuses: another rmqtx process acts on the group."""
     return f"another rmqtx process acts on group {group} ({_few(rivals)})", "wait until it has ended"
 
 

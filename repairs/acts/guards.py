@@ -89,7 +89,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "not-a-half", "an op message that hides another half message (brokers up to 5.3.3 do not check which record a "
         "decision names)",
-        "the broker never checks another transaction, without any message", guard_rules.not_a_half,
+        "the broker silently stops checking another transaction", guard_rules.not_a_half,
     ),
     Guard(
         "cannot-be-written", "appending a record that the broker would have written differently, or to another topic",

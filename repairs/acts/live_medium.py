@@ -138,7 +138,10 @@ class LiveMedium:
         return self._record([copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset])
 
     def wait(self, wait_ms: int) -> None:
-        """See `Medium`. A producer that crashes repeatedly may connect, decide and disconnect during the wait."""
+        """See `Medium`. Notes group members that are connected at any moment, and brokers without a waiting decision.
+
+        Reason: a producer that crashes repeatedly may connect, decide and disconnect during the wait.
+        """
         end = time.monotonic() + wait_ms / 1000
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _WATCH_SECONDS))

@@ -144,12 +144,16 @@ def _broken(segment: Segment, position_bytes: int, what: str) -> UnsafeStore:
         "cannot append: the log is damaged in the range that the broker's recovery reads: "
         f"{what} in {segment.file} at byte {position_bytes}",
         file=segment.file, position_bytes=position_bytes,
-        advice="recovery would cut off records appended after it; run rmqtx verify, then rmqtx salvage",
+        advice="recovery would cut off records appended after it; list the damage with rmqtx verify, then make a sound "
+        "store with rmqtx salvage",
     )
 
 
 def _count(block: Block, end: LogEnd) -> None:
-    """The last queue offset of every queue in a block; prepared and rollback records have none (before 4.3)."""
+    """Update the next queue offset of every queue that has records in a block.
+
+    Prepared and rollback records have no queue offset (before 4.3).
+    """
     kinds = block.sys_flag & TRANSACTION_MASK
     counted = block.take((kinds != PREPARED) & (kinds != ROLLBACK))
     table = pa.table(
@@ -172,7 +176,7 @@ class Placed:
 class LogTail:
     """Plans records at the end of a log.
 
-    Nothing is written: `change_set()` returns the steps. `root` is the directory that their paths are below.
+    Nothing is written: `change_set()` returns the steps, with paths relative to the store's root.
     """
 
     def __init__(

@@ -56,9 +56,9 @@ UNFINISHED_SUFFIX = ".unfinished"
 APPLYING, APPLIED, UNDOING, UNDONE = "applying", "applied", "undoing", "undone"
 STATES: dict[str, str] = {
     APPLYING: "the changes were begun and not completed",
-    APPLIED: "the changes were made",
+    APPLIED: "the changes are complete",
     UNDOING: "undoing was begun and not completed",
-    UNDONE: "the changes were undone",
+    UNDONE: "the changes are undone",
 }
 
 #: A receipt's id in a line of an undo file of a version that did not write the ids apart.

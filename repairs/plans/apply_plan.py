@@ -72,8 +72,8 @@ def application(
         else:
             left.append(step)
     live = {store["store"] for store in plan.stores if is_live_store(store)}
-    if any(store["store"] not in live for store in plan.stores):
-        result.notes.append("the plan was made from files: only the offsets of its evidence are compared")
+    if not medium.is_still and any(store["store"] not in live for store in plan.stores):
+        result.notes.append("the plan was made from files: only offsets are compared with the live broker")
     orders = [_order(step, known_as, reason, is_exact=is_exact) for step in left]
     found = {act.order.transaction_id: act for act in prepared(orders, medium, conduct)}
     for step in left:

@@ -38,9 +38,11 @@ def update_receipts(
         if receipt.is_of_files and os.path.realpath(receipt.store) == os.path.realpath(root)
     }
     mine = [known[name] for name in names if name in known]
+    updated = 0
     for receipt in mine:
         if receipt.rechecks and receipt.rechecks[-1]["standing_reason"] == standing.reason:
             continue  # recorded by the same command before
         record_recheck(journal, receipt, standing)
-    return UpdatedReceipts(len(mine), tuple(name for name in names if name not in known))
+        updated += 1
+    return UpdatedReceipts(updated, tuple(name for name in names if name not in known))
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from readers.model.errors import BadRequest
 from rmqtx_cli.options.identities import identities
 from rmqtx_cli.options.live import Live, LiveOptions, open_live
 from rmqtx_cli.sources.offline import OfflineOptions, resolved_in_files
@@ -127,9 +128,14 @@ def acted_on(
         medium, opened = offline.open(voice)
         yield ActedOnFiles(offline, opened, medium)
         return
+    if not live.is_asked:
+        raise BadRequest(
+            "no live broker and no store given",
+            advice="add -n HOST:PORT (a name server), --broker HOST:PORT or --store STORE",
+        )
     from repairs.acts.live_medium import LiveMedium
 
-    with open_live(live, or_store=True) as brokers:
+    with open_live(live) as brokers:
         yield ActedOnBrokers(live, brokers, LiveMedium(brokers.brokers, brokers.members))
 
 

@@ -282,5 +282,5 @@ def receipts_view() -> View:
             plain("keys", 2, may_be_cut=True, least_cells=18), plain("receipt_id", 1),
             Column("notes", ("notes",), lambda row: escaped("; ".join(row["notes"] or ())), 5, may_be_cut=True),
         ),
-        "no receipts",
+        "no transaction was acted on",
     )  # fmt: skip

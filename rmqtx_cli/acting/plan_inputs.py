@@ -67,7 +67,7 @@ def plan_inputs(
         refuse_file_options(files)
         from repairs.acts.live_medium import LiveMedium
 
-        with open_live(live, or_store=True) as opened:
+        with open_live(live) as opened:
             yield LivePlanInputs(opened, LiveMedium(opened.brokers, opened.members))
     else:
         from rmqtx_cli.sources.opening import open_stores

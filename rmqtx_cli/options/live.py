@@ -181,10 +181,9 @@ class Live:
 
 
 @contextmanager
-def open_live(live: LiveOptions, *, or_store: bool = False) -> Iterator[Live]:
+def open_live(live: LiveOptions) -> Iterator[Live]:
     """Open the live brokers that the options select; the connections are closed with the context.
 
-    `or_store`: the command also acts on a store, which was not given.
     Raises: BadRequest, Unreachable, NoAnswer, Refused.
     """
     from remoting.connections.client import Client
@@ -193,8 +192,7 @@ def open_live(live: LiveOptions, *, or_store: bool = False) -> Iterator[Live]:
 
     addresses = live.name_server_addresses
     if not addresses and not live.broker:
-        what, more = ("no store and no live broker", ", or --store STORE") if or_store else ("no live broker", "")
-        raise BadRequest(f"{what} given", advice=f"add -n HOST:PORT (a name server) or --broker HOST:PORT{more}")
+        raise BadRequest("no live broker given", advice="add -n HOST:PORT (a name server) or --broker HOST:PORT")
     with Client(_settings(live)) as client:
         name_servers = NameServers(client, addresses) if addresses else None
         brokers, members = chosen_brokers(client, name_servers, names=live.broker or (), cluster=live.cluster)

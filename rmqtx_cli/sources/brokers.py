@@ -70,7 +70,7 @@ class BrokerDoor:
         with self.looked_up() as source:
             source.facts.extend(live_store(broker) for broker in source.brokers.brokers)
             for fact in source.facts:
-                self.voice.note(f"{fact.root}: {fact.describe()}")
+                self.voice.note(f"{fact.root}: {fact.describe(verbose=self.voice.verbose)}")
             yield source
 
     @contextmanager

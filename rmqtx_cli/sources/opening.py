@@ -91,10 +91,7 @@ def say_consistency(stores: Sequence[Store], voice: say.Voice) -> None:
 
 
 def say_header(opened: Opened, voice: say.Voice) -> None:
-    """Print one line about each store: consistency and broker version, with --verbose all settings.
-
-    Settings that differ from the defaults of the release are always printed.
-    """
+    """Print one line about each store: consistency and broker version, with --verbose all settings."""
     for store in opened.stores:
         settings = opened.settings_of(store)
         known = settings.describe() if voice.verbose else settings.describe_briefly()

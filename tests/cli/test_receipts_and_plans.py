@@ -293,8 +293,7 @@ def test_a_plan_of_another_broker_misses_it(rmqtx: Run, common: Path, tmp_path: 
     [
         (("none.json", "-n", "127.0.0.1:1"), UNREADABLE, "cannot read none.json"),
         (("bad.json", "-n", "127.0.0.1:1"), UNREADABLE, "is not a valid plan"),
-        (("p.json",), USAGE, "no store and no live broker given"),
-        (("p.json",), USAGE, " or --broker HOST:PORT, or --store STORE"),
+        (("p.json",), USAGE, "no live broker and no store given"),
         (("p.json", "-n", "127.0.0.1:1"), UNREACHABLE, "127.0.0.1:1"),
         (("p.json", "-n", "127.0.0.1:1", "--override", "immunity"), USAGE, "--override needs --reason"),
         (("p.json", "-n", "127.0.0.1:1", "--override", "imunity", "--reason", "x"), USAGE, "did you mean immunity?"),

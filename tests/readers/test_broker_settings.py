@@ -103,7 +103,7 @@ def test_a_store_that_shows_nothing_is_assumed_to_be_of_today(tmp_path: Path) ->
     assert (found.version_low, found.version_high) == (None, None)
     assert (found.writes_discard_copy, found.batches_ops) == (None, None)
     assert found.transaction_check_max == 15
-    assert "assumed, default of 4.3.1 or later (older brokers: 5)" in found.describe()
+    assert "assumed, default of 4.3.1 or later (5 before)" in found.describe()
     assert "unknown version" in found.describe()
 
 

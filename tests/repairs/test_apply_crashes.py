@@ -98,7 +98,7 @@ def test_the_same_command_does_nothing_twice(stories: dict[str, Story], name: st
             require_all_done_once(scene)
             counts[0] += 1
             continue
-        is_through = "the changes were made" in told.err or "the changes were undone" in told.err
+        is_through = "the changes are complete" in told.err or "the changes are undone" in told.err
         counts[1 + is_through] += 1
         assert told.status == (exit_status.USAGE if is_through else exit_status.REFUSED_BY_GUARD), (state.what, told)
         assert str(scene.undo_file) in told.err.splitlines()[-1]
@@ -106,7 +106,7 @@ def test_the_same_command_does_nothing_twice(stories: dict[str, Story], name: st
         assert is_through or "to complete them" in told.err
         assert scene.content() == before
         before.pop(BEGUN_MARK, None)  # its removal was not on the disk yet
-        assert not is_through or before == (story.after if "are made" in told.err else story.before), state.what
+        assert not is_through or before == (story.after if "are complete" in told.err else story.before), state.what
     assert all(counts[:2])
 
 

@@ -161,11 +161,13 @@ def test_closing_needs_no_silence() -> None:
 
 
 def test_the_advice_names_what_is_left_to_do() -> None:
-    def advice(facts: dict[str, Any]) -> str:
-        return next(refusals(situation(facts), ActRequest("commit"))).advice
+    def advice(facts: dict[str, Any], action: str = "commit") -> str:
+        return next(refusals(situation(facts), ActRequest(action))).advice
 
     assert "rmqtx close T1" in advice(OPEN_AGAIN)
     assert advice(row("COMMITTED", final_records=[final()])) == "nothing to do"
+    for action in ("rollback", "discard"):
+        assert "inform the owners of its consumers" in advice(row("COMMITTED", final_records=[final()]), action)
 
 
 def test_actions_and_guards_are_explained() -> None:

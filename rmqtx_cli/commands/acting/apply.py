@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from readers.model.errors import UnreadableFile
-from rmqtx_cli.acting.acted_on import ActedOn, acted_on
+from rmqtx_cli.acting.acted_on import ActedOn, ActedOnFiles, acted_on
 from rmqtx_cli.acting.acting import (
     ActOptions,
     OverrideOption,
@@ -130,7 +130,8 @@ def _carried_out(
             record_recheck(journal, receipt, standing)
     if not found.acts:
         listing.write(iter(()))
-        listing.voice.note("nothing left to do")
+        to = place.offline.to if isinstance(place, ActedOnFiles) else None
+        listing.voice.note("nothing left to do" if to is None else f"nothing left to do; {to} was not written")
         return exit_status.DONE
     status = carry_out_confirmed(found.acts, place, journal, conduct, act, listing)
     place.say_result(listing.voice)

@@ -218,7 +218,8 @@ def _print(
     if output_format is ProbeFormat.NAGIOS:
         sys.stdout.write(nagios_line(outcome.status, text, performance(flights, thresholds)) + "\n")
         return
-    _table(flights)
+    if flights:
+        _table(flights)
     voice.note(nagios_line(outcome.status, text))
 
 

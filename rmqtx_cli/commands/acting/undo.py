@@ -73,7 +73,7 @@ def command(
     undo_file, differing = execution.standing(file, store, times=not ignore_times)
     root = as_text(os.path.realpath(store or undo_file.root))
     _say_standing(undo_file, root, voice)
-    for difference in differing if voice.verbose else differing[:_SHOWN_MAX]:
+    for difference in (differing if voice.verbose else differing[:_SHOWN_MAX]) if dry_run or voice.verbose else ():
         say.error(f"changed since: {difference}")
     listing.write(iter(table(undo_file).to_batches()))
     if dry_run:
@@ -133,7 +133,7 @@ def _say_standing(undo_file: UndoFile, root: str, voice: Voice) -> None:
     from repairs.changes.undo_files import STATES
 
     made = f"{time_text(undo_file.made_time_ms)} by {undo_file.who} with {undo_file.made_by}"
-    voice.note(f"{root}: {STATES[undo_file.state]} ({time_text(undo_file.state_time_ms)}); planned {made}")
+    voice.note(f"{root}: {STATES[undo_file.state]} ({time_text(undo_file.state_time_ms)}); begun at {made}")
     for line in undo_file.about:
         voice.note(f"  {line}")
 

@@ -196,8 +196,8 @@ def _say_hidden(rows: pa.Table, voice: Voice) -> None:
     if surely := rows.num_rows - perhaps - never:
         voice.note(f"{count(surely, 'decided or discarded transaction')} will be checked again; list with --all-open")
     if never:
-        voice.note(f"{count(never, 'decided or discarded transaction')} would be checked again, but the check is stopped before "
-                   "reaching them; list with --all-open")
+        what = "would be checked again, but the check is stopped before reaching them"
+        voice.note(f"{count(never, 'decided or discarded transaction')} {what}; list with --all-open")
     if perhaps:
         what = "the RocksDB table, which was not read, decides whether the broker checks them again"
         voice.note(f"{count(perhaps, 'decided transaction')}: {what}; list with --all-open")

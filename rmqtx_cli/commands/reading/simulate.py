@@ -76,8 +76,11 @@ _SORT_ORDER = {
 
 ShowOption = Annotated[
     Shown,
-    typer.Option("--show", help="checks: one row per half copy and round; rounds: one per round; transactions: one per half copy, with its "
-        "discard"),
+    typer.Option(
+        "--show",
+        help="checks: one row per half copy and round; rounds: one per round; transactions: one per half copy, with "
+        "its discard",
+    ),
 ]
 RoundsOption = Annotated[
     int | None,
