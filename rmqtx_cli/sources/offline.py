@@ -54,7 +54,7 @@ class OfflineOptions:
     broker_conf: BrokerConfOption = None
     broker_version: BrokerVersionOption = None
 
-    def instead_of(self, live: LiveOptions, unfit: Mapping[str, Any]) -> bool:
+    def acts_on_files(self, live: LiveOptions, unfit: Mapping[str, Any]) -> bool:
         """Whether the options name files and not a live broker; one of the two is required.
 
         `unfit`: values of the options that are only for live brokers, by option name.

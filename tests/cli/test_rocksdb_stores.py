@@ -40,7 +40,7 @@ def test_pending_counts_apart_what_only_the_table_would_tell(rmqtx: Run, tmp_pat
 
 @needs_rocksdict
 def test_pending_says_nothing_of_what_is_ended(rmqtx: Run) -> None:
-    assert "decided transaction" not in rmqtx("pending", unpacked("rocksdb-5.5.0")).err
+    assert "checked again" not in rmqtx("pending", unpacked("rocksdb-5.5.0")).err
 
 
 def test_a_database_that_is_gone_is_named_in_a_line(rmqtx: Run, without_table: Path) -> None:

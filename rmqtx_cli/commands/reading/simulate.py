@@ -188,7 +188,7 @@ class _Simulation:
     voice: Voice
 
     def batches(self, stores: list[Store], cursors: Mapping[str, CheckCursors | None]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of each store; with --with, those of both configurations next to each other."""
+        """Yield the rows of each store; with --with, those of both configurations following each other."""
         import pyarrow as pa
 
         from verdicts.simulation.simulation_setup import simulated_checks
