@@ -55,7 +55,8 @@ class Client:
             making = self._making.setdefault(address, threading.Lock())
         with making:
             found = self._connections.get(address)
-            if found is not None and idle_ms_max is not None and found.idle_ms > idle_ms_max and found.is_unused:
+            is_stale = found is not None and idle_ms_max is not None and found.idle_ms > idle_ms_max
+            if found is not None and is_stale and found.has_no_pending_request:
                 found.close()
             if found is None or found.is_closed:
                 found = self._connections[address] = Connection(address, self.settings)

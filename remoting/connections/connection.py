@@ -60,7 +60,7 @@ class Pending:
         self._sent_ms = _now_ms()
         self._answers: queue.SimpleQueue[Frame | RemotingError] = queue.SimpleQueue()
 
-    def settle(self, answer: Frame | RemotingError) -> None:
+    def resolve(self, answer: Frame | RemotingError) -> None:
         """Set the response, or the error if there will be none."""
         self._answers.put(answer)
 
@@ -116,7 +116,7 @@ class Connection:
         return _now_ms() - self._received_ms
 
     @property
-    def is_unused(self) -> bool:
+    def has_no_pending_request(self) -> bool:
         """Whether no request waits for a response over it."""
         return not self._waiting
 
@@ -235,7 +235,7 @@ class Connection:
         with self._lock:
             pending = self._waiting.pop(frame.opaque, None)
         if pending is not None:  # None if its timeout has passed
-            pending.settle(frame)
+            pending.resolve(frame)
 
     def _end(self, failure: RemotingError) -> None:
         with self._lock:
@@ -245,7 +245,7 @@ class Connection:
             waiting, self._waiting = self._waiting, {}
         self._stream.close()
         for pending in waiting.values():
-            pending.settle(failure)
+            pending.resolve(failure)
 
 
 def _now_ms() -> int:

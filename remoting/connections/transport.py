@@ -22,13 +22,13 @@ class Stream(Protocol):
     """A connection's bytes: one thread receives, several send."""
 
     def recv(self) -> bytes:
-        """Some bytes; none at the end."""
+        """Return the next bytes; empty at the end of the stream."""
 
     def sendall(self, data: bytes) -> None:
-        """Send all of them."""
+        """Send all bytes of `data`."""
 
     def close(self) -> None:
-        """End it; `recv` returns the end."""
+        """Close the connection; `recv` then returns empty bytes."""
 
 
 class PlainStream:
@@ -39,16 +39,16 @@ class PlainStream:
         self._sending = threading.Lock()
 
     def recv(self) -> bytes:
-        """Some bytes; none at the end."""
+        """Return the next bytes; empty at the end of the stream."""
         return self._socket.recv(_READ_BYTES)
 
     def sendall(self, data: bytes) -> None:
-        """Send all of them."""
+        """Send all bytes of `data`."""
         with self._sending:
             self._socket.sendall(data)
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         _end(self._socket)
 
 
@@ -84,7 +84,7 @@ class TlsStream:
         self._flush()
 
     def recv(self) -> bytes:
-        """Some bytes; none at the end."""
+        """Return the next bytes; empty at the end of the stream."""
         while True:
             with self._state:
                 try:
@@ -103,7 +103,7 @@ class TlsStream:
                 self._incoming.write(data)
 
     def sendall(self, data: bytes) -> None:
-        """Send all of them."""
+        """Send all bytes of `data`."""
         with self._sending:
             with self._state:
                 self._tls.write(data)
@@ -111,7 +111,7 @@ class TlsStream:
             self._socket.sendall(made)
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         _end(self._socket)
 
     def _flush(self) -> None:

@@ -53,7 +53,10 @@ def pending(
     brokers: Sequence[Broker], *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
     facts: Sequence[LiveStore] | None = None,
 ) -> VerdictReading:
-    """Return the transactions that the brokers' checks will still reach: PENDING, and decided ones checked again.
+    """Return the transactions that the brokers' checks will still reach.
+
+    These are PENDING ones, and decided or discarded ones that are checked again.
+
 
     Shape:  rows of LIVE_TRANSACTIONS, as a reading of the brokers' files would give at this moment.
     Order:  first half copy.

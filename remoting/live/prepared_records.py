@@ -80,4 +80,6 @@ def walk_behind_prepared(facts: LiveStore, gathered: CollectedWitnesses, names: 
             gathered.add(block)
     except LogTooLong as error:
         facts.findings.append(Finding(facts.root, "prepared-unwalked", actual=f"{error.actual} bytes"))
-        facts.miss(f"the {error.actual} bytes of its log after a prepared record, too many to read from the broker")
+        facts.add_missing(
+            f"the {error.actual} bytes of its log after a prepared record, too many to read from the broker"
+        )

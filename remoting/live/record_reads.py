@@ -91,7 +91,7 @@ class LiveReads:
         elif holes_count > HOLE_RECORDS_MAX:
             actual = f"{holes_count} messages of {topic}"
             self._facts.findings.append(Finding(self._facts.root, "index-unproven", actual=actual))
-            self._facts.miss(f"the index may lack some of {actual}, written before the broker's last start")
+            self._facts.add_missing(f"the index may lack some of {actual}, written before the broker's last start")
         else:
             self._read_ranges(topic, holes, ids)
         self.read_index((topic, name) for name in ids)

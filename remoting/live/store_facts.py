@@ -78,7 +78,7 @@ class LiveStore:
         """Whether it is a slave: it has replicated records, and refuses decisions."""
         return self.role == "SLAVE"
 
-    def miss(self, what: str) -> None:
+    def add_missing(self, what: str) -> None:
         """Add unreadable witnesses that may exist: verdicts that rely on their absence are UNDECIDABLE."""
         begin, end = _EVERYWHERE
         self.missing.append(MissingRange(self.root, begin, end, what))

@@ -128,7 +128,11 @@ class LiveWitnesses:
         return [name for name in wanted if name not in self._known_as]
 
     def search_queue(self, names: list[str]) -> None:
-        """Look for names that the index does not have: as message ids, then before the check, then before the start."""
+        """Look for names that the index does not have, in this order, until all are found:
+
+        as message ids; in the delay queues; in the half queue from the check cursor on; among halves in RocksDB; among
+        halves stored before the broker's last start; as prepared records.
+        """
         for name in names:
             self._reads.read_view(name)
         if not self._facts.has_half_topic:
@@ -170,7 +174,7 @@ class LiveWitnesses:
             if facts.has_half_topic:
                 self._read_other_halves(named)
                 self._read_other_rocksdb_halves(named)
-                if self._classic_halves(named).num_rows:
+                if self._halves_outside_rocksdb(named).num_rows:
                     self._read_ops(named)
                 self._read_rocksdb_ops_of(named)
                 self._read_decisions(named)
@@ -182,7 +186,7 @@ class LiveWitnesses:
         for gap in self._reads.gaps:
             facts.findings.append(gap.finding(facts.root))
             if gap.topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
-                facts.miss(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}")
+                facts.add_missing(f"queue offsets {gap.begin} to {gap.end - 1} of {gap.topic}")
         return kept
 
     # -- halves ---------------------------------------------------------------------------------------------------
@@ -207,13 +211,16 @@ class LiveWitnesses:
                 self._gathered.add(block.take(is_delayed_half(block)))
 
     def _read_other_halves(self, named: Named) -> None:
-        """Read copies in front of the known part of the half queue, unless that has the original and so all copies."""
+        """Read copies at lower queue offsets than those read so far.
+
+        Not for a transaction whose original was read: then all its copies are known.
+        """
         begin, known_from = self._facts.half_begin, self._halves_known_from
         if known_from <= begin:
             return
         whole = set(self._halves_asked_for)
         if known_from < self._facts.half_end:
-            whole.update(self._with_original(self._classic_halves(named)))
+            whole.update(self._with_original(self._halves_outside_rocksdb(named)))
         lacking = [name for name in named if name not in whole]
         ids = [name for name in lacking if name not in self._reads.lone_names]
         is_less = known_from - begin <= RECORDS_PER_QUERY * len(ids)
@@ -230,14 +237,14 @@ class LiveWitnesses:
 
     def _read_halves_before_the_start(self, named: Named) -> None:
         """Read copies stored before the broker's last start by the queue, because the index may lack them."""
-        facts, halves = self._facts, self._classic_halves(named)
+        facts, halves = self._facts, self._halves_outside_rocksdb(named)
         oldest = halves.select(["queue_offset", "store_time_ms"]).sort_by("queue_offset").slice(0, 1).to_pylist()
         lost = incomplete_chains(halves)
         if oldest and (lost or oldest[0]["store_time_ms"] < facts.index_whole_since_ms):
             begin = facts.half_begin if lost else oldest[0]["queue_offset"]
             self._read_halves_before_the_start_from(begin, list(named))
 
-    def _classic_halves(self, named: Named) -> pa.Table:
+    def _halves_outside_rocksdb(self, named: Named) -> pa.Table:
         """The half copies of some transactions outside the topic of RocksDB."""
         halves = self._gathered.chosen("halves", named)
         return halves.filter(pc.not_equal(halves["topic"], ROCKSDB_HALF_TOPIC))
@@ -280,7 +287,7 @@ class LiveWitnesses:
 
     def _read_ops(self, named: Named) -> None:
         """Read op messages from the first copy's offset on; an older op cannot name any of the copies."""
-        halves = self._classic_halves(named)
+        halves = self._halves_outside_rocksdb(named)
         wanted = pc.unique(halves["queue_offset"])
         end = self._broker.max_offset(OP_TOPIC)
         begin = self._facts.op_begin
@@ -307,7 +314,7 @@ class LiveWitnesses:
             self._add_ops(walked(self._broker, offset, facts.log_file_bytes, self._pace), wanted)
         except LogTooLong:
             facts.findings.append(Finding(facts.root, "ops-unreadable", actual=f"{count} entries"))
-            facts.miss("this broker does not serve its op queue")
+            facts.add_missing("this broker does not serve its op queue")
 
     # -- the check ------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from remoting.protocol.codes import COMMIT, ROLLBACK
 from remoting.protocol.errors import NoAnswer, RemotingError, Unreachable
 from repairs.acts.guards import Refusal, refusals
 from repairs.acts.medium import Medium
-from repairs.acts.orders import ActOrder, Conduct, PreparedAct
+from repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from repairs.acts.request import ActRequest
 from repairs.acts.rocksdb_halves import is_in_rocksdb
 from repairs.acts.situation import NamedRecord, Situation, copies_without_op
@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.2
 _NEW_HALF_SECONDS = 5.0
 
 
-def prepared(orders: Sequence[ActOrder], medium: Medium, conduct: Conduct) -> list[PreparedAct]:
+def checked_acts(orders: Sequence[ActOrder], medium: Medium, conduct: Conduct) -> list[CheckedAct]:
     """Look up the transactions of some orders and apply the guards.
 
     Order: that of the orders; an order whose transaction is not found is left out.
@@ -44,7 +44,7 @@ def prepared(orders: Sequence[ActOrder], medium: Medium, conduct: Conduct) -> li
     rows = _by_id(medium.look([order.transaction_id for order in orders]))
     known = [(order, rows[order.transaction_id]) for order in orders if order.transaction_id in rows]
     situations = medium.situations([row for _, row in known], settled_ms=0)
-    acts = [PreparedAct(order, situation) for (order, _), situation in zip(known, situations, strict=True)]
+    acts = [CheckedAct(order, situation) for (order, _), situation in zip(known, situations, strict=True)]
     for act in acts:
         _guard(act, medium, conduct, _LATE)
     return acts
@@ -66,7 +66,7 @@ def _by_id(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _guard(act: PreparedAct, medium: Medium, conduct: Conduct, without: Sequence[str] = ()) -> None:
+def _guard(act: CheckedAct, medium: Medium, conduct: Conduct, without: Sequence[str] = ()) -> None:
     """Choose the copy that the act names, and apply the guards."""
     request, situation = act.order.request, act.situation
     queue_offset = request.queue_offset
@@ -94,9 +94,9 @@ def _named(situation: Situation, request: ActRequest) -> NamedRecord | None:
 
 
 def carry_out(
-    acts: Sequence[PreparedAct], medium: Medium, journal: Journal, conduct: Conduct, note: Callable[[str], None]
+    acts: Sequence[CheckedAct], medium: Medium, journal: Journal, conduct: Conduct, note: Callable[[str], None]
 ) -> None:
-    """Carry out prepared acts that the operator confirmed; every act has its receipt afterwards.
+    """Carry out acts that the operator confirmed; every act has its receipt afterwards.
 
     `note`: takes progress lines.
     Raises: UnwritableFile before anything is done, if no receipt can be written.
@@ -112,8 +112,8 @@ def carry_out(
         allowed = [act for act in allowed if _is_ours(act, rivals, journal, conduct)]
         if not allowed:
             return
-        settled_ms = _settle(allowed, medium, conduct, note)
-        acted: list[PreparedAct] = []
+        settled_ms = _wait_for_decisions(allowed, medium, conduct, note)
+        acted: list[CheckedAct] = []
         pace = _Pace(conduct.max_per_second)
         for start in range(0, len(allowed), _CHUNK):
             chunk = allowed[start : start + _CHUNK]
@@ -143,10 +143,10 @@ def carry_out(
                 _end(act, journal, act.begun().outcome, "its effect was not verified")
 
 
-def _is_ours(act: PreparedAct, rivals: Mapping[str, tuple[str, ...]], journal: Journal, conduct: Conduct) -> bool:
+def _is_ours(act: CheckedAct, rivals: Mapping[str, tuple[str, ...]], journal: Journal, conduct: Conduct) -> bool:
     """Whether no other rmqtx process holds the claim; if one does, the act is refused without a wait."""
-    around = replace(act.situation.around, rivals=rivals.get(str(act.situation.group), ()))
-    act.situation = replace(act.situation, around=around)
+    conditions = replace(act.situation.conditions, rivals=rivals.get(str(act.situation.group), ()))
+    act.situation = replace(act.situation, conditions=conditions)
     found = refusals(act.situation, act.order.request, conduct.overrides)
     act.refusals = [refusal for refusal in found if refusal.guard == "another-rmqtx"]
     if act.refusals:
@@ -154,9 +154,11 @@ def _is_ours(act: PreparedAct, rivals: Mapping[str, tuple[str, ...]], journal: J
     return not act.refusals
 
 
-def _settle(acts: Sequence[PreparedAct], medium: Medium, conduct: Conduct, note: Callable[[str], None]) -> int:
+def _wait_for_decisions(
+    acts: Sequence[CheckedAct], medium: Medium, conduct: Conduct, note: Callable[[str], None]
+) -> int:
     """Wait until decisions that were under way are visible, and return the time waited. Units: milliseconds."""
-    needed_ms = max(act.situation.around.settle_ms for act in acts)
+    needed_ms = max(act.situation.conditions.settle_ms for act in acts)
     if all(act.order.request.action == "close" for act in acts) or "decision-in-flight" in conduct.overrides:
         needed_ms = 0
     if conduct.settle_ms is not None:
@@ -169,7 +171,7 @@ def _settle(acts: Sequence[PreparedAct], medium: Medium, conduct: Conduct, note:
     return needed_ms
 
 
-def _look_again(acts: Sequence[PreparedAct], medium: Medium, conduct: Conduct, settled_ms: int) -> None:
+def _look_again(acts: Sequence[CheckedAct], medium: Medium, conduct: Conduct, settled_ms: int) -> None:
     """Look up the situations as they are now, and apply all guards to them."""
     rows = _by_id(medium.look([act.order.transaction_id for act in acts]))
     found = [act for act in acts if act.order.transaction_id in rows]
@@ -183,7 +185,7 @@ def _look_again(acts: Sequence[PreparedAct], medium: Medium, conduct: Conduct, s
             act.refusals = [Refusal("evidence-incomplete", why, f"see rmqtx show {act.order.transaction_id}")]
 
 
-def _refuse(act: PreparedAct, journal: Journal, conduct: Conduct) -> None:
+def _refuse(act: CheckedAct, journal: Journal, conduct: Conduct) -> None:
     receipt = act.begin(conduct)
     receipt.outcome = "refused_by_guard"
     receipt.state_after = receipt.state_before
@@ -191,7 +193,7 @@ def _refuse(act: PreparedAct, journal: Journal, conduct: Conduct) -> None:
     journal.end(receipt)
 
 
-def _record_not_sent(acts: Sequence[PreparedAct], journal: Journal, conduct: Conduct, error: RemotingError) -> None:
+def _record_not_sent(acts: Sequence[CheckedAct], journal: Journal, conduct: Conduct, error: RemotingError) -> None:
     """Record that the rest was not done, because the broker could no longer be read."""
     for act in acts:
         act.begin(conduct)
@@ -201,7 +203,7 @@ def _record_not_sent(acts: Sequence[PreparedAct], journal: Journal, conduct: Con
 # -- acting -----------------------------------------------------------------------------------------------------------
 
 
-def _act(act: PreparedAct, medium: Medium, journal: Journal, conduct: Conduct) -> bool:
+def _act(act: CheckedAct, medium: Medium, journal: Journal, conduct: Conduct) -> bool:
     """Send the request of the action, and return whether it may have an effect."""
     receipt = act.begin(conduct)
     action = act.order.request.action
@@ -234,7 +236,7 @@ def _act(act: PreparedAct, medium: Medium, journal: Journal, conduct: Conduct) -
     return True
 
 
-def _finish(acted: Sequence[PreparedAct], medium: Medium, journal: Journal) -> None:
+def _finish(acted: Sequence[CheckedAct], medium: Medium, journal: Journal) -> None:
     """Have the medium write what it has planned; if it fails, every receipt records whether anything was written.
 
     Raises: RmqtxError.
@@ -258,13 +260,13 @@ def _finish(acted: Sequence[PreparedAct], medium: Medium, journal: Journal) -> N
             act.named = replace(act.named, store=moved.get(act.named.store, act.named.store))
 
 
-def _record_not_written(acted: Sequence[PreparedAct], medium: Medium, journal: Journal) -> None:
+def _record_not_written(acted: Sequence[CheckedAct], medium: Medium, journal: Journal) -> None:
     """Record that planned acts were not done, because another act of the same run failed."""
     for act in acted if medium.is_untouched else ():
         _end(act, journal, "not_sent", "nothing was written: the act on another transaction of this run failed")
 
 
-def _end(act: PreparedAct, journal: Journal, outcome: str, note: str) -> bool:
+def _end(act: CheckedAct, journal: Journal, outcome: str, note: str) -> bool:
     receipt = act.begun()
     receipt.outcome = outcome
     receipt.notes.append(note)
@@ -272,7 +274,7 @@ def _end(act: PreparedAct, journal: Journal, outcome: str, note: str) -> bool:
     return False
 
 
-def _commit_by_resume(act: PreparedAct, medium: Medium, journal: Journal, receipt: Receipt) -> Answer:
+def _commit_by_resume(act: CheckedAct, medium: Medium, journal: Journal, receipt: Receipt) -> Answer:
     """Commit a transaction that has only a discard copy: request a new half copy once, then commit that copy."""
     assert act.named is not None
     receipt.notes.append("no half copy is left: a new one is made from the discard copy first")

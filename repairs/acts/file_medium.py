@@ -1,7 +1,7 @@
 """The files of a stopped broker as the medium of actions: records are appended as that broker would have written them.
 
-All acts of one run are planned first, on the end of the log as it would become, and written at once by `finish`: in
-place, after the undo file is on disk, or to a copy that gets its name when it is complete. Questions that only a live
+All acts of a run are planned first, each after the records planned before it, and written together by `finish`: in
+place, after the undo file is on disk, or into a copy that is renamed when it is complete. Questions that only a live
 broker can answer have fixed answers, because the store's lock is held for the whole change: no producer is connected,
 no decision waits in the broker, no check runs, and no other rmqtx process has the lock.
 """
@@ -26,7 +26,7 @@ from repairs.acts.file_preconditions import require_changeable, topic_table, unw
 from repairs.acts.file_situations import file_situations
 from repairs.acts.log_tail import LogTail, Placed, log_end
 from repairs.acts.medium import Tail
-from repairs.acts.old_table_entries import entering_steps, slot_states, why_not_entered
+from repairs.acts.old_table_entries import dispatch_steps, slot_states, why_not_dispatched
 from repairs.acts.rocksdb_halves import is_in_rocksdb
 from repairs.acts.situation import NamedRecord, Situation, copies_without_op, named_record
 from repairs.changes.change_sets import Barrier, ChangeSet
@@ -42,7 +42,7 @@ from repairs.records.record_writer import (
     draft_of,
     final_of,
     half_copy_of,
-    is_whole,
+    has_readable_body,
     op_of,
     writing_rules,
 )
@@ -58,7 +58,7 @@ _IN_WORDS = {"final": "COMMIT record", "op": "op message"}
 class FileMedium:
     """The store of one stopped broker; see `Medium`."""
 
-    is_still = True
+    is_exclusive = True
 
     def __init__(
         self, store: Store, settings_of: SettingsOf, conf: Mapping[str, str], destination: Destination,
@@ -100,8 +100,8 @@ class FileMedium:
         # A 5.x broker writes its process id into the file, a 4.x broker nothing; only the file's existence matters.
         abort: bytes | None = OWN_ABORT if PROCESS_IN_ABORT.holds(version) else b""
         #: Whether rmqtx writes the queue and table entries of the records, and not the broker at its start.
-        self._enters_itself = not PREPARED_NOT_CHECKED.holds(version) and not store.aborted
-        if self._enters_itself:
+        self._dispatches_itself = not PREPARED_NOT_CHECKED.holds(version) and not store.aborted
+        if self._dispatches_itself:
             abort = None
         self._tail = LogTail(
             store, end, self._rules, now_ms=_now_ms(), abort=abort, is_copied=self._destination.copy is not None
@@ -135,16 +135,16 @@ class FileMedium:
             situation = replace(situation, half_copy=record, named=record)
         refused = dict(unwritable(situation, self._rules, self._topics, self._conf))
         named = situation.named
-        if named is not None and self._whole(named, situation) is None:
+        if named is not None and self._readable_copy(named, situation) is None:
             refused.setdefault("commit", "no half copy of it has a body that consumers can decompress")
-        if named is not None and self._enters_itself:
-            why = why_not_entered(self._store, named.topic, named.queue_id, self._conf)
+        if named is not None and self._dispatches_itself:
+            why = why_not_dispatched(self._store, named.topic, named.queue_id, self._conf)
             if why is not None:
                 refused.setdefault("commit", why)
         around = replace(
-            situation.around, now_ms=_now_ms(), is_stopped=True, unwritable=refused,
+            situation.conditions, now_ms=_now_ms(), is_stopped=True, unwritable=refused,
         )
-        return replace(situation, around=around)
+        return replace(situation, conditions=around)
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """See `Medium`."""
@@ -187,7 +187,7 @@ class FileMedium:
         if named.is_prepared:
             return self._end_prepared(named, decision, receipt)
         if decision == COMMIT:
-            source = self._whole(named, situation, receipt) or named
+            source = self._readable_copy(named, situation, receipt) or named
             final = (
                 rocksdb_final_of(
                     source.raw, self._rules, checks_in_table(situation.row, named.commit_log_offset)
@@ -211,7 +211,7 @@ class FileMedium:
                 "receipt"
             )
         elif self._rules.writes_discard_copy:
-            source = self._whole(named, situation, receipt) or named
+            source = self._readable_copy(named, situation, receipt) or named
             self._append("discard copy", discard_copy_of(source.raw), receipt)
         else:
             receipt.notes.append(
@@ -239,18 +239,20 @@ class FileMedium:
         self._new_halves.setdefault(receipt.acted_on, []).append((entry, record))
         return Answer(ResponseCode.SUCCESS, None)
 
-    def _whole(self, named: NamedRecord, situation: Situation, receipt: Receipt | None = None) -> NamedRecord | None:
+    def _readable_copy(
+        self, named: NamedRecord, situation: Situation, receipt: Receipt | None = None
+    ) -> NamedRecord | None:
         """The named copy if its body can be decompressed, else the newest older copy whose body can, else None.
 
         Brokers before 4.6.0 put back compressed halves decompressed and leave the flag for compression set: no consumer
         can read a message made from such a copy. The receipt records which copy was used.
         """
-        if is_whole(named.raw):
+        if has_readable_body(named.raw):
             return named
         older = {int(copy["queue_offset"]) for copy in situation.row["half_copies"]} - {named.queue_offset}
         for queue_offset in sorted((one for one in older if one < named.queue_offset), reverse=True):
             record = self.record(situation, queue_offset)
-            if record is not None and is_whole(record.raw):
+            if record is not None and has_readable_body(record.raw):
                 if receipt is not None:
                     receipt.notes.append(
                         f"the body of half copy {named.queue_offset} cannot be decompressed: half copy {queue_offset} "
@@ -305,8 +307,8 @@ class FileMedium:
     def change_set(self) -> ChangeSet:
         """The changes to the files for all that is planned."""
         steps = self._tail.change_set().steps
-        if self._enters_itself:
-            steps += (Barrier(), *entering_steps(self._store, self._tail.placed, self._conf))
+        if self._dispatches_itself:
+            steps += (Barrier(), *dispatch_steps(self._store, self._tail.placed, self._conf))
         elif not PREPARED_NOT_CHECKED.holds(self._version):
             steps += (Barrier(), *slot_states(self._store, self._tail.placed))
         return ChangeSet(steps)

@@ -31,14 +31,14 @@ def file_situations(
     Order: that of the rows.
     """
     logs = {store.root: store.log() for store in stores}
-    around = {store.root: _conditions(store, settings_of) for store in stores}
+    conditions = {store.root: _conditions(store, settings_of) for store in stores}
     try:
-        situations = [_situation(row, logs, around) for row in rows]
+        situations = [_situation(row, logs, conditions) for row in rows]
         if findings is None:
             return situations
         indexes = {store.root: open_index(store, settings_of(store).max_hash_slots) for store in stores}
         return [
-            replace(situation, around=replace(situation.around, contradictions=tuple(
+            replace(situation, conditions=replace(situation.conditions, contradictions=tuple(
                 line for store in stores
                 for line in contradictions(store, logs[store.root], indexes[store.root], situation.row_in(store.root),
                                            findings, is_prepared=situation.is_prepared)
@@ -63,13 +63,13 @@ def _conditions(store: Store, settings_of: SettingsOf) -> ActConditions:
     )  # fmt: skip
 
 
-def _situation(row: dict[str, Any], logs: dict[str, SegmentedLog], around: dict[str, ActConditions]) -> Situation:
+def _situation(row: dict[str, Any], logs: dict[str, SegmentedLog], conditions: dict[str, ActConditions]) -> Situation:
     half = _newest(row["half_copies"], logs)
     if is_in_rocksdb(half) and len(row["half_copies"]) > 1:
         half = _newest(copies_left(row, partial(_record_at, logs)), logs) or half
     discard = _newest(row["discard_copies"], logs)
     root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
-    return Situation(row, half, discard, half, around[root])
+    return Situation(row, half, discard, half, conditions[root])
 
 
 def _record_at(logs: dict[str, SegmentedLog], root: str, commit_log_offset: int) -> bytes | None:

@@ -24,7 +24,7 @@ _OPEN_OR_DROPPED = "rocksdb_table_unread"
 
 def slave(situation: Situation, _: ActRequest) -> Found:
     """The broker is a slave."""
-    if not situation.around.is_slave:
+    if not situation.conditions.is_slave:
         return None
     return "the broker is a slave, and slaves refuse every decision", "select its master with --broker"
 
@@ -67,8 +67,8 @@ def prepared_record(situation: Situation, request: ActRequest) -> Found:
             f"{what}: prepared records have no op messages, and a ROLLBACK record would contradict its decision",
             "nothing to do: a second decision does not change the broker's state table",
         )
-    version = situation.around.version
-    if situation.around.is_of_files or version is None or not HALF_TOPIC_DESIGN.holds(version):
+    version = situation.conditions.version
+    if situation.conditions.is_of_files or version is None or not HALF_TOPIC_DESIGN.holds(version):
         return None  # a plan made from files: the guard is asked again with the broker's version when it is applied
     return (
         f"{what}, and broker {dotted(version)} cannot decide prepared records: a commit fails with "
@@ -96,23 +96,24 @@ def wrong_group(situation: Situation, request: ActRequest) -> Found:
 
 def evidence_incomplete(situation: Situation, _: ActRequest) -> Found:
     """Something is unknown that could change the verdict."""
-    around = situation.around
+    conditions = situation.conditions
     if situation.state == "UNDECIDABLE" and not _is_open_or_dropped(situation):
         return (
             f"its outcome is unknown: {situation.row['reason']}",
             f"find what is missing first: rmqtx show {situation.transaction_id}",
         )
-    if around.unread:
-        return f"not everything could be read: {'; '.join(around.unread)}", "make it readable and run the command again"
-    if around.contradictions:
-        more = f" (and {len(around.contradictions) - 1} more)" if len(around.contradictions) > 1 else ""
+    if conditions.unread:
+        unread = "; ".join(conditions.unread)
+        return f"not everything could be read: {unread}", "make it readable and run the command again"
+    if conditions.contradictions:
+        more = f" (and {len(conditions.contradictions) - 1} more)" if len(conditions.contradictions) > 1 else ""
         return (
-            f"records and files of the store contradict each other about it: {around.contradictions[0]}{more}",
+            f"records and files of the store contradict each other about it: {conditions.contradictions[0]}{more}",
             f"compare the store with a slave's, or list all findings: rmqtx verify --full {situation.store}",
         )
-    if around.producers is None:
+    if conditions.producers is None:
         return (
-            f"cannot find out whether a producer of the group is connected: {around.producers_unknown}",
+            f"cannot find out whether a producer of the group is connected: {conditions.producers_unknown}",
             "allow the account to list producer connections, or make sure that no producer of the group runs",
         )
     return None
@@ -231,7 +232,7 @@ def not_a_half(situation: Situation, request: ActRequest) -> Found:
 
 def cannot_be_written(situation: Situation, request: ActRequest) -> Found:
     """The act needs records that cannot be appended to the files of a stopped broker."""
-    why = situation.around.unwritable.get(request.action)
+    why = situation.conditions.unwritable.get(request.action)
     if why is None:
         return None
     return f"the records cannot be appended to the files of a stopped broker: {why}", "start the broker and act live"
@@ -251,7 +252,7 @@ def younger_copy(situation: Situation, request: ActRequest) -> Found:
 
 def producer_connected(situation: Situation, request: ActRequest) -> Found:
     """A producer of the group is connected."""
-    producers = situation.around.producers
+    producers = situation.conditions.producers
     if not producers or request.action in ("resume", "close"):
         return None
     return (
@@ -276,13 +277,13 @@ def _few(names: Sequence[str]) -> str:
 
 def decision_in_flight(situation: Situation, request: ActRequest) -> Found:
     """A recent decision may not be visible yet."""
-    around = situation.around
+    conditions = situation.conditions
     if request.action == "close":
         return None
-    if around.settled_ms < around.settle_ms:
+    if conditions.settled_ms < conditions.settle_ms:
         return (
-            f"a decision of the last {around.settle_ms / 1000:g} s may not be visible yet (it may be in the broker's "
-            f"request queue or op batch), and the wait was only {around.settled_ms / 1000:g} s",
+            f"a decision of the last {conditions.settle_ms / 1000:g} s may not be visible yet (it may be in the "
+            f"broker's request queue or op batch), and the wait was only {conditions.settled_ms / 1000:g} s",
             "omit --settle: the default wait is computed from the broker's configuration",
         )
     return None
@@ -290,16 +291,16 @@ def decision_in_flight(situation: Situation, request: ActRequest) -> Found:
 
 def another_rmqtx(situation: Situation, _: ActRequest) -> Found:
     """Another rmqtx process acts on the group, or may do so."""
-    around = situation.around
-    if around.rivals:
+    conditions = situation.conditions
+    if conditions.rivals:
         return (
-            f"another rmqtx process acts on group {situation.group} ({', '.join(around.rivals)}): neither would see "
-            "the other's decisions",
+            f"another rmqtx process acts on group {situation.group} ({', '.join(conditions.rivals)}): neither would "
+            "see the other's decisions",
             "wait until it has ended, then run the command again",
         )
-    if around.rivals_unknown is not None:
+    if conditions.rivals_unknown is not None:
         return (
-            f"cannot find out whether another rmqtx process acts on the group: {around.rivals_unknown}",
+            f"cannot find out whether another rmqtx process acts on the group: {conditions.rivals_unknown}",
             "make sure that no other rmqtx process acts on it",
         )
     return None
@@ -328,8 +329,8 @@ def _resumes(situation: Situation, request: ActRequest) -> bool:
 
 def resume_unanswered(situation: Situation, request: ActRequest) -> Found:
     """The broker never answers a resume."""
-    version = situation.around.version
-    if situation.around.is_stopped or not _resumes(situation, request) or version is None:
+    version = situation.conditions.version
+    if situation.conditions.is_stopped or not _resumes(situation, request) or version is None:
         return None  # a half copy appended to stopped files needs no broker that supports the request
     if RESUME_REQUEST.holds(version):
         return None
@@ -343,10 +344,10 @@ def resume_unanswered(situation: Situation, request: ActRequest) -> Found:
 
 def resume_compressed(situation: Situation, request: ActRequest) -> Found:
     """The broker would corrupt a compressed body."""
-    version, record = situation.around.version, situation.discard_copy or situation.half_copy
+    version, record = situation.conditions.version, situation.discard_copy or situation.half_copy
     if not _resumes(situation, request) or record is None or not record.sys_flag & COMPRESSED:
         return None
-    is_stopped = situation.around.is_stopped
+    is_stopped = situation.conditions.is_stopped
     breaks = CHECK_INFLATES if is_stopped else RESUME_BREAKS_COMPRESSED
     if version is None or breaks.until is None or not breaks.holds(version):
         return None
@@ -365,16 +366,16 @@ def resume_compressed(situation: Situation, request: ActRequest) -> Found:
 
 def resume_too_old(situation: Situation, request: ActRequest) -> Found:
     """The check would discard it again without asking the producer."""
-    around, born_ms = situation.around, situation.row["born_time_ms"]
+    conditions, born_ms = situation.conditions, situation.row["born_time_ms"]
     if not _resumes(situation, request) or request.action == "commit" or born_ms is None:
         return None
     if is_in_rocksdb(situation.half_copy):  # the check of RocksDB halves does not have this rule
         return None
-    age_hours = (around.now_ms - born_ms) / _HOUR_MS
-    if age_hours <= around.file_reserved_time_hours:
+    age_hours = (conditions.now_ms - born_ms) / _HOUR_MS
+    if age_hours <= conditions.file_reserved_time_hours:
         return None
     return (
-        f"it was born {age_hours:.0f} h ago, longer than fileReservedTime ({around.file_reserved_time_hours} h): the "
-        "check would discard it again without asking the producer",
+        f"it was born {age_hours:.0f} h ago, longer than fileReservedTime ({conditions.file_reserved_time_hours} h): "
+        "the check would discard it again without asking the producer",
         f"raise fileReservedTime on the broker first, or {_decide(situation)}",
     )

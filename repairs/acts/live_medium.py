@@ -57,7 +57,7 @@ class LiveMedium:
     `members`: every broker of their sets, with slaves: all are asked whether a producer is connected.
     """
 
-    is_still = False
+    is_exclusive = False
     #: A request takes effect as soon as it is sent.
     is_untouched = False
 
@@ -110,7 +110,7 @@ class LiveMedium:
         others_now = others.get(group, Others())
         claims = self._claims.get(root)
         rivals = () if claims is None else claims.rivals.get(group, ())
-        around = ActConditions(
+        conditions = ActConditions(
             version=facts.version, is_slave=facts.is_slave,
             settle_ms=facts.settle_ms, settled_ms=settled_ms if facts.has_queue_limit or root in self._drained else 0,
             file_reserved_time_hours=facts.file_reserved_time_hours, now_ms=time.time_ns() // 1_000_000,
@@ -119,7 +119,7 @@ class LiveMedium:
             rivals_unknown=None if claims is None else claims.why_unknown,
             unread=(*self._unread.get(root, ()), *filter(None, [behind.get(root)])),
         )  # fmt: skip
-        return Situation(row, half, discard, half, around)
+        return Situation(row, half, discard, half, conditions)
 
     def _record(self, copies: Sequence[dict[str, Any]]) -> NamedRecord | None:
         """The newest of some copies that can still be read."""

@@ -27,8 +27,8 @@ class Tail:
 class Medium(Protocol):
     """Where transactions are looked up and acted on."""
 
-    #: Whether only this process changes anything: then there is no check to wait for.
-    is_still: bool
+    #: Whether no other process changes the store: then there is no check to wait for.
+    is_exclusive: bool
 
     def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:
         """Return fresh rows of TRANSACTIONS for some ids; no row for an id that no record has."""

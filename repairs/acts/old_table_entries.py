@@ -35,7 +35,7 @@ from repairs.rebuild.state_table import table_sizes
 from repairs.records.record_writer import property_values
 from repairs.records.store_sizes import QUEUE_LENGTH_KEYS, store_sizes
 
-__all__ = ["entering_steps", "slot_states", "why_not_entered"]
+__all__ = ["dispatch_steps", "slot_states", "why_not_dispatched"]
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class _Files:
                 yield CreateFile(path, self.new_file_bytes, bytes(data))
 
 
-def entering_steps(store: Store, placed: Sequence[Placed], conf: Mapping[str, str]) -> list[Step]:
+def dispatch_steps(store: Store, placed: Sequence[Placed], conf: Mapping[str, str]) -> list[Step]:
     """Return the steps that dispatch COMMIT and ROLLBACK records, in the order of the log, as the broker would.
 
     `conf`: its configuration as far as it is known.
@@ -102,7 +102,7 @@ def entering_steps(store: Store, placed: Sequence[Placed], conf: Mapping[str, st
     return [step for each in files for step in each.steps()] + slot_states(store, placed)
 
 
-def why_not_entered(store: Store, topic: str, queue_id: int, conf: Mapping[str, str]) -> str | None:
+def why_not_dispatched(store: Store, topic: str, queue_id: int, conf: Mapping[str, str]) -> str | None:
     """Why the COMMIT record of a queue cannot be dispatched to it; None where it can.
 
     A first file needs an existing directory, because changes of a store create only files. A broker skips a file whose

@@ -41,12 +41,13 @@ class Conduct:
 
 
 @dataclass(slots=True)
-class PreparedAct:
+class CheckedAct:
     """An order with its situation, the refusals of the guards, and the progress of the act.
 
     Shape: `receipt` is None until the act was tried or finally refused. `closed`: half queue offsets of copies that
            the check had put back and that were closed after the act. `proof`: result of the last look-up;
-           `whole_since`: when it first showed the whole effect; `settled`: whether the effect is final.
+           `whole_since`: when it first showed the whole effect; `is_effect_final`: whether the effect can no longer
+           change.
     """
 
     order: ActOrder
@@ -57,7 +58,7 @@ class PreparedAct:
     closed: set[int] = field(default_factory=set)
     proof: Proof | None = None
     whole_since: float | None = None
-    settled: bool = False
+    is_effect_final: bool = False
 
     @property
     def is_allowed(self) -> bool:

@@ -120,7 +120,7 @@ class Situation:
     half_copy: NamedRecord | None
     discard_copy: NamedRecord | None
     named: NamedRecord | None
-    around: ActConditions
+    conditions: ActConditions
 
     @property
     def transaction_id(self) -> str:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from remoting.protocol.codes import ROLLBACK
 from remoting.protocol.errors import RemotingError
 from repairs.acts.medium import Medium
-from repairs.acts.orders import PreparedAct
+from repairs.acts.orders import CheckedAct
 from repairs.acts.proof import Proof, Seen, proof_of
 from repairs.acts.rocksdb_halves import is_in_rocksdb
 from repairs.acts.situation import NamedRecord
@@ -30,7 +30,7 @@ _QUIET_SECONDS = 2.0
 
 
 def prove(
-    acts: Sequence[PreparedAct], medium: Medium, journal: Journal, *, prove_ms: int, watch_ms: int,
+    acts: Sequence[CheckedAct], medium: Medium, journal: Journal, *, prove_ms: int, watch_ms: int,
     note: Callable[[str], None],
 ) -> None:
     """Look for the effects of some acts, and complete their receipts.
@@ -46,8 +46,8 @@ def prove(
 class _Watch:
     """Some acts whose effects are looked for."""
 
-    def __init__(self, acts: Sequence[PreparedAct], medium: Medium, journal: Journal) -> None:
-        self._deeds = acts
+    def __init__(self, acts: Sequence[CheckedAct], medium: Medium, journal: Journal) -> None:
+        self._acts = acts
         self._medium = medium
         self._journal = journal
         self._problem: str | None = None
@@ -60,12 +60,12 @@ class _Watch:
         while True:
             self._look()
             waited_ms = (time.monotonic() - start) * 1000
-            is_over = all(act.settled or _is_contradicted(act) for act in self._deeds)
+            is_over = all(act.is_effect_final or _is_contradicted(act) for act in self._acts)
             if waited_ms >= (watch_ms if is_over else max(prove_ms, watch_ms)):
                 break
             self._watch_tail(_PAUSES_SECONDS[min(number, len(_PAUSES_SECONDS) - 1)])
             number += 1
-        for act in self._deeds:
+        for act in self._acts:
             self._end(act)
 
     def _look(self) -> None:
@@ -74,8 +74,8 @@ class _Watch:
         self._problem = None
         try:
             cursors = medium.check_cursors()  # read first: a pass writes its put-backs before it moves the cursor
-            rows = {row["transaction_id"]: row for row in medium.look([d.order.transaction_id for d in self._deeds])}
-            for act in self._deeds:
+            rows = {row["transaction_id"]: row for row in medium.look([d.order.transaction_id for d in self._acts])}
+            for act in self._acts:
                 row = rows.get(act.order.transaction_id)
                 if row is None or act.named is None:
                     continue
@@ -91,17 +91,17 @@ class _Watch:
                     if left not in act.closed:
                         copies = replace(act.situation, row={**act.situation.row, "half_copies": row["half_copies"]})
                         self._close(act, left, medium.record(copies, left))
-                self._settle(act, cursors)
+                self._update_finality(act, cursors)
         except RemotingError as error:
             self._problem = error.message
 
-    def _settle(self, act: PreparedAct, cursors: dict[str, int]) -> None:
-        """Update whether the effect is final."""
+    def _update_finality(self, act: CheckedAct, cursors: dict[str, int]) -> None:
+        """Update `is_effect_final` of an act."""
         now = time.monotonic()
         assert act.proof is not None
         assert act.named is not None
         if act.proof.seen is not Seen.WHOLE:
-            act.settled, act.whole_since = False, None
+            act.is_effect_final, act.whole_since = False, None
             return
         if act.whole_since is None:
             act.whole_since = now
@@ -112,11 +112,11 @@ class _Watch:
         is_past = cursors.get(act.named.store, -1) > newest
         is_quiet = now - max(act.whole_since, self._busy_until) >= _QUIET_SECONDS
         is_lasting = act.order.request.action == "resume" or act.named.is_prepared  # no check puts these back
-        act.settled = is_lasting or is_past or is_quiet or self._medium.is_still
+        act.is_effect_final = is_lasting or is_past or is_quiet or self._medium.is_exclusive
 
     def _watch_tail(self, seconds: float) -> None:
         """For some time, close at once every copy of a decided transaction that the check puts back."""
-        by_id = {act.order.transaction_id: act for act in self._deeds if _is_decided(act)}
+        by_id = {act.order.transaction_id: act for act in self._acts if _is_decided(act)}
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _TAIL_SECONDS))
@@ -128,12 +128,12 @@ class _Watch:
                     act = by_id[name]
                     assert act.named is not None
                     if record.queue_offset > act.named.queue_offset and record.queue_offset not in act.closed:
-                        act.settled, act.whole_since = False, None
+                        act.is_effect_final, act.whole_since = False, None
                         self._close(act, record.queue_offset, record)
             except RemotingError:
                 return  # the next look-up reports the error
 
-    def _close(self, act: PreparedAct, queue_offset: int, record: NamedRecord | None) -> None:
+    def _close(self, act: CheckedAct, queue_offset: int, record: NamedRecord | None) -> None:
         """Close a copy that the check will reach although the transaction is decided; nothing is delivered."""
         receipt = act.begun()
         assert act.named is not None
@@ -150,7 +150,7 @@ class _Watch:
         if not answer.is_success:
             receipt.notes.append(f"the broker refused to close it: code {answer.code}: {answer.remark or 'no remark'}")
 
-    def _end(self, act: PreparedAct) -> None:
+    def _end(self, act: CheckedAct) -> None:
         receipt = act.begun()
         proof = act.proof or Proof(Seen.NOT_YET, "the transaction was not found")
         if proof.seen is Seen.CONTRADICTED:
@@ -169,13 +169,13 @@ class _Watch:
         self._journal.end(receipt)
 
 
-def _remarks(act: PreparedAct) -> list[str]:
+def _remarks(act: CheckedAct) -> list[str]:
     """Further notes on an effect that was seen."""
     if act.order.request.action == "resume":
         state = act.begun().state_after
         became = [f"during the watch its state became {state}"] if state != "PENDING" else []
         return ["a new half copy is in the half queue: the broker will check it again", *became]
-    if not act.settled:
+    if not act.is_effect_final:
         return [
             "the check was still running at the end; to see whether it put the copy back again: "
             "rmqtx receipts --recheck"
@@ -183,11 +183,11 @@ def _remarks(act: PreparedAct) -> list[str]:
     return []
 
 
-def _is_contradicted(act: PreparedAct) -> bool:
+def _is_contradicted(act: CheckedAct) -> bool:
     return act.proof is not None and act.proof.seen is Seen.CONTRADICTED
 
 
-def _is_decided(act: PreparedAct) -> bool:
+def _is_decided(act: CheckedAct) -> bool:
     """Whether a rollback of a newer copy can only close it: for a commit, the broker must have accepted it."""
     action = act.order.request.action
     if action == "resume" or act.named is None:

@@ -24,7 +24,7 @@ from remoting.producer.unique_keys import UniqueKeys
 from remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
 from remoting.protocol.errors import NoAnswer, Refused, RemotingError
 from repairs.acts.proof import Seen, proof_of
-from repairs.canary.probe_steps import SCENARIOS, Flight, ProbeStep, allowed_times_ms
+from repairs.canary.probe_steps import SCENARIOS, ProbeRun, ProbeStep, allowed_times_ms
 
 #: Prefix of the keys of its messages, by which a later run finds what an earlier run left.
 KEY_PREFIX = "rmqtx-probe-"
@@ -32,7 +32,7 @@ _KEY_MARK = f"{KEYS}\x01{KEY_PREFIX}".encode()
 _POLL_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 @dataclass(frozen=True, slots=True)
-class FlightPlan:
+class ProbeSettings:
     """The settings of a canary.
 
     Units: milliseconds. `patience_ms`: how long a step may take beyond the time that the broker's settings allow.
@@ -76,7 +76,7 @@ class Canary:
     """
 
     def __init__(
-        self, broker: Broker, plan: FlightPlan, look: Look, interrupted: threading.Event, note: Callable[[str], None]
+        self, broker: Broker, plan: ProbeSettings, look: Look, interrupted: threading.Event, note: Callable[[str], None]
     ) -> None:
         self._broker = broker
         self._plan = plan
@@ -88,9 +88,9 @@ class Canary:
         self._keys = UniqueKeys()
         self._transactions: dict[str, _Transaction] = {}
         self._allowed: dict[str, int] = {}
-        self.flight = Flight(broker.root)
+        self.result = ProbeRun(broker.root)
 
-    def fly(self) -> Flight:
+    def run(self) -> ProbeRun:
         """Run every scenario, and return the steps, also of a failed run."""
         try:
             self._allowed = allowed_times_ms(self._broker.config())
@@ -100,14 +100,14 @@ class Canary:
                 try:
                     self._go(membership)
                 finally:
-                    self._come_down()
+                    self._roll_back_open()
         except _Missing as missing:
-            self.flight.failure = str(missing)
+            self.result.failure = str(missing)
         except _Interrupted:
-            self.flight.is_interrupted = True
+            self.result.is_interrupted = True
         except RemotingError as error:
-            self.flight.failure = error.message
-        return self.flight
+            self.result.failure = error.message
+        return self.result
 
     def _go(self, membership: Membership) -> None:
         """Send the undecided transaction first: the others run while the broker waits before its check."""
@@ -246,7 +246,7 @@ class Canary:
 
         Raises: _Missing if it was not seen to happen.
         """
-        self.flight.steps.append(
+        self.result.steps.append(
             ProbeStep(
                 self._broker.root, transaction.scenario, step, proof is not None, begun.elapsed_ms,
                 self._allowed.get(step, 0), transaction.key, missing if proof is None else proof, begun.time_ms,
@@ -280,7 +280,7 @@ class Canary:
         """Roll back a transaction that an earlier canary left: this delivers nothing, whatever was decided before."""
         if _KEY_MARK in check.record and check.transaction_id is not None:
             self._close(check.transaction_id, check)
-            self.flight.swept.append(check.transaction_id)
+            self.result.swept.append(check.transaction_id)
 
     def _close(self, key: str, check: Check) -> None:
         with contextlib.suppress(NoAnswer):  # the broker checks it again
@@ -299,7 +299,7 @@ class Canary:
             transaction_id=transaction.key,
         )
 
-    def _come_down(self) -> None:
+    def _roll_back_open(self) -> None:
         """Roll back what is still open, naming its newest copy; a commit before it stays in effect."""
         for transaction in self._transactions.values():
             if transaction.is_over:
@@ -307,7 +307,7 @@ class Canary:
             try:
                 self._roll_back(transaction)
             except RemotingError as error:
-                self.flight.left_open.append(f"{transaction.key} ({error.message})")
+                self.result.left_open.append(f"{transaction.key} ({error.message})")
 
     def _roll_back(self, transaction: _Transaction) -> None:
         rows = self._look([transaction.key])
@@ -323,7 +323,7 @@ class Canary:
             transaction_id=transaction.key,
         )
         if not answer.is_success:
-            self.flight.left_open.append(f"{transaction.key} (code {answer.code}: {answer.remark})")
+            self.result.left_open.append(f"{transaction.key} (code {answer.code}: {answer.remark})")
 
 
 class _Clock:

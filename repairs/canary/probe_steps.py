@@ -62,7 +62,7 @@ class ProbeStep:
 
 
 @dataclass(slots=True)
-class Flight:
+class ProbeRun:
     """The run of one canary at one broker.
 
     Shape: `left_open`: transactions that it could not decide; `swept`: transactions of earlier canaries that it rolled
@@ -82,7 +82,7 @@ class Flight:
         return self.failure is None and not self.left_open and all(step.is_proved for step in self.steps)
 
 
-def steps_table(flights: Sequence[Flight]) -> pa.Table:
+def steps_table(flights: Sequence[ProbeRun]) -> pa.Table:
     """The steps of some flights.
 
     Shape: PROBE_STEPS.

@@ -12,7 +12,7 @@ from repairs.changes.edits import Edit, FileImage, Image, chunks, groups_of, is_
 from repairs.changes.file_operations import FileOperations, attributes_of_new
 
 
-def make(edits: Sequence[Edit], root: Path, name: str, files: FileOperations, *, forward: bool) -> None:
+def apply_or_revert(edits: Sequence[Edit], root: Path, name: str, files: FileOperations, *, forward: bool) -> None:
     """Make edits, or revert them in reverse order; each group is on disk before the next begins.
 
     `name`: used in the temporary names of files.

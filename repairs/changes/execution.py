@@ -16,12 +16,12 @@ from pathlib import Path
 
 from readers.log.store_identity import why_another
 from readers.model.errors import BadRequest, NotAStore, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
-from repairs.changes.apply_edits import differs, make
+from repairs.changes.apply_edits import apply_or_revert, differs
 from repairs.changes.change_sets import ChangeSet
 from repairs.changes.edits import planned, real_file, require_one_name
 from repairs.changes.file_operations import FileOperations
 from repairs.changes.fingerprints import fingerprint
-from repairs.changes.in_progress_mark import put_mark, remove_mark, require_nothing_begun, way_on
+from repairs.changes.in_progress_mark import commands_to_finish, put_mark, remove_mark, require_nothing_begun
 from repairs.changes.interruption import Interrupted
 from repairs.changes.store_lock import store_locked, store_shared
 from repairs.changes.undo_differences import differences_since, times_of
@@ -53,7 +53,7 @@ def execute(
         write_undo_file(file, place, edits, fingerprint(place, edits), files, about, receipts)
         with _locked(file):
             undo_file = read_undo_file(file)
-            _bring(undo_file, place, files, forward=True)
+            _apply_or_revert(undo_file, place, files, forward=True)
     return undo_file
 
 
@@ -65,7 +65,7 @@ def execute_on_copy(
     Raises: StoreChanged, UnwritableFile; the copy is then unusable.
     """
     place = Path(os.path.realpath(root))
-    make(planned(change_set, place), place, "copy", files or FileOperations(), forward=True)
+    apply_or_revert(planned(change_set, place), place, "copy", files or FileOperations(), forward=True)
 
 
 def undo(
@@ -79,7 +79,7 @@ def undo(
     Raises: StoreInUse; StoreChanged if the store has changed otherwise since; UnsafeStore if changes of another undo
             file are incomplete; FormatError for a damaged undo file; UnwritableFile.
     """
-    return _turn(undo_path, root, files or FileOperations(), times, forward=False)
+    return _undo_or_resume(undo_path, root, files or FileOperations(), times, forward=False)
 
 
 def resume(
@@ -90,10 +90,10 @@ def resume(
 
     Raises: as `undo`.
     """
-    return _turn(undo_path, root, files or FileOperations(), times, forward=True)
+    return _undo_or_resume(undo_path, root, files or FileOperations(), times, forward=True)
 
 
-def standing(
+def state_and_differences(
     undo_path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None, *, times: bool = True
 ) -> tuple[UndoFile, list[str]]:
     """Return an undo file, and the differences of the store since its last state; nothing is changed.
@@ -107,7 +107,7 @@ def standing(
         return undo_file, differences_since(undo_file, place, times=times)
 
 
-def _turn(
+def _undo_or_resume(
     undo_path: str | os.PathLike[str], root: str | os.PathLike[str] | None, files: FileOperations, times: bool, *,
     forward: bool,
 ) -> UndoFile:
@@ -122,7 +122,7 @@ def _turn(
             require_nothing_begun(place, undo_file.undo_id)
             _require_unchanged(undo_file, place, times=times)
             if undo_file.state != (APPLIED if forward else UNDONE):
-                _bring(undo_file, place, files, forward=forward)
+                _apply_or_revert(undo_file, place, files, forward=forward)
             else:
                 remove_mark(place, undo_file, files)
     return undo_file
@@ -161,7 +161,7 @@ def _require_unchanged(undo_file: UndoFile, place: Path, *, times: bool) -> None
         )
 
 
-def _bring(undo_file: UndoFile, root: Path, files: FileOperations, *, forward: bool) -> None:
+def _apply_or_revert(undo_file: UndoFile, root: Path, files: FileOperations, *, forward: bool) -> None:
     """Make the edits, or revert them, between two states of the undo file."""
     begun, done = (APPLYING, APPLIED) if forward else (UNDOING, UNDONE)
     for edit in undo_file.edits:
@@ -172,20 +172,20 @@ def _bring(undo_file: UndoFile, root: Path, files: FileOperations, *, forward: b
             undo_file.mark(begun, files)
         with contextlib.nullcontext() if forward else contextlib.suppress(UnwritableFile):
             put_mark(root, undo_file, files)  # an undo must succeed without disk space for the mark
-        make(undo_file.edits, root, undo_file.undo_id, files, forward=forward)
+        apply_or_revert(undo_file.edits, root, undo_file.undo_id, files, forward=forward)
         wrong = [what for edit in undo_file.edits if (what := differs(edit, root, forward=forward))]
         if wrong:
             raise StoreChanged(f"another process writes to {root}: {wrong[0]}")
         undo_file.mark(done, files, times_of(undo_file.edits, root))
         remove_mark(root, undo_file, files)
     except RmqtxError as error:
-        error.advice = " ".join(filter(None, [error.advice and error.advice + ";", way_on(undo_file.path)]))
+        error.advice = " ".join(filter(None, [error.advice and error.advice + ";", commands_to_finish(undo_file.path)]))
         raise
     except KeyboardInterrupt as error:
         what = f"interrupted during the change of {root}"
-        raise Interrupted(what, file=root, advice=way_on(undo_file.path)) from error
+        raise Interrupted(what, file=root, advice=commands_to_finish(undo_file.path)) from error
     except OSError as error:
-        why, advice = error.strerror or str(error), way_on(undo_file.path)
+        why, advice = error.strerror or str(error), commands_to_finish(undo_file.path)
         raise UnwritableFile(f"{root}: {why}", file=error.filename, advice=advice) from error
 
 

@@ -36,7 +36,7 @@ class BegunMark:
     undo_id: str
 
 
-def way_on(path: Path) -> str:
+def commands_to_finish(path: Path) -> str:
     """Advice for changes that were begun and not completed."""
     return f"to revert the changes: rmqtx undo {path}; to complete them: rmqtx undo {path} --resume"
 
@@ -114,7 +114,7 @@ def require_nothing_begun(root: Path, but: str | None = None) -> None:
     if undo_file.undo_id != mark.undo_id:
         raise _lost(f"{what}, and {mark.undo_file} is now the undo file of other changes", root, mark)
     if undo_file.state in (APPLYING, UNDOING) and not differences_since(undo_file, root, times=False):
-        raise UnsafeStore(what, file=mark.undo_file, advice=way_on(mark.undo_file))
+        raise UnsafeStore(what, file=mark.undo_file, advice=commands_to_finish(mark.undo_file))
 
 
 def _lost(what: str, root: Path, mark: BegunMark) -> UnsafeStore:

@@ -3,9 +3,9 @@
 It starts with a line that names the format; frames follow. Each frame has its kind, its length, and a hash over itself
 and the hash before it, so that a torn, cut or exchanged frame is recognised. First comes the plan: head, fingerprint of
 everything that is not changed, each edit with the content before and after, and an end frame. The plan is written under
-a temporary name and renamed when it is on disk; so if FILE does not exist, nothing was changed. Then states are
-appended, each on disk before the changes that it announces. Without a state, the changes are under way. A torn state at
-the end is ignored.
+a temporary name and renamed when it is on disk; so if the undo file does not exist, nothing was changed. Then
+states are appended, each on disk before the changes that it announces. Without a state, the changes are under way. A
+torn state at the end is ignored.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from repairs.acts.carry_out import prepared
+from repairs.acts.carry_out import checked_acts
 from repairs.acts.medium import Medium
-from repairs.acts.orders import ActOrder, Conduct, PreparedAct
+from repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from repairs.acts.request import ActRequest
 from repairs.acts.situation import NamedRecord, Situation
 from repairs.plans.plan_steps import is_live_store, staleness
@@ -32,7 +32,7 @@ class Application:
            transactions that differ from what the plan relied on, with the difference; `notes`: further notes.
     """
 
-    acts: list[PreparedAct] = field(default_factory=list)
+    acts: list[CheckedAct] = field(default_factory=list)
     done: list[Receipt] = field(default_factory=list)
     settled: list[tuple[Receipt, Standing]] = field(default_factory=list)
     disputed: list[tuple[Receipt, Standing]] = field(default_factory=list)
@@ -72,10 +72,10 @@ def application(
         else:
             left.append(step)
     live = {store["store"] for store in plan.stores if is_live_store(store)}
-    if not medium.is_still and any(store["store"] not in live for store in plan.stores):
+    if not medium.is_exclusive and any(store["store"] not in live for store in plan.stores):
         result.notes.append("the plan was made from files: only offsets are compared with the live broker")
     orders = [_order(step, known_as, reason, is_exact=is_exact) for step in left]
-    found = {act.order.transaction_id: act for act in prepared(orders, medium, conduct)}
+    found = {act.order.transaction_id: act for act in checked_acts(orders, medium, conduct)}
     for step in left:
         name = step["transaction_id"]
         receipt = earlier.get((name, step["action"]))
@@ -119,7 +119,7 @@ def _order(step: Step, known_as: Mapping[str, Any], reason: str | None, *, is_ex
     return ActOrder(step["transaction_id"], request, why, dict(known_as))
 
 
-def _was_settled(result: Application, receipt: Receipt, act: PreparedAct | None) -> bool:
+def _was_settled(result: Application, receipt: Receipt, act: CheckedAct | None) -> bool:
     """Whether an earlier act with an unknown outcome, or one that may have been undone, is in effect."""
     standing = standing_of(receipt, None if act is None else act.situation.row)
     if standing.word in _DISPUTED:
@@ -136,7 +136,7 @@ def _stores_are(step: Step, live: set[str]) -> bool:
 
 
 def _why_stale(
-    step: Step, act: PreparedAct | None, medium: Medium, *, is_exact: bool, is_same_store: bool
+    step: Step, act: CheckedAct | None, medium: Medium, *, is_exact: bool, is_same_store: bool
 ) -> str | None:
     if act is None:
         return staleness(step, None, lambda _: None)
@@ -159,7 +159,7 @@ def _record(
     return None if is_discard else medium.record(situation, place["queue_offset"])
 
 
-def _note_newer(result: Application, step: Step, act: PreparedAct) -> None:
+def _note_newer(result: Application, step: Step, act: CheckedAct) -> None:
     """Note that the act names a newer copy than the plan, because the check put one back."""
     planned = step["half_copy"]
     if act.order.request.decides and planned and act.named and act.named.queue_offset != planned["queue_offset"]:

@@ -2,7 +2,7 @@
 
 A hole would end the log for a broker (docs/formats/record.md#validation). Most of a hole is filled with ROLLBACK
 records, which brokers from 4.3 dispatch to no queue and no index. Where the queue offsets of the lost records are
-known, and a queue offset without a record would mislead the broker (`Lost.is_own_topic`), a stand-in record has it.
+known, and a queue offset without a record would mislead the broker (`Lost.is_own_topic`), a placeholder record has it.
 
 Readers recognise both by `RMQTX_FILLER`, and count them as damage.
 """
@@ -89,7 +89,7 @@ def filler(offset: int, length_bytes: int, near: FillerModel) -> bytes:
     return _record(offset, near, FILLER.encode(), body=body, properties=b"", sys_flag=ROLLBACK)
 
 
-def stand_in(offset: int, lost: Lost, near: FillerModel, padding_bytes: int = 0) -> bytes:
+def placeholder(offset: int, lost: Lost, near: FillerModel, padding_bytes: int = 0) -> bytes:
     """Return a record with a lost queue offset: an op that settles no half, a half that is discarded at once, or empty.
 
     The op has the number -1, which is below any half and counts as done in every version; some versions stop at an op
@@ -107,7 +107,7 @@ def stand_in(offset: int, lost: Lost, near: FillerModel, padding_bytes: int = 0)
 
 
 def filled(begin: int, end: int, wanted: list[Lost], near: FillerModel) -> Iterator[tuple[int, bytes, Lost | None]]:
-    """Yield records that fill a hole of the log exactly: stand-ins for as many of `wanted` as fit, then fillers.
+    """Yield records that fill a hole of the log exactly: placeholders for as many of `wanted` as fit, then fillers.
 
     Shape: (commit-log offset, record, the lost record that it replaces). The hole has at least FILLER_BYTES_MIN.
     Order: commit-log offset ascending; lost records in the order given.
@@ -115,7 +115,7 @@ def filled(begin: int, end: int, wanted: list[Lost], near: FillerModel) -> Itera
     chosen: list[Lost] = []
     room = end - begin
     for lost in wanted:
-        length = len(stand_in(0, lost, near))
+        length = len(placeholder(0, lost, near))
         if length > room:
             break
         chosen.append(lost)
@@ -123,7 +123,7 @@ def filled(begin: int, end: int, wanted: list[Lost], near: FillerModel) -> Itera
     for number, lost in enumerate(chosen):
         is_last = number + 1 == len(chosen)
         padding = room if is_last and room < FILLER_BYTES_MIN else 0
-        record = stand_in(begin, lost, near, padding)
+        record = placeholder(begin, lost, near, padding)
         yield begin, record, lost
         begin += len(record)
     while begin < end:

@@ -184,7 +184,7 @@ def draft_of(record: bytes) -> RecordDraft:
     )  # fmt: skip
 
 
-def is_whole(record: bytes) -> bool:
+def has_readable_body(record: bytes) -> bool:
     """Whether consumers can read the body of a record: its CRC is right, and it can be decompressed if compressed."""
     try:
         draft = draft_of(record)

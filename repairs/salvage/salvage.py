@@ -26,7 +26,7 @@ from repairs.changes.fingerprints import require_links_inside
 from repairs.changes.new_stores import UNFINISHED_SUFFIX, Progress, new_store, write_at
 from repairs.rebuild.queues import QueueBuilder
 from repairs.rebuild.rebuild import PARTS, DerivedBuilder, Rebuilt
-from repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN, FillerModel, Lost, filled, filler, stand_in
+from repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN, FillerModel, Lost, filled, filler, placeholder
 from repairs.records.record_writer import blank_head
 from repairs.records.store_sizes import StoreSizes, with_log_files_of
 from repairs.salvage.choose_records import ChosenRecords, OpenSources, Piece, chosen_pieces
@@ -47,9 +47,9 @@ class Salvaged:
     """The result of a salvage.
 
     Shape: `lost_bytes`: between records of the new log; `lost_numbers_count`: queue offsets without a record;
-           `stand_ins_count`: those of them that a stand-in record has. `has_state_table`: state table and redo log of
-           3.0 and 3.1 were copied; `lacks_rocksdb`: there was a half topic of transactions in RocksDB, and its database
-           is not copied.
+           `placeholders_count`: those of them that a placeholder has. `has_state_table`: state table and redo log
+           of 3.0 and 3.1 were copied; `lacks_rocksdb`: there was a half topic of transactions in RocksDB, and its
+           database is not copied.
     Units: `segment_bytes`: length of the new log's files.
     """
 
@@ -64,7 +64,7 @@ class Salvaged:
     end_offset: int = 0
     lost_bytes: int = 0
     lost_numbers_count: int = 0
-    stand_ins_count: int = 0
+    placeholders_count: int = 0
     has_state_table: bool = False
     lacks_rocksdb: bool = False
 
@@ -196,13 +196,13 @@ def _write_log(
     result.lost_bytes = _lost_bytes(holes, pieces, files)
     wanted, behind = _lost_numbers(root, sizes, holes, result, old_store)
     for hole in holes:
-        result.stand_ins_count += _fill(log, hole, wanted[hole.begin], size)
+        result.placeholders_count += _fill(log, hole, wanted[hole.begin], size)
     near = FillerModel(pieces[-1].last_time_ms)
-    makers: list[Maker] = [partial(stand_in, lost=one, near=near) for one in behind]
+    makers: list[Maker] = [partial(placeholder, lost=one, near=near) for one in behind]
     if not makers and discards_go_on(old_store, result.end_offset):
         makers = [partial(filler, length_bytes=FILLER_BYTES_MIN, near=near)]  # marks the loss for readers
     result.end_offset = _append(log, result.end_offset, makers, size)
-    result.stand_ins_count += len(behind)
+    result.placeholders_count += len(behind)
     result.segments_count = (result.end_offset - 1) // size - first + 1
 
 
@@ -269,7 +269,7 @@ def _lost_bytes(holes: list[_LogHole], pieces: list[Piece], files: OpenSources) 
 
 
 def _fill(log: Path, hole: _LogHole, wanted: list[Lost], size: int) -> int:
-    """Fill a hole, and return the number of lost queue offsets that stand-ins in it have.
+    """Fill a hole, and return the number of lost queue offsets that placeholders in it have.
 
     The rest of a segment ends with a blank record; a segment without any record begins with a filler, because brokers
     read the first record of a segment to choose where recovery starts (docs/formats/recovery.md#crash).
@@ -281,7 +281,7 @@ def _fill(log: Path, hole: _LogHole, wanted: list[Lost], size: int) -> int:
     if hole.ends_segment:
         end = hole.begin
         for lost in wanted:
-            length = len(stand_in(0, lost, near))
+            length = len(placeholder(0, lost, near))
             if end + length + BLANK_BYTES > hole.end:
                 break
             end += length
@@ -302,9 +302,9 @@ def _fill(log: Path, hole: _LogHole, wanted: list[Lost], size: int) -> int:
 def _lost_numbers(
     root: Path, sizes: StoreSizes, holes: list[_LogHole], result: Salvaged, old_store: Store | None
 ) -> tuple[dict[int, list[Lost]], list[Lost]]:
-    """Return the lost queue offsets that need stand-ins, by their hole's begin, and those after all records.
+    """Return the lost queue offsets that need placeholders, by their hole's begin, and those after all records.
 
-    A queue offset was lost in a hole between the records with its neighbours. Most queues need no stand-in: a broker
+    A queue offset was lost in a hole between the records with its neighbours. Most queues need no placeholder: a broker
     skips an entry before the log's begin (docs/formats/consume_queues.md#slot). But the check reads halves one by one
     and would use the next half in a lost one's place; and in a log that begins at 0 no offset is before its begin.
     """
@@ -348,7 +348,7 @@ def _lost_behind(builder: QueueBuilder, ends: dict[tuple[bytes, int], int]) -> l
     return lost
 
 
-#: Most stand-ins for one range of lost queue offsets; each is a record.
+#: Most placeholders for one range of lost queue offsets; each is a record.
 _STAND_INS_MAX = 1 << 20
 _BEHIND_MAX = 1 << 16
 
@@ -358,7 +358,7 @@ def _distribute(lost: list[Lost], holes: list[_LogHole], wanted: dict[int, list[
     rest = list(reversed(lost))
     for hole in holes:
         while rest:
-            length = len(stand_in(0, rest[-1], FillerModel(0)))
+            length = len(placeholder(0, rest[-1], FillerModel(0)))
             spare = BLANK_BYTES if hole.ends_segment else 0
             if length + spare > room[hole.begin]:
                 break
@@ -370,7 +370,7 @@ def _distribute(lost: list[Lost], holes: list[_LogHole], wanted: dict[int, list[
 
 
 def _derive(root: Path, result: Salvaged, sizes: StoreSizes, *, with_tags: bool) -> None:
-    """Build queues, index and checkpoint of the new log, including stand-ins, which are records for brokers."""
+    """Build queues, index and checkpoint of the new log, including placeholders, which are records for brokers."""
     store: Store = open_store(root)
     builder = DerivedBuilder(frozenset(PARTS), store, root, sizes, with_tags)
     for block in scan_segments(store, [], [], with_fillers=True):

@@ -258,10 +258,10 @@ class StandIn:
     def _refusal(self, situation: Situation, request: ActRequest) -> Refusal | None:
         others = self._watch.seen  # the medium would list this stand-in itself as a member of the group
         around = replace(
-            situation.around, producers=None if others.unknown else others.members, producers_unknown=others.unknown,
-            rivals=others.rivals,
+            situation.conditions, producers=None if others.unknown else others.members,
+            producers_unknown=others.unknown, rivals=others.rivals,
         )
-        asked = replace(situation, named=situation.half_copy, around=around)
+        asked = replace(situation, named=situation.half_copy, conditions=around)
         return next(iter(refusals(asked, request, self.conduct.overrides, _NOT_ASKED)), None)
 
     def _close_again(self, task: Task, check: Check) -> None:

@@ -22,7 +22,7 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, escaped, stored_text
 
 if TYPE_CHECKING:
-    from repairs.acts.orders import Conduct, PreparedAct
+    from repairs.acts.orders import CheckedAct, Conduct
     from repairs.receipts.journal import Journal
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
@@ -141,7 +141,7 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
         offline: OfflineOptions,
         live: LiveOptions,
     ) -> int:
-        from repairs.acts.carry_out import prepared
+        from repairs.acts.carry_out import checked_acts
         from repairs.acts.orders import ActOrder
         from repairs.acts.request import ActRequest
         from repairs.receipts.journal import Journal
@@ -157,9 +157,9 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
             orders = [ActOrder(name, request, reason) for name in found.resolved(ids)]
             journal = Journal()
             listing = receipts_listing(output, voice)
-            acts = prepared(orders, found.medium, conduct)
-            for prepared_act in acts:
-                print_act(prepared_act, voice)
+            acts = checked_acts(orders, found.medium, conduct)
+            for checked_act in acts:
+                print_act(checked_act, voice)
             status = carry_out_confirmed(acts, found, journal, conduct, act, listing)
             found.say_result(voice)
             return status
@@ -177,9 +177,9 @@ def receipts_listing(output: OutputOptions, voice: Voice) -> Listing:
 
 
 def carry_out_confirmed(
-    acts: Sequence[PreparedAct], found: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
+    acts: Sequence[CheckedAct], found: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
 ) -> int:
-    """Ask for confirmation, carry out the prepared acts, print the receipts; returns the exit status.
+    """Ask for confirmation, carry out the acts, print the receipts; returns the exit status.
 
     Raises: BadRequest if there is no terminal to ask on; UnwritableFile if no receipt can be written.
     """
@@ -187,7 +187,7 @@ def carry_out_confirmed(
     from repairs.receipts.receipts import table
 
     voice = listing.voice
-    allowed = [prepared_act for prepared_act in acts if prepared_act.is_allowed]
+    allowed = [checked_act for checked_act in acts if checked_act.is_allowed]
     if act.dry_run:
         voice.note(f"nothing was done: --dry-run ({count(len(allowed), 'transaction')} would be acted on)")
         return _refused_status(len(acts), len(allowed))
@@ -195,29 +195,29 @@ def carry_out_confirmed(
         say.line("rmqtx: nothing was done")
         return exit_status.INTERRUPTED
     carry_out(acts, found.medium, journal, conduct, voice.note)
-    receipts = [prepared_act.receipt for prepared_act in acts if prepared_act.receipt is not None]
+    receipts = [checked_act.receipt for checked_act in acts if checked_act.receipt is not None]
     listing.write(iter(table(receipts).to_batches()))
-    for prepared_act in allowed:
-        _say_outcome(prepared_act.begun())
+    for checked_act in allowed:
+        _say_outcome(checked_act.begun())
     voice.note(f"receipts are in {journal.path}")
     return status_of(receipts, is_proof_wanted=conduct.prove)
 
 
-def print_act(prepared_act: PreparedAct, voice: Voice) -> None:
+def print_act(checked_act: CheckedAct, voice: Voice) -> None:
     """Print what will be done to a transaction, or the guards that refuse it, one line each."""
-    row, named = prepared_act.situation.row, prepared_act.named
-    around, sent_ms = prepared_act.situation.around, row["half_store_time_ms"]
-    age = age_text(sent_ms, around.now_ms, around.stopped_time_ms) if sent_ms else "?"
+    row, named = checked_act.situation.row, checked_act.named
+    conditions, sent_ms = checked_act.situation.conditions, row["half_store_time_ms"]
+    age = age_text(sent_ms, conditions.now_ms, conditions.stopped_time_ms) if sent_ms else "?"
     checks = "checks not counted" if row["checks_count"] is None else count(row["checks_count"], "check")
     facts = [
         str(row["state"]), f"age {age}", checks, f"topic {row['topic']}",
         f"group {row['producer_group']}", *([f"keys {row['keys']}"] if row["keys"] else []),
     ]  # fmt: skip
-    action = prepared_act.order.request.action
+    action = checked_act.order.request.action
     voice.note(f"{action} {row['transaction_id']} ({', '.join(facts)})")
-    for refusal in prepared_act.refusals:
+    for refusal in checked_act.refusals:
         say.error(f"  refused by {refusal}" if not voice.quiet else f"{row['transaction_id']}: refused by {refusal}")
-    if prepared_act.is_allowed and named is not None:
+    if checked_act.is_allowed and named is not None:
         place = f"queue offset {named.queue_offset}, log offset {named.commit_log_offset}"
         voice.note(f"  {_DOES[action]} at {place} of {named.store}")
 
@@ -228,7 +228,7 @@ _DOES = {
 }  # fmt: skip
 
 
-def _agreed(acts: Sequence[PreparedAct], warning: str) -> bool:
+def _agreed(acts: Sequence[CheckedAct], warning: str) -> bool:
     actions = ", ".join(dict.fromkeys(one.order.request.action for one in acts))
     doubted = sum(
         one.order.request.action == "commit" and "may_be_decided" in one.situation.row["flags"] for one in acts

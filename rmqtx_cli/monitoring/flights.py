@@ -13,10 +13,10 @@ from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from repairs.canary.probe_steps import Flight, ProbeStep
+    from repairs.canary.probe_steps import ProbeRun, ProbeStep
 
 
-def judged(flights: Sequence[Flight], thresholds: Thresholds) -> Outcome:
+def judged(flights: Sequence[ProbeRun], thresholds: Thresholds) -> Outcome:
     """The outcome: a step that was not proved is critical; for a late one the thresholds decide."""
     outcome = Outcome()
     for flight in flights:
@@ -43,7 +43,7 @@ def _step_text(step: ProbeStep) -> str:
     return f"{step.scenario} {step.step} took {duration_text(step.duration_ms)}{more}"
 
 
-def flights_text(flights: Sequence[Flight], outcome: Outcome) -> str:
+def flights_text(flights: Sequence[ProbeRun], outcome: Outcome) -> str:
     """The reasons, worst first; without any, what was proved."""
     if outcome.reasons:
         return "; ".join(reason for _, reason in outcome.reasons)
@@ -53,7 +53,7 @@ def flights_text(flights: Sequence[Flight], outcome: Outcome) -> str:
     return f"{count(steps, 'step')} proved at {count(len(flights), 'broker')}{left}"
 
 
-def performance(flights: Sequence[Flight], thresholds: Thresholds) -> str:
+def performance(flights: Sequence[ProbeRun], thresholds: Thresholds) -> str:
     """Performance data: for each step the time at the slowest broker, in seconds, and its thresholds."""
     slowest: dict[str, ProbeStep] = {}
     for step in (step for flight in flights for step in flight.steps):
@@ -71,7 +71,7 @@ def performance(flights: Sequence[Flight], thresholds: Thresholds) -> str:
     )
 
 
-def as_json(flights: Sequence[Flight], outcome: Outcome, now_ms: int) -> str:
+def as_json(flights: Sequence[ProbeRun], outcome: Outcome, now_ms: int) -> str:
     """The same as one JSON object."""
     return json.dumps(
         {
@@ -85,7 +85,7 @@ def as_json(flights: Sequence[Flight], outcome: Outcome, now_ms: int) -> str:
     )
 
 
-def _flight_json(flight: Flight) -> dict[str, Any]:
+def _flight_json(flight: ProbeRun) -> dict[str, Any]:
     return {
         "store": flight.store,
         "is_proved": flight.is_proved,
@@ -104,7 +104,7 @@ def _flight_json(flight: Flight) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def prometheus_text(flights: Sequence[Flight], status: int, now_ms: int) -> str:
+def prometheus_text(flights: Sequence[ProbeRun], status: int, now_ms: int) -> str:
     """The results as Prometheus text; without flights only the failure of the probe."""
     gauges = of_run("probe", status, now_ms)
     if flights:

@@ -153,7 +153,7 @@ class OfflineOptions:
 
 def _undo_file_is_there(file: Path) -> RmqtxError:
     """The error for an undo file that exists already; the advice depends on whether its changes are incomplete."""
-    from repairs.changes.in_progress_mark import way_on
+    from repairs.changes.in_progress_mark import commands_to_finish
     from repairs.changes.undo_files import APPLYING, STATES, UNDOING, read_undo_file
 
     try:
@@ -162,7 +162,7 @@ def _undo_file_is_there(file: Path) -> RmqtxError:
         return BadRequest(f"{file} exists already", advice="give a new file with --undo")
     what = f"{file} exists already: {STATES[state]}"
     if state in (APPLYING, UNDOING):
-        return UnsafeStore(what, file=file, advice=way_on(file))
+        return UnsafeStore(what, file=file, advice=commands_to_finish(file))
     return BadRequest(what, advice="give a new file with --undo; steps with a receipt are left out")
 
 

@@ -85,7 +85,7 @@ def test_a_salvaged_store_is_served_over_its_holes(version: str, tmp_path: Path)
         records = damage.records_in(log)
         damage.zero_bytes(log, records[2][0], records[7][0] - records[2][0])
     result = salvage([root], rig_store(tmp_path), sizes, config=root / "config")
-    assert result.stand_ins_count
+    assert result.placeholders_count
     served(version, tmp_path / "rig", name)
 
 
@@ -97,7 +97,7 @@ def with_holes(name: str, tmp_path: Path) -> Path:
         for first in range(7, len(records) - 3, 29):
             damage.zero_bytes(log, records[first][0], records[first + 3][0] - records[first][0])
     sizes = store_sizes(open_store(root))
-    assert salvage([root], store, sizes, config=root / "config", old_store=open_store(root)).stand_ins_count
+    assert salvage([root], store, sizes, config=root / "config", old_store=open_store(root)).placeholders_count
     return store
 
 
@@ -147,7 +147,7 @@ def test_clients_get_what_was_committed_and_are_asked_what_was_open(
     assert {case: seen.delivered[case] for case in mine if seen.delivered[case]} == dict(finals)
     assert must <= put_back & mine <= may
     assert seen.checks & mine <= put_back
-    # Copies of stand-ins that the check gave up on are evidence of nothing: verify misses them at their slots.
+    # Copies of placeholders that the check gave up on are evidence of nothing: verify misses them at their slots.
     given_up = {"slot-mismatch"} if kind == "holes" else set()
     assert set(complaints(store, tmp_path)) <= {*before, *given_up}
     if kind == "image":

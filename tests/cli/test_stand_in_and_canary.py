@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from repairs.canary.probe_steps import Flight, ProbeStep, allowed_times_ms, steps_table
+from repairs.canary.probe_steps import ProbeRun, ProbeStep, allowed_times_ms, steps_table
 from rmqtx_cli.monitoring.flights import as_json, flights_text, judged, performance, prometheus_text
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN, WARNING, Thresholds
 from tests.cli.conftest import Run
@@ -83,33 +83,33 @@ def step(name: str = "deliver", duration_ms: int = 40, *, allowed_ms: int = 0, s
 
 
 def test_a_flight_is_judged_by_what_it_took_beyond_what_it_may() -> None:
-    fine = Flight(STORE, [step(), step("ask", 36_000, allowed_ms=36_000, scenario="check")])
+    fine = ProbeRun(STORE, [step(), step("ask", 36_000, allowed_ms=36_000, scenario="check")])
     assert judged([fine], THRESHOLDS).status == OK
     assert flights_text([fine], judged([fine], THRESHOLDS)) == "2 steps proved at 1 broker"
-    late = Flight(STORE, [step("ask", 39_000, allowed_ms=36_000, scenario="check")])
+    late = ProbeRun(STORE, [step("ask", 39_000, allowed_ms=36_000, scenario="check")])
     outcome = judged([fine, late], THRESHOLDS)
     assert outcome.status == WARNING
     assert "check ask took 39s, 3s longer than its settings allow" in flights_text([late], outcome)
-    assert judged([Flight(STORE, [step("decide", 30_000)])], THRESHOLDS).status == CRITICAL
+    assert judged([ProbeRun(STORE, [step("decide", 30_000)])], THRESHOLDS).status == CRITICAL
 
 
 def test_what_is_not_proved_or_left_behind_is_critical() -> None:
-    failed = Flight(STORE, [step()], failure="commit: no COMMIT record")
+    failed = ProbeRun(STORE, [step()], failure="commit: no COMMIT record")
     assert judged([failed], THRESHOLDS).reasons == [(CRITICAL, f"{STORE}: commit: no COMMIT record")]
-    left = Flight(STORE, [step()], left_open=["T1 (cut off)"])
+    left = ProbeRun(STORE, [step()], left_open=["T1 (cut off)"])
     assert (judged([left], THRESHOLDS).status, left.is_proved) == (CRITICAL, False)
-    assert judged([Flight(STORE, is_interrupted=True)], THRESHOLDS).status == UNKNOWN
+    assert judged([ProbeRun(STORE, is_interrupted=True)], THRESHOLDS).status == UNKNOWN
 
 
 def test_performance_is_that_of_the_slowest_broker() -> None:
-    flights = [Flight(STORE, [step(duration_ms=40)]), Flight("b", [step(duration_ms=1_456)])]
+    flights = [ProbeRun(STORE, [step(duration_ms=40)]), ProbeRun("b", [step(duration_ms=1_456)])]
     assert performance(flights, THRESHOLDS) == "commit_deliver=1.456s;2;30;0"
-    ask = Flight(STORE, [step("ask", 3_621, allowed_ms=3_000, scenario="check")])
+    ask = ProbeRun(STORE, [step("ask", 3_621, allowed_ms=3_000, scenario="check")])
     assert performance([ask], THRESHOLDS) == "check_ask=3.621s;5;33;0"
 
 
 def test_prometheus_and_json_say_the_same() -> None:
-    flights = [Flight('we"ird', [step()], swept=["T0"])]
+    flights = [ProbeRun('we"ird', [step()], swept=["T0"])]
     text = prometheus_text(flights, OK, 1_790_000_000_000)
     assert 'rmqtx_probe_proved{store="we\\"ird"} 1\n' in text
     assert f'rmqtx_probe_step_seconds{{store="{STORE}",scenario="commit",step="deliver"}} 0.040\n' in text

@@ -7,7 +7,7 @@ from typing import Any
 
 from readers.store.broker_settings import broker_settings
 from readers.store.store import Store, open_store
-from repairs.acts.carry_out import carry_out, prepared
+from repairs.acts.carry_out import carry_out, checked_acts
 from repairs.acts.file_medium import FileMedium
 from repairs.acts.orders import ActOrder, Conduct
 from repairs.acts.request import ActRequest
@@ -43,7 +43,8 @@ def _anywhere(value: Any) -> Any:
 def act(medium: FileMedium, journal: Journal, orders: dict[str, str], conduct: Conduct | None = None) -> list[Receipt]:
     """What came of some actions, by transaction id."""
     conduct = conduct or Conduct()
-    acts = prepared([ActOrder(name, ActRequest(action), "because") for name, action in orders.items()], medium, conduct)
+    wanted = [ActOrder(name, ActRequest(action), "because") for name, action in orders.items()]
+    acts = checked_acts(wanted, medium, conduct)
     carry_out(acts, medium, journal, conduct, lambda _: None)
     assert len(acts) == len(orders)
     return [one.begun() for one in acts]

@@ -67,7 +67,7 @@ def situation(facts: dict[str, Any] | None = None, surroundings: ActConditions |
     half = record(facts["half_copies"][-1]["queue_offset"]) if facts["half_copies"] else None
     discard = record(0, 999) if facts["discard_copies"] else None
     values = {"half_copy": half, "discard_copy": discard, "named": half, **more}
-    return Situation(facts, around=surroundings or around(), **values)
+    return Situation(facts, conditions=surroundings or around(), **values)
 
 
 @dataclass
@@ -88,7 +88,7 @@ class FakeMedium:
     acts: list[tuple[str, int]] = field(default_factory=list)
     fresh: list[tuple[str, NamedRecord]] = field(default_factory=list)
     cursor: int | None = 1_000_000
-    is_still: bool = False
+    is_exclusive: bool = False
     is_untouched: bool = False
 
     def look(self, transaction_ids: Sequence[str]) -> list[dict[str, Any]]:

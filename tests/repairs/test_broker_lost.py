@@ -9,8 +9,8 @@ import pytest
 from remoting.protocol.errors import Unreachable
 from repairs.acts import carry_out as path
 from repairs.acts import wait_for_effect
-from repairs.acts.carry_out import carry_out, prepared
-from repairs.acts.orders import ActOrder, Conduct, PreparedAct
+from repairs.acts.carry_out import carry_out, checked_acts
+from repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from repairs.acts.request import ActRequest
 from repairs.receipts.journal import Journal
 from rmqtx_cli.acting.acting import status_of
@@ -39,7 +39,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait_for_effect, "_PAUSES_SECONDS", (0.001,))
 
 
-def play(tmp_path: Path, lost_from: int, lost_to: int) -> tuple[list[PreparedAct], Losing, Journal]:
+def play(tmp_path: Path, lost_from: int, lost_to: int) -> tuple[list[CheckedAct], Losing, Journal]:
     def decided(medium: FakeMedium, word: str, queue_offset: int) -> None:
         name = NAMES[len(medium.acts) - 1]
         medium.rows[name] |= {"state": "COMMITTED", "final_records": [final()], "op_marks": [mark(queue_offset)]}
@@ -47,7 +47,7 @@ def play(tmp_path: Path, lost_from: int, lost_to: int) -> tuple[list[PreparedAct
     medium = Losing({name: row(transaction_id=name) for name in NAMES}, on_act=decided)
     medium.lost_from, medium.lost_to = lost_from, lost_to
     journal = Journal(tmp_path / "r.jsonl")
-    acts = prepared([ActOrder(name, ActRequest("commit")) for name in NAMES], medium, CONDUCT)
+    acts = checked_acts([ActOrder(name, ActRequest("commit")) for name in NAMES], medium, CONDUCT)
     carry_out(acts, medium, journal, CONDUCT, lambda _: None)
     return acts, medium, journal
 

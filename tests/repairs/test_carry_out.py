@@ -11,7 +11,7 @@ from readers.model.errors import UnwritableFile
 from remoting.protocol.answers import Answer
 from remoting.protocol.errors import NoAnswer, Unreachable
 from repairs.acts import wait_for_effect
-from repairs.acts.carry_out import carry_out, prepared
+from repairs.acts.carry_out import carry_out, checked_acts
 from repairs.acts.orders import ActOrder, Conduct
 from repairs.acts.request import ActRequest
 from repairs.receipts.journal import Journal
@@ -30,7 +30,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def act(
     medium: FakeMedium, journal: Journal, action: str = "commit", conduct: Conduct = QUICK, **request: Any
 ) -> Receipt:
-    acts = prepared([ActOrder("T1", ActRequest(action, **request), "because")], medium, conduct)
+    acts = checked_acts([ActOrder("T1", ActRequest(action, **request), "because")], medium, conduct)
     carry_out(acts, medium, journal, conduct, lambda _: None)
     receipt = acts[0].receipt
     assert receipt is not None
@@ -251,7 +251,7 @@ def test_a_short_wait_is_refused_unless_overridden(journal: Journal) -> None:
 def test_nothing_is_sent_where_no_receipt_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "receipts.jsonl").mkdir()
     medium = FakeMedium({"T1": row()}, on_act=as_a_broker)
-    acts = prepared([ActOrder("T1", ActRequest("commit"))], medium, QUICK)
+    acts = checked_acts([ActOrder("T1", ActRequest("commit"))], medium, QUICK)
     with pytest.raises(UnwritableFile):
         carry_out(acts, medium, Journal(tmp_path / "receipts.jsonl"), QUICK, lambda _: None)
     assert medium.acts == []

@@ -13,7 +13,7 @@ import pytest
 
 from readers.model.errors import BadRequest, StoreChanged, StoreInUse, UnwritableFile
 from repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
-from repairs.changes.execution import execute, resume, standing, undo
+from repairs.changes.execution import execute, resume, state_and_differences, undo
 from repairs.changes.interruption import Interrupted
 from repairs.changes.undo_files import APPLIED, APPLYING, UNDONE
 from tests.repairs.broker_lock import locked_by_a_broker
@@ -39,7 +39,7 @@ def test_there_and_back_and_there_again(store: Path, kept: Path, name: str) -> N
     assert undo(kept).state == UNDONE
     assert resume(kept).state == APPLIED
     assert snapshot(store) == after
-    undo_file, differing = standing(kept)
+    undo_file, differing = state_and_differences(kept)
     assert (undo_file.about, differing) == (("commit 7F",), [])
 
 
@@ -215,7 +215,7 @@ def test_a_disk_that_fills_up_at_any_point_leaves_a_way_back_and_a_way_on(tmp_pa
             break
         if kept.exists():
             half_done += 1
-            undo_file, differing = standing(kept)
+            undo_file, differing = state_and_differences(kept)
             assert undo_file.state in (APPLYING, APPLIED)
             assert differing == []
             assert f"to revert the changes: rmqtx undo {kept}" in failing.said

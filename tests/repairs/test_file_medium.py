@@ -14,7 +14,7 @@ from readers.model.errors import StoreInUse, UnsafeStore, UnwritableFile
 from readers.store.broker_settings import broker_settings
 from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from remoting.protocol.codes import COMMIT
-from repairs.acts.carry_out import prepared
+from repairs.acts.carry_out import checked_acts
 from repairs.acts.file_medium import FileMedium
 from repairs.acts.log_tail import log_end
 from repairs.acts.orders import ActOrder, Conduct
@@ -310,7 +310,7 @@ def test_what_the_broker_would_put_off_is_refused(tmp_path: Path, journal: Journ
     delayed = [name for name, row in rows_of(root, version).items() if "delayed_half" in row["flags"]]
     assert delayed
     medium = medium_of(root, version, Destination(copy=tmp_path / "x"))
-    found = prepared([ActOrder(name, ActRequest("commit"), None) for name in delayed], medium, Conduct())
+    found = checked_acts([ActOrder(name, ActRequest("commit"), None) for name in delayed], medium, Conduct())
     assert all("cannot-be-written" in {refusal.guard for refusal in each.refusals} for each in found)
 
 
@@ -332,7 +332,7 @@ def test_a_roll_over_survives_a_crash_at_any_instant(tmp_path: Path) -> None:
     root = unpack("multipath-5.1.4", tmp_path / "source")
     waiting = [name for name, row in rows_of(root, "5.1.4").items() if row["state"] == "PENDING"]
     medium, conduct = medium_of(root, "5.1.4", Destination(copy=tmp_path / "x")), Conduct(overrides=("immunity",))
-    for each in prepared([ActOrder(name, ActRequest("commit"), None) for name in waiting], medium, conduct):
+    for each in checked_acts([ActOrder(name, ActRequest("commit"), None) for name in waiting], medium, conduct):
         assert each.named is not None
         medium.decide(each.named, each.situation, COMMIT, each.begin(conduct))
     changes = medium.change_set()

@@ -14,7 +14,7 @@ import pytest
 
 from readers.model.errors import FormatError, NotAStore, RmqtxError, StoreChanged, UnsafeStore
 from repairs.changes.change_sets import ChangeSet, ReplaceFile, WriteAt
-from repairs.changes.execution import execute, resume, standing, undo
+from repairs.changes.execution import execute, resume, state_and_differences, undo
 from repairs.changes.undo_frames import END, MAGIC, PRINT, STATE, Frames, encoded
 from tests.hostile_values import HOSTILE_VALUES, MISSING, Place, assert_plain, places_in, said_of, with_value
 from tests.repairs.small_store import CURSORS, SEGMENT, facts
@@ -58,7 +58,7 @@ def test_a_forged_root_that_is_no_store_is_not_written_to(store: Path, kept: Pat
     frames = frames_of(kept)
     forge(kept, changed(frames, 0, lambda head: {**head, "root": str(home), "first_record": None}))
     before = facts(home)
-    for act in (undo, resume, standing):
+    for act in (undo, resume, state_and_differences):
         with pytest.raises(NotAStore):
             act(kept)
     assert facts(home) == before
@@ -116,7 +116,7 @@ def test_every_field_with_every_value_is_one_sentence(store: Path, kept: Path) -
         for place in places_in(plain):
             for value in HOSTILE_VALUES.values():
                 forge(kept, changed(frames, number, functools.partial(swapped, place, value)))
-                assert_plain(said_of(lambda: standing(kept)))
+                assert_plain(said_of(lambda: state_and_differences(kept)))
                 tried += 1
     assert tried > 300
     assert facts(store) == before
@@ -134,13 +134,13 @@ def test_frames_in_another_order_and_a_bomb_are_refused(
                    [frames[0], (PRINT, bomb), *frames[2:]], [frames[0], (PRINT, b"x"), *frames[2:]]):
         forge(kept, others)
         with pytest.raises(FormatError):
-            standing(kept)
+            state_and_differences(kept)
 
 
 def test_a_pipe_is_no_undo_file(kept: Path) -> None:
     os.mkfifo(kept)
     with pytest.raises(FormatError, match="not a regular file"):
-        standing(kept)
+        state_and_differences(kept)
 
 
 def test_a_link_out_of_the_store_is_not_written_through(store: Path, kept: Path, tmp_path: Path) -> None:

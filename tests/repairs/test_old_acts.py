@@ -19,7 +19,7 @@ from readers.store.store import open_store
 from repairs.acts import file_medium
 from repairs.acts.guards import refusals
 from repairs.acts.log_tail import log_end
-from repairs.acts.old_table_entries import why_not_entered
+from repairs.acts.old_table_entries import why_not_dispatched
 from repairs.acts.request import ActRequest
 from repairs.changes.brokers_without_lock import require_not_mapped
 from repairs.changes.destinations import Destination
@@ -277,7 +277,7 @@ def test_a_first_file_of_unknown_length_is_not_made(tmp_path: Path) -> None:
         file.unlink()
     (root / "consumequeue" / "orders" / "1").mkdir()
     store = open_store(root)
-    why = why_not_entered(store, "orders", 1, {})
+    why = why_not_dispatched(store, "orders", 1, {})
     assert why is not None
     assert "--broker-conf" in why
-    assert why_not_entered(store, "orders", 1, {"mapedFileSizeConsumeQueue": "4000"}) is None
+    assert why_not_dispatched(store, "orders", 1, {"mapedFileSizeConsumeQueue": "4000"}) is None

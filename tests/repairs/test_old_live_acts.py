@@ -12,10 +12,10 @@ from remoting.connections.client import Client
 from remoting.protocol.answers import BrokerAddresses
 from remoting.protocol.codes import COMMIT, RequestCode, ResponseCode
 from remoting.protocol.frames import Frame
-from repairs.acts.carry_out import carry_out, prepared
+from repairs.acts.carry_out import carry_out, checked_acts
 from repairs.acts.live_medium import LiveMedium
 from repairs.acts.log_tail import LogTail, log_end
-from repairs.acts.orders import ActOrder, Conduct, PreparedAct
+from repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from repairs.acts.request import ActRequest
 from repairs.receipts.journal import Journal
 from repairs.records.prepared_records import commit_record_of, rollback_record_of
@@ -63,9 +63,9 @@ def client() -> Iterator[Client]:
         yield opened
 
 
-def acted(one: Acting, action: str, transaction_id: str, journal: Journal) -> PreparedAct:
+def acted(one: Acting, action: str, transaction_id: str, journal: Journal) -> CheckedAct:
     medium = LiveMedium([one.broker], [BrokerAddresses("c", "broker-a", {0: one.broker.address})])
-    (taken,) = prepared([ActOrder(transaction_id, ActRequest(action))], medium, QUICK)
+    (taken,) = checked_acts([ActOrder(transaction_id, ActRequest(action))], medium, QUICK)
     carry_out([taken], medium, journal, QUICK, lambda _: None)
     return taken
 

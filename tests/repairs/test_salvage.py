@@ -104,7 +104,7 @@ def test_holes_are_filled_and_nothing_else_is_lost(name: str, tmp_path: Path) ->
     lost = damaged(root)
     result = salvaged(root, tmp_path / "new")
     assert result.records_count == len(whole) - lost
-    assert result.lost_numbers_count == result.stand_ins_count == lost
+    assert result.lost_numbers_count == result.placeholders_count == lost
     assert result.chosen.left_out_count == 1
     assert_walked(tmp_path / "new")
     after = files_below(tmp_path / "new", "consumequeue")
@@ -186,7 +186,7 @@ def test_how_long_segments_are_is_known_from_their_blank_records(
 def test_an_op_of_a_half_that_waits_elsewhere_makes_no_number(name: str, tmp_path: Path) -> None:
     root = corpus.unpack(name, tmp_path)
     (log,) = damage.log_files(root)
-    assert salvaged(root, tmp_path / "new", log).stand_ins_count == 0
+    assert salvaged(root, tmp_path / "new", log).placeholders_count == 0
     assert states(tmp_path / "new") == states(root)
 
 
@@ -254,7 +254,7 @@ def test_what_a_filler_stands_for_is_taken_from_another_file(tmp_path: Path) -> 
     salvaged(root, tmp_path / "poor")
     again = salvaged(root, tmp_path / "again", tmp_path / "poor" / "commitlog")
     assert files_below(tmp_path / "again", "commitlog") == files_below(tmp_path / "poor", "commitlog")
-    assert again.stand_ins_count == again.lost_numbers_count > 0
+    assert again.placeholders_count == again.lost_numbers_count > 0
     rich = salvaged(root, tmp_path / "rich", tmp_path / "poor", backup)
     assert files_below(tmp_path / "rich", "commitlog", "consumequeue") == before
     assert not rich.lost_bytes
@@ -274,7 +274,7 @@ def test_numbers_of_halves_and_ops_are_not_given_again(with_queues: bool, tmp_pa
     result = salvaged(root, tmp_path / "new")
     assert_walked(tmp_path / "new")
     after = ends(tmp_path / "new")
-    assert result.stand_ins_count > 0
+    assert result.placeholders_count > 0
     for topic in (HALF_TOPIC, OP_TOPIC):
         assert after[topic, 0] == before[topic, 0] if with_queues else after[topic, 0] >= cursors(root)[topic]
     if with_queues:

@@ -335,7 +335,7 @@ def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
 
 
 def _say_producers(situations: Sequence[Situation], voice: Voice) -> None:
-    groups = dict.fromkeys(str(one.group) for one in situations if one.around.producers)
+    groups = dict.fromkeys(str(one.group) for one in situations if one.conditions.producers)
     for group in groups:
         voice.note(f"a producer of group {group} is connected: apply refuses (producer-connected) until it disconnects")
 

@@ -23,8 +23,8 @@ from rmqtx_cli.words.text import stored_text
 
 if TYPE_CHECKING:
     from remoting.connections.broker import Broker
-    from repairs.canary.canary import FlightPlan
-    from repairs.canary.probe_steps import Flight
+    from repairs.canary.canary import ProbeSettings
+    from repairs.canary.probe_steps import ProbeRun
     from rmqtx_cli.monitoring.judge import Outcome, Thresholds
     from rmqtx_cli.options.live import Live
 
@@ -110,7 +110,7 @@ def command(
     thresholds = _thresholds(warning, critical)
     plan = _plan(live.full_name(topic), live.full_name(group), parse_duration_ms(critical), without_check)
     now_ms = time.time_ns() // 1_000_000
-    flights: list[Flight] = []
+    flights: list[ProbeRun] = []
     outcome, status = Outcome(), UNKNOWN
     try:
         with open_live(live) as given:
@@ -140,15 +140,15 @@ def _thresholds(warning: str, critical: str) -> Thresholds:
     return Thresholds(warning_ms, critical_ms)
 
 
-def _plan(topic: str, group: str, patience_ms: int, without_check: bool) -> FlightPlan:
-    from repairs.canary.canary import FlightPlan
+def _plan(topic: str, group: str, patience_ms: int, without_check: bool) -> ProbeSettings:
+    from repairs.canary.canary import ProbeSettings
     from repairs.canary.probe_steps import SCENARIOS
 
     scenarios = tuple(name for name in SCENARIOS if name != "check" or not without_check)
-    return FlightPlan(topic, group, scenarios, patience_ms)
+    return ProbeSettings(topic, group, scenarios, patience_ms)
 
 
-def _fly(live: Live, plan: FlightPlan, note: Callable[[str], None]) -> list[Flight]:
+def _fly(live: Live, plan: ProbeSettings, note: Callable[[str], None]) -> list[ProbeRun]:
     """Send the test transactions through each broker that has the topic.
 
     Raises: BadRequest if none has it, or if the group has other producers; RemotingError.
@@ -174,7 +174,7 @@ def _fly(live: Live, plan: FlightPlan, note: Callable[[str], None]) -> list[Flig
         return Canary(broker, plan, LiveMedium([broker], live.members).look, interrupted, note)
 
     with interruptible() as interrupted, ThreadPoolExecutor(min(len(brokers), _BROKERS_AT_ONCE)) as pool:
-        return list(pool.map(lambda broker: canary(broker).fly(), brokers))
+        return list(pool.map(lambda broker: canary(broker).run(), brokers))
 
 
 def _refuse_others(watch: object, group: str) -> None:
@@ -205,7 +205,7 @@ def _leave(textfile: Path, text: str) -> None:
 
 
 def _print(
-    flights: list[Flight], outcome: Outcome, thresholds: Thresholds, output_format: ProbeFormat, now_ms: int,
+    flights: list[ProbeRun], outcome: Outcome, thresholds: Thresholds, output_format: ProbeFormat, now_ms: int,
     voice: Voice,
 ) -> None:
     from rmqtx_cli.monitoring.flights import as_json, flights_text, performance
@@ -223,7 +223,7 @@ def _print(
     voice.note(nagios_line(outcome.status, text))
 
 
-def _table(flights: list[Flight]) -> None:
+def _table(flights: list[ProbeRun]) -> None:
     from repairs.canary.probe_steps import PROBE_STEPS, steps_table
     from rmqtx_cli.output.table import TablePort
     from rmqtx_cli.output.views import flights_view

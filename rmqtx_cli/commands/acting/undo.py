@@ -70,7 +70,7 @@ def command(
     from rmqtx_cli.output.listing import Listing
 
     listing = Listing(EDITS, view(), output, voice=voice)
-    undo_file, differing = execution.standing(file, store, times=not ignore_times)
+    undo_file, differing = execution.state_and_differences(file, store, times=not ignore_times)
     root = as_text(os.path.realpath(store or undo_file.root))
     _say_standing(undo_file, root, voice)
     for difference in (differing if voice.verbose else differing[:_SHOWN_MAX]) if dry_run or voice.verbose else ():
