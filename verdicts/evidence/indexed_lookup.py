@@ -91,7 +91,7 @@ class DerivedFiles:
             self._index = open_index(self._store, self._facts.settings.max_hash_slots)
             if not self._half_queue.exists and self._store.commit_log:
                 raise Untrusted(
-                    "there is no consume queue of the half topic in files (normal before 4.3 and with queues in RocksDB)"
+                    "no file has the consume queue of the half topic (normal before 4.3 and with queues in RocksDB)"
                 )
             self._require_half_topic_alone()
             cursor = (self._facts.cursors.half or {}).get(0, 0)
