@@ -17,7 +17,7 @@ from readers.log.prepared_records import CLUSTER, in_later_topics, is_prepared
 from readers.log.properties import HALF_MARK, REAL_TOPIC, UNIQ_KEY
 from readers.log.record_block import Block
 from readers.log.record_layout import PREPARED, TRANSACTION_MASK
-from readers.log.transaction_records import are_lost_finals
+from readers.log.transaction_records import are_damaged_finals
 from readers.model.columns import Bools, Int64s
 from readers.model.findings import Finding
 from readers.model.moments import BROKER_TIME_MAX_MS
@@ -68,7 +68,7 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
                 store, both, row, "words-contradict", "a prepared record (by its flag), which names no other record",
                 f"names commit-log offset {named}" if named else "properties of a COMMIT record of 4.3 or later",
             ))  # fmt: skip
-    lost = block.take(are_lost_finals(block))
+    lost = block.take(are_damaged_finals(block))
     for row in range(len(lost)):
         real_topic = lost.properties.text(REAL_TOPIC)[row].as_py() or "of its own"  # 5.5.0 does not write it
         deliveries = int(lost.header("reconsume_times")[row])

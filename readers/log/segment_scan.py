@@ -1,8 +1,9 @@
 """Scan a segment of the commit log: sound records one after another, and a classification of all other bytes.
 
 A record is *sound* if its magic code is known, its stored offset is its place, and its length is the sum of its parts.
-All other bytes that are not zero are damaged, torn or foreign. The scan continues at the next sound record, which is
-proved by its stored offset. For any file: decoded + filler + damaged + unread = size.
+All other bytes are filler (blank records, zeros after the end of the log), damaged, torn or foreign. The scan continues
+at the next sound record, which is proved by its stored offset. For any file: decoded + filler + damaged + unread =
+size.
 
 In a log of DLedger entries each record has its entry's header in front. Positions are still those of records; a header
 belongs to the record after it, whose stored offset proves both.
@@ -190,8 +191,8 @@ class SegmentScan:
     def _without_fillers(self, block: Block) -> Block:
         """Return the block without the fillers of `rmqtx salvage`, which are counted as damage.
 
-        The check discards half messages among the fillers: its copies in the discard topic are ordinary records, and
-        evidence of nothing.
+        The check may have discarded half messages among the fillers: the copies that it wrote to the discard topic are
+        records of a broker, so they count as decoded, but they are no evidence.
         """
         fillers = block.are_fillers()
         discarded = fillers & block.topic_is(DISCARD_TOPIC) & block.properties.locate(CHECK_TIMES)[2]
@@ -216,7 +217,7 @@ class SegmentScan:
             self._skip(file, position - self._frame)
 
     def _block(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
-        """Return the sound records of a window; an unsound one with records after it is searched for records in it."""
+        """Return the sound records of a window. The bytes of an unsound one before others are searched for records."""
         base = self.segment.base_offset + position
         chain, sound, stop = self._walk(data, base, limit, position)
         past = int(np.searchsorted(chain, self._to - position))
@@ -387,7 +388,7 @@ class SegmentScan:
 
 
 def _windows(file: OpenFile, position: int, end: int | None, *, overlap: int) -> Iterator[tuple[int, bytes]]:
-    """Yield overlapping parts of a file, without holes."""
+    """Yield overlapping parts of a file; sparse holes are skipped."""
     stop = file.size_bytes if end is None else min(end + overlap, file.size_bytes)
     while position < stop:
         position = max(position, file.next_data(position) - overlap)

@@ -297,11 +297,12 @@ def is_final(block: Block) -> Bools:
     return finals
 
 
-def are_lost_finals(block: Block) -> Bools:
+def are_damaged_finals(block: Block) -> Bools:
     """Return which records have the flag and the properties of a final, name no copy, and have a contradicting header.
 
-    A final of the log's first record names copy 0, which also stands for no name: only its flag makes it a final, so
-    one damaged byte of its topic or of its deliveries would make it a message of no transaction.
+    If the half is the first record of the log, its COMMIT record has prepared offset 0, which otherwise stands for no
+    reference: only its flag makes it a final, so one damaged byte of its topic or of its deliveries would make it a
+    message of no transaction.
     """
     found: Bools = (block.sys_flag & TRANSACTION_MASK == COMMIT) & (block.body_lengths > 0)
     if not found.any():
@@ -320,7 +321,7 @@ def are_lost_finals(block: Block) -> Bools:
 
 
 def _finals_in(block: Block) -> Block:
-    """Return the records that `is_final` selects; the block with its looked-up properties if it selects all."""
+    """Return the records that `is_final` selects; if all candidates are, their block with its looked-up properties."""
     _, candidates, own = _candidates(block)
     return candidates if own.all() else candidates.take(own)
 

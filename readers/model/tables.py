@@ -247,7 +247,7 @@ TRANSACTIONS = pa.schema(
         column("state", pa.string(), "PENDING, COMMITTED, ROLLED_BACK, DISCARDED, LOST or UNDECIDABLE", words="states"),
         column("flags", pa.list_(pa.string()), "what is unusual about the transaction", words="flags"),
         column("reason", pa.string(), "why the transaction has this state"),
-        column("advice", pa.string(), "commit, rollback, close, discard, resume, wait or none", words="advice"),
+        column("advice", pa.string(), "close, decide, resume, wait or none", words="advice"),
         _PRODUCER_GROUP,
         column("topic", pa.string(), "the real topic, which a commit delivers to"),
         column("queue_id", pa.int32(), "the real queue number"),
@@ -263,7 +263,7 @@ TRANSACTIONS = pa.schema(
         column("state_entries", STATE_ENTRY, "entries of tables beside the log; empty in the half and op topic design"),
         column(
             "discard_at_ms", pa.int64(),
-            "when the broker will have discarded the transaction if nothing happens before; null if the broker never "
+            "time at which the broker discards the transaction if no decision arrives first; null if the broker never "
             "discards it, or if the time cannot be predicted (rmqtx show gives the reason)",
         ),
         column(

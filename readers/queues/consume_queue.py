@@ -101,7 +101,7 @@ class Queue:
 
     Shape:  `first_offset` is the first slot in a file, `min_offset` the first slot whose record the commit log can
             still contain, `max_offset` the number past the last slot; all 0 if the queue does not exist.
-            `has_rubbish_behind`: the bytes after the last slot are not all zeros.
+            `has_bytes_after_end`: the bytes after the last slot are not all zeros.
     Damage: `findings` grows with each read; impossible slots are left out.
     """
 
@@ -122,7 +122,7 @@ class Queue:
         self._extension: Extension | None = None
         self._store = store
         self.first_offset = self.max_offset = self.min_offset = 0
-        self.has_rubbish_behind = False
+        self.has_bytes_after_end = False
         if self.exists:
             self.first_offset = self._files.first
             self.max_offset = used_end(self._files.segments, SLOT, self._are_usable_at_end) or self.first_offset
@@ -135,7 +135,7 @@ class Queue:
         """Return which slots are usable, for a backward search; also record whether bytes after the last are zeros."""
         usable = _is_usable(slots)
         behind = slots[len(slots) - int(usable[::-1].argmax()) if usable.any() else 0 :]
-        self.has_rubbish_behind |= bool(np.frombuffer(behind, np.uint8).any())
+        self.has_bytes_after_end |= bool(np.frombuffer(behind, np.uint8).any())
         return usable
 
     def __enter__(self) -> Queue:

@@ -55,7 +55,7 @@ def _scan(
             for name, number in store.queues(directory)
             if topic in (None, name) and queue_id in (None, number)
         )
-        for name, number in store.prepared_queues(wanted, directory):
+        for name, number in store.queues_opened_together(wanted, directory):
             yield from _QueueScan(store, reading, name, number, directory, layout, bounds).batches()
 
 

@@ -60,7 +60,7 @@ def slots_of_ranges(store: Store, ranges: Sequence[Range]) -> list[list[RangeSlo
     found: list[list[RangeSlots]] = [[] for _ in ranges]
     budget = _Budget()
     try:
-        for topic, queue_id in store.prepared_queues(store.queues()):
+        for topic, queue_id in store.queues_opened_together(store.queues()):
             budget.look(len(ranges))
             try:
                 parts = list(_in_file(store, topic, queue_id, ranges, budget))

@@ -54,7 +54,7 @@ BEGUN_MARK = f"{OWN_PREFIX}begun"
 OWN_LOCKS: set[tuple[int, int]] = set()
 
 #: Queues whose files are opened together.
-_PREPARED_QUEUES = 32
+_QUEUES_OPENED_MAX = 32
 #: Number of subdirectories that are searched for a store if the given directory is not one.
 _LOOKED_BELOW_MAX = 64
 #: Directories and files that identify a store's root if its commit log is elsewhere or lost.
@@ -78,7 +78,7 @@ class Store:
 
     @property
     def in_use(self) -> bool:
-        """Whether a running broker holds the store's lock."""
+        """Whether a running broker, or an rmqtx that changes the store, holds the store's lock."""
         return self.used_by_process is not None
 
     @property
@@ -195,7 +195,7 @@ class Store:
         names = _names(self.files, self.place(kind, topic))
         return sorted(int(name) for name in names if re.fullmatch(r"\d{1,9}", name))
 
-    def prepared_queues(
+    def queues_opened_together(
         self, queues: Iterable[tuple[str, int]], kind: str = "consumequeue"
     ) -> Iterator[tuple[str, int]]:
         """Yield the queues, which will be read one after the other; files in a remote store are opened in groups."""
@@ -203,7 +203,7 @@ class Store:
             yield from queues
             return
         rest = iter(queues)
-        while portion := list(itertools.islice(rest, _PREPARED_QUEUES)):
+        while portion := list(itertools.islice(rest, _QUEUES_OPENED_MAX)):
             found = (self.queue_segments(topic, queue_id, kind)[0] for topic, queue_id in portion)
             open_together((one[-1].file, one[-1].size_bytes, one[-1].modified_ns) for one in found if one)
             yield from portion

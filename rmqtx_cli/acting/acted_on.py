@@ -124,7 +124,7 @@ def acted_on(
 
     Raises: BadRequest, StoreInUse, UnsafeStore, SourceError, RemotingError.
     """
-    if offline.instead_of(live, unfit):
+    if offline.acts_on_files(live, unfit):
         medium, opened = offline.open(voice)
         yield ActedOnFiles(offline, opened, medium)
         return

@@ -48,7 +48,9 @@ GroupOption = Annotated[
 ]
 CopyOption = Annotated[
     int | None,
-    typer.Option("--copy", metavar="QUEUE_OFFSET", help="Name this half copy instead of the newest."),
+    typer.Option(
+        "--copy", metavar="QUEUE_OFFSET", help="Decide this half copy instead of the newest (guard younger-copy)."
+    ),
 ]
 ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Reason for the receipt.")]
 OverrideOption = Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from readers.model.errors import BadRequest
 from readers.model.moments import is_time
 from rmqtx_cli.options.closed_values import closed_values
-from rmqtx_cli.words.near import did_you_mean
+from rmqtx_cli.words.near import nearest_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +88,7 @@ def _known(name: str, names: list[str], problem: str, heads: Heads = _NO_HEADS) 
         return heads[name]
     if f"{name}_count" in names:
         return f"{name}_count"
-    raise BadRequest(problem, advice=did_you_mean(name, [*names, *heads]))
+    raise BadRequest(problem, advice=nearest_column(name, names, heads))
 
 
 def chosen_columns(

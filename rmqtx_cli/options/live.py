@@ -28,7 +28,7 @@ NameServersOption = Annotated[
     str | None,
     typer.Option(
         "--namesrv", "-n", metavar="HOST:PORT",
-        help="Read live brokers found through this name server (several: separated by ;); default: $NAMESRV_ADDR, or "
+        help="Live brokers found through this name server (several: separated by ;); default: $NAMESRV_ADDR, or "
         "the configuration file",
     ),
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from readers.model.errors import BadRequest
 from readers.model.moments import is_time
-from rmqtx_cli.words.near import did_you_mean
+from rmqtx_cli.words.near import nearest_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ def _order(word: str, schema: pa.Schema, heads: Mapping[str, str]) -> SortOrder:
     known = (name, f"{name}_ms", heads.get(name, ""), _ALSO_CALLED.get(name, ""))
     column = next((one for one in known if one in schema.names), None)
     if column is None:
-        raise BadRequest(f"--sort: no column {name!r}", advice=did_you_mean(name, [*schema.names, *heads]))
+        raise BadRequest(f"--sort: no column {name!r}", advice=nearest_column(name, schema.names, heads))
     kind = schema.field(column).type
     is_words = pa.types.is_list(kind) and pa.types.is_string(kind.value_type)
     if pa.types.is_nested(kind) and not is_words:

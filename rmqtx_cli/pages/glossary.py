@@ -73,7 +73,7 @@ TERMS: dict[str, str] = {
     "op mark": "one number in an op message: the queue offset of a half copy that a commit or a rollback settled",
     "final": "the COMMIT record in the real topic; a rollback writes none (before 4.3: a ROLLBACK record)",
     "check": "the broker's loop over the half queue: it asks the producers of half messages without an op mark",
-    "check cursor": "the queue offset of the next half message that the check reads: earlier ones are done",
+    "check cursor": "the queue offset of the next half message that the check reads; earlier ones are not read again",
     "discard copy": "the copy in TRANS_CHECK_MAX_TIME_TOPIC of a transaction that the broker discarded",
     "commit_log_offset": "a global position in the commit log, in bytes",
     "queue_offset": "the ordinal of an entry in its consume queue, from 0",

@@ -32,7 +32,8 @@ def pending_sentence(rows: pa.Table, now_ms: int, pending_count: int) -> str:
     more = f"; and {others} decided or undecidable, which the check will still reach" if others else ""
     if not pending.num_rows:
         others_pending = count(pending_count, "pending transaction")
-        return (f"no match among {others_pending}" if pending_count else "nothing is pending") + more
+        nothing = "nothing is pending; for LOST and DISCARDED transactions: rmqtx audit"
+        return (f"no match among {others_pending}" if pending_count else nothing) + more
     oldest_ms = pc.min(pending["half_store_time_ms"]).as_py()
     age = "" if oldest_ms is None else f", oldest {duration_text(now_ms - oldest_ms)}"
     which = "" if pending.num_rows == pending_count else f" (of {pending_count})"

@@ -30,8 +30,13 @@ def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
         how = "the broker was running" if process is not None else "no broker was running"
         ended = ", and the last one had not stopped cleanly" if store["aborted"] and process is None else ""
         yield f"from    {escaped(store['store'])}, as of {time_text(store['taken_time_ms'])}: {how}{ended}"
+    yield f"next    {apply_command(plan, file)} --dry-run"
+    yield ""
+
+
+def apply_command(plan: Plan, file: Path) -> str:
+    """The command that carries out a plan, where it was made from: on a store or on live brokers."""
     root = plan.stores[0]["store"] if len(plan.stores) == 1 else None
     of_files = root is not None and "@" not in root  # a live broker is NAME@HOST:PORT
     where = f"--store {shlex.quote(str(root))} --to NEW" if of_files else "-n HOST:PORT"
-    yield f"next    rmqtx apply {shlex.quote(str(file))} {where} --dry-run"
-    yield ""
+    return f"rmqtx apply {shlex.quote(str(file))} {where}"

@@ -112,16 +112,17 @@ class SimulationCounts:
 
 def round_line(number: int, played: Round) -> str:
     """One round in one line."""
-    from verdicts.check.steps import Action
+    from verdicts.check.steps import Action, Stop
 
     counts = {action: sum(step.action is action for step in played.steps) for action in Action}
     done = ", ".join(f"{number} {action}" for action, number in counts.items() if number) or "nothing done"
     written = size(sum(step.written_bytes for step in played.steps))
     before, after = played.before, played.state
+    stop = "the copies that it has put back" if played.stop is Stop.OWN_COPY else played.stop
     return (
         f"round {number} at {time_text(played.begin_ms)}: {done}; half cursor {before.half_cursor} to"
         f" {after.half_cursor}, op cursor {before.op_cursor} to {after.op_cursor}; writes {written}; stops at"
-        f" {played.stop}"
+        f" {stop}"
     )
 
 

@@ -236,7 +236,7 @@ class Summary:
                 return  # the audit has reported the file
             rows, written = (sum(values) for values in zip(*lengths, strict=True))
             parts.append(f"{count(rows, f'{name} record')} of {size(written)}")
-        yield f"{store.root}: {', '.join(parts)} still in the queues"
+        yield f"{store.root}: {' and '.join(parts)} in the queues of the check"
 
     def next_command(self, arguments: str, damaged: Sequence[str] = ()) -> str:
         """The command that shows the most urgent transaction; it changes nothing."""

@@ -36,7 +36,7 @@ _RETRY_AFTER_SECONDS = 1.0
 
 
 def refuse_with_follow(options: Mapping[str, object]) -> None:
-    """Refuse options, by name, that need an audit with an end.
+    """Refuse options that --follow cannot serve, because it never ends. `options`: values by name.
 
     Raises: BadRequest for the first that is given.
     """

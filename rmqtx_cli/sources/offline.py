@@ -54,7 +54,7 @@ class OfflineOptions:
     broker_conf: BrokerConfOption = None
     broker_version: BrokerVersionOption = None
 
-    def instead_of(self, live: LiveOptions, unfit: Mapping[str, Any]) -> bool:
+    def acts_on_files(self, live: LiveOptions, unfit: Mapping[str, Any]) -> bool:
         """Whether the options name files and not a live broker; one of the two is required.
 
         `unfit`: values of the options that are only for live brokers, by option name.
@@ -111,7 +111,7 @@ class OfflineOptions:
         from repairs.changes.store_lock import store_locked, store_shared
 
         if self.store is None:
-            raise BadRequest("no store is given", advice="add --store STORE; cursors of live brokers cannot be set")
+            raise BadRequest("no store is given", advice="add --store STORE")
         self._check_destination()
         opened, conf = self._opened(voice)
         store = opened.stores[0]

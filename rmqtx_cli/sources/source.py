@@ -1,7 +1,7 @@
-"""The port for reading transactions from stores in files or from live brokers, and the choice between the two doors.
+"""The interface for reading transactions from store files or live brokers, and the choice between the two.
 
-The command line decides which door is used; a door refuses options that only the other one supports. A door opens its
-source for the duration of a `with` block.
+A `Door` opens a `Source` for the duration of a `with` block: one kind of door for files, one for live brokers. The
+command line decides which door is used; a door refuses options that only the other one supports.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 def near(word: str, known: Iterable[str], *, most: int = 3) -> list[str]:
@@ -13,6 +13,18 @@ def near(word: str, known: Iterable[str], *, most: int = 3) -> list[str]:
     close = difflib.get_close_matches(word.lower(), by_lower, n=most, cutoff=0.6)
     parts = [low for low in by_lower if len(word) > 2 and word.lower() in low and low not in close]
     return [by_lower[low] for low in [*close, *parts][:most]]
+
+
+def nearest_column(word: str, names: Iterable[str], heads: Mapping[str, str]) -> str:
+    """The suggestion for a column name; without a similar one all columns. Each column once, the nearest name first.
+
+    `heads`: columns by further names, which are suggested only if they are similar.
+    """
+    own = list(names)
+    close: dict[str, str] = {}
+    for name in near(word, [*own, *(head for head in heads if head not in own)]):
+        close.setdefault(heads.get(name, name), name)
+    return f"did you mean {' or '.join(close.values())}?" if close else f"there are: {', '.join(dict.fromkeys(own))}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -2,8 +2,8 @@
 
 Each split is scanned once in its own task and the result is persisted. Spark joins op marks to half copies by queue
 offset, and unmatched decisions to half copies by commit-log offset. Then one task has all witnesses of a transaction,
-and of many others, and calls `judge`. A partition is chosen by a transaction's identity only, so neither a group with
-most transactions nor a transaction with ten thousand copies makes a task larger than others.
+and of many others, and calls `judge`. A partition is chosen by a transaction's identity only, so neither a group
+that has most of the transactions nor a transaction with ten thousand copies makes a task larger than others.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def audit(
 ) -> VerdictReading:
     """Return the verdict on every transaction of the stores, which are one audit.
 
-    Shape:  batches of TRANSACTIONS. `split_bytes`: bytes that one task reads, None as in `sizes_for`; the rows do not
-            depend on it.
+    Shape:  batches of TRANSACTIONS. `split_bytes`: bytes that one task reads, None: as `sizes_for` chooses; the rows
+            do not depend on it.
     Units:  `progress` receives bytes.
     Order:  none.
     Damage: findings; a transaction that damage makes unknown is UNDECIDABLE.
@@ -229,7 +229,7 @@ class _SparkAudit:
 def _begin_store(
     settings: dict[str, Any], at_ms: int | None, moment: tuple[Store, int]
 ) -> tuple[StoreFacts, Prediction, int, int]:
-    """Return the facts of a store, its check stop, the last segment's base offset, and the number of written bytes."""
+    """Return the facts of a store, its predicted discards, the last segment's base offset, and its written bytes."""
     store, now_ms = moment
     facts = store_facts(store, lambda opened: settings[opened.root])
     predicted = predict_from_files(store, facts.settings, facts.cursors, now_ms, at_ms, facts.windows)

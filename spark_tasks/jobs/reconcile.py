@@ -1,7 +1,7 @@
 """Join verdicts with a ledger on Spark; the advice comes from the same function as in the local engine.
 
-Only keys of both sides go through the join. A ledger key is one row of it, even if the ledger repeats the key, so a key
-that every transaction has makes no partition larger than the number of transactions.
+Only keys of both sides go through the join. Each ledger key is one row of the join, even if the ledger repeats the key,
+so a key that every transaction has makes no partition larger than the number of transactions.
 """
 
 from __future__ import annotations

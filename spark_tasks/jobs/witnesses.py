@@ -6,7 +6,7 @@
 | ROWS    | the halves, finals, discards or offset marks of one split and partition, as Arrow's bytes     |
 | HALF    | the place of a half copy and the partition of its transaction: the join key for others        |
 | MARK    | one half queue offset of one op message; the join to a half copy gives its partition          |
-| STRAY   | a decision that names no half copy of its own split                                           |
+| STRAY   | a decision without a matching half copy in its own split                                      |
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _batch(count: int, kind: int, place: dict[str, int], **columns: pa.Array) ->
 def by_partition(
     name: str, batches: list[pa.RecordBatch], numbers: Int64s, place: dict[str, int]
 ) -> Iterator[pa.RecordBatch]:
-    """Return the ROWS rows of half copies, discard copies or finals of one split; `numbers`: the partition of each."""
+    """Return the ROWS rows of one kind of witness of one split; `numbers`: the partition of each."""
     table = pa.Table.from_batches(batches)
     order = np.argsort(numbers, kind="stable")
     table = table.take(pa.array(order)).combine_chunks()

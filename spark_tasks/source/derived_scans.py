@@ -202,7 +202,7 @@ def _slots_count(files: list[Segment]) -> int | None:
 
 
 class StoreScan(Narrowing):
-    """A table with one task a store: cursors, checkpoint, segments."""
+    """A table with one task per store: cursors, checkpoint, segments."""
 
     def __init__(self, options: ReadOptions, stores: list[Store]) -> None:
         super().__init__(PushedConditions(topics=None if options.topic is None else frozenset({options.topic})))

@@ -26,7 +26,7 @@ def notes(err: str) -> list[str]:
         ("poison-4.5.0", [], "30 pending transactions, oldest AGE, group shop, topics payments (16), orders (14)"),
         ("common-5.3.3", ["--topic", "orders"], "5 pending transactions (of 16), oldest AGE, group shop, topic orders"),
         ("common-5.3.3", ["--where", "keys = nothing"], "no match among 16 pending transactions"),
-        ("fifteen-5.3.3", [], "nothing is pending"),
+        ("fifteen-5.3.3", [], "nothing is pending; for LOST and DISCARDED transactions: rmqtx audit"),
         (
             "statetable-3.1.4", [],
             "16 pending transactions, oldest AGE, in 3 groups, most in group shop, topic orders (6)",
@@ -78,6 +78,15 @@ def test_show_names_the_transaction_that_stops_the_check(rmqtx: Run, corpus_stor
     assert shows[0].endswith("   # half 51 is a copy of this transaction, not of the one shown")
     own = [line for line in notes(rmqtx("show", stopping, "--store", store).err) if line.startswith("next: ")]
     assert [line.split()[2:4] for line in own] == [["commit", stopping], ["cursor", "set"]]
+
+
+@pytest.mark.parametrize("option", ["--fields", "--sort"])
+def test_a_column_is_listed_once(rmqtx: Run, common: Path, option: str) -> None:
+    listed = rmqtx("pending", common, option, "xyzzy").err.strip().partition("there are: ")[2].split(", ")
+    assert len(listed) == len(set(listed))
+    assert {"checks_count", "producer_group", "transaction_id"} <= set(listed)
+    assert {"checks", "group", "id"}.isdisjoint(listed)
+    assert rmqtx("pending", common, option, "chekcs").err.endswith(" - did you mean checks?\n")
 
 
 def test_check_is_one_short_line(rmqtx: Run, corpus_store: Stores, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_what_hangs_is_checked_and_given_up_on(rmqtx: Run, common: Path, conf: P
     assert {row["transaction_id"] for row in rows(first.out)} == pending
     assert {row["action"] for row in rows(first.out)} == {"checked", "put back immune"}
     assert "round 1 at 2026-11-21T06:00:00.000Z: 18 checked, 2 put back immune; half cursor 269 to 289" in first.err
-    assert "stops at its own copies" in first.err
+    assert "stops at the copies that it has put back" in first.err
     fates = rows(rmqtx("simulate", common, "--show", "transactions", *settled).out)
     assert {row["transaction_id"] for row in fates} == pending
     for row in fates:

@@ -64,7 +64,7 @@ def test_the_header_says_that_it_is_a_copy(s3: S3Server, copied: Copied, rmqtx: 
     stopped, killed = copied("common-5.3.3")[1], copied("killed-4.4.0")[1]
     err = rmqtx("pending", stopped, killed).err
     assert f"{stopped}: a copy as of " in err
-    assert "not locked here; when it was copied, its broker had stopped cleanly; broker" in err
+    assert "not locked here; when it was copied, the broker had stopped cleanly; broker" in err
     assert "the broker ran, or had not stopped cleanly" in err
 
 

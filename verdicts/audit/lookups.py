@@ -30,7 +30,8 @@ from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import judge
 
 _Named = dict[str, str | None]
-#: How much of a log is read only to find damage: for one transaction in about 1 s, for all open ones in 12 ms.
+#: The most bytes of a log that are read only to find damage: for one transaction (takes about 1 s), and for all open
+#: ones (about 12 ms).
 _SHOWN_BYTES_MAX = 256 << 20
 _OPEN_BYTES_MAX = 4 << 20
 #: Ids of one process have the same beginning and end in a counter: a shorter part would be a guess.
@@ -46,9 +47,10 @@ def pending(
     scan: bool = False,
     progress: Progress | None = None,
 ) -> VerdictReading:
-    """Return the transactions that the check will still reach: PENDING, and decided ones that are checked again.
+    """Return the transactions that the check will still reach: PENDING, and decided or discarded ones.
 
-    Shape:  rows of TRANSACTIONS, the same as `audit` gives for them. Rows that are not PENDING have the advice `close`.
+    Shape:  rows of TRANSACTIONS, the same as `audit` gives for them. Decided rows have the advice `close`, and
+            discarded rows `wait`.
     Order:  first half copy.
     Damage: if derived files cannot be trusted, the log is scanned, with a note. `scan` and `at_ms` always scan.
     """
@@ -62,7 +64,7 @@ def pending(
         return named
 
     table = None if scan or at_ms is not None else _by_derived_files(reading, facts, by_queues)
-    if table is not None and _is_damaged_behind(table, reading, facts, _OPEN_BYTES_MAX):
+    if table is not None and _is_damaged_after(table, reading, facts, _OPEN_BYTES_MAX):
         table = None
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
@@ -100,10 +102,10 @@ def show(
         return named
 
     table = None if scan or at_ms is not None else _by_derived_files(reading, facts, by_name)
-    if table is not None and _rests_on_most_checks(table, facts):
+    if table is not None and _depends_on_assumed_check_max(table, facts):
         reading.notes.append(_scanned_for("the result depends on the highest number of checks of any half copy"))
         table = None
-    if table is not None and _is_damaged_behind(table, reading, facts, _SHOWN_BYTES_MAX):
+    if table is not None and _is_damaged_after(table, reading, facts, _SHOWN_BYTES_MAX):
         table = None
     shortened: list[pa.Table] = []
     if table is not None:
@@ -151,7 +153,7 @@ def lookup(
         return rows.filter(pc.is_in(rows["transaction_id"], wanted))
 
     table = None if scan else _by_derived_files(reading, facts, by_name)
-    if table is not None and _is_damaged_behind(table, reading, facts, _SHOWN_BYTES_MAX):
+    if table is not None and _is_damaged_after(table, reading, facts, _SHOWN_BYTES_MAX):
         table = None
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, None, None, chosen)
@@ -172,7 +174,7 @@ def _with_discard_times(rows: pa.Table, reading: VerdictReading, facts: dict[str
     return with_discard_times(rows, reading.predicted)
 
 
-def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
+def _depends_on_assumed_check_max(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
     """Whether a row is DISCARDED instead of LOST if its number of checks is the broker's maximum.
 
     If a version writes no discard copies and transactionCheckMax was not given, the highest number of checks in the
@@ -186,7 +188,7 @@ def _rests_on_most_checks(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
     return bool(set(lost["store"].to_pylist()) & set(silent))
 
 
-def _is_damaged_behind(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts], bytes_max: int) -> bool:
+def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts], bytes_max: int) -> bool:
     """Whether the log is damaged after the first copy of transactions with states that depend on absent records.
 
     Queues and index do not show damage in the log. A range of more than `bytes_max` is not read, with a note.

@@ -75,8 +75,8 @@ def supposed_version(settings: BrokerSettings) -> tuple[Version, str | None]:
     if low is not None and low == high:
         return low, None
     if low is None and high is None:
-        words = f"the rules of {dotted(NEWEST_READ)} are assumed (or add --broker-version)"
+        words = f"the rules of {dotted(NEWEST_READ)} are assumed; if it is another one, add --broker-version X.Y.Z"
         return NEWEST_READ, f"the broker's version is unknown: {words}"
     chosen = NEWEST_READ if high is None else high
-    words = f"the rules of {dotted(chosen)} are assumed (or add --broker-version)"
+    words = f"the rules of {dotted(chosen)} are assumed; if it is another one, add --broker-version X.Y.Z"
     return chosen, f"the broker's version is {settings.version}: {words}"

@@ -57,7 +57,7 @@ def check_stops(
     if store.has_rocksdb_queues:
         return []
     if store.size_bytes("config", SLICE_FILE):
-        return _of_slice(store)
+        return _of_bundle(store)
     cursors = cursors or check_cursors(store)
     if cursors.half is None or cursors.op is None:
         return []
@@ -78,7 +78,7 @@ def stops_as_json(stops: Sequence[CheckStop]) -> dict[str, Any]:
     return {"checkStops": [{name: getattr(stop, name) for name in kept} for stop in stops]}
 
 
-def _of_slice(store: Store) -> list[CheckStop]:
+def _of_bundle(store: Store) -> list[CheckStop]:
     value = read_config(store, SLICE_FILE).value
     entries = value.get("checkStops") if isinstance(value, dict) else None
     try:
@@ -178,7 +178,7 @@ def stop_of_window(root: str, window: CheckWindow, rules: CheckRules) -> CheckSt
 def standstill_of_window(
     root: str, window: CheckWindow, settings: BrokerSettings, running_since_ms: int, now_ms: int
 ) -> CheckStop | None:
-    """Return the half that a running broker's check is overdue to reach, or None.
+    """Return the stop of a running broker's check that should have reached the next half by now; None otherwise.
 
     Two intervals and a whole round have passed since the check was due, all of them while the broker ran.
     """
@@ -246,7 +246,7 @@ def _of_record(store: Store, stop: CheckStop) -> CheckStop | None:
         block = None if offset is None else block_at(log, offset)
     finally:
         log.close()
-    if offset is None and _is_a_slice(store):
+    if offset is None and _is_bundle(store):
         return None
     return replace(stop, commit_log_offset=offset) if block is None else with_record(stop, block)
 
@@ -261,7 +261,7 @@ def with_record(stop: CheckStop, block: Block) -> CheckStop:
     return replace(stop, commit_log_offset=offset, transaction_id=name, since_ms=since_ms)
 
 
-def _is_a_slice(store: Store) -> bool:
+def _is_bundle(store: Store) -> bool:
     """Whether a store is a bundle; its log has filler records for what was left out."""
     with store.commit_log[0].open() as file:
         return LEFT_OUT_TOPIC.encode() in file.read(0, _LOOKED_THROUGH_BYTES)

@@ -141,7 +141,10 @@ class _Pass:
         return half
 
     def _without_half(self, place: int) -> tuple[int, Stop | None]:
-        """Handle a slot without a half, of which a round skips one: return where to continue, or why the round ends."""
+        """Handle a slot without a readable half: a round skips the first one and ends at the second.
+
+        Return where to continue, or why the round ends.
+        """
         end = self.end_in_sight
         at_end = place == end or not end
         self.nulls_count += 1

@@ -1,4 +1,4 @@
-"""The steps of a round of the broker's check: the action on a half copy, and where a round stops."""
+"""The steps of a round of the broker's check: the action on a half copy, and why a round ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Action(StrEnum):
 
 
 class Stop(StrEnum):
-    """Where a round stops."""
+    """Why a round ends."""
 
     END = "the end of the queue"
     OWN_COPY = "its own copies"

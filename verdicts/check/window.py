@@ -85,7 +85,7 @@ class StoredOps:
 
 @dataclass(slots=True)
 class CheckWindow:
-    """One half queue at the beginning of the check.
+    """What the check of one half queue will read: its entries from the cursors on.
 
     Shape: `words` has a row for each `HalfCopy.row`: transaction_id (the offset message id if there is no UNIQ_KEY),
            producer_group, real_topic, commit_log_offset. `diverted_count`: halves whose copies go to a delay or timer
@@ -112,7 +112,10 @@ class CheckWindows:
         return CheckWindows, (self._store,)
 
     def read(self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None) -> CheckWindow:
-        """Return a window and keep it until it is taken. Raises: as `check_window`."""
+        """Return a window; keep it until it is taken or another is read, unless the store is in use.
+
+        Raises: as `check_window`.
+        """
         window = check_window(self._store, rules, queue_id, half_cursor, op_cursor)
         if not self._store.in_use:
             self._kept = {(rules, queue_id, half_cursor, op_cursor): window}
@@ -155,7 +158,7 @@ def check_window(
                 store.root, "slot-invalid", as_text(store.queue_directory(queue.topic, queue_id)),
                 expected=f"nothing after slot {queue.max_offset - 1}", actual="invalid slots",
             )
-            for queue in (halves, ops) if queue.has_rubbish_behind
+            for queue in (halves, ops) if queue.has_bytes_after_end
         ]  # fmt: skip
         for topic, slots in ((HALF_TOPIC, half_slots), (OP_TOPIC, op_slots)):
             unmet = unmet_slots(store, topic, queue_id, slots)

@@ -34,7 +34,7 @@ def queue_claims(store: Store) -> tuple[list[LogClaim], bool]:
     for kind in (SIMPLE, BATCH):
         wanted = list(itertools.islice(_queues(store, kind), QUEUES_ASKED_MAX + 1))
         has_more |= len(wanted) > QUEUES_ASKED_MAX
-        for topic, queue_id in store.prepared_queues(wanted[:QUEUES_ASKED_MAX], kind):
+        for topic, queue_id in store.queues_opened_together(wanted[:QUEUES_ASKED_MAX], kind):
             try:
                 claim = _newest(store, kind, topic, queue_id)
             except SourceError:

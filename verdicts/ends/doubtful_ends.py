@@ -1,6 +1,7 @@
-"""Ends with a damaged reference do not count for the record they name, and ids that the index contradicts for nothing.
+"""Decisions and ids that do not count as evidence.
 
-A damaged reference alone makes no transaction.
+A decision (a COMMIT, ROLLBACK or op record) with a damaged reference does not count for the record that it names, and
+makes no transaction alone. An id that the index contradicts does not count at all.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def require_end(queue: Queue) -> None:
 
     Raises: Untrusted.
     """
-    if queue.has_rubbish_behind:
+    if queue.has_bytes_after_end:
         raise Untrusted(f"the queue of {queue.topic} has invalid slots after {queue.max_offset}")
 
 

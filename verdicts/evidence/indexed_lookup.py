@@ -22,7 +22,7 @@ from readers.log.named_offsets import NO_PLACE, named_offsets
 from readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
 from readers.log.record_at import block_at, blocks_at
 from readers.log.record_block import Block
-from readers.log.transaction_records import are_lost_finals, is_delayed_half, is_final, ops_of
+from readers.log.transaction_records import are_damaged_finals, is_delayed_half, is_final, ops_of
 from readers.model.columns import Int32s, Int64s
 from readers.model.java_hashes import key_hashes
 from readers.queues.consume_queue import open_queue
@@ -47,7 +47,7 @@ from verdicts.model.witnesses import Witnesses
 WINDOW_SLOTS_MAX = 1 << 20
 #: How much of a log before its first half message is read, to exclude prepared records of older brokers.
 _BEFORE_HALVES_BYTES_MAX = 16 << 20
-#: The most real topics in whose queue 0 a wrongly named final is searched for.
+#: The most topics whose queue 0 is searched for records that a decision outside the half topic may have named.
 _TOPICS_MAX = 256
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 _OPS_AT_ONCE = 1 << 16
@@ -299,7 +299,7 @@ class DerivedFiles:
             first, last = block.commit_log_offsets[[0, -1]]
             rows = slice(np.searchsorted(offsets, first), np.searchsorted(offsets, last, "right"))
             self._require_keys(block, offsets[rows], hashes[rows])
-            if (lost := are_lost_finals(block)).any():
+            if (lost := are_damaged_finals(block)).any():
                 offset = int(block.commit_log_offsets[lost][0])
                 raise Untrusted(f"the header of the COMMIT record at commit-log offset {offset} is damaged")
             self._add(block)
@@ -370,7 +370,7 @@ class DerivedFiles:
         topics = [topic for topic in topics if topic not in (HALF_TOPIC, OP_TOPIC) and not topic.startswith("%")]
         if len(topics) > _TOPICS_MAX:
             raise Untrusted(f"{len(topics)} topics: a scan is needed to find decisions on other records")
-        for topic, _ in self._store.prepared_queues((topic, 0) for topic in topics):
+        for topic, _ in self._store.queues_opened_together((topic, 0) for topic in topics):
             with open_queue(self._store, topic, 0) as queue:
                 for number in numbers:
                     if queue.first_offset <= number < queue.max_offset:
@@ -378,7 +378,7 @@ class DerivedFiles:
                         yield from (block for place in places if (block := block_at(self._log, place)) is not None)
 
     def namesakes(self, named: Sequence[Block]) -> Iterator[Block]:
-        """Return records after some others that have the same id in the index.
+        """Return later records that the index has under the id of one of the given records.
 
         Raises: Untrusted if one of them is a COMMIT record that names no record of its own transaction.
         """

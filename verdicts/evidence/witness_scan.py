@@ -46,9 +46,10 @@ from verdicts.model.verdict_inputs import DoubtfulId
 class Scanned:
     """The facts of one split; small for any size of the split, unless the log is badly damaged.
 
-    Shape: the three `stray_` arrays belong together: ends that name no half copy of this split, or one with other
-           values: their places, the places they name, and the hashes of their identities. Most name a copy before the
-           split, and match if a half with that identity is there; an end with hash 0 must be examined in any case.
+    Shape: the three `stray_` arrays describe the decisions without a matching half copy in this split, in one order:
+           `stray_offsets`: their places; `stray_prepared_offsets`: the places that they name; `stray_hashes`: the
+           hashes of their identities. Most name a copy before the split, and match if a half with that identity is
+           there; a decision with hash 0 must be examined in any case.
            `later_hashes`: the identities of half and discard copies stored after the given time.
     Units: bytes of the commit log; milliseconds.
     """

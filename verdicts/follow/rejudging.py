@@ -7,7 +7,7 @@ judged again. If only the view has changed, these verdicts can change (the rules
   may_be_decided, because the time window of ops in memory moves too;
 - only the clock moved, as at every step: immunity and fileReservedTime depend on it: transactions that are immune, or
   came close to fileReservedTime since; if the clock was set back, all PENDING ones;
-- a check cursor moved: transactions with a copy at or after the lower one of old and new cursor (`is_before_per_copy`:
+- a check cursor moved: transactions with a copy at or after the lower one of old and new cursor (`is_ahead_per_copy`:
   the state PENDING, and the flag open_after_decision of decided or discarded ones), and all PENDING, LOST or
   UNDECIDABLE ones, because their reason contains the cursor;
 - the op cursor moved: the same, because copies before the half cursor are not checked;

@@ -8,7 +8,7 @@ bytes is proven. There are three proofs; one is enough for each byte:
    two slots are too few for a record (a DLedger header), they hide none. Entries of the redo log (3.0, 3.1) are tiles
    too, for the prepared and ROLLBACK records that are in no queue.
 2. *Numbers.* A queue's records are numbered without gaps in the order of the log (every append takes the next number).
-   If slots k and k + 1 lie before and after bytes that no slot explains, and the log has both records with these
+   If slot k points before and slot k + 1 after bytes to which no slot points, and the log has both records with these
    numbers, no record of that queue was between them. Slots alone are no proof: a queue can belong to another log.
 3. *The end of a file.* If the next record does not fit, the broker ends a file with a blank
    (docs/formats/record.md#blank). If the bytes up to the end of a file are fewer than the first record of the next file

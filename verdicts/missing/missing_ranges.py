@@ -20,7 +20,7 @@ from readers.log.record_block import Block
 from readers.log.record_layout import COMMIT
 from readers.log.segment_scan import SegmentScan
 from readers.log.topic_doubts import internal_topic_of
-from readers.log.transaction_records import are_halves, are_lost_finals
+from readers.log.transaction_records import are_damaged_finals, are_halves
 from readers.log.unreadable_copies import has_readable_id
 from readers.model.columns import Int32s, Int64s
 from readers.model.errors import SourceError
@@ -45,7 +45,7 @@ _IDENTIFIED_BYTES_MAX = 8 << 20
 _SLOTS_AT_ONCE = 1 << 20
 #: A queue with more contradictions belongs to another log.
 _UNFOUND_SLOTS_MAX = 1000
-#: Up to this number, all may be damaged records.
+#: Below this number, all may be damaged records.
 UNFOUND_SLOTS_FEW = 16
 #: How far from the records of its neighbours the record of a slot is searched for.
 SEARCHED_BYTES_MAX = 32 << 20
@@ -84,7 +84,7 @@ def missing_bytes(
     """Return what is missing in a scanned log.
 
     `spans`: damaged (segment, position, length); `findings`: those of the scan; `unfound`: see `unfound_slots`; `lost`:
-    what lies after the last record that was found.
+    the missing end of the log, after the last record that was found.
     Units: bytes.
     """
     result = MissingBytes()
@@ -211,7 +211,7 @@ def _may_be_an_end(store: Store, block: Block) -> bool:
 
     Otherwise it is a prepared record with a damaged reference.
     """
-    if are_lost_finals(block)[0]:
+    if are_damaged_finals(block)[0]:
         return True
     if not contradict_prepared_flag(block)[0]:
         return False
@@ -311,7 +311,7 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
     log = store.log()
     try:
         sound, segment = block_at(log, offset), log.segment_at(offset)
-        block = sound or _mended_at(log, slot)
+        block = sound or _corrected_at(log, slot)
         is_elsewhere = stands_between_its_neighbours(store, slot)
     finally:
         log.close()
@@ -357,13 +357,13 @@ def _add_record_of(
         numbers = (queue_offset,) if topic == HALF_TOPIC else ()
         places = (missing.begin_offset,)
         missing = replace(missing, is_identified=True, half_queue_offsets=numbers, prepared_offsets=places)
-    result.ranges.append(_with_words_of(missing, topic, block))
+    result.ranges.append(_with_readable_ids(missing, topic, block))
     if is_half and is_damaged:
-        mended = with_topic(block, topic)
-        result.damaged_halves.extend([] if mended is None else [mended])
+        corrected = with_topic(block, topic)
+        result.damaged_halves.extend([] if corrected is None else [corrected])
 
 
-def _mended_at(log: SegmentedLog, slot: UnfoundSlot) -> Block | None:
+def _corrected_at(log: SegmentedLog, slot: UnfoundSlot) -> Block | None:
     """Return the original record of a slot, if only one of its fields is damaged; the slot has its length."""
     offset, length = slot.commit_log_offset, slot.record_length_bytes
     segment = log.segment_at(offset)
@@ -373,7 +373,7 @@ def _mended_at(log: SegmentedLog, slot: UnfoundSlot) -> Block | None:
     return blocks[0] if blocks is not None and len(blocks) == 1 else None
 
 
-def _with_words_of(missing: MissingRange, topic: str, block: Block) -> MissingRange:
+def _with_readable_ids(missing: MissingRange, topic: str, block: Block) -> MissingRange:
     """Narrow a missing range by what can still be read at the place of a slot."""
     if topic == OP_TOPIC:
         numbers = _op_numbers(block)

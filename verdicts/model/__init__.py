@@ -1,4 +1,4 @@
-"""The inputs of a verdict, and its results beside the rows, as values.
+"""The inputs of a verdict, and its results other than the rows, as values.
 
 `verdict_inputs.StoreView` has all that the rules use of a store; `witnesses.Witnesses` are the records.
 """

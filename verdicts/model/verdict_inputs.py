@@ -1,4 +1,4 @@
-"""The inputs of a verdict beside records: a store's cursors, settings and age, and the unreadable parts of its log."""
+"""The inputs of a verdict other than records: cursors, settings and age of a store, unreadable parts of its log."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class MissingRange:
     Units: commit-log offsets in bytes. If `is_identified`, the range can only concern transactions with one of the ids,
     a copy at one of the prepared offsets, or a copy with one of the op numbers; otherwise those that the `hidden`
     records can concern, or, if these are unknown, any verdict that depends on absence (`missing_rule.py`).
-    `named_from_offset`: the first later decision that names a record in the range with an unknown topic.
+    `named_from_offset`: the first later decision that names a record in the range whose topic is unknown.
     """
 
     store: str
@@ -121,7 +121,7 @@ class DoubtfulEnd:
 
 @dataclass(frozen=True, slots=True)
 class StoreView:
-    """The facts of a store beside its records.
+    """The facts of a store other than its records.
 
     `half_cursors` and `op_cursors`: next queue offsets by queue; None if unknown, `cursor_doubt` may have the cause.
     `reference_time_ms`: the time up to which the store is known: now for a running broker, else the end of its log.

@@ -141,7 +141,7 @@ def _round_row(number: int, played: Round) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class _Fate:
+class _Outcome:
     """The actions of simulated rounds on one stored half copy and on its later copies."""
 
     queue_offset: int
@@ -175,34 +175,34 @@ def transaction_rows(simulated: SimulatedCheck, rounds_max: int = ROUNDS_MAX) ->
     """
     if isinstance(simulated, BesideSimulated):
         return simulation_without_queue_rows.transaction_rows(simulated, rounds_max)
-    fates = _open_halves(simulated)
-    left, aborted = len(fates), 0
+    outcomes = _open_halves(simulated)
+    left, aborted = len(outcomes), 0
     for number, played in enumerate(islice(simulated.rounds(), rounds_max), 1):
         for step in played.steps:
             row = _row_of(played, step)
-            if row is None or row not in fates:
+            if row is None or row not in outcomes:
                 continue
-            fate = fates[row]
-            fate.take(number, step)
-            left -= fate.end is not None or step.action is Action.ENDED
+            outcome = outcomes[row]
+            outcome.take(number, step)
+            left -= outcome.end is not None or step.action is Action.ENDED
         simulated.last = played
         aborted = aborted + 1 if played.stop is Stop.ABORTED else 0
         if left <= 0 or aborted == _ABORTED_ROUNDS_MAX:
             break
     rows = [
-        _identity(simulated) | _fate_row(simulated.words(row), fate)
-        for row, fate in sorted(fates.items(), key=lambda item: item[1].queue_offset)
-        if not fate.is_ended
+        _identity(simulated) | _outcome_row(simulated.words(row), outcome)
+        for row, outcome in sorted(outcomes.items(), key=lambda item: item[1].queue_offset)
+        if not outcome.is_ended
     ]
     return pa.RecordBatch.from_pylist(rows, schema=SIMULATED_TRANSACTIONS)
 
 
-def _open_halves(simulated: Simulated) -> dict[int, _Fate]:
+def _open_halves(simulated: Simulated) -> dict[int, _Outcome]:
     state = simulated.window.state
     begin = state.half_cursor if state.half_begin <= state.half_cursor <= state.half_end else state.half_begin
     copies = (state.copy_at(place) for place in range(begin, state.half_end))
     places = zip(range(begin, state.half_end), copies, strict=True)
-    return {half.row: _Fate(place, half.checks_count) for place, half in places if half is not None}
+    return {half.row: _Outcome(place, half.checks_count) for place, half in places if half is not None}
 
 
 def _row_of(played: Round, step: CheckStep) -> int | None:
@@ -213,17 +213,17 @@ def _row_of(played: Round, step: CheckStep) -> int | None:
     return None if half is None else half.row
 
 
-def _fate_row(words: dict[str, Any], fate: _Fate) -> dict[str, Any]:
+def _outcome_row(words: dict[str, Any], outcome: _Outcome) -> dict[str, Any]:
     return _names(words) | {
-        "half_queue_offset": fate.queue_offset,
+        "half_queue_offset": outcome.queue_offset,
         "commit_log_offset": words["commit_log_offset"],
-        "checks_count": fate.checks_count,
-        "next_check_time_ms": fate.next_check_ms,
-        "checks_to_come_count": fate.checks_to_come_count,
+        "checks_count": outcome.checks_count,
+        "next_check_time_ms": outcome.next_check_ms,
+        "checks_to_come_count": outcome.checks_to_come_count,
         "is_answerable": True,
-        "end": fate.end,
-        "end_round": fate.end_round,
-        "end_time_ms": fate.end_ms,
-        "written_bytes": fate.written_bytes,
-        "may_be_a_round_later": fate.may_be_a_round_later,
+        "end": outcome.end,
+        "end_round": outcome.end_round,
+        "end_time_ms": outcome.end_ms,
+        "written_bytes": outcome.written_bytes,
+        "may_be_a_round_later": outcome.may_be_a_round_later,
     }

@@ -90,7 +90,7 @@ def transaction_rows(simulated: BesideSimulated, rounds_max: int) -> pa.RecordBa
     Shape: 3.0 and 3.1 never discard: `checks_to_come_count`, `end` and its round are null.
     Order: that of the table.
     """
-    rows = {record.commit_log_offset: _fate(simulated, record) for record in simulated.records}
+    rows = {record.commit_log_offset: _outcome(simulated, record) for record in simulated.records}
     left = len(rows)
     is_endless = simulated.settings is None
     for number, played in enumerate(islice(simulated.rounds(), 1 if is_endless else rounds_max), 1):
@@ -109,7 +109,7 @@ def transaction_rows(simulated: BesideSimulated, rounds_max: int) -> pa.RecordBa
     return pa.RecordBatch.from_pylist(list(rows.values()), schema=SIMULATED_TRANSACTIONS)
 
 
-def _fate(simulated: BesideSimulated, record: OpenRecord) -> dict[str, Any]:
+def _outcome(simulated: BesideSimulated, record: OpenRecord) -> dict[str, Any]:
     is_endless = simulated.settings is None
     is_asked = simulated.is_enabled and record.is_readable
     return _identity(simulated) | _names(simulated, record) | {

@@ -201,7 +201,10 @@ def _codes(column: pa.ChunkedArray) -> Int64s:
 def _numbers_of_shared_ids(
     copies: pa.Table, finals: pa.Table, numbers: Int64s, is_shared: Bools
 ) -> tuple[Int64s, Int64s, int]:
-    """Return the same if several groups or topics use one id: the chain is id, group and real topic."""
+    """Return the transaction of each copy and final, and their number, where groups or topics share an id.
+
+    There a transaction is identified by id, group and real topic.
+    """
     count = copies.num_rows
     copy_numbers, final_numbers = numbers[:count].copy(), numbers[count:].copy()
     following = len(is_shared)
@@ -288,7 +291,7 @@ class Chains:
     ) -> tuple[pa.Table, Int64s, Int64s]:
         """Return the offset marks that belong to a transaction, the half row of each (-1: gone), and its transaction.
 
-        An op message without half and final proves no outcome, like one that names a queue offset.
+        An op message without half message and COMMIT record proves no outcome; it is left out.
         """
         marks, count = witnesses.offset_marks, witnesses.offset_marks.num_rows
         owners, numbers = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
@@ -367,7 +370,7 @@ class Chains:
         return is_decision
 
     @cached_property
-    def is_replica(self) -> Bools:
+    def replicated_finals(self) -> Bools:
         """Rows of `finals` that are the same record in another store: the log of a slave is a copy of its master's."""
         names = ("commit_log_offset", "queue_id", "queue_offset", "store_time_ms", "prepared_transaction_offset")
         replica = np.zeros(len(self.finals), np.bool_)
@@ -379,7 +382,7 @@ class Chains:
         return replica
 
     @cached_property
-    def is_diverted(self) -> Bools:
+    def diverted_halves(self) -> Bools:
         """Rows of `halves` that wait in another topic because of a delay."""
         waiting = pa.array(WAITING_TOPICS)
         diverted: Bools = np.asarray(pc.is_in(self.halves.table["topic"], value_set=waiting))
@@ -388,7 +391,7 @@ class Chains:
     def evidence(self) -> dict[str, pa.Array]:
         """The evidence lists of TRANSACTIONS."""
         return {
-            "half_copies": self.halves.lists(HALF_COPY, ~self.is_diverted),
+            "half_copies": self.halves.lists(HALF_COPY, ~self.diverted_halves),
             "op_marks": self.marks.lists(OP_MARK),
             "final_records": self.finals.lists(FINAL_RECORD),
             "discard_copies": self.discards.lists(DISCARD_COPY),

@@ -31,7 +31,7 @@ _KEY_SEPARATOR = "@"
 class OtherDesigns:
     """The half copies of other designs.
 
-    Shape: one value per half copy. `is_before`: open as far as the store shows, without regard to COMMIT records and op
+    Shape: one value per half copy. `is_ahead`: open as far as the store shows, without regard to COMMIT records and op
            messages; `is_unknown`: only the RocksDB table shows whether it is open or dropped, and it was not read;
            `is_dropped`: the broker removed it from that table; `is_slaves_drop`: the broker is a slave, which drops
            what it cannot check, independently of its master (seen on 5.5.0); `is_unindexed`: it never was in the table;
@@ -50,9 +50,9 @@ class OtherDesigns:
         count = len(halves)
         topics = halves.table["topic"]
         self.is_rocksdb: Bools = np.asarray(pc.equal(topics, ROCKSDB_HALF_TOPIC))
-        self.is_prepared: Bools = ~(np.asarray(pc.equal(topics, HALF_TOPIC)) | self.is_rocksdb | chains.is_diverted)
+        self.is_prepared: Bools = ~(np.asarray(pc.equal(topics, HALF_TOPIC)) | self.is_rocksdb | chains.diverted_halves)
         self.is_other = self.is_prepared | self.is_rocksdb
-        self.is_before = self.is_prepared.copy()
+        self.is_ahead = self.is_prepared.copy()
         self.is_unknown, self.is_dropped, self.is_unindexed, self.is_unreadable_key, self.has_tables, self.is_asked = (
             np.zeros(count, np.bool_) for _ in range(6)
         )
@@ -140,7 +140,7 @@ class OtherDesigns:
                 is_young &= stored_ms >= view.booted_time_ms
             immunity_ms = int64s(table["immunity_seconds"], 0) * 1000
             is_young |= view.reference_time_ms - int64s(table["born_time_ms"]) < immunity_ms
-            self.is_before[rows] = indexed & is_young
+            self.is_ahead[rows] = indexed & is_young
             self.is_unknown[rows] = indexed & ~is_young
             return
         self.has_tables[rows] = True
@@ -155,7 +155,7 @@ class OtherDesigns:
         is_newer = (offsets > last) | ((offsets == last) & view.is_interrupted)
         self.last_offset[rows] = last
         self.is_recorded[rows] = recorded
-        self.is_before[rows] = indexed & (recorded | is_newer)
+        self.is_ahead[rows] = indexed & (recorded | is_newer)
         self.is_dropped[rows] = indexed & ~recorded & ~is_newer
         self.is_slaves_drop[rows] = self.is_dropped[rows] & (view.settings.broker_role == "SLAVE")
 

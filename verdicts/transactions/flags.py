@@ -82,7 +82,7 @@ def _of_decisions(judged: Judgement) -> dict[str, Bools]:
     halves, has_discard = judged.halves, judged.discards.has
     is_committed, is_decided = judged.state == "COMMITTED", np.isin(judged.state, ["COMMITTED", "ROLLED_BACK"])
     is_discarded, has_mark = judged.state == "DISCARDED", judged.marks_count > 0
-    is_prepared, is_delayed = judged.newest_is(judged.others.is_prepared), halves.any_of(judged.chains.is_diverted)
+    is_prepared, is_delayed = judged.newest_is(judged.others.is_prepared), halves.any_of(judged.chains.diverted_halves)
     first_decision = np.minimum(judged.first_final_rank, judged.first_mark_rank)
     # A flag that depends on the absence of a record is not set where missing bytes may contain that record.
     has_no_op, has_no_other_final = ~has_mark & ~judged.may_lack_op, ~judged.may_lack_final
@@ -137,7 +137,7 @@ def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
         "never_checked": in_half_topic & (judged.checks_count == 0) & (waited > timeout + interval) & ~was_immune,
         "immune": is_immune,
         "expires_soon": in_half_topic & (now - born > reserved - EXPIRES_SOON_MS),
-        "poison": is_pending & halves.any_of(judged.is_before_per_copy & poisoned),
+        "poison": is_pending & halves.any_of(judged.is_ahead_per_copy & poisoned),
     }
 
 
@@ -148,7 +148,7 @@ def _of_copies(judged: Judgement) -> dict[str, Bools]:
     # The check counts from 1, and a message from a client has no count; a half put into RocksDB again has one.
     has_count = np.asarray(pc.is_valid(halves.table["checks_count"]))
     is_resumed = halves.any_of(has_count & (others.is_rocksdb | (halves.integers("checks_count") == 0)))
-    is_delayed = halves.any_of(judged.chains.is_diverted)  # its timer returns the half, in any state of its copies
+    is_delayed = halves.any_of(judged.chains.diverted_halves)  # its timer returns the half, in any state of its copies
     has_later_half = discards.has & (judged.newest_half_rank > judged.first_discard_rank)
     host = halves.integers("store_host_number")
     return {
@@ -192,8 +192,8 @@ def _is_rolled_back_too(judged: Judgement) -> Bools:
     """
     halves, finals = judged.halves, judged.finals
     marks = np.bincount(judged.copies_of(~judged.is_foreign_mark), minlength=len(halves))
-    rows = np.flatnonzero((marks > 1) & ~(judged.chains.is_diverted | judged.others.is_prepared))
-    chosen = judged.chains.named_finals & ~judged.chains.is_replica & np.isin(finals.number, halves.number[rows])
+    rows = np.flatnonzero((marks > 1) & ~(judged.chains.diverted_halves | judged.others.is_prepared))
+    chosen = judged.chains.named_finals & ~judged.chains.replicated_finals & np.isin(finals.number, halves.number[rows])
     commits = Counter(
         zip(
             finals.number[chosen].tolist(), finals.integers("prepared_transaction_offset")[chosen].tolist(),

@@ -61,7 +61,7 @@ class FoundStates(JudgedCopies):
         self.first_own_mark = marks.lowest(np.arange(len(marks)), len(marks), own)
         records = self.chains.offset_marks
         self.has_rollback_record = records.any_of(~np.asarray(is_rocksdb_mark(records.table)))
-        self.commits_count = finals.count_of(named & ~self.chains.is_replica)
+        self.commits_count = finals.count_of(named & ~self.chains.replicated_finals)
         self.first_mark_rank = marks.lowest(marks.rank, far, own)
         self.first_final_rank = finals.lowest(finals.rank, far)
         self.first_discard_rank = discards.lowest(discards.rank, far)
@@ -69,9 +69,9 @@ class FoundStates(JudgedCopies):
         self.newest_half_rank = halves.highest(halves.rank, -1)
         later = halves.rank > self.last_discard_rank[halves.number]
         # The check puts back or discards only copies that it has not reached before: a later copy proves this.
-        is_before = halves.any_of(self.is_before_per_copy & later)
-        self.is_copied_later = halves.any_of(self._are_copied_later() & later) & ~is_before
-        self.is_waiting = is_before | self.is_copied_later
+        is_ahead = halves.any_of(self.is_ahead_per_copy & later)
+        self.is_copied_later = halves.any_of(self._are_copied_later() & later) & ~is_ahead
+        self.is_waiting = is_ahead | self.is_copied_later
         self.is_asked_again = halves.any_of(self.is_open_per_copy)
         self.checks_count = np.maximum(
             halves.highest(np.maximum(halves.integers("checks_count", 0), self.others.checks), 0),
@@ -122,7 +122,7 @@ class FoundStates(JudgedCopies):
         self.is_committed = finals.has
         # An op ends one half in RocksDB; another half of the same transaction (resumed, or sent again) stays open.
         left = others.is_rocksdb & ~self.is_marked_per_copy
-        self.is_reopened = halves.any_of(left & others.is_before)
+        self.is_reopened = halves.any_of(left & others.is_ahead)
         self.is_unread = halves.any_of(left & others.is_unknown)
         self.is_marked = (self.marks_count > 0) & ~self.is_reopened
         spent = self._spent_checks() | halves.any_of(others.is_dropped)
@@ -141,7 +141,7 @@ class FoundStates(JudgedCopies):
         self.reason_copy = halves.last.copy()
         if not others.is_rocksdb.any():
             return
-        for chosen in (others.is_dropped, others.is_unknown, others.is_before):
+        for chosen in (others.is_dropped, others.is_unknown, others.is_ahead):
             rows = np.flatnonzero(left & chosen)
             np.put(self.reason_copy, halves.number[rows], rows)  # in log order: the newest stays
 
@@ -160,7 +160,7 @@ class FoundStates(JudgedCopies):
         limit, is_silent = self.per_transaction(limits), self.per_transaction(silent)
         spent: Bools = self.halves.has & (is_silent > 0) & (limit > 0) & (self.newest_checks >= limit)
         most = {name: view.settings.transaction_check_max for name, view in self.views.items()}
-        self.rests_on_most_checks = spent & (limit < self.per_transaction(most))
+        self.depends_on_assumed_check_max = spent & (limit < self.per_transaction(most))
         return spent
 
     def real_topics(self) -> pa.Array:

@@ -24,6 +24,9 @@ class JudgedCopies:
     """Which half copies the check has not reached yet, which are marked, and which marks belong to other records.
 
     Shape: one value per half copy or per op mark, as each name states; `chains` and `views` are the evidence.
+           `is_ahead_per_copy`: the check will still reach the copy (its queue offset is at or after the check cursor);
+           `is_settled_for_check_per_copy`: an op message that the check reads marks it; `is_open_per_copy`: ahead of
+           the check and not settled for it.
     """
 
     def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
@@ -43,22 +46,22 @@ class JudgedCopies:
         in_half_topic = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
         self.others = others = OtherDesigns(self.chains, self.views)
         self.cursor_per_copy = cursor
-        self.is_before_per_copy = self.cursor_is_known_per_copy & in_half_topic & (queue_offsets >= cursor)
-        self.is_before_per_copy |= self._is_coming_back() | others.is_before
+        self.is_ahead_per_copy = self.cursor_is_known_per_copy & in_half_topic & (queue_offsets >= cursor)
+        self.is_ahead_per_copy |= self._is_coming_back() | others.is_ahead
         self.cursor_is_known_per_copy = self.cursor_is_known_per_copy | others.is_other
         self.is_in_half_topic = in_half_topic
 
         op_cursor, op_cursor_known = self._cursor_per_row(False, marks.table["store"], marks.integers("queue_id"))
         self.is_foreign_mark, self.is_doubtful_mark = self._foreign_marks()
-        self.is_foreign_mark |= self._is_mark_of_a_commit_that_went_round()
+        self.is_foreign_mark |= self._marks_of_diverted_commits()
         decides = ~self.is_foreign_mark
         # The check reads ops from the op cursor on; earlier ops have no effect (cursors set back by hand).
         names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
         seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
         self.is_marked_per_copy = self._is_copy_with(decides)
-        self.is_hidden_per_copy = self._is_copy_with(seen)
+        self.is_settled_for_check_per_copy = self._is_copy_with(seen)
         self.is_open_per_copy = np.where(
-            others.is_prepared, others.is_asked, self.is_before_per_copy & ~self.is_hidden_per_copy
+            others.is_prepared, others.is_asked, self.is_ahead_per_copy & ~self.is_settled_for_check_per_copy
         )
 
     def _cursor_per_row(self, is_half: bool, stores: pa.ChunkedArray, queues: Int64s) -> tuple[Int64s, Bools]:
@@ -88,7 +91,7 @@ class JudgedCopies:
         From 4.6.1 on the schedule service drops them ("[BUG]", #1540); the timer wheel (5.0.0+) returns them.
         """
         halves = self.halves
-        diverted = self.chains.is_diverted
+        diverted = self.chains.diverted_halves
         newest = halves.highest(np.where(diverted, -1, halves.rank), -1)
         coming = diverted & (halves.rank > newest[halves.number])
         if coming.any():
@@ -101,8 +104,8 @@ class JudgedCopies:
             coming &= ~dropped
         return coming
 
-    def _is_mark_of_a_commit_that_went_round(self) -> Bools:
-        """Op marks of commits of diverted half messages: their COMMIT record was written to the half topic (F9)."""
+    def _marks_of_diverted_commits(self) -> Bools:
+        """Op marks of commits of diverted half messages: their COMMIT record was written to the half topic."""
         named = self.halves.integers("named_commit_log_offset", 0)
         return self._marks_a_named_copy(self.halves, named, named > 0)
 

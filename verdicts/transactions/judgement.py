@@ -69,7 +69,7 @@ class Judgement(FoundStates):
         self._undecide_where_ends_name_nothing(states)
         self._undecide_where_the_index_knows_other_ids(states)
         self._undecide(halves.any_of(others.is_ended_beside) & (states == "PENDING"), "ended_beside_log")
-        # Last, so that nothing else is missing if this is the reason: then it is certain that it is not decided.
+        # Tested last: with this code only the RocksDB table is missing, so it is certain that no decision is recorded.
         self._undecide(self.is_unread & ~is_committed & ~self.is_reopened & ~self.is_waiting, "rocksdb_table_unread")
         self.state = np.where(self.undecidable_codes == NO_CODE, states, "UNDECIDABLE")
 
@@ -100,7 +100,7 @@ class Judgement(FoundStates):
             self.may_lack_final |= rule.may_lack_final(one)
 
     def _undecide_where_the_index_knows_other_ids(self, states: npt.NDArray[np.str_]) -> None:
-        """Doubt ids that occur only in records with a damaged id, and ids that these records have in the index."""
+        """Mark as UNDECIDABLE ids that only records with a damaged id have, and ids of these records in the index."""
         bearers = (self.halves, self.finals, self.discards)
         for view in self.views.values():
             if not view.doubtful_ids:
@@ -122,7 +122,10 @@ class Judgement(FoundStates):
                 self._undecide(may_own & has_other, "id_perhaps_damaged", what)
 
     def _undecide_where_ends_name_nothing(self, states: npt.NDArray[np.str_]) -> None:
-        """Doubt what an end with a damaged reference may have ended. A COMMIT overrides a rollback, not the reverse."""
+        """Mark as UNDECIDABLE the transactions that a decision with a damaged reference may concern.
+
+        A COMMIT record turns a rollback into a commit; an op message does not turn a commit into a rollback.
+        """
         halves = self.halves
         for view in self.views.values():
             for end in view.doubtful_ends:
@@ -145,7 +148,7 @@ class Judgement(FoundStates):
         # A decision on a prepared record with an open slot writes one more record, and closes nothing.
         closable = halves.any_of(self.is_open_per_copy & ~others.is_prepared)
         # If the RocksDB table was not read, it may still contain a half without op: closing the half does no harm.
-        perhaps = halves.any_of(others.is_unknown & ~self.is_hidden_per_copy)
+        perhaps = halves.any_of(others.is_unknown & ~self.is_settled_for_check_per_copy)
         is_decided = np.isin(self.state, ["COMMITTED", "ROLLED_BACK"])
         # The check asks again for a discarded one if an open copy has checks left; else it discards it once more.
         left = halves.integers("checks_count", 0) < self.checks_count[halves.number]

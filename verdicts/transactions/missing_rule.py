@@ -14,7 +14,7 @@ If the highest number of checks of any half is used as the broker's limit, a hid
 
 A COMMITTED verdict depends on an existing record. So does a ROLLED_BACK verdict, except for a COMMIT record of its own,
 and for a decision on a record outside the half topic that could explain its op: that decision may be of any topic, and
-lies before the op. Either the decision is missing, or the record that it names.
+lies before the op. The missing bytes may have contained this decision, or the record that it names.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from verdicts.transactions.found_states import FoundStates
 
 _OPS = (OP_TOPIC, ROCKSDB_OP_TOPIC)
 _HALVES = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
-#: Records that end, discard or put back a half without an op.
+#: Topics of records that settle, discard or put back a half message: no COMMIT record is in them.
 _OF_THE_CHECK = (*_OPS, *_HALVES, DISCARD_TOPIC)
 _NOWHERE = -1
 
@@ -61,8 +61,8 @@ class MissingRule:
         numbered = ~judged.is_foreign_mark & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
         places = np.where(numbered, marks.integers("commit_log_offset"), _NOWHERE)
         self._last_mark: Int64s = marks.highest(places, _NOWHERE)
-        self._rests_on_others = judged.rests_on_most_checks & (judged.states == "DISCARDED")
-        self._may_come_back = halves.any_of(judged.chains.is_diverted | others.is_rocksdb)
+        self._rests_on_others = judged.depends_on_assumed_check_max & (judged.states == "DISCARDED")
+        self._may_come_back = halves.any_of(judged.chains.diverted_halves | others.is_rocksdb)
         self._is_prepared = halves.any_of(others.is_prepared) | judged.has_rollback_record
         self._topics = judged.real_topics()
         self._names = judged.names()

@@ -61,7 +61,7 @@ def _of_rolled_back(judged: Judgement, rows: Int64s) -> Choices:
 
 
 def _of_pending(judged: Judgement, rows: Int64s) -> Choices:
-    is_diverted = judged.chains.is_diverted[judged.halves.last[rows]]
+    is_diverted = judged.chains.diverted_halves[judged.halves.last[rows]]
     return [
         *_of_rocksdb(judged, rows), *_of_prepared(judged, rows), (judged.is_copied_later[rows], "copied_later"),
         (is_diverted, "diverted"), _else(rows, "check_to_come"),

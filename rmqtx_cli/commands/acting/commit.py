@@ -7,11 +7,17 @@ from rmqtx_cli.commands import Example
 
 NAME = "commit"
 EXAMPLES = (
-    Example("rmqtx commit 7F000001000118B4AAC216E2B3E40000 -n NAMESRV --reason OPS-4711", "verify, ask, commit, prove"),
-    Example("rmqtx commit ORDER-4711 -n 10.0.0.1:9876 --dry-run", "show what would be done, and which guard refuses"),
-    Example("rmqtx commit ID -n 10.0.0.1:9876 --yes --format jsonl", "for a script, with the receipt as JSON"),
     Example(
-        "rmqtx commit ID --store /data/store --to /data/settled --broker-version 5.3.3",
+        "rmqtx commit 7F000001000118B4AAC216E2B3E40000 -n NAMESRV --reason OPS-4711",
+        "verify, confirm, commit, prove",
+    ),
+    Example("rmqtx commit ORDER-4711 -n 10.0.0.1:9876 --dry-run", "show what would be done, and which guard refuses"),
+    Example(
+        "rmqtx commit ID -n 10.0.0.1:9876 --reason OPS-4711 --yes --format jsonl",
+        "for a script, with the receipt as JSON",
+    ),
+    Example(
+        "rmqtx commit ID --store /data/store --to /data/settled --broker-version 5.3.3 --reason OPS-4711",
         "the broker is down: commit in a copy of its store, delivered at its start",
     ),
 )

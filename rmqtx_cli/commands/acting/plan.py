@@ -309,12 +309,13 @@ def _refuse_file(output: Path, *, force: bool) -> None:
 def _write(plan: Plan, output: Path, listing: Listing, situations: list[Situation]) -> None:
     """Write the plan file, list its steps, and name connected producers, which make `apply` refuse."""
     from rmqtx_cli.output.streams import open_stream
+    from rmqtx_cli.pages.plan_page import apply_command
 
     with open_stream(output) as stream:
         stream.write(plan.text().encode())
     listing.write(iter(plan.table().to_batches()))
     _say_producers(situations, listing.voice)
-    listing.voice.note(f"{output}: plan of {count(len(plan.steps), 'step')}; next: rmqtx apply {output}")
+    listing.voice.note(f"{output}: plan of {count(len(plan.steps), 'step')}; next: {apply_command(plan, output)}")
 
 
 def _say_refused(draft: PlanDraft, voice: Voice) -> None:

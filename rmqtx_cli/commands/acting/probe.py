@@ -99,8 +99,8 @@ def command(
 
     One transaction is committed at once, one is rolled back, and one is decided only when the broker checks it. No
     transaction stays open, even after an interruption. Consumers of the topic get two marked messages per run: use a
-    topic and a group that nothing else uses. A step is allowed the time of the broker's settings (for the check:
-    timeout and interval); the thresholds count from there.
+    topic and a group that nothing else uses. Each step may take as long as the broker's settings allow (the
+    check: timeout and interval); --warning and --critical are added to that.
     """
     from remoting.protocol.errors import RemotingError
     from rmqtx_cli.monitoring.flights import judged, prometheus_text

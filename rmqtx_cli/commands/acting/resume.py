@@ -8,15 +8,18 @@ from rmqtx_cli.commands import Example
 NAME = "resume"
 EXAMPLES = (
     Example("rmqtx resume ORDER-4711 -n 10.0.0.1:9876 --reason 'shop is back'", "write a new half copy"),
-    Example("rmqtx resume ORDER-4711 -n 10.0.0.1:9876 --wait-for 2m --yes", "and watch for its decision"),
+    Example(
+        "rmqtx resume ORDER-4711 -n 10.0.0.1:9876 --reason OPS-4711 --wait-for 2m --yes",
+        "and watch for its decision",
+    ),
 )
 
 command = acting_command(
     NAME,
     """Make the broker check discarded or lost transactions again: it asks their producer.
 
-    The outcome in the receipt is `accepted`; the producer then decides, which --wait-for watches for. Brokers before
-    4.5.2 cannot resume, and brokers before 5.3.2 damage compressed bodies: both are refused. With --store a new half
-    copy with the unchanged body is appended, for any version.
+    The receipt has the outcome `accepted` once the new half copy is stored; --wait-for also waits for the producer's
+    decision. Brokers before 4.5.2 cannot resume, and brokers before 5.3.2 damage compressed bodies: both are refused.
+    With --store a new half copy with the unchanged body is appended, for any version.
     """,
 )

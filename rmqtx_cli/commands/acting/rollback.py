@@ -9,9 +9,12 @@ NAME = "rollback"
 EXAMPLES = (
     Example(
         "rmqtx rollback 7F000001000118B4AAC216E2B3E40000 -n NAMESRV --reason OPS-4711",
-        "verify, ask, roll back, prove",
+        "verify, confirm, roll back, prove",
     ),
-    Example("rmqtx rollback ORDER-4711 --group shop -n 10.0.0.1:9876 --yes", "for a script, if the group is shop"),
+    Example(
+        "rmqtx rollback ORDER-4711 --group shop -n 10.0.0.1:9876 --reason OPS-4711 --yes",
+        "for a script, if the group is shop",
+    ),
 )
 
 command = acting_command(

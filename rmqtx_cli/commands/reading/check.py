@@ -158,10 +158,10 @@ def command(
         ):
             numbers, outcome = _judged(source, thresholds, directory, now_ms, timeout)
             if textfile is not None:
-                _leave(textfile, outcome.status, now_ms, numbers, outcome)
+                _write_textfile(textfile, outcome.status, now_ms, numbers, outcome)
     except BaseException as error:
         if textfile is not None and isinstance(error, Exception) and not isinstance(error, BadRequest):
-            _leave_failure(textfile, now_ms)
+            _write_failure(textfile, now_ms)
         if isinstance(error, _TimedOut):
             return unknown(f"no answer within {timeout}")
         raise
@@ -189,7 +189,7 @@ def _judged(
 def _what_became(source: Source, numbers: Numbers, before: dict[str, Any] | None, timeout: str) -> Became:
     """Return what became of the transactions that were pending in the previous run.
 
-    A failure here does not keep this run from being saved: the next run would repeat the same lookup and fail again.
+    This run is saved even if the lookup fails: otherwise the next run would repeat the same lookup and fail again.
     """
     from readers.model.errors import RmqtxError
     from rmqtx_cli.monitoring.remembered import Became, remembered_places, what_became_of
@@ -228,7 +228,7 @@ def _refuse_reversed(warning: int | None, critical: int | None, warning_name: st
         raise BadRequest(f"{warning_name} is more than {critical_name}: no value could be a warning only")
 
 
-def _leave(
+def _write_textfile(
     textfile: Path, status: int, now_ms: int, numbers: Numbers | None = None, outcome: Outcome | None = None
 ) -> None:
     from rmqtx_cli.monitoring.say_outcome import prometheus_text
@@ -238,12 +238,12 @@ def _leave(
         stream.write(prometheus_text(numbers, status, now_ms, outcome).encode())
 
 
-def _leave_failure(textfile: Path, now_ms: int) -> None:
+def _write_failure(textfile: Path, now_ms: int) -> None:
     """Write the status UNKNOWN: the numbers of the last good run would hide that this run failed."""
     from readers.model.errors import RmqtxError
 
     try:
-        _leave(textfile, _UNKNOWN, now_ms)
+        _write_textfile(textfile, _UNKNOWN, now_ms)
     except (RmqtxError, OSError):
         return  # the line on stdout is UNKNOWN anyway
 

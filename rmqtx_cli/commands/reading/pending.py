@@ -61,13 +61,14 @@ DeadlineWithinOption = Annotated[
     ),
 ]
 AllOpenOption = Annotated[
-    bool, typer.Option("--all-open", help="Also list decided transactions that the broker will check again")
+    bool,
+    typer.Option("--all-open", help="Also list decided or discarded transactions that the broker will check again"),
 ]
 ScanOption = Annotated[bool, typer.Option("--scan", help="Read the whole commit log instead of queues and index")]
 
 
 @dataclass(frozen=True, slots=True)
-class HangingOptions:
+class PendingOptions:
     """Which transactions to list, as of when, and how to find them."""
 
     older_than: OlderThanOption = None
@@ -86,16 +87,16 @@ def command(
     context: typer.Context,
     store: OptionalStoreArguments = None,
     *,
-    asked: HangingOptions,
+    asked: PendingOptions,
     fail_on: FailOnOption = None,
     output: OutputOptions,
     source: SourceOptions,
 ) -> int:
-    """List the pending transactions: neither decided nor discarded.
+    """List the pending transactions: not decided, not discarded, and the check will still reach them.
 
     Each row contains the offsets that prove it. The time grows with the number of open transactions, not with the size
-    of the log. For live brokers the rows also show whether a producer of the group is connected, which would answer the
-    broker's checks.
+    of the log; if queues or index cannot be used, the whole log is read. For live brokers the rows also show whether a
+    producer of the group is connected, which would answer the broker's checks.
     """
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.ordering import oldest_first
@@ -135,7 +136,7 @@ class _Times:
     with_deadline: bool
 
     @classmethod
-    def of(cls, asked: HangingOptions, voice: Voice) -> _Times:
+    def of(cls, asked: PendingOptions, voice: Voice) -> _Times:
         """Return the times that the options give.
 
         Raises: BadRequest.
@@ -178,7 +179,7 @@ def _lines(
     )
 
 
-def _say_unknown_names(rows: pa.Table, asked: HangingOptions, voice: Voice) -> None:
+def _say_unknown_names(rows: pa.Table, asked: PendingOptions, voice: Voice) -> None:
     from rmqtx_cli.words.unknown_names import say_unknown_names
 
     named = {"--topic": ("topic", asked.topic), "--group": ("producer_group", asked.group)}
@@ -193,16 +194,16 @@ def _say_hidden(rows: pa.Table, voice: Voice) -> None:
     perhaps = rows["reason_code"].to_pylist().count("commit_record_table_unread")
     never = sum("never_asked" in flags for flags in rows["flags"].to_pylist())
     if surely := rows.num_rows - perhaps - never:
-        voice.note(f"{count(surely, 'decided transaction')} will be checked again; list with --all-open")
+        voice.note(f"{count(surely, 'decided or discarded transaction')} will be checked again; list with --all-open")
     if never:
-        voice.note(f"{count(never, 'decided transaction')} would be checked again, but the check is stopped before "
-                   "reaching them; list with --all-open")
+        what = "would be checked again, but the check is stopped before reaching them"
+        voice.note(f"{count(never, 'decided or discarded transaction')} {what}; list with --all-open")
     if perhaps:
         what = "the RocksDB table, which was not read, decides whether the broker checks them again"
         voice.note(f"{count(perhaps, 'decided transaction')}: {what}; list with --all-open")
 
 
-def _chosen(rows: pa.Table, asked: HangingOptions, times: _Times) -> pa.Table:
+def _chosen(rows: pa.Table, asked: PendingOptions, times: _Times) -> pa.Table:
     import pyarrow.compute as pc
 
     from readers.model.columns import rows_where

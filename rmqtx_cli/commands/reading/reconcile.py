@@ -164,10 +164,10 @@ def command(
     """Compare every transaction with the application's ledger, and list what to do.
 
     The ledger shows what the local transaction did; the broker has only the decision that it received. Where the broker
-    has none, the ledger's is advised. Where the two contradict each other, the contradiction is listed and nothing is
-    changed. If a ledger row matches several transactions, or several rows match one transaction, nothing is decided.
-    Rows to act on come first. Ledger rows without a transaction are counted; a --match that matches nothing is an
-    error.
+    has no decision, the decision of the ledger is advised. Where the two contradict each other, the contradiction is
+    listed and nothing is changed. If a ledger row matches several transactions, or several rows match one transaction,
+    nothing is decided. Rows to act on come first. Ledger rows without a transaction are counted; a --match that matches
+    nothing is an error.
     """
     from repairs.receipts.planner import Planner
     from rmqtx_cli.options.ledgers import Comparison

@@ -67,8 +67,8 @@ class Shown(StrEnum):
     TRANSACTIONS = "transactions"
 
 
-#: Sort order that puts the rows of both configurations one below the other.
-_BESIDE = {
+#: Sort order in which the rows of both configurations follow each other.
+_SORT_ORDER = {
     Shown.CHECKS: ("design", "table_file", "queue_id", "round", "half_queue_offset"),
     Shown.ROUNDS: ("design", "table_file", "queue_id", "round"),
     Shown.TRANSACTIONS: ("design", "table_file", "queue_id", "half_queue_offset"),
@@ -76,7 +76,11 @@ _BESIDE = {
 
 ShowOption = Annotated[
     Shown,
-    typer.Option("--show", help="One row per half and round, per round, or per half with its end"),
+    typer.Option(
+        "--show",
+        help="checks: one row per half copy and round; rounds: one per round; transactions: one per half copy, with "
+        "its discard",
+    ),
 ]
 RoundsOption = Annotated[
     int | None,
@@ -184,7 +188,7 @@ class _Simulation:
     voice: Voice
 
     def batches(self, stores: list[Store], cursors: Mapping[str, CheckCursors | None]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of each store; with --with, those of both configurations next to each other."""
+        """Yield the rows of each store; with --with, those of both configurations following each other."""
         import pyarrow as pa
 
         from verdicts.simulation.simulation_setup import simulated_checks
@@ -200,7 +204,7 @@ class _Simulation:
                 continue
             rows = [batch for simulated in found for batch in _rows(self.run, simulated, self.voice, with_name=True)]
             table = pa.Table.from_batches(rows, self.reading.schema)
-            yield from table.sort_by([(name, "ascending") for name in _BESIDE[self.run.show]]).to_batches()
+            yield from table.sort_by([(name, "ascending") for name in _SORT_ORDER[self.run.show]]).to_batches()
 
     def _configurations(self, store: Store) -> list[SimulatedConfiguration]:
         """Return the broker's settings as they are, and with the changes of --with."""

@@ -52,8 +52,8 @@ EXAMPLES = (
 QuickOption = Annotated[
     bool, typer.Option(
         "--quick",
-        help="Read only headers and the ends of queues and index: no comparison of the files, no body CRC (which can "
-        "stop a start)",
+        help="Read only headers and the ends of queues and index; files are not compared, and body CRCs are not tested "
+        "(a wrong CRC can end a broker's recovery early)",
     ),
 ]
 FullOption = Annotated[

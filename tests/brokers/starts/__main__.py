@@ -31,7 +31,7 @@ counts); both compared with a start on the same store without damage.
 
 Found by these tests, and predicted since:
 
-- 4.9.7 hangs if the file with the place behind its last queue entry is missing.
+- 4.9.7 hangs if the file with the place after its last queue entry is missing.
 - 4.3.0 and 4.4.0 start with a file of another length, and load neither this file nor later ones by name: a short file
   of a queue makes the queue empty ("a short queue file"), and a `.gz` beside a file of the log ends the log there. The
   later files stay on the disk until the log reaches and overwrites them (`start-cuts-queue`, `start-leaves-out`). 4.5.0
@@ -40,8 +40,8 @@ Found by these tests, and predicted since:
   of each queue from its beginning (`ConsumeQueueStore.truncateDirty`, called at the end of `recoverNormally` and
   `recoverAbnormally`; up to 5.3.3 the end of the queues was determined before recovery; for 5.3.4 and 5.4.0 this is
   known only from their source). So a queue with an invalid slot keeps its length if a record is dispatched to it: the
-  last records of the log, behind all other queues, overwrite the slots from the invalid one on, and the old slots
-  behind them are valid again. In "half slot zeroed" 5.5.0 wrote the records of slots 269 to 287 into slots 20 to 38 as
+  last records of the log, after all other queues, overwrite the slots from the invalid one on, and the old slots
+  after them are valid again. In "half slot zeroed" 5.5.0 wrote the records of slots 269 to 287 into slots 20 to 38 as
   well, compared slot by slot: these 19 halves have two slots, and the 19 that belong there have none. `verify` reports
   this as `start-shifts` and `start-skips`.
 """
@@ -116,7 +116,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.brokers.starts", description=__doc__)
     parser.add_argument("--version", action="append", help="a version (default: six)")
     parser.add_argument("--seconds", type=float, default=7200, help="begin no further start after so many")
-    parser.add_argument("--after", help="begin behind the case of this name; the page is not written then")
+    parser.add_argument("--after", help="begin after the case of this name; the page is not written then")
     parser.add_argument("--only", help="cases with this in their name; the page is not written then")
     parser.add_argument("--page", type=Path, help="write this page, whatever was chosen: the rest keeps its cells")
     options = parser.parse_args()

@@ -262,8 +262,8 @@ def test_a_half_copy_of_another_queue(tmp_path: Path, name: str, is_discarded: b
         assert errors(shown)
 
 
-@pytest.mark.parametrize("number", [0x2F, 0xEA])
-def test_a_half_copy_of_another_queue_in_rocksdb(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(("number", "code"), [(0x2F, "slot-mismatch"), (0xEA, "record-header")])  # the second is < 0
+def test_a_half_copy_of_another_queue_in_rocksdb(tmp_path: Path, number: int, code: str) -> None:
     """There no slot is held against it: a COMMITTED one seemed to be before the check, and nothing was said."""
     name = "rocksdb-single-5.5.0"
     root = copy_of(name, tmp_path)
@@ -274,7 +274,7 @@ def test_a_half_copy_of_another_queue_in_rocksdb(tmp_path: Path, number: int) ->
     flip_byte(log_files(root)[0], row["half_copies"][0]["commit_log_offset"] + AT["queue_id"], number)
     for reading in (pending([open_store(root)], settings_of(name)), audit([open_store(root)], settings_of(name))):
         reading.table()
-        assert "slot-mismatch" in errors(reading)
+        assert code in errors(reading)
 
 
 def test_the_last_op_slot_cannot_be(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_the_last_op_slot_cannot_be(tmp_path: Path) -> None:
     truth = open_rows(audit([opened(name)], settings_of(name)).table())
     hanging = pending([open_store(root)], settings_of(name))
     assert hanging.table()["state"].to_pylist() == truth["state"].to_pylist()
-    assert any("slots behind" in note.text for note in hanging.notes)
+    assert any("slots after" in note.text for note in hanging.notes)
 
 
 @pytest.mark.parametrize("kind", ["half_copies", "discard_copies"])
