@@ -82,12 +82,12 @@ class ProbeRun:
         return self.failure is None and not self.left_open and all(step.is_proved for step in self.steps)
 
 
-def steps_table(flights: Sequence[ProbeRun]) -> pa.Table:
-    """The steps of some flights.
+def steps_table(runs: Sequence[ProbeRun]) -> pa.Table:
+    """The steps of some probe runs.
 
     Shape: PROBE_STEPS.
     """
-    rows = [{name: getattr(step, name) for name in PROBE_STEPS.names} for flight in flights for step in flight.steps]
+    rows = [{name: getattr(step, name) for name in PROBE_STEPS.names} for run in runs for step in run.steps]
     return pa.Table.from_pylist(rows, schema=PROBE_STEPS)
 
 

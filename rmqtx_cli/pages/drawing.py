@@ -148,7 +148,7 @@ _CONSUMERS_VIEW = View(
         plain("group", ALWAYS, may_be_cut=True),
         plain("topic", ALWAYS, may_be_cut=True),
         plain("queue_id", ALWAYS, "queue"),
-        plain("final_queue_offset", ALWAYS, "final at"),
+        plain("final_queue_offset", ALWAYS, "COMMIT at"),
         plain("next_queue_offset", ALWAYS, "reads next"),
         Column(
             "", ("is_past",), lambda row: "past it" if row["is_past"] else "NOT past it: not confirmed", ALWAYS

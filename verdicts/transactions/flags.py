@@ -27,9 +27,9 @@ FLAGS: dict[str, str] = {
     "commit_after_rollback": "a COMMIT record was written after an op message, or a ROLLBACK record, had ended it",
     "commit_after_discard": "a COMMIT record was written after the broker had discarded it",
     "discarded_though_decided": "the broker discarded a copy although a commit or rollback was already recorded",
-    "open_after_decision": "decided or discarded, but the broker checks it again: its check will still reach a copy "
-    "(or will reach it again, where the cursor was set back) that no op message from the op cursor on settles; or its "
-    "slot of the state table is still open (3.1)",
+    "open_after_decision": "decided or discarded, but the broker checks it again: the check will still reach a copy "
+    "without a valid op mark, or reaches it again because the cursor was set back; or (3.1) its slot of the state "
+    "table is still open",
     "conflict": "it was both committed and rolled back: a committed copy has more op marks than COMMIT records, or "
     "(designs before 4.3) both records exist; consumers received the message",
     "unanswerable": "its number in the state table differs from the record's, or will differ after a start that "
