@@ -27,15 +27,15 @@ FLAGS: dict[str, str] = {
     "commit_after_rollback": "a COMMIT record was written after an op message, or a ROLLBACK record, had ended it",
     "commit_after_discard": "a COMMIT record was written after the broker had discarded it",
     "discarded_though_decided": "the broker discarded a copy although a commit or rollback was already recorded",
-    "open_after_decision": "it is decided or discarded, but the check will still reach a copy without a valid op (or "
-    "will reach it again, where the cursor was set back), or its slot of the state table is still open (3.1): the "
-    "broker checks it again",
+    "open_after_decision": "decided or discarded, but the broker checks it again: the check will still reach a copy "
+    "without a valid op mark, or reaches it again because the cursor was set back; or (3.1) its slot of the state "
+    "table is still open",
     "conflict": "it was both committed and rolled back: a committed copy has more op marks than COMMIT records, or "
     "(designs before 4.3) both records exist; consumers received the message",
     "unanswerable": "its number in the state table differs from the record's, or will differ after a start that "
     "follows a crash and rebuilds the table: every answer is refused (3.1)",
-    "never_asked": "open, and the broker never checks it: its check is stopped before it; or it has no entry in the "
-    "state table, or none in the table that a start after a crash rebuilds (3.1)",
+    "never_asked": "open, and the broker never checks it: the check is stopped before reaching it; or (3.1) the state "
+    "table, or the table that a start after a crash rebuilds, has no entry for it",
     "stalled": "pending, and while its broker ran its newest copy waited longer than two check intervals, the timeout "
     f"and one pass of {CHECK_PASS_MS_MAX // 1000} s without a check; the time since a broker stopped does not count, "
     "because no check ran then",
