@@ -94,7 +94,7 @@ def steps_table(runs: Sequence[ProbeRun]) -> pa.Table:
 def allowed_times_ms(conf: Mapping[str, str]) -> dict[str, int]:
     """How long a broker's settings allow the steps that wait for the broker to take. Units: milliseconds.
 
-    The check reaches a half in the first pass after transactionTimeOut; ops are written after
+    The check reaches a half in the first round after transactionTimeOut; ops are written after
     transactionOpBatchInterval (5.1.0 and later). At the end a copy may have to be closed, whose op takes as long again,
     and then the check must pass it: other halves before it delay the check for their transactionTimeOut.
     """
