@@ -39,6 +39,7 @@ KINDS: dict[str, Kind] = {
         "a record whose body does not match its CRC",
         "the body may differ from what the producer sent; a broker whose recovery reads this record cuts the log "
         "before it",
+        "compare with the same record on a slave",
     ),
     "record-header": Kind(
         "error",
@@ -98,6 +99,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "a file with another length than its neighbours",
         "its content is read as far as possible; brokers from 4.5.1 on refuse to start with this file",
+        "replace it from a backup or a slave before the broker starts",
         hides_records=True,
     ),
     "stray-file": Kind(
@@ -291,6 +293,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "a configuration file and its .bak cannot be parsed",
         "their content is unknown",
+        "restore the file from a backup",
     ),
     "cursor-beyond-end": Kind(
         "error",
@@ -347,6 +350,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "an op message whose body is not a list of numbers, or whose CRC is wrong",
         "which transactions it ended is unknown; the check skips it or stops at it",
+        "compare with the same record on a slave",
     ),
     "half-changed": Kind(
         "warning",

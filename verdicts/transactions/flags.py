@@ -48,7 +48,7 @@ FLAGS: dict[str, str] = {
     "escaped": "half copies were stored by different brokers (a slave acting as master passed it on, 5.1.0+)",
     "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left by the "
     "current clock, even if its broker is stopped: after that time the check discards it without asking",
-    "orphan_op": "an op message names it, but the half record itself cannot be read",
+    "orphan_op": "an op message refers to it, but the half record itself cannot be read",
     "poison": "pending, and the check cannot ask its producer: its body, group or real topic is unusable",
     "masked": "an op mark that belongs to another record has its half queue offset and hides it from the check: it "
     "will not be checked",
