@@ -173,7 +173,7 @@ def _check_lines(transaction: Transaction, places: Sequence[TimelineSource]) -> 
         elif newest["queue_offset"] < next_half:
             yield f"{where}next half {next_half}, past the newest copy {newest['queue_offset']}"
         else:
-            yield f"{where}next half {next_half}, will still reach the newest copy {newest['queue_offset']}"
+            yield f"{where}next half {next_half}, has not passed the newest copy {newest['queue_offset']}"
 
 
 def _entry_line(entry: Transaction) -> str:
