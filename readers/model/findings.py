@@ -321,9 +321,9 @@ KINDS: dict[str, Kind] = {
     ),
     "end-names-nothing": Kind(
         "error",
-        "a COMMIT, ROLLBACK or op record that points to no half message of its own",
-        "the place that it points to is damaged (no checksum covers it): the record is not listed as a transaction, "
-        "and what it may have ended is UNDECIDABLE",
+        "a COMMIT, ROLLBACK or op record whose reference leads to no half message of its transaction",
+        "the reference is damaged (no checksum covers it): the record is not listed as a transaction, and what it may "
+        "have ended is UNDECIDABLE",
         "compare with the same record on a slave",
         hides_records=True,
     ),
@@ -358,8 +358,9 @@ KINDS: dict[str, Kind] = {
     "check-stopped": Kind(
         "error",
         "a message at which every round of the broker's check ends",
-        "half messages before it are put back again in each round, and a COMMIT in answer to a check is delivered "
-        "again each time; half messages after it are never checked",
+        "earlier half messages are put back and checked again in each round, and each COMMIT answer delivers the "
+        "message again; later half messages are never checked",
+        "rmqtx pending STORE prints the commands that let the check continue",
     ),
     "undecidable": Kind(
         "error",
@@ -432,8 +433,8 @@ KINDS: dict[str, Kind] = {
     "start-shifts": Kind(
         "error",
         "records that the next start of the broker would dispatch to another queue offset than their own",
-        "op messages refer to half messages by their own offsets: at another offset, a half message is taken for "
-        "another one",
+        "op messages refer to half messages by queue offset: after the shift, an op message settles another half "
+        "message",
     ),
     "start-enters": Kind(
         "note",
@@ -531,7 +532,7 @@ KINDS: dict[str, Kind] = {
         "warning",
         "a prepared record whose slot number another record has: the table began again at 0 after a crash",
         "a number has one slot: the other record has it, and the broker does not check this one",
-        "decide it by its own handle: rmqtx commit or rmqtx rollback",
+        "decide it by its id: rmqtx commit ID or rmqtx rollback ID",
     ),
     "table-row-invalid": Kind(
         "error",
@@ -627,7 +628,7 @@ KINDS: dict[str, Kind] = {
     "foreign-unsearched": Kind(
         "note",
         "could not search for decisions on records outside the half topic",
-        "an op mark that belongs to another record would be read as a rollback",
+        "an op mark that belongs to another record would count as a rollback",
     ),
     "receipt-torn": Kind(
         "warning",

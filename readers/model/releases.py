@@ -110,7 +110,7 @@ DELAYED_HALVES_DROPPED = Change(
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 OPS_DONE_AT_ONCE = Change(
-    "an op message is done as soon as the check has passed its half message, not in a later pass", _CHECK,
+    "an op message is done as soon as the check has passed its half message, not in a later round", _CHECK,
     since=(4, 6, 0)
 )
 END_IS_ILLEGAL = Change("a read at the end of a queue counts as a read at an illegal offset", _CHECK, until=(4, 6, 0))
@@ -121,7 +121,7 @@ CHECK_INFLATES = Change(
 )  # fmt: skip
 #: Corrected in 4.9.5; in the 5.x line from 5.1.0 on.
 UNREADABLE_IS_PASSED = Change(
-    "a half message that cannot be read does not end the pass of the check", _CHECK, since=(4, 9, 5), but=((5, 0, 0),)
+    "a half message that cannot be read does not end the round of the check", _CHECK, since=(4, 9, 5), but=((5, 0, 0),)
 )
 AGE_MAY_EQUAL = Change(
     "a half message is still too young for a check if its age equals transactionTimeOut or its immunity time",
@@ -279,7 +279,7 @@ def parse_version(text: str) -> Version:
     """
     match = re.match(r"[vV]?([0-9]{1,3})[._]([0-9]{1,3})(?:[._]([0-9]{1,3}))?(?:_SNAPSHOT)?(?![0-9._])", text.strip())
     if match is None:
-        raise BadRequest(f"{text!r} is not a broker version", field="version", expected="5.1.4", actual=text)
+        raise BadRequest(f"{text!r} is not a broker version", field="version", expected="like 5.1.4", actual=text)
     return int(match[1]), int(match[2]), int(match[3] or 0)
 
 

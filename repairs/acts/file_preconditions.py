@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from readers.model.errors import FormatError, StoreInUse, UnsafeStore
-from readers.model.releases import STORE_LOCK, Version, dotted
+from readers.model.releases import NEWEST_READ, STORE_LOCK, Version, dotted
 from readers.store.broker_settings import BrokerSettings, broker_settings
 from readers.store.fastjson import read_config
 from readers.store.store import (
@@ -29,8 +29,6 @@ from repairs.records.record_writer import RecordDraft, WritingRules, draft_of, f
 
 #: Properties that make a broker delay a message, or write it to further queues, instead of appending it as it is.
 _DIVERTING = re.compile(rb"DELAY|TIMER_(DELAY|DELIVER|OUT)_\w+|INNER_MULTI_DISPATCH|INNER_NUM")
-#: The example of a version, where it can be the store's.
-_COMMON_VERSION: Version = (5, 3, 3)
 _ROCKSDB_CONFIG = (("consumerOffsets",), ("topics",), ("metadata",), ("rdb",))
 
 
@@ -115,10 +113,8 @@ def _version(store: Store, settings: BrokerSettings) -> Version:
 
 
 def _example(low: Version | None, high: Version | None) -> Version:
-    """A version in a range."""
-    if (low is None or low <= _COMMON_VERSION) and (high is None or high >= _COMMON_VERSION):
-        return _COMMON_VERSION
-    return high or low or _COMMON_VERSION
+    """A version in a range: its end, or without one the newest known version."""
+    return high or max(low or NEWEST_READ, NEWEST_READ)
 
 
 def topic_table(store: Store) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from repairs.receipts.planner import witnesses_of
 
 _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 #: Interval for reading the half queue's end: a copy is not put back again if it is closed early enough for its op to be
-#: written before the next pass of the check.
+#: written before the next round of the check.
 _TAIL_SECONDS = 0.05
 #: A pass makes its put-backs without pauses; after this long without any put-back it is over.
 _QUIET_SECONDS = 2.0
@@ -73,7 +73,7 @@ class _Watch:
         medium = self._medium
         self._problem = None
         try:
-            cursors = medium.check_cursors()  # read first: a pass writes its put-backs before it moves the cursor
+            cursors = medium.check_cursors()  # read first: a round writes its put-backs before it moves the cursor
             rows = {row["transaction_id"]: row for row in medium.look([d.order.transaction_id for d in self._acts])}
             for act in self._acts:
                 row = rows.get(act.order.transaction_id)

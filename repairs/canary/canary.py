@@ -211,7 +211,7 @@ class Canary:
         transaction.is_over = True
 
     def _is_passed(self, transaction: _Transaction, row: Mapping[str, Any]) -> bool:
-        """Whether the check can no longer put back a copy; a pass that began before the op message still may.
+        """Whether the check can no longer put back a copy; a round that began before the op message still may.
 
         This is possible only for a transaction that was older than transactionTimeOut when it was decided.
         """

@@ -82,19 +82,19 @@ class ProbeRun:
         return self.failure is None and not self.left_open and all(step.is_proved for step in self.steps)
 
 
-def steps_table(flights: Sequence[ProbeRun]) -> pa.Table:
-    """The steps of some flights.
+def steps_table(runs: Sequence[ProbeRun]) -> pa.Table:
+    """The steps of some probe runs.
 
     Shape: PROBE_STEPS.
     """
-    rows = [{name: getattr(step, name) for name in PROBE_STEPS.names} for flight in flights for step in flight.steps]
+    rows = [{name: getattr(step, name) for name in PROBE_STEPS.names} for run in runs for step in run.steps]
     return pa.Table.from_pylist(rows, schema=PROBE_STEPS)
 
 
 def allowed_times_ms(conf: Mapping[str, str]) -> dict[str, int]:
     """How long a broker's settings allow the steps that wait for the broker to take. Units: milliseconds.
 
-    The check reaches a half in the first pass after transactionTimeOut; ops are written after
+    The check reaches a half in the first round after transactionTimeOut; ops are written after
     transactionOpBatchInterval (5.1.0 and later). At the end a copy may have to be closed, whose op takes as long again,
     and then the check must pass it: other halves before it delay the check for their transactionTimeOut.
     """

@@ -188,7 +188,7 @@ class StandIn:
             if task is not None:
                 task.asked_count += 1
             if task is not None and task.decided is not None:
-                self._close_again(task, check)  # before the next pass puts back another copy
+                self._close_again(task, check)  # before the next round puts back another copy
                 continue
             before = self._held.get(check.transaction_id)
             if before is None or check.commit_log_offset > before.commit_log_offset:

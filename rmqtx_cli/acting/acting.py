@@ -270,6 +270,11 @@ def receipts_view() -> View:
     """The view of receipts in a table."""
     from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 
+    def notes(row: dict[str, Any]) -> str:
+        """The notes; of refusals, which are also printed as lines, only the names of the guards."""
+        is_refused = row["outcome"] == "refused_by_guard"
+        return escaped("; ".join(note.partition(": ")[0] if is_refused else note for note in row["notes"] or ()))
+
     def response(row: dict[str, Any]) -> str:
         codes = [request["response_code"] for request in row["requests"]]
         return ",".join("none" if code is None else str(code) for code in codes)
@@ -280,7 +285,7 @@ def receipts_view() -> View:
             plain("state_before", 4, "before"), plain("state_after", 3, "after"),
             Column("response", ("requests",), response, 6), plain("producer_group", 7, "group"), plain("topic", 7),
             plain("keys", 2, may_be_cut=True, least_cells=18), plain("receipt_id", 1),
-            Column("notes", ("notes",), lambda row: escaped("; ".join(row["notes"] or ())), 5, may_be_cut=True),
+            Column("notes", ("notes", "outcome"), notes, 5, may_be_cut=True),
         ),
         "no transaction was acted on",
     )  # fmt: skip

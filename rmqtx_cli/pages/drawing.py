@@ -148,7 +148,7 @@ _CONSUMERS_VIEW = View(
         plain("group", ALWAYS, may_be_cut=True),
         plain("topic", ALWAYS, may_be_cut=True),
         plain("queue_id", ALWAYS, "queue"),
-        plain("final_queue_offset", ALWAYS, "final at"),
+        plain("final_queue_offset", ALWAYS, "COMMIT at"),
         plain("next_queue_offset", ALWAYS, "reads next"),
         Column(
             "", ("is_past",), lambda row: "past it" if row["is_past"] else "NOT past it: not confirmed", ALWAYS
@@ -173,7 +173,7 @@ def _check_lines(transaction: Transaction, places: Sequence[TimelineSource]) -> 
         elif newest["queue_offset"] < next_half:
             yield f"{where}next half {next_half}, past the newest copy {newest['queue_offset']}"
         else:
-            yield f"{where}next half {next_half}, will still reach the newest copy {newest['queue_offset']}"
+            yield f"{where}next half {next_half}, has not passed the newest copy {newest['queue_offset']}"
 
 
 def _entry_line(entry: Transaction) -> str:

@@ -214,7 +214,7 @@ class Summary:
             found = self._pending[store.root, topic]
             if counted != found:
                 which = (
-                    "the counter is wrong" if is_whole
+                    "the counter is wrong; rmqtx does not use it" if is_whole
                     else "unknown which is right, as a part of the log cannot be read"
                 )
                 yield (

@@ -58,8 +58,8 @@ def test_what_is_undecidable_is_not_nothing_to_do(rmqtx: Run, tmp_path: Path) ->
     (identity, *_) = [row["transaction_id"] for row in rows if row["state"] == "UNDECIDABLE"]
     shown = rmqtx("show", identity, "--store", root).out
     assert "nothing to do" not in shown
-    assert "advice  none: nothing until the evidence that the reason names is found" in shown
-    assert "nothing until the evidence that the reason names is found" in rmqtx("explain", "none").out
+    assert "advice  none: first look for the evidence that the reason names" in shown
+    assert "first look for the evidence that the reason names" in rmqtx("explain", "none").out
 
 
 def with_a_counter(root: Path, counted: int) -> None:

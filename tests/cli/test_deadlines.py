@@ -70,10 +70,10 @@ def test_show_says_when_and_why_not(rmqtx: Run, corpus_store: Stores, conf: Path
     old = corpus_store("statetable-3.1.4")
     found = json.loads(rmqtx("pending", old, "--format", "jsonl").out.splitlines()[0])
     page = rmqtx("show", found["transaction_id"], old).out
-    assert "\ndiscard never: the timer of 3.0 and 3.1 checks it again and again, without a limit\n" in page
+    assert "\ndiscard never: brokers 3.0 and 3.1 check it without a limit and never discard it\n" in page
     [shown] = json.loads(rmqtx("show", found["transaction_id"], old, "--format", "json").out)
     assert (shown["discard_at_ms"], shown["discard_at"]) == (None, None)
-    assert shown["discard_reason"].startswith("the timer of 3.0 and 3.1")
+    assert shown["discard_reason"].startswith("brokers 3.0 and 3.1 check it")
 
 
 def test_check_is_critical_before_the_first_discard(

@@ -153,8 +153,8 @@ def test_after_a_kill_the_next_start_is_foretold() -> None:
     refused = sum(one["answered_after_restart"] is False for one in asked)
     assert row["code"] == "table-remade"
     assert row["actual"] == (
-        f"{len(asked)} slots, numbered from 0: {refused} open ones with another number, 0 decided ones; "
-        "0 open transactions get no slot"
+        f"{len(asked)} slots, numbered from 0: {refused} open ones with another number than in their records, "
+        "0 decided ones; 0 open transactions get no slot"
     )
     assert refused
 

@@ -47,7 +47,7 @@ def test_a_cursor_that_stands_still_while_the_broker_runs(
         rows = reading.table().to_pylist()
         assert bool(reading.check_stops) == stands
         for stop in reading.check_stops:
-            assert "stands still" in stop.why
+            assert "does not move on" in stop.why
             assert stop.queue_offset == stop.reach_end
         waiting = {row["advice"] for row in rows if row["state"] == "PENDING"}
         assert waiting == ({"decide"} if stands else {"wait"})

@@ -194,7 +194,7 @@ def standstill_of_window(
     words = window.words.slice(half.row, 1).to_pylist()[0]
     return CheckStop(
         root, state.queue_id, state.half_cursor, False, state.half_cursor,
-        "the check stands still there, although the message can be read", due_ms,
+        "the check does not move on, although the message can be read", due_ms,
         words["transaction_id"], words["commit_log_offset"], is_readable=True,
     )
 

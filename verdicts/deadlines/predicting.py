@@ -241,7 +241,7 @@ def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
     last = simulated.last if isinstance(simulated, Simulated) else None
     if last is not None and last.stop in (Stop.ABORTED, Stop.REFUSED):
         place = last.steps[-1].queue_offset if last.steps else last.before.half_cursor
-        why = Why(f"every round of the check ends at half queue offset {place} and never reaches it")
+        why = Why(f"every round of the check ends at half queue offset {place}, so the check never discards it")
     return Prediction(
         is_running, simulated.begin_ms,
         np.array([row["commit_log_offset"] for row in done], np.int64),

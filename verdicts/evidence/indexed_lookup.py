@@ -90,7 +90,9 @@ class DerivedFiles:
             require_end(self._op_queue)
             self._index = open_index(self._store, self._facts.settings.max_hash_slots)
             if not self._half_queue.exists and self._store.commit_log:
-                raise Untrusted("there is no consume queue of the half topic")
+                raise Untrusted(
+                    "no file has the consume queue of the half topic (normal before 4.3 and with queues in RocksDB)"
+                )
             self._require_half_topic_alone()
             cursor = (self._facts.cursors.half or {}).get(0, 0)
             if self._half_queue.exists and cursor > (end := self._half_queue.max_offset):

@@ -27,18 +27,19 @@ FLAGS: dict[str, str] = {
     "commit_after_rollback": "a COMMIT record was written after an op message, or a ROLLBACK record, had ended it",
     "commit_after_discard": "a COMMIT record was written after the broker had discarded it",
     "discarded_though_decided": "the broker discarded a copy although a commit or rollback was already recorded",
-    "open_after_decision": "it is decided or discarded, but the check will still reach a copy without a valid op (or "
-    "will reach it again, where the cursor was set back), or its slot of the state table is still open (3.1): the "
-    "broker checks it again",
+    "open_after_decision": "decided or discarded, but the broker checks it again: the check will still reach a copy "
+    "without a valid op mark, or reaches it again because the cursor was set back; or (3.1) its slot of the state "
+    "table is still open",
     "conflict": "it was both committed and rolled back: a committed copy has more op marks than COMMIT records, or "
     "(designs before 4.3) both records exist; consumers received the message",
     "unanswerable": "its number in the state table differs from the record's, or will differ after a start that "
     "follows a crash and rebuilds the table: every answer is refused (3.1)",
-    "never_asked": "open, and the broker never checks it: its check is stopped before it; or it has no entry in the "
-    "state table, or none in the table that a start after a crash rebuilds (3.1)",
-    "stalled": "pending, and while its broker ran its newest copy waited longer than two check intervals, the timeout "
-    f"and one pass of {CHECK_PASS_MS_MAX // 1000} s without a check; the time since a broker stopped does not count, "
-    "because no check ran then",
+    "never_asked": "open, and the broker never checks it: the check is stopped at one of its copies or at an earlier "
+    "message; or (3.1) the state table has no entry for it, or will have none after a start that follows a crash and "
+    "rebuilds the table",
+    "stalled": "pending; while the broker ran, its newest copy waited without a check for longer than two check "
+    f"intervals plus transactionTimeOut plus {CHECK_PASS_MS_MAX // 1000} s for a round; the time since a broker "
+    "stopped does not count, because no check ran then",
     "never_checked": "pending, and no copy shows a check, although its broker ran longer than the timeout and one "
     "check interval after it was stored; the time since a broker stopped does not count",
     "immune": "pending, and the immunity time that its producer requested is not over",
@@ -49,7 +50,8 @@ FLAGS: dict[str, str] = {
     "current clock, even if its broker is stopped: after that time the check discards it without asking",
     "orphan_op": "an op message names it, but the half record itself cannot be read",
     "poison": "pending, and the check cannot ask its producer: its body, group or real topic is unusable",
-    "masked": "an op mark that belongs to another record hides it from the check: it will not be checked",
+    "masked": "an op mark that belongs to another record has its half queue offset and hides it from the check: it "
+    "will not be checked",
     "delayed_half": "a delay or timer property diverted the half message itself; its real topic is lost",
     "bad_body": "a copy is marked as compressed and is not (put back by a broker before 4.6.0, resumed before 5.3.2): "
     "consumers cannot read it",

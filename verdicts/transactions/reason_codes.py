@@ -68,14 +68,14 @@ REASONS: dict[str, ReasonCode] = {
     ),
     "prepared_refused_after_start": ReasonCode(
         "PENDING",
-        _PREPARED + _NEXT_START + "the broker then checks slot {open_slot}, but the number of the record is "
-        "{half_number}, so every answer is refused, permanently pending",
+        _PREPARED + _NEXT_START + "the record then has slot {open_slot} instead of its number {half_number}, and the "
+        "broker refuses every answer: permanently pending",
         "the next start of its broker gives it another number than its record has: every answer is refused then",
     ),
     "prepared_refused": ReasonCode(
         "PENDING",
-        _PREPARED + "; the broker checks slot {open_slot} of the state table, but the number of the record is "
-        "{half_number}: every answer is refused, permanently pending",
+        _PREPARED + "; the record has slot {open_slot} of the state table instead of its number {half_number}, and the "
+        "broker refuses every answer: permanently pending",
         "its number in the state table is not the number of its record: every answer is refused",
     ),
     "prepared_asked_after_start": ReasonCode(

@@ -66,11 +66,11 @@ def _clauses(
     is_pending, is_never_asked = judged.state == "PENDING", reach.is_never_asked
     yield is_pending & (judged.marks_count > 0), "; another of its half messages was rolled back"
     yield reach.is_spent, "; it had all its {checks_count} checks: the next round discards it without asking"
-    yield is_pending & is_never_asked, f"{_STOPPED} and never reaches it"
+    yield is_pending & is_never_asked, f"{_STOPPED}, so the broker never checks this transaction"
     is_asked = judged.is_asked_still & (codes != NUMBERS["commit_record_table_unread"])
     yield (
         is_asked & is_never_asked,
-        f"{_STOPPED} before a copy of it: the broker checks it again only after the check has passed that message",
+        f"{_STOPPED}: the broker checks this transaction again only after the check has passed that message",
     )
     is_asked &= ~is_never_asked
     yield is_asked & judged.may_lack_op, f"{_ASKED_AGAIN}, unless the missing bytes contain its op message"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 STATES: dict[str, str] = {
-    "PENDING": "the broker's check will still reach it and ask the producer, or no record ended it",
+    "PENDING": "not decided, and a copy of it is still ahead of the broker's check (before 4.3: no COMMIT and no "
+    "ROLLBACK record names it)",
     "COMMITTED": "a COMMIT record exists: the message was written to its real topic",
     "ROLLED_BACK": "an op message (before 4.3 a ROLLBACK record) ended it, and no COMMIT record exists",
     "DISCARDED": "the broker discarded it: a copy in TRANS_CHECK_MAX_TIME_TOPIC, or all checks used up (before 4.5.2), "
     "or its key removed from RocksDB (5.4.0+)",
-    "LOST": "the broker will do nothing more with it, and no decision and no discard is recorded",
+    "LOST": "the broker will do nothing more with it, and no decision and no discard is recorded: look up its outcome "
+    "in the application, then commit or roll back, or resume its checks",
     "UNDECIDABLE": "evidence that could decide it is missing; the reason names the missing evidence",
 }
 
@@ -18,7 +20,7 @@ ADVICE: dict[str, str] = {
     "close": "it is decided, but the check will still reach a copy of it: write only the missing op message (a "
     "rollback on the newest copy)",
     "discard": "discard it and keep a copy",
-    "resume": "have the broker check it again",
+    "resume": "the broker no longer checks it: rmqtx resume lets the broker ask the producer again",
     "wait": "the broker will check it; act only if the application cannot answer",
     "decide": "no check will decide it: find out the outcome of the local transaction, then commit or roll back "
     "accordingly",
@@ -27,8 +29,8 @@ ADVICE: dict[str, str] = {
 
 #: The text of `none` for the state UNDECIDABLE.
 NONE_YET = (
-    "nothing until the evidence that the reason names is found: look for it in a backup or another copy (rmqtx verify "
-    "lists the damage), then run the command again; or ask the application for the outcome"
+    "first look for the evidence that the reason names, in a backup or another copy (rmqtx verify lists the damage), "
+    "and run the command again; or ask the application for the outcome"
 )
 
 

@@ -269,8 +269,8 @@ class _TableComparison:
         again = int((held & ~is_waiting).sum())
         return Finding(
             self._store.root, "table-remade", self._store.place(*TABLE_FILES.directory),
-            actual=f"{len(remade)} slots, numbered from 0: {unanswerable} open ones with another number, "
-            f"{again} decided ones; {forgotten} open transactions get no slot",
+            actual=f"{len(remade)} slots, numbered from 0: {unanswerable} open ones with another number than in their "
+            f"records, {again} decided ones; {forgotten} open transactions get no slot",
         )
 
 

@@ -129,8 +129,8 @@ def command(
     """Write a plan file: the action, its transactions, the record to name for each, the evidence, the preconditions.
 
     Nothing is changed in stores or brokers. Transactions that a guard refuses are not planned, and are listed with the
-    reason. Without IDs the options select among: pending transactions (commit, rollback, discard), decided ones that
-    will be checked again (close), discarded ones (resume).
+    reason; `apply` tests all guards again, and may refuse more. Without IDs the options select among: pending
+    transactions (commit, rollback, discard), decided ones that will be checked again (close), discarded ones (resume).
     """
     from repairs.receipts.plan_file import PLAN_STEPS
     from rmqtx_cli.acting.plan_inputs import plan_inputs

@@ -109,7 +109,7 @@ def test_the_cursor_of_a_running_broker_stands_still(tmp_path: Path, up_ms: int,
     found = check_stops(running, settings_of(name)(store))
     assert bool(found) == stands
     for stop in found:
-        assert "stands still" in stop.why
+        assert "does not move on" in stop.why
         assert stop.transaction_id
     assert check_stops(store, settings_of(name)(store)) == []  # what starts next goes on from there
 
