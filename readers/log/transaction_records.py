@@ -298,7 +298,7 @@ def is_final(block: Block) -> Bools:
 
 
 def are_damaged_finals(block: Block) -> Bools:
-    """Return which records have the flag and the properties of a final, name no copy, and have a contradicting header.
+    """Return which records have the flag of a final, name no copy, and contradict themselves in header or properties.
 
     If the half is the first record of the log, its COMMIT record has prepared offset 0, which otherwise stands for no
     reference: only its flag makes it a final, so one damaged byte of its topic or of its deliveries would make it a
@@ -312,8 +312,10 @@ def are_damaged_finals(block: Block) -> Bools:
     if not len(rows):
         return found
     alone = block.take(rows)
-    later = alone.properties.locate(REAL_TOPIC)[2] | alone.properties.locate(TRANSACTION_ID)[2]  # 4.3 and later
-    found[rows] = alone.properties.locate(PRODUCER_GROUP)[2] & later
+    later = np.zeros(len(alone), np.bool_)  # properties of 4.3 and later
+    for name in (REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_ID):
+        later |= alone.properties.locate(name)[2]
+    found[rows] = (alone.properties.locate(PRODUCER_GROUP)[2] & later) | alone.properties.malformed()
     found[rows] &= alone.data[alone.topic_starts] != ord("%")  # %RETRY%, %DLQ%
     for topic in (HALF_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS):
         found[rows] &= ~alone.topic_is(topic)

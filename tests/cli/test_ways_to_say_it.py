@@ -81,7 +81,9 @@ def test_quiet_says_nothing(rmqtx: Run, common: Path) -> None:
 def test_a_plan_is_readable(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     made = ("--store", common, "--reason", "OPS-1", "-o", plan)
-    assert rmqtx("plan", "rollback", "--where", "keys ~ pending.[0-3]", *made).status == 0
+    planned = rmqtx("plan", "rollback", "--where", "keys ~ pending.[0-3]", *made)
+    assert planned.status == 0
+    assert f"plan of 4 steps; next: rmqtx apply {plan} --store {common} --to NEW\n" in planned.err
     page = rmqtx("plan", "show", plan)
     assert (page.status, page.err) == (0, "")
     lines = page.out.splitlines()
