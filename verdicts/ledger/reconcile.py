@@ -21,7 +21,7 @@ from readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK,
 
 WORDS: dict[str, str] = {
     "done": "one ledger row matches: the local transaction was done",
-    "not_done": "one ledger row matches: it was not done (or no row matches, if this is equivalent)",
+    "not_done": "one ledger row matches: it was not done (or no row matches, and --missing-is-not-done is given)",
     "unknown": "one ledger row matches neither condition, or both; or the transaction has no value to look up a row",
     "missing": "no ledger row matches",
     "several": "several ledger rows match, or one that matches other transactions too: the right one is unknown",
