@@ -87,4 +87,4 @@ def test_each_design_and_each_error_has_its_section() -> None:
 
     text = PAGE.read_text("utf-8")
     assert all(f"| `{word}` |" in text for word in DESIGNS)
-    assert len(re.findall(r"^## \"", text, re.MULTILINE)) == 6
+    assert len(re.findall(r"^### \"", text, re.MULTILINE)) == 6

@@ -147,7 +147,7 @@ def command(
     directory = Path(to).absolute()
     columns = _columns(table, kind.fields, with_body=kind.body is not Bodies.NONE)
     listing = Listing(EXPORTED, VIEWS["exported"], voice=voice)
-    opened = _opened(table, store, files, directory, voice)
+    opened = _opened(table, store, files, Path(to), voice)
     undecidable: Counter[str] = Counter()
     with (
         opened_directory(directory, kind.settings(table, columns, voice), opened.stores) as done,
@@ -161,12 +161,12 @@ def command(
     return listing.conclude(reading, has_undecidable=bool(undecidable.total()))
 
 
-def _opened(table: Table, paths: list[str], files: StoreOptions, directory: Path, voice: Voice) -> Opened:
+def _opened(table: Table, paths: list[str], files: StoreOptions, to: Path, voice: Voice) -> Opened:
     """Return the opened stores; print a line about each."""
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency, say_header
 
     opened = open_stores(paths, files)
-    refuse_inside(directory, opened.stores)
+    refuse_inside(to, opened.stores)
     if table is Table.TRANSACTIONS:
         say_header(opened, voice)
     else:
