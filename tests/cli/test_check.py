@@ -58,7 +58,7 @@ def test_statuses_and_the_line(rmqtx: Run, common: Path, fifteen: Path, memory: 
         ["STORE", "--textfile", "/no/such/directory/file.prom"],
         ["STORE", "--textfile", "STORE/commitlog/file.prom"],
         ["STORE", "--broker-conf", "/no/such/file"],
-        # The alarm may come between the opening of a file and its `with`, so that the garbage collector closes the file.
+        # The alarm may come between the opening of a file and its `with`: the garbage collector then closes the file.
         pytest.param(
             ["STORE", "--timeout", "1ms"],
             marks=pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
