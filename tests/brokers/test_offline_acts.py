@@ -142,9 +142,10 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(
         close_log(source)
     destination = Destination(undo_file=tmp_path / "undo") if source == store else Destination(copy=store)
     orders = orders_for(rows)
+    conf = {**made["broker_conf"], **CALM}  # of the broker that opens it: however old the store is, nothing is too old
     begin = log_end(open_store(source)).segment.base_offset
     receipts = act(
-        medium_of(source, version, destination, made["broker_conf"]), Journal(tmp_path / "receipts.jsonl"), orders,
+        medium_of(source, version, destination, conf), Journal(tmp_path / "receipts.jsonl"), orders,
         Conduct(overrides=("immunity", "op-in-memory")),
     )
     assert {receipt.outcome for receipt in receipts} <= {"proved", "accepted"}, [one.notes for one in receipts]
@@ -158,7 +159,7 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(
         return {cases[one] for one, action in orders.items() if action in actions}
 
     seen = Seen(cases)
-    with Rig(version, tmp_path / "rig", {**made["broker_conf"], **CALM}) as rig:
+    with Rig(version, tmp_path / "rig", conf) as rig:
         rig.start_names()
         with booted(rig, seen.take) as agent:
             seen.meet_clients(agent, made)
