@@ -34,12 +34,7 @@ from rmqtx_cli.sections import SectionedGroup
 from rmqtx_cli.words import exit_status, say
 from spark_tasks.session.errors import SparkUnavailable
 
-app = CommandTree(
-    name="rmqtx",
-    cls=SectionedGroup,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+app = CommandTree(name="rmqtx", cls=SectionedGroup, pretty_exceptions_enable=False)
 
 
 def _version(asked: bool) -> None:

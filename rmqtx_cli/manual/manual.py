@@ -171,9 +171,7 @@ def _description(command: Any) -> list[str]:
 
 def _options(command: Any, words: tuple[str, ...], *, wanted: str) -> Iterator[str]:
     """The arguments of a command, or its options by section."""
-    context = command.make_context(
-        " ".join((NAME, *words)), [], resilient_parsing=True, help_option_names=["-h", "--help"]
-    )
+    context = command.make_context(" ".join((NAME, *words)), [], resilient_parsing=True)
     for title, rows in sections(command, context).items():
         if (title == "Arguments") != (wanted == "argument"):
             continue

@@ -21,6 +21,8 @@ from rmqtx_cli.options.configuration import (
 from rmqtx_cli.options.help_page import argument, sections, write_help
 from rmqtx_cli.words import exit_status, say
 
+#: Settings of each command, not of `rmqtx` alone: a command that is built by itself keeps the help option it began with.
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _JSON = ["--format", "json"]
 _COUNT_MAX = (1 << 63) - 1
 #: Names of the parameters that hold stores.
@@ -168,8 +170,8 @@ class CommandTree(typer.Typer):
 
     def __init__(self, **named: Any) -> None:
         # Help by rich would take a quarter of the start-up time.
-        super().__init__(**{"cls": HelpfulGroup, "rich_markup_mode": None, **named})
+        super().__init__(**{"cls": HelpfulGroup, "rich_markup_mode": None, "context_settings": _CONTEXT, **named})
 
     def command(self, name: str | None = None, **named: Any) -> Callable[[Any], Any]:
         """See `typer.Typer.command`."""
-        return super().command(name, **{"cls": CheckedCommand, **named})
+        return super().command(name, **{"cls": CheckedCommand, "context_settings": _CONTEXT, **named})
