@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.log import compression
-from readers.log.header_doubts import time_findings
+from readers.log.header_rules import TIME_RULES, broken_rules
 from readers.log.properties import (
     CHECK_TIMES,
     IMMUNITY,
@@ -169,7 +169,7 @@ def check_window(
 def _read(store: Store, slots: CheckedSlots, findings: list[Finding]) -> Iterator[tuple[Block, Int64s]]:
     """Return the records of some slots; impossible values become findings."""
     for block, numbers in records_of(store, slots):
-        findings += time_findings(block, store.root)
+        findings += broken_rules(block, store.root, TIME_RULES)
         findings += word_crc_findings(block, store.root)
         yield block, numbers
 
