@@ -42,7 +42,7 @@ from readers.store.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
 from verdicts.ends.decided_numbers import PossibleNumbers, doubtful_number
 from verdicts.ends.end_candidates import EndCandidates
 from verdicts.ends.foreign_decisions import can_be_decided, foreign_decision
-from verdicts.ends.named_halves import naming_of
+from verdicts.ends.named_halves import identified_rows
 from verdicts.model.verdict_inputs import DoubtfulEnd, ForeignDecision, MissingRange
 
 _ENDS_AT_ONCE = 4096
@@ -117,11 +117,11 @@ def _settled(log: SegmentedLog, store: str, pairs: Sequence[tuple[int, int]]) ->
         [witnesses_of(block, store) for block in blocks_at(log, sorted(places))]
         for places in ({offset for offset, _ in pairs}, {place for offset, place in pairs if 0 <= place < offset})
     )
-    halves = naming_of([found["halves"] for found in named if "halves" in found])
+    halves = identified_rows([found["halves"] for found in named if "halves" in found])
     return {
         offset
         for kind, name in (("finals", "prepared_transaction_offset"), ("offset_marks", "half_commit_log_offset"))
-        for offset in naming_of([found[kind] for found in own if kind in found]).settled(name, halves).tolist()
+        for offset in identified_rows([found[kind] for found in own if kind in found]).settled(name, halves).tolist()
     }
 
 
