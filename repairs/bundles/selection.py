@@ -224,7 +224,7 @@ def _bring_along(selection: Selection, facts: StoreFacts, settings_of: SettingsO
     while True:
         numbers = {mark["half_queue_offset"] for row in (*selection.rows, *selection.brought)
                    for mark in row["op_marks"]}
-        finals = [one.final_offset for one in facts.foreign_decisions if one.queue_offset in numbers]
+        finals = [one.final_offset for one in facts.misdirected_decisions if one.queue_offset in numbers]
         before = len(selection.records)
         log = selection.store.log()
         try:

@@ -41,9 +41,9 @@ from readers.storage.segments import SegmentedLog
 from readers.store.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
 from verdicts.ends.decided_numbers import PossibleNumbers, doubtful_number
 from verdicts.ends.end_candidates import EndCandidates
-from verdicts.ends.foreign_decisions import can_be_decided, foreign_decision
+from verdicts.ends.misdirected_decisions import can_be_decided, misdirected_decision
 from verdicts.ends.named_halves import identified_rows
-from verdicts.model.verdict_inputs import DoubtfulEnd, ForeignDecision, MissingRange
+from verdicts.model.verdict_inputs import DoubtfulEnd, MisdirectedDecision, MissingRange
 
 _ENDS_AT_ONCE = 4096
 _COMMIT, _ROLLBACK, _OP = "COMMIT record", "ROLLBACK record", "op message"
@@ -58,7 +58,7 @@ class ExaminedEnds:
            numbers that may belong to another half: a queue contradicts them, or the reference of the end is damaged.
     """
 
-    decisions: list[ForeignDecision] = field(default_factory=list)
+    decisions: list[MisdirectedDecision] = field(default_factory=list)
     ties: list[tuple[str, str]] = field(default_factory=list)
     doubtful: list[DoubtfulEnd] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
@@ -217,7 +217,7 @@ class _Examination:
             self._found.missing.extend(self._numbers.of(end, doubt))
 
     def _add_decision(self, named: Block, end: Block) -> None:
-        self._found.decisions.append(foreign_decision(self._store.root, named, end))
+        self._found.decisions.append(misdirected_decision(self._store.root, named, end))
         doubt = doubtful_number(self._store, self._log, named, int(end.commit_log_offsets[0]))
         if doubt is not None:
             self._found.missing.append(doubt[0])

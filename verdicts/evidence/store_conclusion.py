@@ -1,4 +1,4 @@
-"""The conclusion after all splits of a store are scanned: coverage, findings, missing bytes, foreign decisions."""
+"""The conclusion after all splits of a store are scanned: coverage, findings, missing bytes, misdirected decisions."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def conclude(
             *derived_findings(store, facts.cursors.half, splits.has_halves),
         ],
         missing=[*ranges, *examined.missing],
-        foreign_decisions=sorted(
-            [*facts.foreign_decisions, *hidden_decisions, *examined.decisions], key=lambda one: one.final_offset
+        misdirected_decisions=sorted(
+            [*facts.misdirected_decisions, *hidden_decisions, *examined.decisions], key=lambda one: one.final_offset
         ),
         doubtful_ends=[*facts.doubtful_ends, *examined.doubtful],
         doubtful_ids=[*facts.doubtful_ids, *(doubt for part in scanned for doubt in part.doubtful_ids)],

@@ -40,7 +40,7 @@ def judge(witnesses: Witnesses, views: Mapping[str, StoreView]) -> pa.Table:
 def _decided_times(judged: Judgement) -> pa.Array:
     finals, discards, marks = judged.finals, judged.discards, judged.marks
     far = _HIGHEST
-    marked = marks.lowest(marks.integers("store_time_ms"), far, ~judged.is_foreign_mark)
+    marked = marks.lowest(marks.integers("store_time_ms"), far, ~judged.is_misdirected_mark)
     times = np.select(
         [judged.state == "COMMITTED", judged.state == "ROLLED_BACK", (judged.state == "DISCARDED") & discards.has],
         [
