@@ -232,7 +232,9 @@ def _begin_store(
     """Return the facts of a store, its predicted discards, the last segment's base offset, and its written bytes."""
     store, now_ms = moment
     facts = store_facts(store, lambda opened: settings[opened.root])
-    predicted = predict_from_files(store, facts.settings, facts.cursors, now_ms, at_ms, facts.windows)
+    predicted = predict_from_files(
+        store, facts.settings, facts.cursors, now_ms, at_ms, facts.windows, facts.check_stops
+    )
     return facts, predicted, last_with_data(store.commit_log), log_bytes(store.commit_log)
 
 

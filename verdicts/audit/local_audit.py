@@ -200,7 +200,9 @@ def _audit(
     stores = plan.stores
     facts = {store.root: store_facts(store, settings_of) for store in stores}
     reading.predicted |= {
-        root: predict_from_files(fact.store, fact.settings, fact.cursors, moment_ms(fact.store), at_ms, fact.windows)
+        root: predict_from_files(
+            fact.store, fact.settings, fact.cursors, moment_ms(fact.store), at_ms, fact.windows, fact.check_stops
+        )
         for root, fact in facts.items()
     }
     reading.notes += [note for fact in facts.values() for note in fact.notes]

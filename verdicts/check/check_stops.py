@@ -98,11 +98,9 @@ def _stop_of_json(root: str, words: Mapping[str, Any]) -> CheckStop:
     )
 
 
-def stop_findings(
-    store: Store, settings: BrokerSettings, cursors: CheckCursors | None = None
-) -> Iterator[Finding]:
-    """The stops as findings. `cursors`: those of the check, if not the store's own."""
-    for stop in check_stops(store, settings, cursors):
+def stop_findings(store: Store, stops: Sequence[CheckStop]) -> Iterator[Finding]:
+    """Yield the stops of a store's check as findings."""
+    for stop in stops:
         whose = "" if stop.is_op or stop.is_readable else ", of an unknown transaction"
         whose = f" of transaction {stop.transaction_id}" if stop.transaction_id else whose
         log = store.log()
@@ -147,9 +145,10 @@ def _candidates(settings: BrokerSettings) -> list[Version]:
 
 def with_broker_named(stop: CheckStop, settings: BrokerSettings, version: Version) -> CheckStop:
     """Return the stop with the broker named: the version whose rules were applied."""
+    why = f"a broker of {dotted(version)} {stop.why} (version uncertain: add --broker-version)"
     if settings.version_low == settings.version_high is not None:
-        return replace(stop, why=f"broker {dotted(version)} {stop.why}")
-    return replace(stop, why=f"a broker of {dotted(version)} {stop.why} (version uncertain: add --broker-version)")
+        why = f"broker {dotted(version)} {stop.why}"
+    return replace(stop, why=why, version=version)
 
 
 def stop_of_window(root: str, window: CheckWindow, rules: CheckRules) -> CheckStop | None:

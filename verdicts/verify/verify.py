@@ -29,7 +29,7 @@ from readers.old_tables.transaction_table import TransactionTable
 from readers.queues.slot_files import close_slot_files
 from readers.store.broker_settings import BrokerSettings, broker_settings
 from readers.store.store import Store
-from verdicts.check.check_stops import stop_findings
+from verdicts.check.check_stops import check_stops, stop_findings
 from verdicts.claims.claim_proofs import DecodedLog
 from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.claims.lost_end import lost_end
@@ -149,7 +149,7 @@ class Verify:
         conf = dict(self.conf)
         settings = broker_settings(store, conf=conf, version=self.version)
         yield from starting_findings(store, settings, conf)
-        yield from stop_findings(store, settings)
+        yield from stop_findings(store, check_stops(store, settings))
         if is_partial:
             if not store.in_use:
                 yield Finding(store.root, "start-unforeseen", actual="not all of its log was read")
