@@ -32,7 +32,7 @@ from readers.store.store import (
     TIMER_TOPIC,
 )
 from remoting.connections.batched_reads import Pace
-from remoting.live.foreign_decisions import LiveRecords
+from remoting.live.misdirected_decisions import LiveRecords
 from remoting.live.prepared_records import read_prepared, walk_behind_prepared
 from remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
 from remoting.live.record_reads import HOLE_RECORDS_MAX, RECORDS_PER_QUERY, LiveReads, only_with
@@ -41,7 +41,7 @@ from remoting.protocol.record_bytes import blocks_of
 from verdicts.check.check_rules import CheckRules
 from verdicts.check.state import CheckState
 from verdicts.check.window import CheckWindow, halves_of_records, ops_of_records
-from verdicts.ends.foreign_decisions import foreign_decisions
+from verdicts.ends.misdirected_decisions import misdirected_decisions
 from verdicts.evidence.indexed_lookup import offset_of
 from verdicts.evidence.witness_collector import Names, incomplete_chains
 from verdicts.model.witnesses import Witnesses
@@ -181,7 +181,7 @@ class LiveWitnesses:
             walk_behind_prepared(facts, self._gathered, list(named), self._pace)
         kept = self._gathered.kept(named)
         self._look_for_missing_copies(kept)
-        facts.foreign_decisions.extend(foreign_decisions(facts.root, kept, LiveRecords(facts, self._pace)))
+        facts.misdirected_decisions.extend(misdirected_decisions(facts.root, kept, LiveRecords(facts, self._pace)))
         facts.findings.extend(self._gathered.findings)
         for gap in self._reads.gaps:
             facts.findings.append(gap.finding(facts.root))

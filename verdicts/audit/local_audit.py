@@ -32,7 +32,7 @@ from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.belonging import op_numbers, tied_groups
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, moment_ms, store_facts
-from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, scan_witnesses
+from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
 from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
 from verdicts.model.verdict_inputs import StoreView
@@ -57,7 +57,7 @@ class _Scan:
 class _SetAside:
     """The facts of one split, its witnesses by partition, and the partitions of its halves."""
 
-    scanned: Scanned
+    scanned: SplitFacts
     spool: Spool
     half_queue_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     half_partitions: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
@@ -72,7 +72,7 @@ def _scan_split(scan: _Scan, split: Split) -> _SetAside:
     """Scan one split and write its witnesses to files."""
     use_accelerator(scan.is_accelerated)
     found = scan_witnesses(split, scan.at_ms)
-    result = _SetAside(found.scanned, Spool(scan.partitions_count, scan.directory))
+    result = _SetAside(found.facts, Spool(scan.partitions_count, scan.directory))
     for name in IDENTIFIED:
         rows = getattr(found, name)
         if rows:

@@ -53,7 +53,7 @@ def view_words(view: StoreView) -> dict[str, Any]:
         "doubtful_ends": [asdict(end) for end in view.doubtful_ends],
         "doubtful_ids": [asdict(one) for one in view.doubtful_ids],
         "check_stops": [asdict(stop) for stop in view.check_stops],
-        "foreign": [asdict(decision) for decision in view.foreign_decisions],
+        "foreign": [asdict(decision) for decision in view.misdirected_decisions],
     }
     given: dict[str, Any] = json.loads(json.dumps(words))
     return given

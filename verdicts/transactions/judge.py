@@ -46,7 +46,7 @@ def judge(
 def _decided_times(judged: Judgement) -> pa.Array:
     finals, discards, marks = judged.finals, judged.discards, judged.marks
     far = _HIGHEST
-    marked = marks.lowest(marks.integers("store_time_ms"), far, ~judged.is_foreign_mark)
+    marked = marks.lowest(marks.integers("store_time_ms"), far, ~judged.is_misdirected_mark)
     times = np.select(
         [judged.state == "COMMITTED", judged.state == "ROLLED_BACK", (judged.state == "DISCARDED") & discards.has],
         [
