@@ -18,7 +18,7 @@ from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
 from readers.model.layout import Field, Layout, VariablePart
-from readers.queues.unit_files import Slots
+from readers.queues.consume_queue import Slots
 from readers.rocksdb.rocksdb import DEFAULT, Database, has_database, open_database, unread
 from readers.store.store import Store
 

@@ -20,10 +20,9 @@ from readers.log.record_block import Block
 from readers.log.record_layout import RECORD_BYTES_MIN
 from readers.model.columns import Int64s
 from readers.model.findings import Finding
-from readers.queues.consume_queue import PRE_BLANK_LENGTH, SLOT
+from readers.queues.consume_queue import PRE_BLANK_LENGTH, SLOT, Slots
 from readers.queues.consume_queue_extension import EXTENSION_UNIT
 from readers.queues.slot_files import BATCH, LAYOUTS, QueueName, queue_text, topic_text
-from readers.queues.unit_files import Slots
 from readers.store.store import Store
 from repairs.changes.new_stores import write_at
 from repairs.records.store_sizes import EXTENSION, StoreSizes

@@ -22,7 +22,7 @@ from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
 from readers.model.java_hashes import java_hash
 from readers.model.ranges import runs_of
-from readers.queues.consume_queue import open_queue
+from readers.queues.consume_queue import Slots, open_queue
 from readers.queues.consume_queue_extension import EXTENSION_ADDRESS_MAX
 from readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
 from readers.queues.slot_files import (
@@ -36,7 +36,6 @@ from readers.queues.slot_files import (
     topic_bytes,
     topic_text,
 )
-from readers.queues.unit_files import Slots
 from readers.store.store import LEFT_OUT_TOPIC, SCHEDULE_TOPIC, Store
 
 _DELAY = "DELAY"
