@@ -24,10 +24,10 @@ from readers.store.store import Store
 
 SLOT = Layout(
     "slot",
-    "Entry of a consume queue",
+    "Slot of a consume queue",
     (
         Field("commit_log_offset", "q", "commit-log offset of the record", "byte"),
-        Field("record_length_bytes", "i", "length of the whole record; 7FFFFFFF in a pre-blank entry", "byte"),
+        Field("record_length_bytes", "i", "length of the whole record; 7FFFFFFF in a pre-blank slot", "byte"),
         Field("tags_code", "q", "Java hash of the tag, due time in ms (delayed topics), or address in the extension"),
     ),
     20,
@@ -35,7 +35,7 @@ SLOT = Layout(
 )
 BATCH_SLOT = Layout(
     "batch_slot",
-    "Entry of a batch consume queue",
+    "Slot of a batch consume queue",
     (
         Field("commit_log_offset", "q", "commit-log offset of the record", "byte"),
         Field("record_length_bytes", "i", "length of the whole record", "byte"),

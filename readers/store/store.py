@@ -38,7 +38,7 @@ CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 #: Topics in which a COMMIT record waits for its delivery time before it reaches its real topic.
 SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
-#: The topic of the records that a bundle has in place of records that it left out; no queue has entries for them.
+#: The topic of the records that a bundle has in place of records that it left out; no queue has slots for them.
 LEFT_OUT_TOPIC = "RMQTX_LEFT_OUT"
 
 #: Names of rmqtx's own files begin with this; they exist only while rmqtx changes a store and are not part of it.

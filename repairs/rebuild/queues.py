@@ -2,7 +2,7 @@
 
 The queues are as a broker's dispatch writes them, with one difference: for a queue offset out of order a broker writes
 the entry at the queue's end anyway, and all later queue offsets are wrong. Here each entry is at its record's queue
-offset, and queue offsets of lost records are filled with the pre-blank entries that brokers put in front of a queue's
+offset, and queue offsets of lost records are filled with the pre-blank slots that brokers put in front of a queue's
 first record.
 """
 
@@ -200,7 +200,7 @@ class QueueBuilder:
         return True
 
     def _begin(self, queue: BuiltQueue, number: int) -> None:
-        """Start a queue in the file of its first queue offset, with pre-blank entries in front of it."""
+        """Start a queue in the file of its first queue offset, with pre-blank slots in front of it."""
         per_file = self.sizes.queue_file_bytes[queue.name[0]] // SLOT.size_bytes
         queue.waiting_at = number - number % per_file
         self._fill(queue, number % per_file)

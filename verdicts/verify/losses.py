@@ -1,6 +1,6 @@
 """The number and kinds of messages that were lost with damaged or missing bytes of a log, from the consume queues.
 
-A queue entry outlives its record, so the entries that point into a lost range give the number of half, op and other
+A queue slot outlives its record, so the slots that point into a lost range give the number of half, op and other
 messages in it. Records that were not dispatched yet (the last ones when a broker was killed) are not counted.
 """
 
@@ -28,7 +28,7 @@ _OTHER = 3
 
 
 def with_losses(store: Store, findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings; those about lost bytes get a text with the lost messages, if a queue has entries for them.
+    """Return the findings; those about lost bytes get a text with the lost messages, if a queue has slots for them.
 
     Units: commit-log offsets in bytes.
     Order: as given.
