@@ -111,8 +111,8 @@ def tables_of(selection: Selection, row: Mapping[str, Any]) -> tuple[str, ...]:
     is_in_rocksdb = ROCKSDB_HALF_TOPIC in {record.topic for record in records if record is not None}
     if is_in_rocksdb and selection.store.has(_OF_ROCKSDB):
         return (_OF_ROCKSDB,)
-    is_remade = selection.store.aborted and bool(_numbers(row, redo_log.KIND))
-    return (_OF_REDO_LOG,) if is_remade else ()
+    is_rebuilt = selection.store.aborted and bool(_numbers(row, redo_log.KIND))
+    return (_OF_REDO_LOG,) if is_rebuilt else ()
 
 
 def left_out_notes(left_out: Mapping[tuple[str, ...], set[str]]) -> Iterator[str]:

@@ -42,6 +42,8 @@ _DELAY = "DELAY"
 _INNER_NUM = "INNER_NUM"
 #: The longest delay of any broker; `messageDelayLevel` is configuration, so any shorter delay can be right.
 _DELAY_MS_MAX = 10 * 366 * 86_400_000
+#: The most tags that are remembered with their hash; further ones are calculated each time.
+_HASHES_MAX = 1 << 16
 
 
 @dataclass(slots=True)
@@ -97,10 +99,10 @@ class QueueClaims:
     _hashes: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
-        """Add the records of a block. Prepared and rollback records of designs before 4.3 get no slot
-        (docs/formats/consume_queues.md#dispatch).
+        """Add the records of a block.
 
-        Records of a bundle that replace those it left out get none either.
+        Prepared and ROLLBACK records of designs before 4.3 get no slot (docs/formats/consume_queues.md#dispatch), nor
+        do records of a bundle that replace those it left out.
         """
         kinds = block.sys_flag & TRANSACTION_MASK
         has_slot = (kinds != PREPARED) & (kinds != ROLLBACK) & ~block.topic_is(LEFT_OUT_TOPIC)
@@ -194,10 +196,6 @@ class QueueClaims:
             parts[name] = _compared(self.store, name, *(column[mine] for column in columns))
         self._rows = []
         return QueueParts.of(parts)
-
-
-#: The most tags that are remembered with their hash; further ones are calculated each time.
-_HASHES_MAX = 1 << 16
 
 
 def _batch_sizes(rows: Block) -> Int64s:

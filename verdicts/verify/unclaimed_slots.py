@@ -98,8 +98,8 @@ class _Parts:
         return QueuePart(merged([self._runs[runs]]), *self.records[:, records])
 
 
-class Leftovers:
-    """The findings about the queues of a store."""
+class QueueComparison:
+    """The queues of a store compared with its records, after all splits: the slots and records that are left."""
 
     def __init__(
         self, store: Store, parts: list[QueueParts], log: LogRanges, *, only_ends: bool = False,
