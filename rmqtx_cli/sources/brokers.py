@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -141,6 +141,7 @@ class BrokerSource:
     def audited(
         self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,  # noqa: ARG002
         at_ms: int | None,  # noqa: ARG002 -- refused
+        columns: Collection[str],  # noqa: ARG002 -- few rows
     ) -> Iterator[VerdictReading]:
         """See `Source`. All that the half queues hold."""
         from remoting.live.lookups import audit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -138,14 +138,17 @@ class FileSource:
     @contextmanager
     def audited(
         self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,
-        at_ms: int | None,
+        at_ms: int | None, columns: Collection[str],
     ) -> Iterator[VerdictReading]:
         """See `Source`."""
         from rmqtx_cli.sources.engine_run import engine_run
 
         with engine_run(context, "auditing", self.stores, listing, engine, provenance) as run:
             table = self.database.read(self.stores, run.engine)
-            reading = run.engine.audit(self.stores, self.opened.settings_of, at_ms=at_ms, progress=run.progress)
+            reading = run.engine.audit(
+                self.stores, self.opened.settings_of, at_ms=at_ms, progress=run.progress,
+                columns=columns if table is None else None,
+            )
             reading.batches = with_entries(reading.batches, table)
             yield reading
 

@@ -6,7 +6,7 @@ brokers. The command line decides which of the two is used; each refuses options
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,9 +63,9 @@ class Source(Protocol):
 
     def audited(
         self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,
-        at_ms: int | None,
+        at_ms: int | None, columns: Collection[str],
     ) -> AbstractContextManager[VerdictReading]:
-        """All transactions; their rows are read inside the block."""
+        """All transactions; their rows are read inside the block. `columns`: those that are read."""
 
     def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """Add the provenance to a listing whose output contains one; live brokers have none."""

@@ -14,6 +14,8 @@ from readers.model.columns import Bools
 from verdicts.deadlines.discard_rounds import NEVER
 from verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, NO_SLOT, NOT_BEFORE, OUT_OF_REACH, Prediction, Why
 
+#: The columns from which `with_discard_times` makes the times.
+DISCARD_TIME_SOURCES = ("state", "flags", "advice", "half_copies", "discard_at_ms")
 #: The flag of transactions that the check never reaches (`check_reach.py`).
 NEVER_ASKED_FLAG = "never_asked"
 

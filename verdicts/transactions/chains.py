@@ -389,11 +389,12 @@ class Chains:
         diverted: Bools = np.asarray(pc.is_in(self.halves.table["topic"], value_set=waiting))
         return diverted
 
-    def evidence(self) -> dict[str, pa.Array]:
-        """The evidence lists of TRANSACTIONS."""
-        return {
-            "half_copies": self.halves.lists(HALF_COPY, ~self.diverted_halves),
-            "op_marks": self.marks.lists(OP_MARK),
-            "final_records": self.finals.lists(FINAL_RECORD),
-            "discard_copies": self.discards.lists(DISCARD_COPY),
-        }
+    def evidence(self, name: str) -> pa.Array:
+        """A column of TRANSACTIONS with evidence lists."""
+        if name == "half_copies":
+            return self.halves.lists(HALF_COPY, ~self.diverted_halves)
+        group, kind = {
+            "op_marks": (self.marks, OP_MARK), "final_records": (self.finals, FINAL_RECORD),
+            "discard_copies": (self.discards, DISCARD_COPY),
+        }[name]
+        return group.lists(kind)

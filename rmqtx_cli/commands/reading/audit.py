@@ -132,7 +132,10 @@ def command(
     if asked.follow:
         return _followed(store or [], asked, engine, source, listing)
     audit = _AuditRun(asked, listing)
-    with opener.opened(output.output) as opened, opened.audited(context, listing, engine, provenance, at_ms) as reading:
+    with (
+        opener.opened(output.output) as opened,
+        opened.audited(context, listing, engine, provenance, at_ms, audit.columns) as reading,
+    ):
         status = audit.written(reading, opened)
     audit.say_rest(opened)
     return status
@@ -229,6 +232,13 @@ class _AuditRun:
         self.listing.say_limit("row" if self._instead else "transaction")
         self._met.extend(reading.findings)
         return self.listing.conclude(reading, has_undecidable=self.counted.states["UNDECIDABLE"] > 0)
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns of transactions that are listed or counted."""
+        from rmqtx_cli.pages.summary import COUNTED_COLUMNS
+
+        return {*COUNTED_COLUMNS, *(() if self._instead else self.listing.needed)}
 
     @property
     def _instead(self) -> bool:
