@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class FileDoor:
-    """See `Door`."""
+class FileOpener:
+    """See `SourceOpener`."""
 
     paths: Sequence[str]
     options: StoreOptions
@@ -48,13 +48,13 @@ class FileDoor:
 
     @property
     def schema(self) -> pa.Schema:
-        """See `Door`."""
+        """See `SourceOpener`."""
         from readers.model.tables import TRANSACTIONS
 
         return TRANSACTIONS
 
     def view(self, now_ms: int, *, with_state: bool, with_deadline: bool = False) -> View:
-        """See `Door`."""
+        """See `SourceOpener`."""
         from rmqtx_cli.output.views import transactions_view
 
         return transactions_view(
@@ -63,7 +63,7 @@ class FileDoor:
 
     @contextmanager
     def opened(self, *written: Path | None) -> Iterator[FileSource]:
-        """See `Door`."""
+        """See `SourceOpener`."""
         opened = open_stores(self.places, self.options)
         for file in written:
             refuse_inside(file, opened.stores)
@@ -71,12 +71,12 @@ class FileDoor:
         yield FileSource(opened, self.database, self.voice)
 
     def looked_up(self) -> AbstractContextManager[FileSource]:
-        """See `Door`."""
+        """See `SourceOpener`."""
         return self.opened()
 
     @contextmanager
     def tables(self, *written: Path | None) -> Iterator[FileTables]:
-        """See `Door`. The stores are opened when their queues are read."""
+        """See `SourceOpener`. The stores are opened when their queues are read."""
         yield FileTables(self, written)
 
 
@@ -172,7 +172,7 @@ class FileSource:
 class FileTables:
     """The half and op queues of stores. See `Tables`."""
 
-    door: FileDoor
+    opener: FileOpener
     written: tuple[Path | None, ...]
 
     def halves(self, bounds: Bounds) -> list[Reading]:
@@ -188,8 +188,8 @@ class FileTables:
         return [scan_ops(store, **asdict(bounds)) for store in self._opened()]
 
     def _opened(self) -> list[Store]:
-        stores = open_stores(self.door.places, self.door.options).stores
+        stores = open_stores(self.opener.places, self.opener.options).stores
         for file in self.written:
             refuse_inside(file, stores)
-        say_consistency(stores, self.door.voice)
+        say_consistency(stores, self.opener.voice)
         return stores

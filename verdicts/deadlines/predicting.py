@@ -32,10 +32,10 @@ from verdicts.check.window import ABSENT, CheckWindow, CheckWindows, StoredHalve
 from verdicts.deadlines.discard_rounds import NEVER, Discards, OpenHalves, discards_by_round
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.predicted import (
-    ASKED_FOR_EVER,
     DIVERTED,
     ENDLESS,
     NEVER_ASKED,
+    NEVER_DISCARDED,
     NO_CURSOR,
     NO_HALF_QUEUE,
     NOT_BEFORE,
@@ -84,7 +84,7 @@ def _predict(
     why = NOT_BEFORE
     if STATE_TABLE in designs or PREPARED_RECORDS in designs:
         asks = STATE_TABLE in designs and not PREPARED_NOT_CHECKED.holds(settings.version_low or ALWAYS)
-        why = ASKED_FOR_EVER if asks else NEVER_ASKED
+        why = NEVER_DISCARDED if asks else NEVER_ASKED
     parts: list[Prediction] = []
     if ROCKSDB in designs:
         checks = beside_tables(store, settings, {}).simulated("as is", settings, {}, now_ms)
