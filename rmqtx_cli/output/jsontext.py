@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from readers.model.moments import TIME_END_MS, TIME_FIRST_MS, is_time, timestamp_name
 
-_FIRST_OFFSET = pa.array([0], pa.int64())
 _PLAIN = r"^[ !#-\[\]-~]*$"
 
 
@@ -99,7 +98,7 @@ def _strings(column: pa.Array) -> pa.Array:
 
 def _lists(column: pa.Array) -> pa.Array:
     lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
-    offsets = pa.concat_arrays([_FIRST_OFFSET, pc.cumulative_sum(lengths)])
+    offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
     values = json_texts(pc.list_flatten(column))
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets.cast(pa.int32()), values), _text(","))
     texts = pc.binary_join_element_wise(_text("["), joined, _text("]"), _text(""))
