@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.log.header_rules import PORT_MAX, STATE_RULES, broken_rules
 from readers.log.prepared_records import CLUSTER, in_later_topics, is_prepared
 from readers.log.properties import HALF_MARK, REAL_TOPIC, UNIQ_KEY
 from readers.log.record_block import Block
@@ -20,11 +21,9 @@ from readers.log.record_layout import PREPARED, TRANSACTION_MASK
 from readers.log.transaction_records import are_damaged_finals
 from readers.model.columns import Bools, Int64s
 from readers.model.findings import Finding
-from readers.model.moments import BROKER_TIME_MAX_MS
 
 #: By kind of witness, the column that is set if the id comes from the header.
 _LONE = {"halves": "lone_message_id", "finals": "lone_prepared_id", "offset_marks": "lone_prepared_id"}
-_PORT_MAX = 65_535
 
 
 def contradict_prepared_flag(block: Block) -> Bools:
@@ -42,7 +41,7 @@ def contradict_prepared_flag(block: Block) -> Bools:
 
 def has_port(host_numbers: Int64s) -> Bools:
     """Return which host numbers of `Block.store_host_numbers` end in a possible port."""
-    ports: Bools = (host_numbers & 0xFFFFFFFF) <= _PORT_MAX
+    ports: Bools = (host_numbers & 0xFFFFFFFF) <= PORT_MAX
     return ports
 
 
@@ -53,14 +52,7 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
     Order: kind of finding, then of the block.
     Damage: words-contradict, record-header.
     """
-    found: list[Finding] = []
-    for name in ("queue_id", "reconsume_times"):
-        values = block.header(name)
-        for row in np.flatnonzero(values < 0).tolist():
-            found.append(_finding(
-                store, block, row, "record-header", f"{name} of at least 0", f"{name} {values[row]}"
-            ))  # fmt: skip
-    found += _prepared_findings(block, store)
+    found = [*broken_rules(block, store, STATE_RULES), *_prepared_findings(block, store)]
     if "halves" in witnesses:
         both = block.take(contradict_prepared_flag(block))
         for row, named in enumerate(both.header("prepared_transaction_offset").tolist()):
@@ -87,7 +79,7 @@ def header_findings(block: Block, witnesses: dict[str, pa.RecordBatch], store: s
     ports = known.header("store_port")
     for row in np.flatnonzero(~has_port(known.store_host_numbers())).tolist():
         found.append(_finding(
-            store, known, row, "record-header", f"a port from 0 to {_PORT_MAX}", f"store_port {ports[row]}"
+            store, known, row, "record-header", f"a port from 0 to {PORT_MAX}", f"store_port {ports[row]}"
         ))  # fmt: skip
     return found
 
@@ -119,20 +111,6 @@ def _prepared_findings(block: Block, store: str) -> Iterator[Finding]:
             store, block, row, "words-contradict", "a COMMIT record (by id and born time of the log's first record)",
             "flag of a prepared record",
         )  # fmt: skip
-
-
-def time_findings(block: Block, store: str) -> Iterator[Finding]:
-    """Yield findings for records with impossible times, which would make a check find them immune or too old.
-
-    Order:  of the block, by field.
-    Damage: record-header.
-    """
-    for name in ("born_time_ms", "store_time_ms"):
-        times = block.header(name)
-        for row in np.flatnonzero((times < 0) | (times > BROKER_TIME_MAX_MS)).tolist():
-            yield _finding(
-                store, block, row, "record-header", f"{name} before the year 2200", f"{name} {times[row]}"
-            )
 
 
 def _finding(store: str, block: Block, row: int, code: str, expected: str, actual: str) -> Finding:

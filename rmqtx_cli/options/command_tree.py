@@ -22,7 +22,7 @@ from rmqtx_cli.options.help_page import argument, sections, write_help
 from rmqtx_cli.options.plain_values import use_plain_values
 from rmqtx_cli.words import exit_status, say
 
-#: Settings of each command, not of `rmqtx` alone: a command that is built by itself keeps its first help option.
+#: Settings of each command, not only of `rmqtx`: a command that is built by itself keeps the help option it has then.
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _JSON = ["--format", "json"]
 _COUNT_MAX = (1 << 63) - 1

@@ -61,6 +61,9 @@ _URGENT = (
     "discarded_though_decided", "PENDING", "DISCARDED",
 )
 
+#: The columns of TRANSACTIONS that are counted.
+COUNTED_COLUMNS = ("store", "transaction_id", "state", "flags", *_KEYS, "half_store_time_ms", "half_copies")
+
 _Cell = tuple[str | None, str | None]
 
 #: Slots read together when their lengths are added up.

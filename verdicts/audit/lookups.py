@@ -170,7 +170,8 @@ def _with_discard_times(rows: pa.Table, reading: VerdictReading, facts: dict[str
     for root, fact in facts.items():
         if root in roots:
             reading.predicted[root] = predict_from_files(
-                fact.store, fact.settings, fact.cursors, moment_ms(fact.store), windows=fact.windows
+                fact.store, fact.settings, fact.cursors, moment_ms(fact.store), windows=fact.windows,
+                stops=fact.check_stops,
             )
     return with_discard_times(rows, reading.predicted)
 

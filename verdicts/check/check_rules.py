@@ -7,6 +7,7 @@ docs/formats/record.md#properties.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from readers.model.releases import (
@@ -24,6 +25,7 @@ from readers.model.releases import (
     dotted,
 )
 from readers.store.broker_settings import BrokerSettings
+from verdicts.model.check_stop import CheckStop
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,17 @@ def check_rules(version: Version) -> CheckRules:
     )
 
 
-def supposed_version(settings: BrokerSettings) -> tuple[Version, str | None]:
-    """Return the version to use, the newest possible one, and a note if the version is not certain."""
+def supposed_version(settings: BrokerSettings, stops: Sequence[CheckStop] = ()) -> tuple[Version, str | None]:
+    """Return the version to use, and a note if the version is not certain.
+
+    It is the newest possible one; if the check of the store is stopped (`stops`), the one by whose rules it is.
+    """
     low, high = settings.version_low, settings.version_high
     if low is not None and low == high:
         return low, None
-    if low is None and high is None:
-        words = f"the rules of {dotted(NEWEST_READ)} are assumed; if it is another one, add --broker-version X.Y.Z"
-        return NEWEST_READ, f"the broker's version is unknown: {words}"
-    chosen = NEWEST_READ if high is None else high
-    words = f"the rules of {dotted(chosen)} are assumed; if it is another one, add --broker-version X.Y.Z"
-    return chosen, f"the broker's version is {settings.version}: {words}"
+    stopped = next((stop.version for stop in stops if stop.version is not None), None)
+    chosen = stopped or high or NEWEST_READ
+    known = "unknown" if low is None and high is None else settings.version
+    why = "" if stopped is None else ", by which its check is stopped"
+    words = f"the rules of {dotted(chosen)} are assumed{why}; if it is another one, add --broker-version X.Y.Z"
+    return chosen, f"the broker's version is {known}: {words}"

@@ -37,7 +37,7 @@ from verdicts.model.check_stop import CheckStop
 _LATE_MS = 100 * 365 * 86_400_000
 _ENDLESS = CheckSettings(0, 1 << 40, 1, 1 << 60)
 #: How much of a log is searched for records that replace those that were left out of a bundle.
-_LOOKED_THROUGH_BYTES = 4 << 20
+_SEARCHED_BYTES = 4 << 20
 #: What the check may add to the properties of a copy.
 _GROWTH_BYTES = 128
 
@@ -98,11 +98,9 @@ def _stop_of_json(root: str, words: Mapping[str, Any]) -> CheckStop:
     )
 
 
-def stop_findings(
-    store: Store, settings: BrokerSettings, cursors: CheckCursors | None = None
-) -> Iterator[Finding]:
-    """The stops as findings. `cursors`: those of the check, if not the store's own."""
-    for stop in check_stops(store, settings, cursors):
+def stop_findings(store: Store, stops: Sequence[CheckStop]) -> Iterator[Finding]:
+    """Yield the stops of a store's check as findings."""
+    for stop in stops:
         whose = "" if stop.is_op or stop.is_readable else ", of an unknown transaction"
         whose = f" of transaction {stop.transaction_id}" if stop.transaction_id else whose
         log = store.log()
@@ -147,9 +145,10 @@ def _candidates(settings: BrokerSettings) -> list[Version]:
 
 def with_broker_named(stop: CheckStop, settings: BrokerSettings, version: Version) -> CheckStop:
     """Return the stop with the broker named: the version whose rules were applied."""
+    why = f"a broker of {dotted(version)} {stop.why} (version uncertain: add --broker-version)"
     if settings.version_low == settings.version_high is not None:
-        return replace(stop, why=f"broker {dotted(version)} {stop.why}")
-    return replace(stop, why=f"a broker of {dotted(version)} {stop.why} (version uncertain: add --broker-version)")
+        why = f"broker {dotted(version)} {stop.why}"
+    return replace(stop, why=why, version=version)
 
 
 def stop_of_window(root: str, window: CheckWindow, rules: CheckRules) -> CheckStop | None:
@@ -264,7 +263,7 @@ def with_record(stop: CheckStop, block: Block) -> CheckStop:
 def _is_bundle(store: Store) -> bool:
     """Whether a store is a bundle; its log has filler records for what was left out."""
     with store.commit_log[0].open() as file:
-        return LEFT_OUT_TOPIC.encode() in file.read(0, _LOOKED_THROUGH_BYTES)
+        return LEFT_OUT_TOPIC.encode() in file.read(0, _SEARCHED_BYTES)
 
 
 def remedies(

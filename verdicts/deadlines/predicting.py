@@ -12,6 +12,7 @@ docs/formats/rocksdb_transactions.md#check.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,11 +32,12 @@ from verdicts.check.state import PROPERTIES_BYTES_MAX, check_settings
 from verdicts.check.steps import Stop
 from verdicts.check.window import ABSENT, CheckWindow, CheckWindows, StoredHalves, StoredOps
 from verdicts.deadlines.discard_rounds import NEVER, Discards, OpenHalves, discards_by_round
+from verdicts.model.check_stop import CheckStop
 from verdicts.model.predicted import (
-    ASKED_FOR_EVER,
     DIVERTED,
     ENDLESS,
     NEVER_ASKED,
+    NEVER_DISCARDED,
     NO_CURSOR,
     NO_HALF_QUEUE,
     NOT_BEFORE,
@@ -59,31 +61,32 @@ _LATE_MS_MAX = 1_000
 
 def predict_from_files(
     store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, at_ms: int | None = None,
-    windows: CheckWindows | None = None,
+    windows: CheckWindows | None = None, stops: Sequence[CheckStop] = (),
 ) -> Prediction:
     """Predict what the next rounds of a store's broker discard.
 
     Reads the halves and ops after the cursors. `now_ms`: when a stopped broker is assumed to start, and after which a
     running one begins its next round. `at_ms`: the past time given by the user, if any. `windows`: the kept windows of
-    the store.
+    the store. `stops`: where its check is stopped.
     Damage: if the check cannot be played, nothing is predicted, and `why` has the cause.
     """
     if at_ms is not None:
         return Prediction(why=PAST)
     try:
-        return _predict(store, settings, cursors, now_ms, windows or CheckWindows(store))
+        return _predict(store, settings, cursors, now_ms, windows or CheckWindows(store), stops)
     except SourceError as error:
         return Prediction(is_running=store.in_use, why=Why(error.message, is_known=False))
 
 
 def _predict(
-    store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, windows: CheckWindows
+    store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, windows: CheckWindows,
+    stops: Sequence[CheckStop],
 ) -> Prediction:
     designs = [seen.word for seen in designs_of(store)]
     why = NOT_BEFORE
     if STATE_TABLE in designs or PREPARED_RECORDS in designs:
         asks = STATE_TABLE in designs and not PREPARED_NOT_CHECKED.holds(settings.version_low or ALWAYS)
-        why = ASKED_FOR_EVER if asks else NEVER_ASKED
+        why = NEVER_DISCARDED if asks else NEVER_ASKED
     parts: list[Prediction] = []
     if ROCKSDB in designs:
         from verdicts.simulation.simulation_without_queue import beside_tables
@@ -101,7 +104,7 @@ def _predict(
     elif not store.queue_segments(HALF_TOPIC, 0)[0]:
         why = NO_HALF_QUEUE
     else:
-        rules = check_rules(supposed_version(settings)[0])
+        rules = check_rules(supposed_version(settings, stops)[0])
         for queue_id in half_queues(store):
             half, op = cursors.half.get(queue_id), cursors.op.get(queue_id)
             window = windows.take(rules, queue_id, half, op)

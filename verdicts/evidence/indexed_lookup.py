@@ -28,7 +28,7 @@ from readers.model.java_hashes import key_hashes
 from readers.queues.consume_queue import open_queue
 from readers.store.fastjson import read_config
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
-from verdicts.ends.foreign_decisions import foreign_decisions, names_of
+from verdicts.ends.misdirected_decisions import misdirected_decisions, names_of
 from verdicts.evidence.derived_trust import (
     Untrusted,
     require_agreement,
@@ -166,7 +166,7 @@ class DerivedFiles:
             [*self._half_queue.findings, *self._op_queue.findings, *self._index.findings]
         )
         kept = self._gathered.kept(named)
-        self._facts.foreign_decisions.extend(foreign_decisions(self._store.root, kept, self))
+        self._facts.misdirected_decisions.extend(misdirected_decisions(self._store.root, kept, self))
         return kept
 
     # -- what may be trusted --------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from readers.model.findings import Finding
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import HALF_TOPIC, Store
 from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
-from verdicts.check.check_stops import stop_findings
+from verdicts.check.check_stops import check_stops, stop_findings
 from verdicts.check.slots import half_queues
 from verdicts.check.state import check_settings
 from verdicts.check.window import CheckWindow, check_window
@@ -80,7 +80,8 @@ def _half_topic_checks(
     notes += _situation_notes(store)
     windows: dict[tuple[CheckRules, int, int | None, int | None], CheckWindow] = {}
     for number, configuration in enumerate(configurations):
-        version, note = supposed_version(configuration.settings)
+        stops = check_stops(store, configuration.settings, cursors)
+        version, note = supposed_version(configuration.settings, stops)
         notes += [] if note is None else [note]
         if configuration.settings.broker_role == "SLAVE":
             notes.append(f"{store.root}: a slave does not check: the simulation shows it as a master")
@@ -100,7 +101,7 @@ def _half_topic_checks(
             settings = check_settings(configuration.settings)
             yield Simulated(store.root, configuration.name, window, rules, settings, begin_ms)
         if not number:
-            findings += stop_findings(store, configuration.settings, cursors)
+            findings += stop_findings(store, stops)
             # About the store's own cursor, not about one from the command line.
             findings += derived_findings(store, check_cursors(store).half, has_halves=False)
 

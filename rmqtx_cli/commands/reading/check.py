@@ -142,7 +142,7 @@ def command(
     --deadline warns before the broker discards unanswered transactions, which it does without notice.
     """
     from repairs.receipts.state_directory import state_directory as default_directory
-    from rmqtx_cli.sources.source import chosen_door
+    from rmqtx_cli.sources.source import chosen_opener
 
     thresholds = limits.thresholds()
     timeout_ms = parse_duration_ms(timeout)
@@ -152,7 +152,7 @@ def command(
     try:
         with (
             _within(timeout_ms, timeout),
-            chosen_door(store or [], live, files, Voice(quiet=True), advice, rate=rate).opened(
+            chosen_opener(store or [], live, files, Voice(quiet=True), advice, rate=rate).opened(
                 textfile, directory
             ) as source,
         ):

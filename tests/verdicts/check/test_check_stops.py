@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
+from readers.cursors.cursors import check_cursors
 from readers.model.findings import Finding
 from readers.store.broker_settings import broker_settings
 from readers.store.store import HALF_TOPIC, Store, open_store
 from tests.brokers.corpus import corpus_names, expected, recipe
 from tests.forge.stores import copy_of, unpacked
-from verdicts.check.check_stops import stop_findings
+from verdicts.audit.local_audit import audit
+from verdicts.check.check_stops import check_stops, stop_findings
+from verdicts.check.steps import Stop
+from verdicts.simulation.simulation import Simulated
+from verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
 
 
 def stops(store: Store, version: str | None = None) -> list[Finding]:
-    return list(stop_findings(store, broker_settings(store, version=version)))
+    return list(stop_findings(store, check_stops(store, broker_settings(store, version=version))))
 
 
 def poisons(name: str) -> set[str]:
@@ -31,6 +37,20 @@ def test_the_half_at_which_real_brokers_stopped(name: str) -> None:
     assert found.advice is not None
     assert any(f"transaction {one}" in found.actual and f" {one} --store" in found.advice for one in poisons(name))
     assert stops(store, "4.9.7") == []  # it passes over what it cannot read
+
+
+def test_one_version_is_supposed_in_all_answers() -> None:
+    root = unpacked("poison-4.5.0")
+    rows = audit([open_store(root)], broker_settings).table()
+    waiting = rows.filter(pc.equal(rows["state"], "PENDING"))
+    assert waiting.num_rows == 30
+    assert waiting["discard_at_ms"].null_count == 30
+    store = open_store(root)
+    as_is = SimulatedConfiguration("as is", broker_settings(store))
+    (check,), _, notes = simulated_checks(store, [as_is], check_cursors(store), store.taken_time_ms)
+    assert isinstance(check, Simulated)
+    assert next(check.rounds()).stop is Stop.ABORTED
+    assert any("the rules of 4.5.2 are assumed, by which its check is stopped" in note for note in notes)
 
 
 def test_no_other_store_has_one() -> None:

@@ -1,0 +1,105 @@
+"""Rules for the header fields of a record, each for one field: no checksum covers a header.
+
+A record is sound if the lengths of its parts add up, whatever its values are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.log.record_block import Block
+from readers.log.record_layout import TRANSACTION_MASK
+from readers.model.columns import Bools, Int64s
+from readers.model.findings import Finding
+from readers.model.moments import BROKER_TIME_MAX_MS
+
+PORT_MAX = 65_535
+_SYS_FLAG_KNOWN = 0x7FF
+_COMPRESSION_MASK, _COMPRESSION_MAX = 0x700, 0x300
+
+
+@dataclass(frozen=True)
+class HeaderRule:
+    """A rule for a field: its name in `RECORD`, what its value must be, and which values of a block break the rule."""
+
+    field: str
+    expected: str
+    breaks: Callable[[Int64s, Block], Bools]
+
+
+def _at_least_0(field: str) -> HeaderRule:
+    return HeaderRule(field, f"{field} of at least 0", lambda values, _: values < 0)
+
+
+def _from_0(field: str, last: int, what: str) -> HeaderRule:
+    return HeaderRule(field, f"{field} {what}", lambda values, _: (values < 0) | (values > last))
+
+
+def _time(field: str) -> HeaderRule:
+    return _from_0(field, BROKER_TIME_MAX_MS, "before the year 2200")
+
+
+def _port(field: str) -> HeaderRule:
+    return _from_0(field, PORT_MAX, f"of at most {PORT_MAX}")
+
+
+def _unknown_bits(values: Int64s, _: Block) -> Bools:
+    broken: Bools = ((values & ~_SYS_FLAG_KNOWN) != 0) | ((values & _COMPRESSION_MASK) > _COMPRESSION_MAX)
+    return broken
+
+
+def _crc_without_body(values: Int64s, block: Block) -> Bools:
+    broken: Bools = (block.body_lengths == 0) & (values != 0)
+    return broken
+
+
+def _name_without_final(values: Int64s, block: Block) -> Bools:
+    broken: Bools = ((block.sys_flag & TRANSACTION_MASK) == 0) & (values != 0)
+    return broken
+
+
+def _name_of_no_earlier_record(values: Int64s, block: Block) -> Bools:
+    broken: Bools = (values < 0) | (values >= np.maximum(block.commit_log_offsets, 1))
+    return broken
+
+
+#: The place of a record in its consume queue. A record that is compared with its slot needs no rule.
+PLACE_RULES = (_at_least_0("queue_id"), _at_least_0("queue_offset"))
+#: Times that would make a check find a half message immune or too old.
+TIME_RULES = (_time("born_time_ms"), _time("store_time_ms"))
+#: Fields from which a state follows and that no other record repeats: every scan tests them.
+STATE_RULES = (_at_least_0("queue_id"), _at_least_0("reconsume_times"))
+RECORD_RULES = (
+    HeaderRule("sys_flag", "known bits only", _unknown_bits),
+    _at_least_0("body_crc"),
+    _at_least_0("reconsume_times"),
+    *TIME_RULES,
+    _port("born_port"),
+    _port("store_port"),
+    # An empty body has a CRC of 0 (common/UtilAll.java crc32), and only finals name another record.
+    HeaderRule("body_crc", "0, because the body is empty", _crc_without_body),
+    HeaderRule("prepared_transaction_offset", "0, because the record is not a final", _name_without_final),
+    HeaderRule("prepared_transaction_offset", "the offset of an earlier record", _name_of_no_earlier_record),
+)
+
+
+def broken_rules(block: Block, store: str, rules: Iterable[HeaderRule]) -> Iterator[Finding]:
+    """Yield a finding for each record that breaks a rule, about the first rule that it breaks.
+
+    Order:  of the rules, then of the block.
+    Damage: record-header.
+    """
+    seen = np.zeros(len(block), np.bool_)
+    for rule in rules:
+        values = block.header(rule.field)
+        broken = rule.breaks(values, block)
+        for row in np.flatnonzero(broken & ~seen).tolist():
+            yield Finding(
+                store, "record-header", block.file, int(block.positions[row]), int(block.lengths[row]),
+                commit_log_offset=int(block.commit_log_offsets[row]), expected=rule.expected,
+                actual=f"{rule.field} {values[row]}",
+            )
+        seen |= broken
