@@ -232,7 +232,9 @@ def _find_unmatched_ends(result: SplitWitnesses) -> None:
     named = halves.integers("named_commit_log_offset")
     here = [np.asarray(pc.equal(rows["topic"], HALF_TOPIC)) for rows in result.halves]
     is_half = np.concatenate([np.empty(0, np.bool_), *here])
-    is_other: Bools = (named != NO_PLACE) & ~np.isin(named, places[is_half])
+    is_other: Bools = named != NO_PLACE
+    if is_other.any():
+        is_other &= ~np.isin(named, places[is_half])
     unmatched.append((places[is_other], named[is_other], np.zeros(int(is_other.sum()), np.uint64)))
     facts = result.facts
     facts.unmatched_offsets, facts.unmatched_named_offsets, facts.unmatched_hashes = (
