@@ -115,7 +115,7 @@ class SplitWitnesses:
 IDENTIFIED = ("halves", "discards", "finals", "offset_marks")
 
 
-_WRITTEN_BY_THE_CHECK = pa.array([HALF_TOPIC, DISCARD_TOPIC])
+_WRITTEN_BY_THE_CHECK = (HALF_TOPIC, DISCARD_TOPIC)
 
 
 def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
@@ -187,7 +187,7 @@ def _note_later(facts: SplitFacts, block: Block) -> None:
     found = witnesses_of(block, facts.split.store.root)
     for name in ("halves", "discards"):
         if name in found:
-            rows = found[name].filter(pc.is_in(found[name]["topic"], value_set=_WRITTEN_BY_THE_CHECK))
+            rows = found[name].filter(pc.is_in(found[name]["topic"], value_set=pa.array(_WRITTEN_BY_THE_CHECK)))
             facts.later_hashes = np.concatenate([facts.later_hashes, identity_hashes(identities(rows))])
 
 
