@@ -27,6 +27,11 @@ class CheckedSlots:
     lengths: Int64s
 
 
+def half_queues(store: Store) -> list[int]:
+    """Return the numbers of the half queues; 0 if there is none yet."""
+    return [number for topic, number in store.queues() if topic == HALF_TOPIC] or [0]
+
+
 def checked_slots(queue: Queue, cursor: int, tail: list[tuple[int, int]]) -> CheckedSlots:
     """Return the slots that a check reads from a cursor on, with those that a start of the broker adds: `tail`.
 
