@@ -184,7 +184,7 @@ STARTS_AT_QUEUES_OFFSET = Change(
     _LOG, since=(5, 5, 0)
 )
 QUEUE_MAXIMUM_IS_END = Change(
-    "the furthest place in the queues is the end of the last entry's record, not its begin", _QUEUES, since=(4, 5, 0)
+    "the furthest place in the queues is the end of the last slot's record, not its begin", _QUEUES, since=(4, 5, 0)
 )
 QUEUES_CUT_AFTER_CLEAN_STOP = Change("queues are truncated after a clean stop too", _LOG, since=(4, 3, 2))
 QUEUES_DESTROYED = Change("queues are deleted if there is no commit log", _LOG, since=(4, 5, 0))

@@ -287,13 +287,13 @@ def _fill(log: Path, hole: _LogHole, wanted: list[Lost], size: int) -> int:
             end += length
         if end == base:
             end += FILLER_BYTES_MIN
-    borne = 0
+    placed_count = 0
     for offset, record, number in filled(hole.begin, end, wanted, near) if end > hole.begin else ():
         write_at(path, size, offset - base, record)
-        borne += number is not None
+        placed_count += number is not None
     if hole.ends_segment:
         write_at(path, size, end - base, blank_head(hole.end - end))
-    return borne
+    return placed_count
 
 
 # --- lost numbers -----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _CONVENTIONS = (
     "Names end in their unit: _ms is milliseconds (a point in time: since 1970 UTC), _bytes bytes, _count a number. "
-    "commit_log_offset counts bytes of the commit log, queue_offset entries of a queue, position_bytes bytes of one "
+    "commit_log_offset counts bytes of the commit log, queue_offset slots of a queue, position_bytes bytes of one "
     "file. Unknown is null, never -1, empty text or zero. In JSON and CSV each time has a second column without _ms in "
     "ISO 8601; with --timestamps only that one, in Parquet and Arrow a TIMESTAMP. Bytes are base64; lists are "
     "JSON text in CSV."

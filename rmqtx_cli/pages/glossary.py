@@ -67,7 +67,7 @@ RESULT_TABLES = {
 TERMS: dict[str, str] = {
     "record": "one message in the commit log, whatever its topic",
     "segment": "one file of a log; its name is the offset of its first byte in that log",
-    "slot": "one entry of a consume queue: where a record is, how long it is, and a tags code",
+    "slot": "one numbered place in a consume queue: where a record is, how long it is, and a tags code",
     "half message": "a message whose transaction is undecided: in RMQ_SYS_TRANS_HALF_TOPIC, not visible to consumers",
     "half copy": "the half message as sent, or a later copy that the check put back at the end of the half queue",
     "op mark": "one number in an op message: the queue offset of a half copy that a commit or a rollback settled",

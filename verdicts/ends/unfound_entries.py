@@ -89,9 +89,9 @@ def evidence_of_entries(
                 (tag,) = entries.read(slot.queue_offset, slot.queue_offset + 1)[3].tolist()
                 contradicted.append((slot, tag))
                 result.ranges.append(_doubt(store, slot, tag))
-                mended = with_kind(block, PREPARED) if tag == PREPARED_TAGS else None
-                if mended is not None and is_prepared(mended)[0]:
-                    result.damaged_halves.append(mended)
+                corrected = with_kind(block, PREPARED) if tag == PREPARED_TAGS else None
+                if corrected is not None and is_prepared(corrected)[0]:
+                    result.damaged_halves.append(corrected)
     finally:
         log.close()
     for (slot, tag), more in one_by_one(contradicted, "entries"):

@@ -115,7 +115,7 @@ class SplitWitnesses:
 IDENTIFIED = ("halves", "discards", "finals", "offset_marks")
 
 
-_WRITTEN_BY_THE_CHECK = pa.array([HALF_TOPIC, DISCARD_TOPIC])
+_WRITTEN_BY_THE_CHECK = (HALF_TOPIC, DISCARD_TOPIC)
 
 
 def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
@@ -187,7 +187,7 @@ def _note_later(facts: SplitFacts, block: Block) -> None:
     found = witnesses_of(block, facts.split.store.root)
     for name in ("halves", "discards"):
         if name in found:
-            rows = found[name].filter(pc.is_in(found[name]["topic"], value_set=_WRITTEN_BY_THE_CHECK))
+            rows = found[name].filter(pc.is_in(found[name]["topic"], value_set=pa.array(_WRITTEN_BY_THE_CHECK)))
             facts.later_hashes = np.concatenate([facts.later_hashes, identity_hashes(identities(rows))])
 
 
@@ -232,7 +232,9 @@ def _find_unmatched_ends(result: SplitWitnesses) -> None:
     named = halves.integers("named_commit_log_offset")
     here = [np.asarray(pc.equal(rows["topic"], HALF_TOPIC)) for rows in result.halves]
     is_half = np.concatenate([np.empty(0, np.bool_), *here])
-    is_other: Bools = (named != NO_PLACE) & ~np.isin(named, places[is_half])
+    is_other: Bools = named != NO_PLACE
+    if is_other.any():
+        is_other &= ~np.isin(named, places[is_half])
     unmatched.append((places[is_other], named[is_other], np.zeros(int(is_other.sum()), np.uint64)))
     facts = result.facts
     facts.unmatched_offsets, facts.unmatched_named_offsets, facts.unmatched_hashes = (

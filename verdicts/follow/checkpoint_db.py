@@ -72,6 +72,8 @@ def _declaration(name: str, schema: pa.Schema) -> str:
     return f"CREATE TABLE {name} ({', '.join([*hashed, *texts, key])}) WITHOUT ROWID"
 
 
+#: In files of this version `segments.said` has the notes of a segment (`SegmentNotes`), and `strays` the decisions that
+#: name no half copy of their own.
 _SCHEMA = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
     "CREATE TABLE stores (number INTEGER PRIMARY KEY, root TEXT UNIQUE NOT NULL, place TEXT NOT NULL, "

@@ -1,4 +1,4 @@
-"""The flags of a transaction: what an operator should notice beside its state. Part of the rules in `judge.py`."""
+"""The flags of a transaction: what an operator should notice beside its state. `judge.py` applies them."""
 
 from __future__ import annotations
 

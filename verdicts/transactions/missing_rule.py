@@ -1,4 +1,4 @@
-"""Which transactions missing bytes can concern: a part of the rules in `judge.py`.
+"""Which transactions missing bytes can concern: a part of the rules in `judgement.py`.
 
 A verdict that depends on the absence of a record is undecidable if missing bytes may have contained that record. They
 cannot have contained it in two cases:

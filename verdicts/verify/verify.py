@@ -38,7 +38,7 @@ from verdicts.simulation.starting_cursors import starting_findings
 from verdicts.startup.findings import start_findings
 from verdicts.startup.recovery import LogFacts
 from verdicts.verify.index_chains import chain_findings
-from verdicts.verify.index_entries import IndexLeftovers
+from verdicts.verify.index_entries import IndexComparison
 from verdicts.verify.losses import with_losses
 from verdicts.verify.rocksdb_queues import rocksdb_queue_findings
 from verdicts.verify.rocksdb_table import rocksdb_table_findings
@@ -55,12 +55,12 @@ from verdicts.verify.store_files import (
     op_number_findings,
 )
 from verdicts.verify.transaction_table import transaction_table_findings
-from verdicts.verify.unclaimed_slots import Leftovers
+from verdicts.verify.unclaimed_slots import QueueComparison
 
 #: Levels: each one includes the checks of the level before it.
 QUICK, DEFAULT, FULL = "quick", "default", "full"
 #: What a level does not read.
-NOT_LOOKED_AT: dict[str, str] = {
+NOT_EXAMINED: dict[str, str] = {
     QUICK: "bodies, properties, and all but the last slots and index entries",
     DEFAULT: "the content of compressed bodies, and whether all properties can be read",
     FULL: "",
@@ -124,7 +124,7 @@ class Verify:
         elif store.has_rocksdb_queues:
             yield from rocksdb_queue_findings(store, ranges)
         yield from rocksdb_table_findings(store, ranges, with_records=not is_quick)
-        queues = Leftovers(
+        queues = QueueComparison(
             store, [split.queues for split in splits], ranges, only_ends=is_quick, is_partial=is_partial
         )
         yield from queues.findings()
@@ -133,7 +133,7 @@ class Verify:
             index = [split.index for split in splits]
             # Either of the two records may have the wrong time.
             reported_offsets = queues.reported_offsets.union(*((offset, before) for offset, _, before, _ in backwards))
-            yield from IndexLeftovers(store, index, ranges, reported_offsets, is_partial=is_partial).findings()
+            yield from IndexComparison(store, index, ranges, reported_offsets, is_partial=is_partial).findings()
         if self.level == FULL:
             yield from chain_findings(store)
         times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]

@@ -168,12 +168,12 @@ def _reading(
 
 def _written(reading: Reading, listing: Listing, depth: DepthOptions) -> _FindingCounts:
     """Write the counts and the findings; return the counts."""
-    from verdicts.verify.verify import NOT_LOOKED_AT
+    from verdicts.verify.verify import NOT_EXAMINED
 
     counted = _FindingCounts()
     listing.write(
         counted.watching(reading), to_the_end=True,
-        answer=lambda: counted.lines(NOT_LOOKED_AT[depth.level], is_partial=depth.max_duration is not None),
+        answer=lambda: counted.lines(NOT_EXAMINED[depth.level], is_partial=depth.max_duration is not None),
     )
     return counted
 
