@@ -1,4 +1,4 @@
-"""The command `rmqtx`: parse, call, print. No byte is decoded and no rule about transactions is decided here.
+"""The command `rmqtx`: parse, call, print. It decodes no bytes and contains no rules.
 
 Importing this package, and `rmqtx --help`, load neither pyarrow nor numpy nor pyspark: commands import what they call
 when they run (a test holds that), because an operator's shell should answer at once.
@@ -12,7 +12,7 @@ _HOME = Path(__file__).resolve().parent.parent
 
 
 def _refuse_foreign_packages() -> None:
-    """End with one sentence if another package has the name of one of ours and stands before it on the path."""
+    """End with one sentence if Python would import another package of the same name instead of one of ours."""
     for name in ("readers", "verdicts", "remoting", "repairs", "spark_tasks"):
         spec = find_spec(name)
         if spec is None or spec.origin is None or Path(spec.origin).resolve().parent != _HOME / name:

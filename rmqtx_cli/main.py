@@ -79,6 +79,8 @@ STATUSES: tuple[tuple[type[RmqtxError], int], ...] = (
 def run() -> None:
     """The console script."""
     block_pandas()
+    # Else numpy starts a thread for each core, to multiply matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     status = status_of(sys.argv[1:])
     try:
         sys.stdout.flush()

@@ -121,7 +121,7 @@ class IndexFile:
         went_on = all(header[name] >= self.header[name] for name in ("next_entry_number", "end_offset"))
         return replace(self, header=header) if went_on else self
 
-    def wrong(self) -> str | None:
+    def why_incomplete(self) -> str | None:
         """The reason why the file cannot be searched completely, or None."""
         counted = self.header["next_entry_number"] - 1
         if counted < 0 or not 0 <= self.begin_offset <= self.end_offset:

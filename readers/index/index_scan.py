@@ -71,7 +71,7 @@ class _FileScan:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         segment, index, coverage = self.index.segment, self.index, self.coverage
-        wrong = index.wrong()
+        wrong = index.why_incomplete()
         if wrong is not None:
             self._report(0, segment.size_bytes, wrong)
         if segment.size_bytes < HEADER.size_bytes:
@@ -171,5 +171,5 @@ class _FileScan:
         self.coverage.filler_bytes += size - used
         if used > begin and not self.store.in_use:
             self.coverage.damaged_bytes += used - begin
-            if self.index.wrong() is None:
+            if self.index.why_incomplete() is None:
                 self._report(begin, used - begin, "bytes after the last entry")

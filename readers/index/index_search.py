@@ -42,8 +42,8 @@ class Index:
             except (UnreadableFile, FileChanged) as error:
                 self.findings.append(Finding(store.root, "unreadable-file", segment.file, actual=error.message))
                 continue
-            if file.wrong() is not None:
-                self._doubt(file, file.wrong())
+            if file.why_incomplete() is not None:
+                self._doubt(file, file.why_incomplete())
             elif file.slots_count is not None:
                 given.append(file.slots_count)  # the next file most likely has the same number
             if file.slots_count is not None and file.entries_count:

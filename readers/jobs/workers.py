@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from readers.model.pandas_import import block_pandas
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -33,21 +34,27 @@ def _begin() -> None:
 
 
 def _wait_for_parents_end() -> None:
+    import multiprocessing
+
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
 
 
+def _pool(processes: int) -> ProcessPoolExecutor:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    # Spawned, not forked: Arrow's threads do not survive a fork.
+    return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)
+
+
 class Workers:
     """Processes that run tasks in order, or this process."""
 
     def __init__(self, processes: int) -> None:
-        # Spawned, not forked: Arrow's threads do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        self._pool = (
-            ProcessPoolExecutor(processes, mp_context=context, initializer=_begin) if processes > 1 else None
-        )
+        self._pool = _pool(processes) if processes > 1 else None
 
     def __enter__(self) -> Workers:
         return self

@@ -6,17 +6,20 @@ Spark over JDBC, with the password from the environment.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from readers.model.errors import BadRequest, BadText, UnreadableFile
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import pyarrow.dataset as ds
 
 SQLITE = "sqlite:///"
 _BATCH_ROWS = 65_536
@@ -87,6 +90,8 @@ class FileLedger:
 
 
 def _files(path: Path, text_columns: tuple[str, ...]) -> FileLedger:
+    import pyarrow.dataset as ds
+
     kind = _kind_of(path)
     if not path.exists():
         raise UnreadableFile(f"{path} does not exist", file=path)
@@ -143,6 +148,8 @@ class SqliteLedger:
 
         Raises: BadText for a value that does not have its column's declared type; UnreadableFile.
         """
+        import sqlite3
+
         schema = pa.schema([self.schema.field(name) for name in columns])
         chosen = ", ".join(_sql(field) for field in schema)
         try:
@@ -165,6 +172,8 @@ class SqliteLedger:
 
 
 def _sqlite(path: Path, table: str | None) -> SqliteLedger:
+    import sqlite3
+
     if not path.is_file():
         raise UnreadableFile(f"{path} does not exist", file=path)
     try:
@@ -185,6 +194,8 @@ def _sqlite(path: Path, table: str | None) -> SqliteLedger:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    import sqlite3
+
     escaped = str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     connection = sqlite3.connect(f"file:{escaped}?mode=ro", uri=True)
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")

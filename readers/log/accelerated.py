@@ -1,8 +1,9 @@
-"""The two inner loops of a scan, compiled by numba (extra `fast`): the chain of records, and the places of properties.
+"""The inner loops of a scan, compiled by numba (extra `fast`): the chain of records, and the places of properties.
 
-They return exactly the results of the reference path (`segment_scan.walk` with `Block.sound`,
-`PropertyAreas.locate`), also for damaged bytes: a test compares both. No byte outside the buffer is read, whatever the
-lengths in the data are. Importing this module loads the compiled code from numba's cache, or compiles it once.
+The columns of records are in `accelerated_columns.py`. The loops return exactly the results of the reference path
+(`segment_scan.walk` with `Block.sound`, `PropertyAreas.locate`), also for damaged bytes: a test compares both. No byte
+outside the buffer is read, whatever the lengths in the data are. Importing this module loads the compiled code from
+numba's cache, or compiles it once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Any
 
 import numpy as np
 from numba import njit, types
+from numba.extending import register_jitable
 
+from readers.log.accelerated_columns import Fields, by_length, fields, i16, i32, i64, may_hold_mark, texts
 from readers.log.record_layout import (
     AT,
     BORN_V6,
@@ -26,6 +29,8 @@ from readers.log.record_layout import (
 )
 from readers.model.columns import Bools, Int64s
 
+__all__ = ["Fields", "fields", "locate", "may_hold_mark", "texts", "walk"]
+
 _HEAD_BYTES = AT["commit_log_offset"] + 8
 _SYS_FLAG, _OFFSET, _BODY_LENGTH = AT["sys_flag"], AT["commit_log_offset"], AT["body_length_bytes"]
 _HEADER_BYTES, _RECORD_MIN, _EXTRA = RECORD.size_bytes, RECORD_BYTES_MIN, IPV6_EXTRA_BYTES
@@ -35,26 +40,11 @@ _data = types.Array(types.uint8, 1, "C", readonly=True)
 _int64s = types.int64[::1]
 
 
-@njit(types.int64(_data, types.int64), cache=True, inline="always")
-def _i32(data: Any, place: int) -> Any:
-    value = (
-        (np.int64(data[place]) << 24) | (np.int64(data[place + 1]) << 16)
-        | (np.int64(data[place + 2]) << 8) | np.int64(data[place + 3])
-    )
-    return value - (np.int64(1) << 32) if value >= (np.int64(1) << 31) else value
-
-
-@njit(types.int64(_data, types.int64), cache=True, inline="always")
-def _i16(data: Any, place: int) -> Any:
-    value = (np.int64(data[place]) << 8) | np.int64(data[place + 1])
-    return value - 65536 if value >= 32768 else value
-
-
-@njit(types.boolean(_data, types.int64, types.int64), cache=True)
+@register_jitable
 def _is_sound(data: Any, start: int, length: int) -> Any:
     """Whether a record's length is the sum of its parts."""
     end = start + length
-    flag = _i32(data, start + _SYS_FLAG)
+    flag = i32(data, start + _SYS_FLAG)
     shift = np.int64(0)
     if flag & _BORN:
         shift += _EXTRA
@@ -63,12 +53,12 @@ def _is_sound(data: Any, start: int, length: int) -> Any:
     body = start + _HEADER_BYTES + shift
     if body > end - 3:
         return False
-    body_length = _i32(data, start + _BODY_LENGTH + shift)
+    body_length = i32(data, start + _BODY_LENGTH + shift)
     place = body + body_length
     if body_length < 0 or place > end - 3:
         return False
     if data[start + 7] == _V2 & 0xFF:
-        topic_length = _i16(data, place)
+        topic_length = i16(data, place)
         place += 2
     else:
         topic_length = np.int64(data[place])
@@ -78,7 +68,7 @@ def _is_sound(data: Any, start: int, length: int) -> Any:
     place += topic_length
     if topic_length < 0 or place > end - 2:
         return False
-    properties_length = _i16(data, place)
+    properties_length = i16(data, place)
     if properties_length < 0 or place + 2 + properties_length != end:
         return False
     return data[(end if properties_length > 0 else place) - 1] != 0
@@ -94,13 +84,12 @@ def _walk(data: Any, base_offset: int, position: int, limit: int, starts: Any, s
     count = 0
     end = min(limit, len(data)) - _HEAD_BYTES
     while position <= end and count < len(starts):
-        length = _i32(data, position)
-        magic = _i32(data, position + 4) & 0xFFFFFFFF
+        length = i32(data, position)
+        magic = i32(data, position + 4) & 0xFFFFFFFF
         if magic != _V1 and magic != _V2:
             break
         place = position + _OFFSET
-        offset = (_i32(data, place) << 32) | (_i32(data, place + 4) & 0xFFFFFFFF)
-        if offset != base_offset + position or length < _RECORD_MIN or position + length > limit:
+        if i64(data, place) != base_offset + position or length < _RECORD_MIN or position + length > limit:
             break
         starts[count] = position
         sound[count] = _is_sound(data, position, length)
@@ -161,19 +150,11 @@ def locate(
     data: Any, starts: Int64s, lengths: Int64s, names: tuple[str, ...]
 ) -> dict[str, tuple[Int64s, Int64s, Bools]]:
     """Return start, length and presence of several properties' values in the data, per record, in one pass."""
-    encoded = [name.encode() for name in names]
-    sizes = np.array([len(name) for name in encoded], np.int64)
-    # Names by length: a chain of the names with the same length.
-    first_of_length = np.full(int(sizes.max(initial=0)) + 1, -1, np.int64)
-    next_of_length = np.full(len(names), -1, np.int64)
-    for number, size in enumerate(sizes.tolist()):
-        next_of_length[number], first_of_length[size] = first_of_length[size], number
+    text, name_starts, first_of_length, next_of_length = by_length([name.encode() for name in names])
     shape = (len(names), len(starts))
     value_starts, value_lengths = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     present = np.zeros(shape, np.bool_)
-    text = np.frombuffer(b"".join(encoded), np.uint8)
     _locate(
-        data, starts, lengths, text, np.cumsum(sizes) - sizes, first_of_length, next_of_length,
-        value_starts, value_lengths, present,
+        data, starts, lengths, text, name_starts, first_of_length, next_of_length, value_starts, value_lengths, present,
     )
     return {name: (value_starts[i], value_lengths[i], present[i]) for i, name in enumerate(names)}

@@ -20,7 +20,7 @@ from readers.model.tables import RECORDS
 from readers.storage.segments import Segment
 from readers.store.store import Store
 
-_TYPE_NAMES = pa.array(["none", "prepared", "commit", "rollback"])
+_TYPE_NAMES = ("none", "prepared", "commit", "rollback")
 
 
 def record_columns(block: Block, store: str, columns: list[str], *, decompress: bool = False) -> list[pa.Array]:
@@ -81,7 +81,7 @@ _COLUMNS: dict[str, _Column] = {
     "message_id": lambda block: block.message_ids(),
     "flag": _number("flag"),
     "sys_flag": lambda block: pa.array(block.sys_flag),
-    "transaction_type": lambda block: _TYPE_NAMES.take(pa.array((block.sys_flag & TRANSACTION_MASK) >> 2)),
+    "transaction_type": lambda block: pa.array(_TYPE_NAMES).take(pa.array((block.sys_flag & TRANSACTION_MASK) >> 2)),
     "reconsume_times": _number("reconsume_times"),
     "prepared_transaction_offset": _number("prepared_transaction_offset"),
     "producer_group": _property(PRODUCER_GROUP),

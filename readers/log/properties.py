@@ -182,6 +182,13 @@ class PropertyViews(PropertyAreas):
             return self._gathered.value(name)
         return views(self._data, self._data_buffer, *self._known[name])
 
+    def text(self, name: str) -> pa.Array:
+        """The property as text, null if absent."""
+        fast = accelerated()
+        if name not in KNOWN or fast is None:
+            return strings(self.value(name))
+        return fast.texts(self._data, self._data_buffer, *self._known[name])
+
     def malformed(self) -> Bools:
         """Return which records have a piece that is not a property."""
         return self._gathered.malformed()

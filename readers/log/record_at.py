@@ -70,11 +70,11 @@ def blocks_at(
             continue
         if gathered is None or gathered.segment is not segment or gathered.size_bytes > _GATHERED_BYTES:
             if gathered is not None:
-                yield from gathered.block(with_fillers=with_fillers)
+                yield from gathered.blocks(with_fillers=with_fillers)
             gathered = _Gathered(log, segment)
         gathered.add(offset, length)
     if gathered is not None:
-        yield from gathered.block(with_fillers=with_fillers)
+        yield from gathered.blocks(with_fillers=with_fillers)
 
 
 def _prepared(log: SegmentedLog, records: Iterable[tuple[int, int | None]]) -> Iterator[tuple[int, int | None]]:
@@ -123,8 +123,8 @@ class _Gathered:
             self._ahead_offset, place = offset, 0
         return self._ahead[place : place + length]
 
-    def block(self, *, with_fillers: bool) -> Iterator[Block]:
-        """Return the block, or None if no record is sound."""
+    def blocks(self, *, with_fillers: bool) -> Iterator[Block]:
+        """Yield the collected records as one block; nothing if no record is sound."""
         sizes = np.array([len(record) for record in self._records], np.int64)
         offsets = np.array(self._offsets, np.int64)
         block = Block(

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import zlib
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from readers.log.kernels import accelerated
 from readers.log.properties import PropertyAreas, properties_of
 from readers.log.record_layout import AT, BORN_V6, FILLER, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
 from readers.model.columns import Bools, Int64s, hosts, integers_at, message_ids, strings, views
+
+if TYPE_CHECKING:
+    from readers.log.accelerated_columns import Fields
 
 
 class Block:
@@ -28,10 +33,12 @@ class Block:
         file: str,
         starts: Int64s,
         offsets: Int64s | None = None,
+        fields: Fields | None = None,
     ) -> None:
         """`data` begins at `position_bytes` of `file`, which is commit-log offset `base_offset`.
 
         `offsets`: for records from different places of the file, the commit-log offset of each.
+        `fields`: columns that the accelerator has decoded; the others are decoded on demand.
         """
         self.raw = data
         self.data = np.frombuffer(data, np.uint8)
@@ -41,6 +48,8 @@ class Block:
         self.file = file
         self.starts = starts
         self._offsets = offsets
+        self._fields = fields
+        self._rows: Int64s | None = None  # of the records in `fields`; None for all
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -52,13 +61,24 @@ class Block:
         block.base_offset, block.position_bytes, block.file = self.base_offset, self.position_bytes, self.file
         block.starts = self.starts[rows]
         block._offsets = None if self._offsets is None else self._offsets[rows]
+        block._fields, block._rows = self._fields, None
+        if self._fields is not None:
+            numbers = np.arange(len(self)) if self._rows is None else self._rows
+            block._rows = numbers[rows]
         return block
+
+    def _decoded(self, name: str) -> npt.NDArray[Any] | None:
+        """Return a column that the accelerator has decoded."""
+        column = None if self._fields is None else self._fields.columns.get(name)
+        return column if column is None or self._rows is None else column[self._rows]
 
     def _integers(self, positions: Int64s, code: str) -> npt.NDArray[np.int64]:
         return integers_at(self.data, positions, code)
 
     def header(self, name: str) -> npt.NDArray[np.int64]:
         """Return a field of the record header by its declared name, as native integers."""
+        if (decoded := self._decoded(name)) is not None:
+            return decoded
         shift = self._shift(name)
         codes = {"i": ">i4", "q": ">i8"}
         field = next(field for field in RECORD.fields if field.name == name)
@@ -98,6 +118,8 @@ class Block:
     @cached_property
     def body_starts(self) -> Int64s:
         """Where bodies begin in the window. Units: bytes."""
+        if (decoded := self._decoded("body_starts")) is not None:
+            return decoded
         return self.starts + RECORD.size_bytes + self._born_extra + self._store_extra
 
     @cached_property
@@ -107,6 +129,9 @@ class Block:
 
     @cached_property
     def _topic(self) -> tuple[Int64s, Int64s]:
+        decoded = self._decoded("topic_starts"), self._decoded("topic_lengths")
+        if decoded[0] is not None and decoded[1] is not None:
+            return decoded[0], decoded[1]
         place = self.body_starts + self.body_lengths
         lengths = self.data[place].astype(np.int64)
         starts = place + 1
@@ -128,6 +153,9 @@ class Block:
 
     @cached_property
     def _properties_area(self) -> tuple[Int64s, Int64s]:
+        decoded = self._decoded("properties_starts"), self._decoded("properties_lengths")
+        if decoded[0] is not None and decoded[1] is not None:
+            return decoded[0], decoded[1]
         starts, lengths = self._topic
         place = starts + lengths
         return place + 2, self._integers(place, ">i2").astype(np.int64)
@@ -183,6 +211,9 @@ class Block:
         return {}
 
     def _compared_with(self, name: str) -> Bools:
+        known = None if self._fields is None else self._fields.topic_is(name)
+        if known is not None:
+            return known if self._rows is None else known[self._rows]
         starts, lengths = self._topic
         text = name.encode()
         rows = np.flatnonzero(lengths == len(text))
@@ -209,6 +240,8 @@ class Block:
 
     def topic_texts(self) -> pa.Array:
         """Topics as text; there are few different topics, so each is decoded once."""
+        if (fast := accelerated()) is not None:
+            return fast.texts(self.data, self._buffer, *self._topic)
         encoded = self.topics().cast(pa.binary()).dictionary_encode()
         return strings(encoded.dictionary).take(encoded.indices)
 

@@ -85,6 +85,8 @@ def strings(column: pa.Array) -> pa.Array:
 
 def integers(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return decimal text as integers; null if the text is not a number or does not fit."""
+    if column.null_count == len(column):
+        return pa.nulls(len(column), kind)
     digits = 9 if kind == pa.int32() else 18
     good = pc.match_substring_regex(column, rf"^-?[0-9]{{1,{digits}}}$")
     return pc.if_else(good, column, pa.scalar(None, column.type)).cast(kind)

@@ -184,7 +184,7 @@ STARTS_AT_QUEUES_OFFSET = Change(
     _LOG, since=(5, 5, 0)
 )
 QUEUE_MAXIMUM_IS_END = Change(
-    "the furthest place in the queues is the end of the last entry's record, not its begin", _QUEUES, since=(4, 5, 0)
+    "the furthest place in the queues is the end of the last slot's record, not its begin", _QUEUES, since=(4, 5, 0)
 )
 QUEUES_CUT_AFTER_CLEAN_STOP = Change("queues are truncated after a clean stop too", _LOG, since=(4, 3, 2))
 QUEUES_DESTROYED = Change("queues are deleted if there is no commit log", _LOG, since=(4, 5, 0))
@@ -279,7 +279,7 @@ def parse_version(text: str) -> Version:
     """
     match = re.match(r"[vV]?([0-9]{1,3})[._]([0-9]{1,3})(?:[._]([0-9]{1,3}))?(?:_SNAPSHOT)?(?![0-9._])", text.strip())
     if match is None:
-        raise BadRequest(f"{text!r} is not a broker version", field="version", expected="like 5.1.4", actual=text)
+        raise BadRequest(f"{text!r} is not a broker version", advice="write it like 5.1.4")
     return int(match[1]), int(match[2]), int(match[3] or 0)
 
 

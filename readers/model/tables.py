@@ -306,7 +306,7 @@ CURSORS = pa.schema(
         column("topic", pa.string(), "topic"),
         column("group", pa.string(), "consumer group"),
         column("queue_id", pa.int32(), "queue number"),
-        column("next_queue_offset", pa.int64(), "queue offset of the next entry that the group will read"),
+        column("next_queue_offset", pa.int64(), "queue offset of the next slot that the group will read"),
     ]
 )
 

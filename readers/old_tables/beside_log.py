@@ -63,7 +63,7 @@ class BesideLog:
 
     Shape: `kinds` are the tables that were read, `damaged` those with a part that could not be read; `entries` are rows
            of STATE_ENTRIES in a form that `taken` converts back, about 35 bytes each, ordered by half copy and then as
-           read. `remade`: the prepared records in the state table that the next start rebuilds, by slot number; None
+           read. `rebuilt`: the prepared records in the state table that the next start rebuilds, by slot number; None
            if the table is not rebuilt, or its contents are unknown.
     """
 
@@ -71,16 +71,16 @@ class BesideLog:
     entries: pa.Table = field(default_factory=_KEPT.empty_table)
     rocksdb_last_offset: int = NONE
     damaged: frozenset[str] = frozenset()
-    remade: Int64s | None = None
+    rebuilt: Int64s | None = None
 
     @staticmethod
     def of(
-        tables: Iterable[tuple[str, pa.Table]], damaged: Iterable[str] = (), remade: Int64s | None = None
+        tables: Iterable[tuple[str, pa.Table]], damaged: Iterable[str] = (), rebuilt: Int64s | None = None
     ) -> BesideLog:
         """Return the entries of tables by kind."""
         known = list(tables)
         if not known:
-            return BesideLog(damaged=frozenset(damaged), remade=remade)
+            return BesideLog(damaged=frozenset(damaged), rebuilt=rebuilt)
         entries = pa.concat_tables([_kept(table) for _, table in known]).unify_dictionaries().combine_chunks()
         without = entries.filter(pc.is_null(entries["half_commit_log_offset"])).cast(STATE_ENTRIES)
         last = without.filter(
@@ -92,7 +92,7 @@ class BesideLog:
         if (np.diff(offsets) < 0).any():
             entries = entries.take(pa.array(np.argsort(offsets, kind="stable"))).combine_chunks()
         return BesideLog(
-            frozenset(kind for kind, _ in known), entries, int(last[0]) if last else NONE, frozenset(damaged), remade
+            frozenset(kind for kind, _ in known), entries, int(last[0]) if last else NONE, frozenset(damaged), rebuilt
         )
 
     def taken(self, rows: Int64s) -> pa.Table:
@@ -101,8 +101,8 @@ class BesideLog:
 
     def digest(self) -> str:
         """Return a text that differs if any entry differs."""
-        remade = None if self.remade is None else self.remade.tolist()
-        known = sorted(self.kinds), self.rocksdb_last_offset, sorted(self.damaged), remade
+        rebuilt = None if self.rebuilt is None else self.rebuilt.tolist()
+        known = sorted(self.kinds), self.rocksdb_last_offset, sorted(self.damaged), rebuilt
         digest = hashlib.blake2b(repr(known).encode(), digest_size=16)
         for name in ("half_commit_log_offset", "kind", "key", "value", "position_bytes"):
             digest.update(repr(self.entries[name].to_pylist()).encode())
@@ -132,25 +132,26 @@ def _kept(table: pa.Table) -> pa.Table:
 
 def read_beside(
     store: Store, tables: Iterable[tuple[str, StateEntriesOf]], findings: list[Finding],
-    remade_of: Callable[[Store], Int64s | None] = lambda _store: None,
+    rebuilt_of: Callable[[Store], Int64s | None] = lambda _store: None,
 ) -> BesideLog:
-    """Return the entries of the tables beside a store's log. `remade_of` returns the contents of a rebuilt state table.
+    """Return the entries of the tables beside a store's log.
 
+    `rebuilt_of` returns the prepared records in the state table that the next start rebuilds.
     Damage: a table that cannot be read is a finding, and not one of `kinds`.
     """
     found: list[tuple[str, pa.Table]] = []
     damaged: set[str] = set()
     for kind, entries_of in tables:
-        met: list[Finding] = []
+        own: list[Finding] = []
         try:
-            entries = entries_of(store, met)
+            entries = entries_of(store, own)
         except SourceError as error:
-            met.append(Finding(store.root, "unreadable-file", error.file, actual=str(error)))
+            own.append(Finding(store.root, "unreadable-file", error.file, actual=str(error)))
             entries = None
-        findings += met
-        if any(finding.kind.severity == "error" for finding in met):
+        findings += own
+        if any(finding.kind.severity == "error" for finding in own):
             damaged.add(kind)
         if entries is not None:
             found.append((kind, _kept(entries)))
-    remade = None if REDO_LOG in damaged else remade_of(store)
-    return BesideLog.of(found, damaged, remade)
+    rebuilt = None if REDO_LOG in damaged else rebuilt_of(store)
+    return BesideLog.of(found, damaged, rebuilt)

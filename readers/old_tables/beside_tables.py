@@ -46,10 +46,10 @@ def beside_log(
         tables += OF_PREPARED
     if has_rocksdb_halves:
         tables.append((ROCKSDB, rocksdb_state_entries))
-    return read_beside(store, tables, findings, _remade if has_prepared else lambda _store: None)
+    return read_beside(store, tables, findings, _rebuilt if has_prepared else lambda _store: None)
 
 
-def _remade(store: Store) -> Int64s | None:
+def _rebuilt(store: Store) -> Int64s | None:
     """Return the contents of the state table that the next start rebuilds; None after a clean stop."""
     if not store.aborted or store.in_use:
         return None

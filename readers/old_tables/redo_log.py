@@ -19,9 +19,9 @@ from readers.model.layout import Field, Layout
 from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import REDO_LOG
 from readers.old_tables.beside_log import END_ENTRY
-from readers.old_tables.table_files import AllUnits, TableFiles, Units, place_columns, state_entries
+from readers.old_tables.table_files import AllUnits, SoundUnits, TableFiles, place_columns, state_entries
 from readers.queues.consume_queue import are_left_out
-from readers.queues.unit_files import Slots
+from readers.queues.unit_files import Units
 from readers.store.store import Store
 
 REDO_ENTRY = Layout(
@@ -46,10 +46,10 @@ PREPARED_TAGS = -1
 _KINDS = (END_ENTRY, "PREPARED")
 
 
-def are_sound(slots: Slots) -> Bools:
+def are_sound(entries: Units) -> Bools:
     """Return which entries are possible."""
-    offsets, tags = slots["commit_log_offset"], slots["tags_code"]
-    sound: Bools = (offsets >= 0) & (slots["record_length_bytes"] > 0)
+    offsets, tags = entries["commit_log_offset"], entries["tags_code"]
+    sound: Bools = (offsets >= 0) & (entries["record_length_bytes"] > 0)
     sound &= (tags == PREPARED_TAGS) | ((tags >= 0) & (tags < offsets))
     return sound
 
@@ -166,13 +166,13 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
         yield _rows(store, units)
 
 
-def _rows(store: Store, units: Units) -> pa.RecordBatch:
-    slots = units.slots
-    offsets, tags = slots["commit_log_offset"].astype(np.int64), slots["tags_code"].astype(np.int64)
+def _rows(store: Store, found: SoundUnits) -> pa.RecordBatch:
+    entries = found.units
+    offsets, tags = entries["commit_log_offset"].astype(np.int64), entries["tags_code"].astype(np.int64)
     columns = [
-        *place_columns(store, REDO_ENTRY, units),
+        *place_columns(store, REDO_ENTRY, found),
         pa.array(offsets),
-        pa.array(slots["record_length_bytes"].astype(np.int32)),
+        pa.array(entries["record_length_bytes"].astype(np.int32)),
         pa.array(tags),
         _kinds(tags),
         pa.array(np.where(tags == PREPARED_TAGS, offsets, tags)),

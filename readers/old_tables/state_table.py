@@ -20,9 +20,9 @@ from readers.model.findings import Finding
 from readers.model.layout import Field, Layout
 from readers.model.reading import Note, NoteKind, Reading
 from readers.model.tables import STATE_TABLE
-from readers.old_tables.table_files import AllUnits, TableFiles, Units, place_columns, state_entries
+from readers.old_tables.table_files import AllUnits, SoundUnits, TableFiles, place_columns, state_entries
 from readers.queues.consume_queue import PRE_BLANK_LENGTH
-from readers.queues.unit_files import Slots
+from readers.queues.unit_files import Units
 from readers.store.store import Store
 
 STATE_SLOT = Layout(
@@ -46,13 +46,13 @@ KIND = "statetable"
 LEFT_OUT_STATE = int.from_bytes(b"RMQX", "big")
 
 
-def are_sound(slots: Slots) -> Bools:
+def are_sound(slots: Units) -> Bools:
     """Return which slots are possible by the broker's rule (3.1.4 TransactionStateService recoverStateTableNormal)."""
     sound: Bools = (slots["commit_log_offset"] >= 0) & (slots["record_length_bytes"] > 0)
     return sound & np.isin(slots["state"], list(STATES))
 
 
-def are_left_out(slots: Slots) -> Bools:
+def are_left_out(slots: Units) -> Bools:
     """Return which slots a bundle left out."""
     left_out: Bools = (slots["record_length_bytes"] == PRE_BLANK_LENGTH) & (slots["state"] == LEFT_OUT_STATE)
     return left_out
@@ -117,10 +117,10 @@ def _batches(store: Store, reading: Reading) -> Iterator[pa.RecordBatch]:
         yield _rows(store, units)
 
 
-def _rows(store: Store, units: Units) -> pa.RecordBatch:
-    slots = units.slots
+def _rows(store: Store, found: SoundUnits) -> pa.RecordBatch:
+    slots = found.units
     columns = [
-        *place_columns(store, STATE_SLOT, units),
+        *place_columns(store, STATE_SLOT, found),
         pa.array(slots["commit_log_offset"].astype(np.int64)),
         pa.array(slots["record_length_bytes"].astype(np.int32)),
         pa.array(slots["store_time_seconds"].astype(np.int64) * 1000),

@@ -15,7 +15,7 @@ from readers.model.findings import Finding
 from readers.model.layout import Layout
 from readers.model.reading import Coverage
 from readers.model.tables import STATE_ENTRIES
-from readers.queues.unit_files import Slots, UnitScan, gaps_as, last_unit
+from readers.queues.unit_files import Units, UnitScan, gaps_as, last_unit
 from readers.storage.segments import Segment, list_segments
 from readers.store.store import Store
 
@@ -23,13 +23,13 @@ INVALID = "table-entry-invalid"
 
 
 @dataclass(frozen=True, slots=True)
-class Units:
-    """Sound units of one file; `positions` in the file and `numbers` belong to `slots`, ascending. Units: bytes."""
+class SoundUnits:
+    """Sound units of one file; `positions` in the file and `numbers` belong to `units`, ascending. Units: bytes."""
 
     segment: Segment
     positions: Int64s
     numbers: Int64s
-    slots: Slots
+    units: Units
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class AllUnits:
     file_numbers: Int64s
     positions: Int64s
     numbers: Int64s
-    slots: Slots
+    units: Units
 
     def values(self, name: str) -> Int64s:
         """Return a field of every unit."""
-        return self.slots[name].astype(np.int64)
+        return self.units[name].astype(np.int64)
 
     @cached_property
     def offsets(self) -> Int64s:
@@ -71,8 +71,8 @@ class TableFiles:
 
     directory: tuple[str, ...]
     layout: Layout
-    are_sound: Callable[[Slots], Bools]
-    are_left_out: Callable[[Slots], Bools]
+    are_sound: Callable[[Units], Bools]
+    are_left_out: Callable[[Units], Bools]
     expected: str
 
     def segments(self, store: Store, findings: list[Finding]) -> tuple[Segment, ...]:
@@ -88,7 +88,7 @@ class TableFiles:
         """Whether the table has a file; a directory alone does not count."""
         return bool(self.segments(store, []))
 
-    def last(self, store: Store) -> tuple[int, Slots] | None:
+    def last(self, store: Store) -> tuple[int, Units] | None:
         """Return the number and value of the last used unit; None if there is none, or if it is not sound.
 
         Raises: UnreadableFile, FileChanged.
@@ -96,7 +96,7 @@ class TableFiles:
         last = last_unit(self.segments(store, []), self.layout)
         return last if last is not None and self._kinds(last[1])[0].all() else None
 
-    def units(self, store: Store, findings: list[Finding], coverage: list[Coverage]) -> Iterator[Units]:
+    def units(self, store: Store, findings: list[Finding], coverage: list[Coverage]) -> Iterator[SoundUnits]:
         """Yield every sound unit, in blocks of one file; findings and coverage are complete at the end.
 
         Order:  number.
@@ -110,7 +110,7 @@ class TableFiles:
             if len(rows):
                 positions = block.position + rows * size
                 numbers = (block.segment.base_offset + positions) // size
-                yield Units(block.segment, positions, numbers, block.slots[rows])
+                yield SoundUnits(block.segment, positions, numbers, block.units[rows])
 
     def all_units(self, store: Store, findings: list[Finding], kind: type[_All]) -> _All | None:
         """Return all sound units at once, as an instance of `kind`; None if there is no file.
@@ -129,15 +129,15 @@ class TableFiles:
             np.concatenate([none, *(np.full(len(b.numbers), places[b.segment.file], np.int64) for b in blocks)]),
             np.concatenate([none, *(block.positions for block in blocks)]),
             np.concatenate([none, *(block.numbers for block in blocks)]),
-            np.concatenate([np.empty(0, self.layout.dtype), *(block.slots for block in blocks)]),
+            np.concatenate([np.empty(0, self.layout.dtype), *(block.units for block in blocks)]),
         )
 
-    def _kinds(self, slots: Slots) -> tuple[Bools, Bools]:
-        left_out = self.are_left_out(slots)
-        return self.are_sound(slots) & ~left_out, left_out
+    def _kinds(self, units: Units) -> tuple[Bools, Bools]:
+        left_out = self.are_left_out(units)
+        return self.are_sound(units) & ~left_out, left_out
 
 
-def place_columns(store: Store, layout: Layout, units: Units) -> list[pa.Array]:
+def place_columns(store: Store, layout: Layout, units: SoundUnits) -> list[pa.Array]:
     """Return the place columns of units: store, file, position, length, number."""
     count = len(units.numbers)
     return [

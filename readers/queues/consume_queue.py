@@ -19,15 +19,15 @@ import numpy.typing as npt
 from readers.model.columns import Bools, Int32s, Int64s
 from readers.model.layout import Field, Layout
 from readers.queues.consume_queue_extension import EXTENSION_ADDRESS_MAX, Extension
-from readers.queues.unit_files import BLOCK_SLOTS, Slots, UnitLog, UnitRuns, gaps_as, misnamed, used_end
+from readers.queues.unit_files import BLOCK_UNITS, UnitLog, UnitRuns, Units, gaps_as, misnamed, used_end
 from readers.store.store import Store
 
 SLOT = Layout(
     "slot",
-    "Entry of a consume queue",
+    "Slot of a consume queue",
     (
         Field("commit_log_offset", "q", "commit-log offset of the record", "byte"),
-        Field("record_length_bytes", "i", "length of the whole record; 7FFFFFFF in a pre-blank entry", "byte"),
+        Field("record_length_bytes", "i", "length of the whole record; 7FFFFFFF in a pre-blank slot", "byte"),
         Field("tags_code", "q", "Java hash of the tag, due time in ms (delayed topics), or address in the extension"),
     ),
     20,
@@ -35,7 +35,7 @@ SLOT = Layout(
 )
 BATCH_SLOT = Layout(
     "batch_slot",
-    "Entry of a batch consume queue",
+    "Slot of a batch consume queue",
     (
         Field("commit_log_offset", "q", "commit-log offset of the record", "byte"),
         Field("record_length_bytes", "i", "length of the whole record", "byte"),
@@ -50,6 +50,8 @@ BATCH_SLOT = Layout(
     "store/queue/BatchConsumeQueue.java putBatchMessagePositionInfo, docs/formats/consume_queues.md#batch",
     since="5.0.0",
 )
+#: Slots of a queue, simple or batch, as an array.
+Slots = Units
 
 INVALID, EXPECTED = "slot-invalid", "an offset and a length"
 PRE_BLANK_LENGTH = 0x7FFFFFFF
@@ -213,12 +215,12 @@ class Queue:
                     slot = slots[usable[0]]
                     is_filler = bool(are_pre_blank(slots[usable[:1]])[0])
                     return first + int(usable[0]), -1 if is_filler else int(slot["commit_log_offset"])
-            queue_offset, step = upto, min(step * 4, BLOCK_SLOTS)
+            queue_offset, step = upto, min(step * 4, BLOCK_UNITS)
         return None
 
     def _blocks(self, from_offset: int, to_offset: int) -> Iterator[tuple[int, Slots]]:
         """Return the slots of [from, to) that are in files, in blocks with the queue offset of the first slot."""
-        return self._files.parts(from_offset, min(to_offset, self.max_offset), BLOCK_SLOTS)
+        return self._files.parts(from_offset, min(to_offset, self.max_offset), BLOCK_UNITS)
 
     def _report(self, first: int, wrong: Bools) -> None:
         if not wrong.any():

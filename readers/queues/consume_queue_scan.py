@@ -15,10 +15,19 @@ from readers.model.findings import as_text
 from readers.model.layout import Layout
 from readers.model.reading import Reading
 from readers.model.tables import QUEUE_SLOTS
-from readers.queues.consume_queue import BATCH_SLOT, EXPECTED, INVALID, are_filler, are_pre_blank, are_sound, native
+from readers.queues.consume_queue import (
+    BATCH_SLOT,
+    EXPECTED,
+    INVALID,
+    Slots,
+    are_filler,
+    are_pre_blank,
+    are_sound,
+    native,
+)
 from readers.queues.consume_queue_extension import ADDRESS_BITS, EXTENSION_ADDRESS_MAX, Extension
 from readers.queues.slot_files import LAYOUTS
-from readers.queues.unit_files import Slots, UnitBlock, UnitRuns, UnitScan, addressable, gaps_as
+from readers.queues.unit_files import UnitBlock, UnitRuns, UnitScan, addressable, gaps_as
 from readers.storage.segments import Segment
 from readers.store.store import Store
 
@@ -92,7 +101,7 @@ class _QueueScan:
         return UnitRuns(self.store.root, segment.file, code, expected, self.reading.findings, meaning)
 
     def _block(self, block: UnitBlock) -> Iterator[pa.RecordBatch]:
-        segment, slots, sound, size = block.segment, block.slots, block.sound, self.layout.size_bytes
+        segment, slots, sound, size = block.segment, block.units, block.sound, self.layout.size_bytes
         if self._is_batch:
             first, count = native(slots, "first_queue_offset"), native(slots, "batch_size")
             sound = sound & (first < self.bounds[1]) & (first > self.bounds[0] - count)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from readers.model.columns import Int64s, strings
-from readers.queues.consume_queue import BATCH_SLOT, SLOT
-from readers.queues.unit_files import Slots, UnitLog
+from readers.queues.consume_queue import BATCH_SLOT, SLOT, Slots
+from readers.queues.unit_files import UnitLog
 from readers.store.fastjson import read_config
 from readers.store.store import Store
 

@@ -28,14 +28,15 @@ from readers.storage.open_file import OpenFile
 from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import Store
 
-Slots = npt.NDArray[np.void]
-BLOCK_SLOTS = 65_536
+#: Units as an array, with a column for each field of their layout.
+Units = npt.NDArray[np.void]
+BLOCK_UNITS = 65_536
 #: Length that is fetched at once if the end of the last file turns out to be unused: most files are not longer.
 _PREPARED_BYTES = 6 << 20
 
 
 def addressable(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """Return the segments within 64-bit offsets: a name has 20 digits, and a broker does not start on a larger one."""
+    """Return the segments within 64-bit offsets: a name can have a larger one, and a broker does not start on it."""
     return tuple(segment for segment in segments if segment.end_offset < 2**63)
 
 
@@ -66,25 +67,25 @@ def unreadable(file: str, store: str, error: UnreadableFile | FileChanged) -> Fi
     return Finding(store, "unreadable-file", file, error.position_bytes, actual=error.message)
 
 
-def is_not_zero(slots: Slots) -> Bools:
+def is_not_zero(units: Units) -> Bools:
     """Return which units have a byte that is not zero."""
-    raw = np.frombuffer(slots, np.uint8).reshape(len(slots), slots.dtype.itemsize)
+    raw = np.frombuffer(units, np.uint8).reshape(len(units), units.dtype.itemsize)
     return np.asarray(raw.any(axis=1))
 
 
-def slots_in(data: bytes, layout: Layout) -> Slots:
+def units_in(data: bytes, layout: Layout) -> Units:
     """Return bytes as an array of units."""
     return np.frombuffer(data, layout.dtype, len(data) // layout.size_bytes)
 
 
-def _end_of(file: OpenFile, layout: Layout, is_wanted: Callable[[Slots], Bools]) -> int:
+def _end_of(file: OpenFile, layout: Layout, is_wanted: Callable[[Units], Bools]) -> int:
     """Return the position past the last wanted unit; 0 if there is none. Reads backwards, without holes."""
     size = layout.size_bytes
     end = file.size_bytes // size * size
     while end > 0:
-        begin = (end - 1) // (BLOCK_SLOTS * size) * BLOCK_SLOTS * size
+        begin = (end - 1) // (BLOCK_UNITS * size) * BLOCK_UNITS * size
         if file.next_data(begin) < end:
-            wanted = is_wanted(slots_in(file.read(begin, end - begin), layout))
+            wanted = is_wanted(units_in(file.read(begin, end - begin), layout))
             if wanted.any():
                 return begin + (len(wanted) - int(wanted[::-1].argmax())) * size
             file.prepare([(max(0, begin - _PREPARED_BYTES), min(begin, _PREPARED_BYTES))])
@@ -93,7 +94,7 @@ def _end_of(file: OpenFile, layout: Layout, is_wanted: Callable[[Slots], Bools])
 
 
 def last_used(
-    segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Slots], Bools] = is_not_zero
+    segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Units], Bools] = is_not_zero
 ) -> tuple[int, int] | None:
     """Return the number of the last segment with a wanted unit, and the position past the unit; None without any.
 
@@ -107,7 +108,7 @@ def last_used(
     return None
 
 
-def used_end(segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Slots], Bools] = is_not_zero) -> int:
+def used_end(segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Units], Bools] = is_not_zero) -> int:
     """Return the number past the last wanted unit of some files; 0 if there is none.
 
     Raises: UnreadableFile, FileChanged.
@@ -117,8 +118,8 @@ def used_end(segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[
 
 
 def last_unit(
-    segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Slots], Bools] = is_not_zero
-) -> tuple[int, Slots] | None:
+    segments: tuple[Segment, ...], layout: Layout, is_wanted: Callable[[Units], Bools] = is_not_zero
+) -> tuple[int, Units] | None:
     """Return the number and the value of the last wanted unit of some files; None if there is none.
 
     Raises: UnreadableFile, FileChanged.
@@ -128,7 +129,7 @@ def last_unit(
         return None
     size, segment = layout.size_bytes, segments[last[0]]
     with segment.open() as file:
-        return (segment.base_offset + last[1]) // size - 1, slots_in(file.read(last[1] - size, size), layout)
+        return (segment.base_offset + last[1]) // size - 1, units_in(file.read(last[1] - size, size), layout)
 
 
 class UnitLog:
@@ -161,22 +162,22 @@ class UnitLog:
         """Return the file of a unit."""
         return self._log.segment_at(number * self.layout.size_bytes)
 
-    def parts(self, first: int, end: int, count_max: int | None = None) -> Iterator[tuple[int, Slots]]:
+    def parts(self, first: int, end: int, count_max: int | None = None) -> Iterator[tuple[int, Units]]:
         """Yield the units of [first, end) that files hold: runs within one file, each with its first number."""
         size = self.layout.size_bytes
         for segment in self.segments:
             low, high = max(first, segment.base_offset // size), min(end, segment.end_offset // size)
             while low < high:
                 count = min(high - low, count_max or high - low)
-                yield low, slots_in(self._log.read(low * size, count * size), self.layout)
+                yield low, units_in(self._log.read(low * size, count * size), self.layout)
                 low += count
 
-    def read(self, first: int, end: int) -> Slots:
+    def read(self, first: int, end: int) -> Units:
         """Return the units [first, end); zeros for numbers that are in no file."""
-        slots = np.zeros(end - first, self.layout.dtype)
+        units = np.zeros(end - first, self.layout.dtype)
         for low, part in self.parts(first, end):
-            slots[low - first : low - first + len(part)] = part
-        return slots
+            units[low - first : low - first + len(part)] = part
+        return units
 
     def close(self) -> None:
         """Close all files."""
@@ -188,7 +189,7 @@ class UnitBlock(NamedTuple):
 
     segment: Segment
     position: int
-    slots: Slots
+    units: Units
     sound: Bools
     filler: Bools
     coverage: Coverage
@@ -208,7 +209,7 @@ class UnitScan:
     layout: Layout
     code: str
     expected: str
-    kinds: Callable[[Slots], tuple[Bools, Bools]]
+    kinds: Callable[[Units], tuple[Bools, Bools]]
     findings: list[Finding]
     coverage: list[Coverage]
     bounds: tuple[int, int] = (0, 2**63 - 1)
@@ -240,14 +241,14 @@ class UnitScan:
         damaged = UnitRuns(self.store.root, segment.file, self.code, self.expected, self.findings)
         try:
             with segment.open() as file:
-                for position in range(begin, stop, BLOCK_SLOTS * size):
-                    slots = slots_in(file.read(position, min(BLOCK_SLOTS * size, stop - position)), self.layout)
-                    sound, filler = self.kinds(slots)
+                for position in range(begin, stop, BLOCK_UNITS * size):
+                    units = units_in(file.read(position, min(BLOCK_UNITS * size, stop - position)), self.layout)
+                    sound, filler = self.kinds(units)
                     wrong = ~(sound | filler)
                     damaged.add(wrong, position, size)
                     known.damaged_bytes += int(wrong.sum()) * size
                     known.filler_bytes += int(filler.sum()) * size
-                    yield UnitBlock(segment, position, slots, sound, filler, known)
+                    yield UnitBlock(segment, position, units, sound, filler, known)
                 known.filler_bytes += max(0, min(end, whole) - max(begin, stop))
                 rest = file.read(whole, end - whole) if end == segment.size_bytes else b""
                 if rest.strip(b"\0"):

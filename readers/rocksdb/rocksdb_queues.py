@@ -18,7 +18,7 @@ from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
 from readers.model.layout import Field, Layout, VariablePart
-from readers.queues.unit_files import Slots
+from readers.queues.consume_queue import Slots
 from readers.rocksdb.rocksdb import DEFAULT, Database, has_database, open_database, unread
 from readers.store.store import Store
 
@@ -32,20 +32,20 @@ _SOURCE = "store/queue/RocksDBConsumeQueueTable.java, docs/formats/consume_queue
 
 SLOT_KEY = Layout(
     "rocksdb_slot_key",
-    "Key of a consume queue's entry in RocksDB",
+    "Key of a consume queue's slot in RocksDB",
     (Field("topic_length_bytes", "i", "length of the topic", "byte"),),
     4,
     _SOURCE,
     (
         VariablePart("topic", "topic_length_bytes + 2", "UTF-8 between two bytes 01"),
         VariablePart("queue_id", "5", "queue number, 4 bytes, and a byte 01"),
-        VariablePart("queue_offset", "8", "number of the entry in its queue"),
+        VariablePart("queue_offset", "8", "number of the slot in its queue"),
     ),
     since="5.2.0",
 )
 SLOT_VALUE = Layout(
     "rocksdb_slot",
-    "Entry of a consume queue in RocksDB",
+    "Slot of a consume queue in RocksDB",
     (
         Field("commit_log_offset", "q", "commit-log offset of the record", "byte"),
         Field("record_length_bytes", "i", "length of the whole record", "byte"),
@@ -58,10 +58,10 @@ SLOT_VALUE = Layout(
 )
 END_VALUE = Layout(
     "rocksdb_queue_end",
-    "First (min) or last (max) entry of a consume queue in RocksDB",
+    "First (min) or last (max) slot of a consume queue in RocksDB",
     (
         Field("commit_log_offset", "q", "commit-log offset of its record", "byte"),
-        Field("queue_offset", "q", "queue offset of the entry; the next entry has the offset of max plus one"),
+        Field("queue_offset", "q", "queue offset of the slot; the next slot has the offset of max plus one"),
     ),
     16,
     "store/queue/RocksDBConsumeQueueOffsetTable.java, docs/formats/consume_queues.md#rocksdb",

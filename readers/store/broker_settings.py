@@ -139,17 +139,17 @@ def broker_settings(
     *,
     conf: Mapping[str, str] | None = None,
     version: str | None = None,
-    batches_ops_seen: bool | None = None,
+    has_op_lists: bool | None = None,
     discard_topic_seen: bool | None = None,
 ) -> BrokerSettings:
     """Return the settings of a store's broker. Reads small files of the store only, never its log.
 
-    `conf`: keys and values of its configuration. `version`: its version. `batches_ops_seen`: whether there are op
+    `conf`: keys and values of its configuration. `version`: its version. `has_op_lists`: whether there are op
     messages with lists of numbers; False: there are op messages, and none has a list. `discard_topic_seen`: whether a
     record in the discard topic was found.
     Raises: BadRequest if `version` is not a version.
     """
-    low, high, origin = _bounds(store, version, batches_ops_seen, discard_topic_seen)
+    low, high, origin = _bounds(store, version, has_op_lists, discard_topic_seen)
     return _settings(conf or {}, low, high, origin)
 
 
@@ -229,7 +229,7 @@ def given_version(store: Store, text: str) -> tuple[Version, str]:
 
 
 def _bounds(
-    store: Store, version: str | None, batches_ops_seen: bool | None, discard_topic_seen: bool | None
+    store: Store, version: str | None, has_op_lists: bool | None, discard_topic_seen: bool | None
 ) -> tuple[Version | None, Version | None, dict[str, str]]:
     if version is not None:
         exact, why = given_version(store, version)
@@ -238,9 +238,9 @@ def _bounds(
     most = list(at_most(store))
     if discard_topic_seen:
         least.append((DISCARD_COPY.since, "records in the discard topic"))
-    if batches_ops_seen:
+    if has_op_lists:
         least.append((OP_LISTS.since, "op messages with lists"))
-    elif batches_ops_seen is False:
+    elif has_op_lists is False:
         most.append((LAST_BEFORE_OP_LISTS, "op messages without lists"))
     origin: dict[str, str] = {}
     low = high = None

@@ -45,11 +45,11 @@ PATHS: tuple[StorePath, ...] = (
     StorePath("commitlog/", ALWAYS, "the commit log", moved_by="storePathCommitLog (several since 4.9.2)"),
     StorePath("dledger-SELF/data/, dledger-SELF/index/", (4, 5, 0), "the commit log as DLedger entries",
               "enableDLegerCommitLog=true", "storePathDLedgerCommitLog (4.9.4+): data/ alone, several"),
-    StorePath("consumequeue/", ALWAYS, "queues: 20 bytes an entry, or a RocksDB database (storeType=defaultRocksDB, "
+    StorePath("consumequeue/", ALWAYS, "queues: 20 bytes a slot, or a RocksDB database (storeType=defaultRocksDB, "
               "5.2.0+)"),
     StorePath("consumequeue/%LMQ%NAME/0/", (4, 9, 3), "light queues", "enableLmq, enableMultiDispatch"),
-    StorePath("consumequeue_ext/", ALWAYS, "queue entries' extension", "enableConsumeQueueExt=true"),
-    StorePath("batchconsumequeue", (5, 0, 0), "queues of 46 bytes an entry", "queue.type=BatchCQ of a topic",
+    StorePath("consumequeue_ext/", ALWAYS, "extension of queue slots", "enableConsumeQueueExt=true"),
+    StorePath("batchconsumequeue", (5, 0, 0), "queues of 46 bytes a slot", "queue.type=BatchCQ of a topic",
               is_mark=True),
     StorePath("consumequeue_rocksdb", (5, 5, 0), "the RocksDB queues alone",
               "useSeparateStorePathForRocksdbCQ=true", is_mark=True),

@@ -38,7 +38,7 @@ CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 #: Topics in which a COMMIT record waits for its delivery time before it reaches its real topic.
 SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
-#: The topic of the records that a bundle has in place of records that it left out; no queue has entries for them.
+#: The topic of the records that a bundle has in place of records that it left out; no queue has slots for them.
 LEFT_OUT_TOPIC = "RMQTX_LEFT_OUT"
 
 #: Names of rmqtx's own files begin with this; they exist only while rmqtx changes a store and are not part of it.
@@ -56,7 +56,7 @@ OWN_LOCKS: set[tuple[int, int]] = set()
 #: Queues whose files are opened together.
 _QUEUES_OPENED_MAX = 32
 #: Number of subdirectories that are searched for a store if the given directory is not one.
-_LOOKED_BELOW_MAX = 64
+_SUBDIRECTORIES_MAX = 64
 #: Directories and files that identify a store's root if its commit log is elsewhere or lost.
 _STORE_MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config", "transaction", "rocksdbstore")
 
@@ -309,7 +309,7 @@ def _why_not(files: FileSystem, place: str) -> str:
     if any(re.fullmatch(r"\d{20}", name) for name in names):
         root = parent_of(parent_of(place)) if is_dledger(place) else parent_of(place)
         return f"the directory contains segment files; give the store's root: {root}"
-    for name in _names(files, place)[:_LOOKED_BELOW_MAX]:
+    for name in _names(files, place)[:_SUBDIRECTORIES_MAX]:
         if "commitlog" in _names(files, joined(place, name)):
             return f"did you mean {joined(place, name)}?"
     return "it contains no commitlog/, consumequeue/, index/, checkpoint, config/, transaction/ or rocksdbstore/"

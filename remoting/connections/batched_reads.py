@@ -156,7 +156,7 @@ def topics(broker: Broker) -> list[str]:
 
 @dataclass(slots=True)
 class UnreadEntries:
-    """Entries of a queue whose records the broker does not return."""
+    """Slots of a queue whose records the broker does not return."""
 
     topic: str
     queue_id: int
@@ -164,6 +164,6 @@ class UnreadEntries:
     end: int
 
     def finding(self, root: str) -> Finding:
-        """The finding about these entries."""
+        """The finding about these slots."""
         actual = f"queue offsets {self.begin} to {self.end - 1} of {self.topic} queue {self.queue_id}"
         return Finding(root, "entries-unread", root, actual=actual)

@@ -96,7 +96,7 @@ class Broker:
         return self._offset(Request(RequestCode.GET_MIN_OFFSET, {"topic": topic, "queueId": queue_id}))
 
     def max_offset(self, topic: str, queue_id: int = 0) -> int:
-        """Return the queue offset after the last entry."""
+        """Return the queue offset after the last slot."""
         return self._offset(Request(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": queue_id}))
 
     def _offset(self, request: Request) -> int:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
 
-from remoting.connections.connection import Connection, Pending, Request
+from remoting.connections.connection import Connection, Request, SentRequest
 from remoting.connections.refusals import checked as checked
 from remoting.connections.refusals import refusal as refusal
 from remoting.protocol.codes import ResponseCode
@@ -114,7 +114,7 @@ class Client:
         Requests that were lost with a connection are sent again. Order: that of the requests.
         Raises: Unreachable, NoAnswer, Refused, BadFrame.
         """
-        under_way: deque[tuple[Request, Pending | None]] = deque()
+        under_way: deque[tuple[Request, SentRequest | None]] = deque()
         for request in requests:
             under_way.append((request, self._started(address, request)))
             if len(under_way) >= window:
@@ -122,19 +122,21 @@ class Client:
         while under_way:
             yield self._taken(under_way, address, accepted)
 
-    def _started(self, address: str, request: Request) -> Pending | None:
+    def _started(self, address: str, request: Request) -> SentRequest | None:
         """Start a request; None if the connection was lost, and `_taken` then repeats it."""
         try:
             return self.connection(address).start(request)
         except NoAnswer:
             return None
 
-    def _taken(self, under_way: deque[tuple[Request, Pending | None]], address: str, accepted: Container[int]) -> Frame:
-        request, pending = under_way.popleft()
+    def _taken(
+        self, under_way: deque[tuple[Request, SentRequest | None]], address: str, accepted: Container[int]
+    ) -> Frame:
+        request, sent = under_way.popleft()
         end = time.monotonic() + self.settings.timeout_ms / 1000
         try:
-            if pending is not None:
-                return checked(pending.result(self.settings.timeout_ms), request, address, accepted)
+            if sent is not None:
+                return checked(sent.result(self.settings.timeout_ms), request, address, accepted)
         except (Unreachable, NoAnswer):
             if time.monotonic() >= end:
                 raise

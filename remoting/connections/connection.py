@@ -50,7 +50,7 @@ class Request:
         }
 
 
-class Pending:
+class SentRequest:
     """A request that was sent and has no response yet."""
 
     def __init__(self, connection: Connection, request: Request, opaque: int) -> None:
@@ -96,7 +96,7 @@ class Connection:
         self._settings = settings
         self._on_request = on_request
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, Pending] = {}
+        self._waiting: dict[int, SentRequest] = {}
         self._lock = threading.Lock()
         self._failure: RemotingError | None = None
         self._has_received = False
@@ -120,19 +120,19 @@ class Connection:
         """Whether no request waits for a response over it."""
         return not self._waiting
 
-    def start(self, request: Request) -> Pending:
-        """Send a request; `Pending.result` waits for the response.
+    def start(self, request: Request) -> SentRequest:
+        """Send a request; `SentRequest.result` waits for the response.
 
         Raises: Unreachable if the connection is closed and nothing was sent; NoAnswer if it was lost while sending.
         """
         opaque = next(self._numbers) & _OPAQUE_MAX
         data = self._bytes(request, opaque, 0)
-        pending = Pending(self, request, opaque)
+        sent = SentRequest(self, request, opaque)
         with self._lock:
             self._refuse_closed()
-            self._waiting[opaque] = pending
+            self._waiting[opaque] = sent
         self._send(request, data)
-        return pending
+        return sent
 
     def call(self, request: Request, timeout_ms: int | None = None) -> Frame:
         """Send a request and return its response, of any code.
@@ -233,9 +233,9 @@ class Connection:
                 self._on_request(frame)
             return
         with self._lock:
-            pending = self._waiting.pop(frame.opaque, None)
-        if pending is not None:  # None if its timeout has passed
-            pending.resolve(frame)
+            sent = self._waiting.pop(frame.opaque, None)
+        if sent is not None:  # None if its timeout has passed
+            sent.resolve(frame)
 
     def _end(self, failure: RemotingError) -> None:
         with self._lock:
@@ -244,8 +244,8 @@ class Connection:
             failure = self._failure
             waiting, self._waiting = self._waiting, {}
         self._stream.close()
-        for pending in waiting.values():
-            pending.resolve(failure)
+        for one in waiting.values():
+            one.resolve(failure)
 
 
 def _now_ms() -> int:

@@ -10,7 +10,7 @@ from remoting.live.store_facts import LiveStore
 from remoting.live.witnesses import LiveWitnesses
 from verdicts.check.check_rules import check_rules, supposed_version
 from verdicts.deadlines.predicting import predict_window
-from verdicts.model.predicted import ASKED_FOR_EVER, NEVER_ASKED, SLAVE, Prediction, Why
+from verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, SLAVE, Prediction, Why
 
 IN_ROCKSDB = Why(
     "the number of its checks is in the broker's RocksDB table, which no request reads", is_known=False
@@ -27,7 +27,7 @@ def predict_from_live(facts: LiveStore, source: LiveWitnesses) -> Prediction:
     if not facts.has_half_topic:
         low = facts.settings.version_low
         asks = low is not None and not PREPARED_NOT_CHECKED.holds(low)
-        return Prediction(is_running=True, why=ASKED_FOR_EVER if asks else NEVER_ASKED)
+        return Prediction(is_running=True, why=NEVER_DISCARDED if asks else NEVER_ASKED)
     if facts.is_slave:
         return Prediction(is_running=True, why=SLAVE)
     rules = check_rules(supposed_version(facts.settings)[0])

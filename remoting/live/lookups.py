@@ -53,10 +53,7 @@ def pending(
     brokers: Sequence[Broker], *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
     facts: Sequence[LiveStore] | None = None,
 ) -> VerdictReading:
-    """Return the transactions that the brokers' checks will still reach.
-
-    These are PENDING ones, and decided or discarded ones that are checked again.
-
+    """Return the transactions that the brokers' checks will still reach: PENDING, or decided and checked again.
 
     Shape:  rows of LIVE_TRANSACTIONS, as a reading of the brokers' files would give at this moment.
     Order:  first half copy.
@@ -122,7 +119,7 @@ def _named(sources: list[LiveWitnesses], words: Sequence[str], *, only_ids: bool
     unknown = [set(source.ask_index(words)) for source in sources]
     left = [word for word in words if all(word in missing for missing in unknown)]
     for source in sources if left else ():
-        source.search_queue(left)
+        source.search_without_index(left)
     return _union(source.named_by(words, only_ids=only_ids) for source in sources)
 
 

@@ -15,7 +15,7 @@ from remoting.connections.broker import Broker
 from remoting.live.queues import first_kept
 from remoting.protocol.errors import BadFrame, Refused
 from verdicts.model.check_stop import CheckStop
-from verdicts.model.verdict_inputs import ForeignDecision, MissingRange, StoreView
+from verdicts.model.verdict_inputs import MisdirectedDecision, MissingRange, StoreView
 
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.
@@ -60,7 +60,7 @@ class LiveStore:
     scheduled: dict[int, tuple[int, int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
-    foreign_decisions: list[ForeignDecision] = field(default_factory=list)
+    misdirected_decisions: list[MisdirectedDecision] = field(default_factory=list)
     check_stops: list[CheckStop] = field(default_factory=list)
 
     @property
@@ -93,7 +93,7 @@ class LiveStore:
             log_begin_offset=self.log_begin_offset,
             reference_time_ms=self.taken_time_ms,
             missing=tuple(self.missing),
-            foreign_decisions=tuple(self.foreign_decisions),
+            misdirected_decisions=tuple(self.misdirected_decisions),
             booted_time_ms=self.booted_time_ms,
             check_stops=tuple(self.check_stops),
         )

@@ -32,7 +32,7 @@ from readers.store.store import (
     TIMER_TOPIC,
 )
 from remoting.connections.batched_reads import Pace
-from remoting.live.foreign_decisions import LiveRecords
+from remoting.live.misdirected_decisions import LiveRecords
 from remoting.live.prepared_records import read_prepared, walk_behind_prepared
 from remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
 from remoting.live.record_reads import HOLE_RECORDS_MAX, RECORDS_PER_QUERY, LiveReads, only_with
@@ -41,7 +41,7 @@ from remoting.protocol.record_bytes import blocks_of
 from verdicts.check.check_rules import CheckRules
 from verdicts.check.state import CheckState
 from verdicts.check.window import CheckWindow, halves_of_records, ops_of_records
-from verdicts.ends.foreign_decisions import foreign_decisions
+from verdicts.ends.misdirected_decisions import misdirected_decisions
 from verdicts.evidence.indexed_lookup import offset_of
 from verdicts.evidence.witness_collector import Names, incomplete_chains
 from verdicts.model.witnesses import Witnesses
@@ -100,7 +100,7 @@ class LiveWitnesses:
 
     def named_by(self, words: Iterable[str], *, only_ids: bool = False) -> Named:
         """Return the transactions that some words name, among those read. `only_ids`: not by business keys."""
-        self._unknown(words := list(words))
+        self._learn_names(words := list(words))
         return {
             name.identity: name.topic
             for word in words
@@ -121,17 +121,20 @@ class LiveWitnesses:
         ended = pc.is_in(halves["commit_log_offset"], value_set=pc.unique(marks["half_commit_log_offset"]))
         return halves.filter(pc.invert(pc.and_(pc.equal(halves["topic"], ROCKSDB_HALF_TOPIC), ended)))
 
-    def _unknown(self, names: Iterable[str]) -> list[str]:
-        """The names that no record read so far has."""
-        wanted = list(names)
-        self._known_as.update(self._gathered.named_by({name: offset_of(name) for name in wanted}))
-        return [name for name in wanted if name not in self._known_as]
+    def _learn_names(self, names: Iterable[str]) -> None:
+        """Note which of the records read so far have these names."""
+        self._known_as.update(self._gathered.named_by({name: offset_of(name) for name in names}))
 
-    def search_queue(self, names: list[str]) -> None:
-        """Look for names that the index does not have, in this order, until all are found:
+    def _unknown(self, names: Sequence[str]) -> list[str]:
+        """Return the names that no record read so far has."""
+        self._learn_names(names)
+        return [name for name in names if name not in self._known_as]
 
-        as message ids; in the delay queues; in the half queue from the check cursor on; among halves in RocksDB; among
-        halves stored before the broker's last start; as prepared records.
+    def search_without_index(self, names: list[str]) -> None:
+        """Look for names that the index does not have, until all are found.
+
+        In this order: as message ids; in the delay queues; in the half queue from the check cursor on; among halves in
+        RocksDB; among halves stored before the broker's last start; as prepared records.
         """
         for name in names:
             self._reads.read_view(name)
@@ -181,7 +184,7 @@ class LiveWitnesses:
             walk_behind_prepared(facts, self._gathered, list(named), self._pace)
         kept = self._gathered.kept(named)
         self._look_for_missing_copies(kept)
-        facts.foreign_decisions.extend(foreign_decisions(facts.root, kept, LiveRecords(facts, self._pace)))
+        facts.misdirected_decisions.extend(misdirected_decisions(facts.root, kept, LiveRecords(facts, self._pace)))
         facts.findings.extend(self._gathered.findings)
         for gap in self._reads.gaps:
             facts.findings.append(gap.finding(facts.root))

@@ -22,7 +22,7 @@ class BrokerAddresses:
 
 @dataclass(frozen=True, slots=True)
 class QueueSlot:
-    """One entry of a consume queue, from QUERY_CONSUME_QUEUE."""
+    """One slot of a consume queue, from QUERY_CONSUME_QUEUE."""
 
     queue_offset: int
     commit_log_offset: int

@@ -77,7 +77,8 @@ class FileMedium:
         self._root = store.root
         self._directories = store.commit_log_directories
         self._unique_keys = UniqueKeys()
-        self._orders: list[str] = []
+        #: Lines for people about the planned acts, for the undo file.
+        self._about: list[str] = []
         self._receipts: list[str] = []
         self._entries: list[dict[str, Any]] = []
         #: Half copies that a resume of this run makes: an entry as rows have it, and the record.
@@ -296,7 +297,7 @@ class FileMedium:
             },
         )
         self._entries.append(entry)
-        self._orders.append(
+        self._about.append(
             f"{receipt.action} {receipt.transaction_id}: {_IN_WORDS.get(what, what)} at log offset "
             f"{placed.commit_log_offset} "
             f"(receipt {receipt.receipt_id})"
@@ -318,7 +319,7 @@ class FileMedium:
         source = self._root
         try:
             self._root, self._directories = carried_out(
-                self.change_set(), self._store, self._destination, self._orders, list(dict.fromkeys(self._receipts))
+                self.change_set(), self._store, self._destination, self._about, list(dict.fromkeys(self._receipts))
             )
         except RmqtxError:
             self.is_untouched = self._destination.is_untouched

@@ -253,12 +253,12 @@ class LogTail:
         in_log = self._end.next_queue_offsets.get((topic, queue_id), 0)
         name = f"queue {queue_id} of {topic}"
         if findings:
-            raise _not_alike(f"{name} is damaged: {findings[0].line()}")
+            raise _contradiction(f"{name} is damaged: {findings[0].line()}")
         if last and last[0] >= self._end.offset:
-            raise _not_alike(f"{name} points at offset {last[0]}, after the end of the log ({self._end.offset})")
+            raise _contradiction(f"{name} points at offset {last[0]}, after the end of the log ({self._end.offset})")
         is_behind = in_log > in_queue and self._store.aborted  # recovery after a crash adds them to the queue
         if in_log and in_log != in_queue and not is_behind:
-            raise _not_alike(
+            raise _contradiction(
                 f"{name} ends at queue offset {in_queue}, and its last record in the log has queue offset {in_log - 1}"
             )
         if last and not in_log:
@@ -276,10 +276,10 @@ class LogTail:
         finally:
             log.close()
         if block is None:
-            raise _not_alike(f"the last slot of {name} points at offset {offset}, which has no record")
+            raise _contradiction(f"the last slot of {name} points at offset {offset}, which has no record")
         found = (block.topic_texts()[0].as_py(), int(block.header("queue_id")[0]), int(block.header("queue_offset")[0]))
         if found != (topic, queue_id, queue_offset):
-            raise _not_alike(
+            raise _contradiction(
                 f"slot {queue_offset} of {name} points at a record with queue offset {found[2]} of queue {found[1]} "
                 f"of {found[0]}"
             )
@@ -345,7 +345,7 @@ class LogTail:
         return f"{COMMIT_LOG}/{place.name}"
 
 
-def _not_alike(what: str) -> UnsafeStore:
+def _contradiction(what: str) -> UnsafeStore:
     return UnsafeStore(
         f"cannot append: the broker could give the record another queue offset: {what}",
         advice="list the findings with rmqtx verify; rebuild the queues with rmqtx rebuild queues",

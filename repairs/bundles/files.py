@@ -20,9 +20,9 @@ import numpy as np
 from readers.log.commit_log import written_bytes
 from readers.log.record_layout import BLANK, MAGIC_V1, RECORD, RECORD_BYTES_MIN, signed
 from readers.model.columns import Bools, Int64s
-from readers.queues.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH, SLOT, are_pre_blank, are_sound
+from readers.queues.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH, SLOT, Slots, are_pre_blank, are_sound
 from readers.queues.slot_files import SIMPLE, slot_files, topic_bytes
-from readers.queues.unit_files import BLOCK_SLOTS, Slots
+from readers.queues.unit_files import BLOCK_UNITS
 from readers.storage.segments import Segment
 from readers.store.store import LEFT_OUT_TOPIC, Store
 from repairs.bundles.dledger_entries import blank_entry, entry_of, left_out_entry
@@ -241,8 +241,8 @@ class _QueueWork:
     def _blocks(segment: Segment, count: int) -> Iterator[tuple[int, Slots]]:
         size = SLOT.size_bytes
         with segment.open() as file:
-            for first in range(0, count, BLOCK_SLOTS):
-                end = min(first + BLOCK_SLOTS, count)
+            for first in range(0, count, BLOCK_UNITS):
+                end = min(first + BLOCK_UNITS, count)
                 if file.next_data(first * size) >= end * size:
                     continue
                 yield first, np.frombuffer(file.read(first * size, (end - first) * size), SLOT.dtype)

@@ -16,7 +16,7 @@ from readers.model.java_hashes import java_hash
 from readers.old_tables import redo_log, state_table
 from readers.old_tables.table_files import TableFiles
 from readers.queues.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH
-from readers.queues.unit_files import BLOCK_SLOTS, Slots, is_not_zero, slots_in
+from readers.queues.unit_files import BLOCK_UNITS, Units, is_not_zero, units_in
 from readers.storage.segments import Segment
 from readers.store.store import ROCKSDB_HALF_TOPIC
 from repairs.bundles.files import Extent, PlannedFile
@@ -50,12 +50,12 @@ def _numbers(row: Mapping[str, Any], kind: str) -> list[int]:
     return [int(entry["key"]) for entry in row["state_entries"] if entry["kind"] == kind]
 
 
-def _left_out_slots(slots: Slots) -> None:
+def _left_out_slots(slots: Units) -> None:
     slots["record_length_bytes"], slots["state"] = PRE_BLANK_LENGTH, state_table.LEFT_OUT_STATE
 
 
-def _left_out_entries(slots: Slots) -> None:
-    slots["record_length_bytes"], slots["tags_code"] = PRE_BLANK_LENGTH, LEFT_OUT_TAGS
+def _left_out_entries(entries: Units) -> None:
+    entries["record_length_bytes"], entries["tags_code"] = PRE_BLANK_LENGTH, LEFT_OUT_TAGS
 
 
 class _Cut:
@@ -89,9 +89,9 @@ class _Cut:
             count = min(count, int(kept[-1]) + 1 - first if len(kept) else 1)
         extents = []
         with segment.open() as file:
-            for begin in range(0, count, BLOCK_SLOTS):
-                data = file.read(begin * size, min(BLOCK_SLOTS, count - begin) * size)
-                units = slots_in(data, self._files.layout).copy()
+            for begin in range(0, count, BLOCK_UNITS):
+                data = file.read(begin * size, min(BLOCK_UNITS, count - begin) * size)
+                units = units_in(data, self._files.layout).copy()
                 own = first + begin + np.arange(len(units))
                 others = is_not_zero(units) & ~np.isin(own, kept)
                 blank = np.zeros(int(others.sum()), units.dtype)
@@ -111,8 +111,8 @@ def tables_of(selection: Selection, row: Mapping[str, Any]) -> tuple[str, ...]:
     is_in_rocksdb = ROCKSDB_HALF_TOPIC in {record.topic for record in records if record is not None}
     if is_in_rocksdb and selection.store.has(_OF_ROCKSDB):
         return (_OF_ROCKSDB,)
-    is_remade = selection.store.aborted and bool(_numbers(row, redo_log.KIND))
-    return (_OF_REDO_LOG,) if is_remade else ()
+    is_rebuilt = selection.store.aborted and bool(_numbers(row, redo_log.KIND))
+    return (_OF_REDO_LOG,) if is_rebuilt else ()
 
 
 def left_out_notes(left_out: Mapping[tuple[str, ...], set[str]]) -> Iterator[str]:

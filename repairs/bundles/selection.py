@@ -26,7 +26,7 @@ from verdicts.audit.lookups import rows_named, show
 from verdicts.audit.not_found import not_found
 from verdicts.evidence.store_conclusion import conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
-from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, scan_witnesses
+from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
 from verdicts.model.verdict_inputs import MissingRange
 
 #: Most damaged bytes that are kept of a range; of the rest only the place is kept.
@@ -202,16 +202,16 @@ def _message_ids(store: Store, offsets: Iterable[int]) -> list[str]:
         log.close()
 
 
-def _scanned(selection: Selection) -> list[Scanned]:
+def _scanned(selection: Selection) -> list[SplitFacts]:
     """Scan every split of the log, and add the records with the id of a chosen transaction.
 
     A half copy with a delay level is in no list of its transaction, but counts for its verdict.
     """
     ids = {row["transaction_id"] for row in (*selection.rows, *selection.brought)}
-    parts: list[Scanned] = []
+    parts: list[SplitFacts] = []
     for split in plan_splits([selection.store]):
         found = scan_witnesses(split, None)
-        parts.append(found.scanned)
+        parts.append(found.facts)
         for name in IDENTIFIED:
             for batch in getattr(found, name):
                 named = zip(batch["transaction_id"].to_pylist(), batch["commit_log_offset"].to_pylist(), strict=True)
@@ -224,7 +224,7 @@ def _bring_along(selection: Selection, facts: StoreFacts, settings_of: SettingsO
     while True:
         numbers = {mark["half_queue_offset"] for row in (*selection.rows, *selection.brought)
                    for mark in row["op_marks"]}
-        finals = [one.final_offset for one in facts.foreign_decisions if one.queue_offset in numbers]
+        finals = [one.final_offset for one in facts.misdirected_decisions if one.queue_offset in numbers]
         before = len(selection.records)
         log = selection.store.log()
         try:

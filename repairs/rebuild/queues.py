@@ -2,7 +2,7 @@
 
 The queues are as a broker's dispatch writes them, with one difference: for a queue offset out of order a broker writes
 the entry at the queue's end anyway, and all later queue offsets are wrong. Here each entry is at its record's queue
-offset, and queue offsets of lost records are filled with the pre-blank entries that brokers put in front of a queue's
+offset, and queue offsets of lost records are filled with the pre-blank slots that brokers put in front of a queue's
 first record.
 """
 
@@ -20,10 +20,9 @@ from readers.log.record_block import Block
 from readers.log.record_layout import RECORD_BYTES_MIN
 from readers.model.columns import Int64s
 from readers.model.findings import Finding
-from readers.queues.consume_queue import PRE_BLANK_LENGTH, SLOT
+from readers.queues.consume_queue import PRE_BLANK_LENGTH, SLOT, Slots
 from readers.queues.consume_queue_extension import EXTENSION_UNIT
 from readers.queues.slot_files import BATCH, LAYOUTS, QueueName, queue_text, topic_text
-from readers.queues.unit_files import Slots
 from readers.store.store import Store
 from repairs.changes.new_stores import write_at
 from repairs.records.store_sizes import EXTENSION, StoreSizes
@@ -123,7 +122,7 @@ class QueueBuilder:
     findings: list[Finding] = field(default_factory=list)
     last_store_time_ms: int = 0
     _claims: QueueClaims = field(init=False)
-    _refused: int = 0
+    _findings_count: int = 0
     _holes: LogHoles = field(default_factory=LogHoles)
 
     def __post_init__(self) -> None:
@@ -138,7 +137,7 @@ class QueueBuilder:
                 self._refuse(name, rows, 0, "topic and queue number cannot be the name of a directory")
                 continue
             queue = self.queues.setdefault(name, BuiltQueue(name))
-            self._enter(queue, rows)
+            self._add_rows(queue, rows)
             self.last_store_time_ms = max(self.last_store_time_ms, int(rows.store_times[-1]))
 
     def finish(self) -> Mapping[QueueName, BuiltQueue]:
@@ -146,18 +145,19 @@ class QueueBuilder:
         for queue in self.queues.values():
             self._flush(queue)
             for low, high, _, _ in queue.lost:
-                self._find("queue-number-missing", queue.name, None, f"{high - low} records from queue offset {low} on")
+                lost = f"{high - low} records from queue offset {low} on"
+                self._report("queue-number-missing", queue.name, None, lost)
         return self.queues
 
     # --- order
 
-    def _enter(self, queue: BuiltQueue, rows: ClaimedRows) -> None:
+    def _add_rows(self, queue: BuiltQueue, rows: ClaimedRows) -> None:
         """Add records, in runs of consecutive queue offsets."""
         before = np.cumsum(rows.sizes) - rows.sizes
         cuts = (np.flatnonzero(np.diff(rows.queue_offsets - before)) + 1).tolist()
         for begin, end in pairwise([0, *cuts, len(before)]):
             first = begin
-            while first < end and not self._takes(queue, rows, first):
+            while first < end and not self._prepare(queue, rows, first):
                 if queue.again is not None:
                     first += 1
                     continue
@@ -168,19 +168,14 @@ class QueueBuilder:
             if first < end:
                 self._append(queue, rows, first, end)
 
-    def _takes(self, queue: BuiltQueue, rows: ClaimedRows, row: int) -> bool:
-        """Whether a record can be added to the queue; adds entries for the queue offsets that are lost before it."""
+    def _prepare(self, queue: BuiltQueue, rows: ClaimedRows, row: int) -> bool:
+        """Prepare the queue for a record, and return whether the record can be added; a refusal is a finding.
+
+        Adds slots for the queue offsets that are lost before the record; the record may also begin the queue again.
+        """
         number, offset = int(rows.queue_offsets[row]), int(rows.offsets[row])
         if queue.last_offset < 0:
-            if not 0 <= number <= self._holes.records_between(-1, offset):
-                self._holes.refuse(offset, int(rows.lengths[row]))
-                self._refuse(queue.name, rows, row, f"queue offset {number}, more records than fit before it")
-                return False
-            queue.first = queue.end = number
-            queue.first_offset = offset
-            if not queue.is_batch:
-                self._begin(queue, number)
-            return True
+            return self._prepare_first(queue, rows, row)
         if number == queue.end:
             return True
         if queue.again is not None and number == int(queue.again.sizes[0]):  # it was deleted and created again
@@ -200,8 +195,21 @@ class QueueBuilder:
         queue.end = number
         return True
 
+    def _prepare_first(self, queue: BuiltQueue, rows: ClaimedRows, row: int) -> bool:
+        """Begin a queue with a record, and return whether the log has room for the records before it."""
+        number, offset = int(rows.queue_offsets[row]), int(rows.offsets[row])
+        if not 0 <= number <= self._holes.records_between(-1, offset):
+            self._holes.refuse(offset, int(rows.lengths[row]))
+            self._refuse(queue.name, rows, row, f"queue offset {number}, more records than fit before it")
+            return False
+        queue.first = queue.end = number
+        queue.first_offset = offset
+        if not queue.is_batch:
+            self._begin(queue, number)
+        return True
+
     def _begin(self, queue: BuiltQueue, number: int) -> None:
-        """Start a queue in the file of its first queue offset, with pre-blank entries in front of it."""
+        """Start a queue in the file of its first queue offset, with pre-blank slots in front of it."""
         per_file = self.sizes.queue_file_bytes[queue.name[0]] // SLOT.size_bytes
         queue.waiting_at = number - number % per_file
         self._fill(queue, number % per_file)
@@ -211,7 +219,7 @@ class QueueBuilder:
             for file in self._directory(kind, queue.name).glob("*"):
                 file.unlink()
         what = f"{queue.end} queue offsets, then again from 0 on"
-        self._find("queue-number-taken", queue.name, queue.last_offset, what)
+        self._report("queue-number-taken", queue.name, queue.last_offset, what)
         queue.first = queue.end = queue.slots_count = queue.extension_bytes = queue.first_offset = 0
         queue.waiting, queue.waiting_at, queue.waiting_count, queue.lost = [], 0, 0, []
         queue.again = None
@@ -300,11 +308,11 @@ class QueueBuilder:
     # --- findings
 
     def _refuse(self, name: QueueName, rows: ClaimedRows, row: int, why: str) -> None:
-        self._find("queue-number-taken", name, int(rows.offsets[row]), why)
+        self._report("queue-number-taken", name, int(rows.offsets[row]), why)
 
-    def _find(self, code: str, name: QueueName, offset: int | None, actual: str) -> None:
-        self._refused += 1
-        if self._refused <= _FINDINGS_MAX:
+    def _report(self, code: str, name: QueueName, offset: int | None, actual: str) -> None:
+        self._findings_count += 1
+        if self._findings_count <= _FINDINGS_MAX:
             self.findings.append(
                 Finding(self.store.root, code, commit_log_offset=offset, actual=f"{queue_text(name)}: {actual}")
             )

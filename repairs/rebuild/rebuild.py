@@ -248,8 +248,8 @@ def _copy_rest(parts: frozenset[str], store: Store, root: Path, made: Rebuilt) -
     old = Path(store.root)
     copy_tree(old, root, frozenset(left_out))
     if TABLES in left_out:
-        remade = {STATE_TABLE: TABLE_DIRECTORY[1], REDO_LOG: REDO_DIRECTORY[1]}
-        without = frozenset(remade[part] for part in remade if part in parts)
+        rebuilt = {STATE_TABLE: TABLE_DIRECTORY[1], REDO_LOG: REDO_DIRECTORY[1]}
+        without = frozenset(rebuilt[part] for part in rebuilt if part in parts)
         copy_tree(old / TABLES, root / TABLES, without, root=old)
     for directory in store.commit_log_directories:
         if not Path(directory).is_relative_to(store.root):

@@ -120,7 +120,7 @@ class StateTableBuilder:
         first = 0
         if entries is not None and len(entries):
             first = int(entries.numbers[0])
-            old = entries.slots[entries.offsets < self.store.log_begin_offset]
+            old = entries.units[entries.offsets < self.store.log_begin_offset]
         made = np.zeros(len(records), REDO_ENTRY.dtype)
         made["commit_log_offset"] = records.offsets
         made["record_length_bytes"] = records.lengths

@@ -25,6 +25,7 @@ from readers.model.errors import BadText, UnreadableFile, UnwritableFile
 from readers.model.findings import Finding, as_text
 from readers.model.units import time_text
 from repairs.receipts.receipts import RECHECK, RECHECK_FORM, STANDINGS, Receipt, receipt_of
+from repairs.receipts.state_directory import state_directory
 from verdicts.export.partition_files import on_disk
 
 JOURNAL_VERSION = 1
@@ -34,20 +35,6 @@ BEGUN, WENT_ON, ENDED, RECHECKED = "begun", "went_on", "ended", "rechecked"
 _LINE = JsonForm(
     "line of a journal", pa.struct([needed("journal_version", pa.int64()), needed("line", pa.string())]), is_open=True
 )
-
-
-def state_directory() -> Path:
-    """Directory of the receipts, and of the state that `check` and `verify` keep for their next runs.
-
-    RMQTX_STATE_DIR, else rmqtx in XDG_STATE_HOME, which is ~/.local/state by default.
-    """
-    own = os.environ.get("RMQTX_STATE_DIR")
-    if own:
-        return Path(own).absolute()
-    base = os.environ.get("XDG_STATE_HOME", "")
-    # The XDG specification: a relative path must be ignored.
-    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    return root / "rmqtx"
 
 
 @dataclass(slots=True)

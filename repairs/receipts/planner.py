@@ -23,7 +23,7 @@ WITNESSES = {
 }  # fmt: skip
 #: Columns of a witness's place.
 PLACE = ("store", "queue_id", "queue_offset", "commit_log_offset")
-_SETTLED = pa.array(["done", "not_done"])
+_SETTLED = ("done", "not_done")
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Planner:
         """Yield the same batches; rows that the ledger decides and an action can carry out are kept for the plan."""
         for batch in batches:
             settled = pc.and_(
-                pc.is_in(batch["ledger_word"], value_set=_SETTLED),
+                pc.is_in(batch["ledger_word"], value_set=pa.array(_SETTLED)),
                 pc.is_in(batch["advice"], value_set=pa.array(ACTIONS)),
             )
             chosen = batch.filter(settled)

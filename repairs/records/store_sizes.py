@@ -121,7 +121,7 @@ def _queue_files(store: Store, kind: str) -> list[Segment]:
 def _index_counts(store: Store) -> tuple[int | None, int | None]:
     """Number of slots and entries (maxHashSlotNum, maxIndexNum) per file, from an existing index file."""
     for file in reversed(open_index(store).files):
-        if file.wrong() is None and file.slots_count is not None:
+        if file.why_incomplete() is None and file.slots_count is not None:
             rest = file.segment.size_bytes - HEADER.size_bytes - INDEX_SLOT.size_bytes * file.slots_count
             return file.slots_count, rest // ENTRY.size_bytes
     return None, None

@@ -179,13 +179,13 @@ class _Choice:
                 return
         self.chosen.contradictions_count += 1
         kept = as_text(self.files.sources[taken.source].file)
-        self._find("copies-contradict", run, offset, length, f"the different copy in {kept} is used")
+        self._report("copies-contradict", run, offset, length, f"the different copy in {kept} is used")
 
     def _leave_out(self, run: Run | Piece, offset: int, length: int, count: int, why: str) -> None:
         self.chosen.left_out_count += count
-        self._find("record-left-out", run, offset, length, why)
+        self._report("record-left-out", run, offset, length, why)
 
-    def _find(self, code: str, run: Run | Piece, offset: int, length: int, why: str) -> None:
+    def _report(self, code: str, run: Run | Piece, offset: int, length: int, why: str) -> None:
         self._reported += 1
         if self._reported > _FINDINGS_MAX:
             return

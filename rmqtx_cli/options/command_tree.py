@@ -19,6 +19,7 @@ from rmqtx_cli.options.configuration import (
     own_store,
 )
 from rmqtx_cli.options.help_page import argument, sections, write_help
+from rmqtx_cli.options.plain_values import use_plain_values
 from rmqtx_cli.words import exit_status, say
 
 #: Settings of each command, not only of `rmqtx`: a command that is built by itself keeps the help option it has then.
@@ -52,6 +53,7 @@ class HelpfulGroup(TyperGroup):
         if not args and not ctx.resilient_parsing:
             say.lines(ctx.get_help())
             raise typer.Exit(exit_status.USAGE)
+        use_plain_values(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
 
@@ -85,6 +87,7 @@ class CheckedCommand(TyperCommand):
                 raise BadRequest(f"{what} is empty", advice="is a variable of your script not set?")
         if not ctx.resilient_parsing and not {"-h", "--help"} & set(args):
             args = self._with_own_store(ctx, args, given)
+        use_plain_values(self.get_params(ctx))
         left = super().parse_args(ctx, args)
         if not ctx.resilient_parsing:
             self._configure(ctx)

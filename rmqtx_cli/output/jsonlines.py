@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING
 
-from rmqtx_cli.output.jsontext import json_rows
+from rmqtx_cli.output.jsontext import json_rows, text_bytes
 from rmqtx_cli.output.pieces import pieces
 from verdicts.audit.provenance import METADATA_KEY
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx_cli.output.views import View
+
+
+#: Between two elements of a list.
+_BETWEEN = b",\n"
 
 
 class JsonLinesPort:
@@ -26,7 +30,7 @@ class JsonLinesPort:
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows, each on its own line."""
         for part in pieces(batch):
-            self._stream.write(("\n".join(json_rows(part).to_pylist()) + "\n").encode())
+            self._stream.write(text_bytes(json_rows(part, "\n")))
 
     def flush(self) -> None:
         """Flush the rows."""
@@ -46,8 +50,10 @@ class JsonPort:
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows as more elements of the list."""
         for part in pieces(batch):
-            self._stream.write(self._separator + ",\n".join(json_rows(part).to_pylist()).encode())
-            self._separator = b",\n"
+            rows = text_bytes(json_rows(part, _BETWEEN.decode()))
+            self._stream.write(self._separator)
+            self._stream.write(rows.slice(0, rows.size - len(_BETWEEN)))
+            self._separator = _BETWEEN
 
     def finish(self) -> None:
         """Close the list."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.options.configuration import OWN_FORMAT
@@ -25,6 +26,15 @@ _SUFFIXES = {
     ".json": OutputFormat.JSON, ".jsonl": OutputFormat.JSONL, ".ndjson": OutputFormat.JSONL, ".csv": OutputFormat.CSV,
     ".parquet": OutputFormat.PARQUET, ".arrow": OutputFormat.ARROW, ".feather": OutputFormat.ARROW,
     ".txt": OutputFormat.TABLE,
+}
+#: Format → module in this folder, and the class in it: a run imports only its own.
+_MAKERS = {
+    OutputFormat.TABLE: ("table", "TablePort"),
+    OutputFormat.JSON: ("jsonlines", "JsonPort"),
+    OutputFormat.JSONL: ("jsonlines", "JsonLinesPort"),
+    OutputFormat.CSV: ("delimited", "CsvPort"),
+    OutputFormat.PARQUET: ("columnar", "ParquetPort"),
+    OutputFormat.ARROW: ("columnar", "ArrowPort"),
 }
 
 
@@ -66,14 +76,8 @@ def open_port(output_format: OutputFormat, output: Path | None, schema: pa.Schem
 
 
 def _maker(output_format: OutputFormat) -> Callable[[IO[bytes], pa.Schema, View], Port]:
-    from rmqtx_cli.output import columnar, delimited, jsonlines, table
-
-    makers: dict[OutputFormat, Callable[[IO[bytes], Any, View], Port]] = {
-        OutputFormat.TABLE: table.TablePort,
-        OutputFormat.JSON: jsonlines.JsonPort,
-        OutputFormat.JSONL: jsonlines.JsonLinesPort,
-        OutputFormat.CSV: delimited.CsvPort,
-        OutputFormat.PARQUET: columnar.ParquetPort,
-        OutputFormat.ARROW: columnar.ArrowPort,
-    }
-    return makers[output_format]
+    module, name = _MAKERS[output_format]
+    maker: Callable[[IO[bytes], pa.Schema, View], Port] = getattr(
+        importlib.import_module(f"rmqtx_cli.output.{module}"), name
+    )
+    return maker

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,7 +45,7 @@ def written_whole(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     Raises: UnreadableFile.
     """
     special = is_special(file)
-    temporary = file if special else file.with_name(f".{file.name}.{secrets.token_hex(8)}.tmp")
+    temporary = file if special else file.with_name(f".{file.name}.{os.urandom(8).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CLOEXEC | (0 if special else os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
     try:
         with open(os.open(temporary, flags, mode), "wb") as stream:

@@ -1,15 +1,14 @@
-"""Tables for people, by tabulate: streamed, without unprintable characters, fitted to the width of a terminal only.
+"""Tables for people: streamed, without unprintable characters, fitted to the width of a terminal only.
 
 The first thousand rows determine the widths; later rows are printed as they are read.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
-
-from tabulate import tabulate
 
 from rmqtx_cli.options.row_options import IS_WIDE
 from rmqtx_cli.output.fitting import Fitted, fitted
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CHUNK_ROWS = 1_000
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class TablePort:
@@ -119,8 +119,17 @@ def print_table(rows: pa.Table, view: View) -> None:
 
 
 def _lines(columns: Sequence[Column], cells: list[list[str]]) -> list[str]:
-    text = tabulate(
-        cells, tablefmt="plain", disable_numparse=True, preserve_whitespace=True,
-        colalign=["right" if column.is_number else "left" for column in columns],
-    )
-    return [line.rstrip() for line in text.splitlines()]
+    widths = [max(map(_width, texts)) for texts in zip(*cells, strict=True)]
+    lines = []
+    for row in cells:
+        padded = []
+        for text, column, cell_width in zip(row, columns, widths, strict=True):
+            blanks = " " * (cell_width - _width(text))
+            padded.append(blanks + text if column.is_number else text + blanks)
+        lines.append("  ".join(padded).rstrip())
+    return lines
+
+
+def _width(text: str) -> int:
+    """Return the number of terminal cells of a cell that may be coloured."""
+    return width(_COLOUR.sub("", text) if "\x1b" in text else text)

@@ -67,7 +67,7 @@ RESULT_TABLES = {
 TERMS: dict[str, str] = {
     "record": "one message in the commit log, whatever its topic",
     "segment": "one file of a log; its name is the offset of its first byte in that log",
-    "slot": "one entry of a consume queue: where a record is, how long it is, and a tags code",
+    "slot": "one numbered place in a consume queue: where a record is, how long it is, and a tags code",
     "half message": "a message whose transaction is undecided: in RMQ_SYS_TRANS_HALF_TOPIC, not visible to consumers",
     "half copy": "the half message as sent, or a later copy that the check put back at the end of the half queue",
     "op mark": "one number in an op message: the queue offset of a half copy that a commit or a rollback settled",
@@ -96,7 +96,8 @@ TERMS: dict[str, str] = {
     "number of checks; complete on disk only after a clean stop",
     "state table": "brokers 3.0 and 3.1: a slot for each prepared record, overwritten in place when it is decided",
     "redo log": "brokers 3.0 and 3.1: an entry for each prepared, COMMIT or ROLLBACK record, to rebuild the table",
-    "plan": "a file of actions: for each the transaction, the record to name, the evidence and what must stay true",
+    "plan": "a file of actions: for each the transaction, the record that the decision names, the evidence and what "
+    "must stay true",
 }
 
 
@@ -199,10 +200,12 @@ def _heads(views: Iterable[View]) -> Iterator[WordEntry]:
     meanings = {one.name: meaning_of(one) for one in parts} | _OF_A_PAGE | tables
     sources: dict[str, dict[str, None]] = {}
     for view in views:
+        alone = {column.sources[0] for column in view.columns if column.is_plain}
         for column in view.columns:
             for heading in column.headings:
                 if not (heading in tables and (heading,) == column.sources):
-                    sources.setdefault(heading, {}).update(dict.fromkeys(column.sources))
+                    shown = column.sources if column.is_plain else [one for one in column.sources if one not in alone]
+                    sources.setdefault(heading, {}).update(dict.fromkeys(shown))
     for heading, names in sources.items():
         lines = (f"{name}: {meanings[name]}" if meanings.get(name) else f"shows {name}" for name in names)
         yield WordEntry(heading, "head of a printed column", tuple(lines))

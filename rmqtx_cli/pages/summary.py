@@ -9,11 +9,13 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.model.columns import int64s
 from readers.model.tables import column
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.words.durations import duration_text
@@ -59,10 +61,32 @@ _URGENT = (
     "discarded_though_decided", "PENDING", "DISCARDED",
 )
 
+#: The columns of TRANSACTIONS that are counted.
+COUNTED_COLUMNS = ("store", "transaction_id", "state", "flags", *_KEYS, "half_store_time_ms", "half_copies")
+
 _Cell = tuple[str | None, str | None]
 
 #: Slots read together when their lengths are added up.
 _SLOTS_AT_ONCE = 1 << 18
+
+
+def _grouped(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], int, int, int]]:
+    """Return groups of rows with equal values: the values, and the numbers of rows, half copies and flagged rows.
+
+    Order: by the first row of each group.
+    """
+    # numpy rather than Table.group_by, whose import of pyarrow.acero loads datasets, file systems and ssl
+    groups = np.zeros(batch.num_rows, np.int64)
+    for name in names:
+        codes = int64s(batch[name].dictionary_encode("encode").indices)
+        groups = np.unique(groups * (codes.max() + 2) + codes + 1, return_inverse=True)[1]
+    _, firsts = np.unique(groups, return_index=True)
+    copies = np.bincount(groups, int64s(pc.list_value_length(batch["half_copies"]), 0))
+    flagged = np.bincount(groups, int64s(pc.list_value_length(batch["flags"]), 0) > 0)
+    order, numbers = np.argsort(firsts), np.bincount(groups)
+    rows = batch.select(names).take(pa.array(firsts[order])).to_pylist()
+    for row, group in zip(rows, order, strict=True):
+        yield row, int(numbers[group]), int(copies[group]), int(flagged[group])
 
 
 @dataclass(slots=True)
@@ -97,23 +121,14 @@ class Summary:
         """Count the transactions of a batch."""
         if not batch.num_rows:
             return
-        copies = pc.fill_null(pc.list_value_length(batch["half_copies"]), 0)
-        flagged = pc.greater(pc.fill_null(pc.list_value_length(batch["flags"]), 0), 0)
-        narrow = pa.table(
-            {name: batch[name] for name in ("store", *_KEYS, "state")}
-            | {"copies": copies.cast(pa.int64()), "flagged": flagged.cast(pa.int64())}
-        )
-        grouped = narrow.group_by(["store", *_KEYS, "state"]).aggregate(
-            [("copies", "sum"), ("flagged", "sum"), ("state", "count")]
-        )
-        for row in grouped.to_pylist():
-            number, state = row["state_count"], row["state"]
+        for row, number, copies, flagged in _grouped(batch, ("store", *_KEYS, "state")):
+            state = row["state"]
             self.states[state] += number
-            self.half_copies_count += row["copies_sum"]
+            self.half_copies_count += copies
             cell = self._cells.setdefault((row["producer_group"], row["topic"]), Counter())
             cell.update({
-                "transactions_count": number, f"{state.lower()}_count": number, "flagged_count": row["flagged_sum"],
-                "half_copies_count": row["copies_sum"],
+                "transactions_count": number, f"{state.lower()}_count": number, "flagged_count": flagged,
+                "half_copies_count": copies,
             })
             if state == "UNDECIDABLE" and row["store"] is not None:
                 self._undecided.add(row["store"])

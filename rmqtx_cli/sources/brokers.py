@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -35,8 +35,8 @@ _GROUPS_NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerDoor:
-    """See `Door`. `rate`: maximum of requests for records per second."""
+class BrokerOpener:
+    """See `SourceOpener`. `rate`: maximum of requests for records per second."""
 
     options: LiveOptions
     voice: Voice
@@ -44,18 +44,18 @@ class BrokerDoor:
 
     @property
     def live(self) -> str:
-        """See `Door`."""
+        """See `SourceOpener`."""
         return arguments(self.options)
 
     @property
     def schema(self) -> pa.Schema:
-        """See `Door`."""
+        """See `SourceOpener`."""
         from readers.model.tables import LIVE_TRANSACTIONS
 
         return LIVE_TRANSACTIONS
 
     def view(self, now_ms: int, *, with_state: bool, with_deadline: bool = False) -> View:
-        """See `Door`."""
+        """See `SourceOpener`."""
         from rmqtx_cli.output.views import transactions_view
 
         return transactions_view(
@@ -64,7 +64,7 @@ class BrokerDoor:
 
     @contextmanager
     def opened(self, *written: Path | None) -> Iterator[BrokerSource]:  # noqa: ARG002 -- no file of theirs is here
-        """See `Door`. Connections end with the block."""
+        """See `SourceOpener`. Connections end with the block."""
         from remoting.live.store_facts import live_store
 
         with self.looked_up() as source:
@@ -75,7 +75,7 @@ class BrokerDoor:
 
     @contextmanager
     def looked_up(self) -> Iterator[BrokerSource]:
-        """See `Door`. Connections end with the block."""
+        """See `SourceOpener`. Connections end with the block."""
         from remoting.connections.batched_reads import Pace
 
         with open_live(self.options) as live:
@@ -83,7 +83,7 @@ class BrokerDoor:
 
     @contextmanager
     def tables(self, *written: Path | None) -> Iterator[BrokerTables]:  # noqa: ARG002
-        """See `Door`. Connections end with the block."""
+        """See `SourceOpener`. Connections end with the block."""
         from remoting.connections.batched_reads import Pace
 
         with open_live(self.options) as live:
@@ -141,6 +141,7 @@ class BrokerSource:
     def audited(
         self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,  # noqa: ARG002
         at_ms: int | None,  # noqa: ARG002 -- refused
+        columns: Collection[str],  # noqa: ARG002 -- few rows
     ) -> Iterator[VerdictReading]:
         """See `Source`. All that the half queues hold."""
         from remoting.live.lookups import audit

@@ -6,7 +6,7 @@ A command uses an engine inside a `with` block and reads all rows before the blo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -58,8 +58,12 @@ class StoreEngine(Protocol):
         *,
         at_ms: int | None = None,
         progress: Progress | None = None,
+        columns: Collection[str] | None = None,
     ) -> VerdictReading:
-        """The verdict on every transaction of the stores; see `verdicts.audit.local_audit.audit`."""
+        """The verdict on every transaction of the stores; see `verdicts.audit.local_audit.audit`.
+
+        `columns`: those that the caller reads, None for all; the rows may have others.
+        """
 
     def run_job(
         self,
@@ -96,14 +100,16 @@ class LocalEngine:
         *,
         at_ms: int | None = None,
         progress: Progress | None = None,
+        columns: Collection[str] | None = None,
     ) -> VerdictReading:
         """See `StoreEngine`."""
+        from readers.model.tables import TRANSACTIONS
         from verdicts.audit.local_audit import audit
 
         return audit(
             stores, settings_of, at_ms=at_ms, processes=self.options.processes,
             split_bytes=self.split_bytes_for(stores), temporary_directory=self.options.temporary_directory,
-            progress=progress,
+            progress=progress, columns=TRANSACTIONS.names if columns is None else columns,
         )
 
     def run_job(
@@ -165,6 +171,7 @@ class SparkEngine:
         *,
         at_ms: int | None = None,
         progress: Progress | None = None,
+        columns: Collection[str] | None = None,  # noqa: ARG002 -- Spark leaves out columns by itself
     ) -> VerdictReading:
         """See `StoreEngine`."""
         from spark_tasks.jobs.audit import audit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class FileDoor:
-    """See `Door`."""
+class FileOpener:
+    """See `SourceOpener`."""
 
     paths: Sequence[str]
     options: StoreOptions
@@ -48,13 +48,13 @@ class FileDoor:
 
     @property
     def schema(self) -> pa.Schema:
-        """See `Door`."""
+        """See `SourceOpener`."""
         from readers.model.tables import TRANSACTIONS
 
         return TRANSACTIONS
 
     def view(self, now_ms: int, *, with_state: bool, with_deadline: bool = False) -> View:
-        """See `Door`."""
+        """See `SourceOpener`."""
         from rmqtx_cli.output.views import transactions_view
 
         return transactions_view(
@@ -63,7 +63,7 @@ class FileDoor:
 
     @contextmanager
     def opened(self, *written: Path | None) -> Iterator[FileSource]:
-        """See `Door`."""
+        """See `SourceOpener`."""
         opened = open_stores(self.places, self.options)
         for file in written:
             refuse_inside(file, opened.stores)
@@ -71,12 +71,12 @@ class FileDoor:
         yield FileSource(opened, self.database, self.voice)
 
     def looked_up(self) -> AbstractContextManager[FileSource]:
-        """See `Door`."""
+        """See `SourceOpener`."""
         return self.opened()
 
     @contextmanager
     def tables(self, *written: Path | None) -> Iterator[FileTables]:
-        """See `Door`. The stores are opened when their queues are read."""
+        """See `SourceOpener`. The stores are opened when their queues are read."""
         yield FileTables(self, written)
 
 
@@ -138,14 +138,17 @@ class FileSource:
     @contextmanager
     def audited(
         self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,
-        at_ms: int | None,
+        at_ms: int | None, columns: Collection[str],
     ) -> Iterator[VerdictReading]:
         """See `Source`."""
         from rmqtx_cli.sources.engine_run import engine_run
 
         with engine_run(context, "auditing", self.stores, listing, engine, provenance) as run:
             table = self.database.read(self.stores, run.engine)
-            reading = run.engine.audit(self.stores, self.opened.settings_of, at_ms=at_ms, progress=run.progress)
+            reading = run.engine.audit(
+                self.stores, self.opened.settings_of, at_ms=at_ms, progress=run.progress,
+                columns=columns if table is None else None,
+            )
             reading.batches = with_entries(reading.batches, table)
             yield reading
 
@@ -169,7 +172,7 @@ class FileSource:
 class FileTables:
     """The half and op queues of stores. See `Tables`."""
 
-    door: FileDoor
+    opener: FileOpener
     written: tuple[Path | None, ...]
 
     def halves(self, bounds: Bounds) -> list[Reading]:
@@ -185,8 +188,8 @@ class FileTables:
         return [scan_ops(store, **asdict(bounds)) for store in self._opened()]
 
     def _opened(self) -> list[Store]:
-        stores = open_stores(self.door.places, self.door.options).stores
+        stores = open_stores(self.opener.places, self.opener.options).stores
         for file in self.written:
             refuse_inside(file, stores)
-        say_consistency(stores, self.door.voice)
+        say_consistency(stores, self.opener.voice)
         return stores

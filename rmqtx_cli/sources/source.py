@@ -1,12 +1,12 @@
 """The interface for reading transactions from store files or live brokers, and the choice between the two.
 
-A `Door` opens a `Source` for the duration of a `with` block: one kind of door for files, one for live brokers. The
-command line decides which door is used; a door refuses options that only the other one supports.
+A `SourceOpener` opens a `Source` for the duration of a `with` block: `FileOpener` store files, `BrokerOpener` live
+brokers. The command line decides which of the two is used; each refuses options that only the other one supports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,9 +63,9 @@ class Source(Protocol):
 
     def audited(
         self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,
-        at_ms: int | None,
+        at_ms: int | None, columns: Collection[str],
     ) -> AbstractContextManager[VerdictReading]:
-        """All transactions; their rows are read inside the block."""
+        """All transactions; their rows are read inside the block. `columns`: those that are read."""
 
     def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """Add the provenance to a listing whose output contains one; live brokers have none."""
@@ -87,8 +87,8 @@ class Tables(Protocol):
         """Op messages, store by store or broker by broker."""
 
 
-class Door(Protocol):
-    """What is known before anything is opened, and the ways to open it."""
+class SourceOpener(Protocol):
+    """A source that is not opened yet: what is known of it before, and the ways to open it."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -124,33 +124,33 @@ class SourceOptions:
     database: DatabaseOptions = field(default_factory=DatabaseOptions)
     live: LiveOptions = field(default_factory=LiveOptions)
 
-    def door(self, stores: Sequence[str], advice: str, files_only: Mapping[str, Any]) -> Door:
-        """The door for the given stores or brokers; see `chosen_door`."""
-        return chosen_door(
+    def opener(self, stores: Sequence[str], advice: str, files_only: Mapping[str, Any]) -> SourceOpener:
+        """The opener of the given stores or brokers; see `chosen_opener`."""
+        return chosen_opener(
             stores, self.live, self.files, self.voice, advice, rate=self.rate, database=self.database,
             files_only=files_only,
         )
 
 
-def chosen_door(
+def chosen_opener(
     stores: Sequence[str], live: LiveOptions, files: StoreOptions, voice: Voice, advice: str, *,
     rate: float | None = None, database: DatabaseOptions | None = None, files_only: Mapping[str, Any] | None = None,
-) -> Door:
-    """The door to stores or to live brokers; exactly one of the two must be given.
+) -> SourceOpener:
+    """The opener of stores or of live brokers; exactly one of the two must be given.
 
     `files_only`: values of the options that live brokers do not support, by option name.
-    Raises: BadRequest, with the advice where both or neither is given, and for options of the other door.
+    Raises: BadRequest, with the advice where both or neither is given, and for options of the other one.
     """
-    from rmqtx_cli.sources.brokers import BrokerDoor
-    from rmqtx_cli.sources.files import FileDoor
+    from rmqtx_cli.sources.brokers import BrokerOpener
+    from rmqtx_cli.sources.files import FileOpener
 
     database = database or DatabaseOptions()
     if not live.instead_of(stores, advice):
         if rate is not None:
             raise BadRequest("--max-requests-per-second is for live brokers", advice="add -n or --broker")
-        return FileDoor(stores, files, database, voice)
+        return FileOpener(stores, files, database, voice)
     refuse_file_options(files, {**(files_only or {}), "--transaction-table": database.address})
-    return BrokerDoor(live, voice, rate)
+    return BrokerOpener(live, voice, rate)
 
 
 def refuse_file_options(files: StoreOptions, more: Mapping[str, Any] | None = None) -> None:

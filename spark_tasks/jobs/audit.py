@@ -27,15 +27,15 @@ from readers.store.store import Store
 from spark_tasks.jobs.verdicts import JUDGED, HandedOver, Judge, RowForm, as_rows
 from spark_tasks.jobs.witnesses import (
     COLUMNS,
+    FACTS,
     HALF,
     MARK,
     ROWS,
-    SCANNED,
-    STRAY,
+    UNMATCHED,
     ScanForWitnesses,
     by_partition,
     half_rows,
-    scanned_again,
+    restored_facts,
 )
 from spark_tasks.session.handover import HANDED_COLUMNS, handover
 from spark_tasks.session.progress import tracked
@@ -46,7 +46,7 @@ from verdicts.audit.local_audit import tied_partitions
 from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
-from verdicts.evidence.witness_scan import Scanned
+from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 #: With fewer partitions one task would judge nearly all transactions.
 PARTITIONS_MIN = 2
 #: Up to this number, unmatched decisions (about 30 bytes each) are sent to every executor; more are shuffled.
-STRAYS_BROADCAST_MAX = 500_000
+UNMATCHED_BROADCAST_MAX = 500_000
 
 
 def audit(
@@ -166,11 +166,11 @@ class _SparkAudit:
         if self._at_ms is None:
             self.check_stops += [stop for fact in facts for stop in fact.check_stops]
         scan = self._scan_splits(plan)
-        parts = self._scanned(scan, plan)
+        parts = self._split_facts(scan, plan)
         counted = {part.split.number for part in without_stale([part for part, _ in parts])}
         if len(counted) < len(parts):
             scan = scan.filter(scan["split"].isin(sorted(counted)))
-        conclusions = self._conclude(facts, plan, scan, [(part, strays) for part, strays in parts
+        conclusions = self._conclude(facts, plan, scan, [(part, number) for part, number in parts
                                                          if part.split.number in counted])
         damaged = _damaged_rows(conclusions, self.partitions_count, len(plan))
         if damaged:
@@ -206,20 +206,20 @@ class _SparkAudit:
         self._scan = in_tasks(self.spark, task, len(plan), COLUMNS).persist(StorageLevel.DISK_ONLY)
         return self._scan
 
-    def _scanned(self, scan: DataFrame, plan: SplitPlan) -> list[tuple[Scanned, int]]:
+    def _split_facts(self, scan: DataFrame, plan: SplitPlan) -> list[tuple[SplitFacts, int]]:
         with tracked(self.spark, plan.total_bytes, len(plan), self._progress):
-            rows = scan.filter(scan["kind"] == SCANNED).select("split", "data").collect()
+            rows = scan.filter(scan["kind"] == FACTS).select("split", "data").collect()
         rows.sort(key=lambda row: int(row["split"]))
-        return [scanned_again(plan, row["split"], row["data"]) for row in rows]
+        return [restored_facts(plan, row["split"], row["data"]) for row in rows]
 
     def _conclude(
-        self, facts: list[StoreFacts], plan: SplitPlan, scan: DataFrame, parts: list[tuple[Scanned, int]]
+        self, facts: list[StoreFacts], plan: SplitPlan, scan: DataFrame, parts: list[tuple[SplitFacts, int]]
     ) -> list[Conclusion]:
         count = sum(count for _, count in parts)
-        strays = _unresolved(scan, count) if count else []
+        unmatched = _unresolved(scan, count) if count else []
         tasks = []
         for number, fact in enumerate(facts):
-            mine = [(row["commit_log_offset"], row["named_offset"]) for row in strays if row["store"] == number]
+            mine = [(row["commit_log_offset"], row["named_offset"]) for row in unmatched if row["store"] == number]
             offsets = np.array(sorted(mine), np.int64).reshape(-1, 2)
             scanned = [part for part, _ in parts if part.split.store is plan.stores[number]]
             tasks.append((fact, scanned, (offsets[:, 0], offsets[:, 1])))
@@ -238,21 +238,21 @@ def _begin_store(
     return facts, predicted, last_with_data(store.commit_log), log_bytes(store.commit_log)
 
 
-def _conclude_store(task: tuple[StoreFacts, list[Scanned], tuple[Int64s, Int64s]]) -> Conclusion:
+def _conclude_store(task: tuple[StoreFacts, list[SplitFacts], tuple[Int64s, Int64s]]) -> Conclusion:
     return conclude(*task)
 
 
-def _unresolved(scan: DataFrame, strays_count: int) -> list[Any]:
+def _unresolved(scan: DataFrame, unmatched_count: int) -> list[Any]:
     """Return the decisions that name no half copy of their own transaction in any split."""
     halves = scan.filter(scan["kind"] == HALF).selectExpr("store", "identity", "commit_log_offset as named_offset")
-    strays = scan.filter(scan["kind"] == STRAY).select("store", "identity", "named_offset", "commit_log_offset")
+    unmatched = scan.filter(scan["kind"] == UNMATCHED).select("store", "identity", "named_offset", "commit_log_offset")
     keys = ["store", "identity", "named_offset"]
-    if strays_count > STRAYS_BROADCAST_MAX:
-        return strays.join(halves, keys, "left_anti").collect()
+    if unmatched_count > UNMATCHED_BROADCAST_MAX:
+        return unmatched.join(halves, keys, "left_anti").collect()
     # Few against many: the few are sent to the half copies, which are not moved.
-    named = strays.select(*keys).distinct().hint("broadcast")
+    named = unmatched.select(*keys).distinct().hint("broadcast")
     found = {tuple(row) for row in halves.join(named, keys, "left_semi").collect()}
-    return [row for row in strays.collect() if (row["store"], row["identity"], row["named_offset"]) not in found]
+    return [row for row in unmatched.collect() if (row["store"], row["identity"], row["named_offset"]) not in found]
 
 
 def _damaged_rows(conclusions: list[Conclusion], partitions_count: int, split: int) -> list[pa.RecordBatch]:

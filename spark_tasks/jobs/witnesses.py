@@ -1,12 +1,12 @@
 """The scan of an audit on Spark: the results of one split, as rows that Spark joins and rows that it only moves.
 
-| kind    | one row is                                                                                    |
-|---------|-----------------------------------------------------------------------------------------------|
-| SCANNED | the other results of a split, pickled                                                         |
-| ROWS    | the halves, finals, discards or offset marks of one split and partition, as Arrow's bytes     |
-| HALF    | the place of a half copy and the partition of its transaction: the join key for others        |
-| MARK    | one half queue offset of one op message; the join to a half copy gives its partition          |
-| STRAY   | a decision without a matching half copy in its own split                                      |
+| kind      | one row is                                                                                    |
+|-----------|-----------------------------------------------------------------------------------------------|
+| FACTS     | the other results of a split, pickled                                                         |
+| ROWS      | the halves, finals, discards or offset marks of one split and partition, as Arrow's bytes     |
+| HALF      | the place of a half copy and the partition of its transaction: the join key for others        |
+| MARK      | one half queue offset of one op message; the join to a half copy gives its partition          |
+| UNMATCHED | a decision without a matching half copy in its own split                                      |
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from spark_tasks.session.tasks import to_bytes
 from verdicts.evidence.belonging import op_numbers
 from verdicts.evidence.witness_scan import (
     IDENTIFIED,
-    Scanned,
+    SplitFacts,
     SplitWitnesses,
     column,
     scan_witnesses,
 )
 
-SCANNED, ROWS, HALF, MARK, STRAY = range(5)
+FACTS, ROWS, HALF, MARK, UNMATCHED = range(5)
 
 #: `row` is the number of a mark among the marks of its split. Offsets as in readers/model/tables.py.
 WITNESSES = pa.schema(
@@ -86,9 +86,9 @@ class ScanForWitnesses:
             yield _halves(found, self.partitions_count, place)
         if found.marks:
             yield _marks(found.marks, place)
-        if len(found.scanned.stray_offsets):
-            yield _strays(found, place)
-        yield _batch(1, SCANNED, place, data=pa.array([_pickled(found.scanned)], pa.binary()))
+        if len(found.facts.unmatched_offsets):
+            yield _unmatched(found, place)
+        yield _batch(1, FACTS, place, data=pa.array([_pickled(found.facts)], pa.binary()))
 
 
 def _batch(count: int, kind: int, place: dict[str, int], **columns: pa.Array) -> pa.RecordBatch:
@@ -144,26 +144,28 @@ def _marks(batches: list[pa.RecordBatch], place: dict[str, int]) -> pa.RecordBat
     return _batch(len(marks), MARK, place, row=pa.array(np.arange(len(marks))), **columns)
 
 
-def _strays(found: SplitWitnesses, place: dict[str, int]) -> pa.RecordBatch:
+def _unmatched(found: SplitWitnesses, place: dict[str, int]) -> pa.RecordBatch:
     """Return unmatched decisions with the identity of their record, or without if no half copy can match them."""
-    scanned = found.scanned
+    facts = found.facts
     return _batch(
-        len(scanned.stray_offsets), STRAY, place, commit_log_offset=pa.array(scanned.stray_offsets),
-        identity=scanned.settling_identities,
-        named_offset=pa.array(scanned.stray_prepared_offsets),
+        len(facts.unmatched_offsets), UNMATCHED, place, commit_log_offset=pa.array(facts.unmatched_offsets),
+        identity=facts.matching_identities, named_offset=pa.array(facts.unmatched_named_offsets),
     )
 
 
-_CARRIED = [field.name for field in dataclasses.fields(Scanned) if not field.name.startswith(("split", "stray_"))]
+_CARRIED = [
+    field.name for field in dataclasses.fields(SplitFacts) if not field.name.startswith(("split", "unmatched_"))
+]
 
 
-def _pickled(scanned: Scanned) -> bytes:
-    """Return the results pickled, without the split, which its number restores, and the strays, which are rows."""
-    return pickle.dumps({**{name: getattr(scanned, name) for name in _CARRIED}, "strays": len(scanned.stray_offsets)})
+def _pickled(facts: SplitFacts) -> bytes:
+    """Return the facts pickled: without the split, which its number restores, and without rows of UNMATCHED."""
+    carried = {name: getattr(facts, name) for name in _CARRIED}
+    return pickle.dumps({**carried, "unmatched_count": len(facts.unmatched_offsets)})
 
 
-def scanned_again(plan: SplitPlan, number: int, data: Any) -> tuple[Scanned, int]:
-    """Return the other results of a split, and its number of strays."""
+def restored_facts(plan: SplitPlan, number: int, data: Any) -> tuple[SplitFacts, int]:
+    """Return the facts of a split, and its number of unmatched decisions."""
     values = pickle.loads(data)
-    strays = values.pop("strays")
-    return Scanned(plan[number], **values), strays
+    unmatched_count = values.pop("unmatched_count")
+    return SplitFacts(plan[number], **values), unmatched_count

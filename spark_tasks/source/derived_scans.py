@@ -80,7 +80,7 @@ class _RocksdbQueue:
 
 
 class QueueScan(Narrowing):
-    """Consume-queue entries. A task is some small queues, or a range of a large one.
+    """Consume-queue slots. A task is some small queues, or a range of a large one.
 
     Order: within a queue, queue offset ascending.
     """

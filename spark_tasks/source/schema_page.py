@@ -15,7 +15,7 @@ from spark_tasks.source.read_options import AUDIT_TABLES, LOG_TABLES, OPTIONS
 #: The meaning of one row of each table.
 ROWS = {
     "records": "a record of the commit log",
-    "queue_slots": "an entry of a consume queue",
+    "queue_slots": "a slot of a consume queue",
     "halves": "a half copy",
     "ops": "an op message, which settles half copies",
     "transactions": "a transaction: its state, the reason, and all its evidence",

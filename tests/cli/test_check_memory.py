@@ -126,7 +126,7 @@ def test_many_that_are_gone_cost_one_look_up(
     names = [f"{number:032X}" for number in range(900)]
     places = {name: place(root, 200 * number) for number, name in enumerate(names)} if with_places else {}
     change_memory(tmp_path, hanging=names, places=places)
-    scans, look_ups = counted(monkeypatch, local_audit.audit, lookups, "audit"), counted_finds(monkeypatch)
+    scans, look_ups = counted(monkeypatch, local_audit.audit, local_audit, "audit"), counted_finds(monkeypatch)
     outcome = check()
     assert outcome["exit_status"] == CRITICAL
     assert len(outcome["newly_vanished"]) == 900

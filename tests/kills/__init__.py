@@ -1,1 +1,1 @@
-"""Real `rmqtx` processes that are killed by SIGKILL while they change a store, and what is left to be mended."""
+"""Real `rmqtx` processes that are killed by SIGKILL while they change a store, and the repair of what they leave."""

@@ -111,11 +111,11 @@ def test_records_add_to_what_is_known(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     store = open_store(tmp_path)
     assert broker_settings(store, discard_topic_seen=True).writes_discard_copy is True
-    assert broker_settings(store, batches_ops_seen=True).version_low == (5, 1, 0)
-    single = broker_settings(store, batches_ops_seen=False)
+    assert broker_settings(store, has_op_lists=True).version_low == (5, 1, 0)
+    single = broker_settings(store, has_op_lists=False)
     assert (single.version_high, single.transaction_op_batch_interval_ms) == ((5, 0, 0), 0)
     # what an older broker left behind says nothing about the one that came after it
-    assert broker_settings(opened("common-5.3.3"), batches_ops_seen=False).version_high is None
+    assert broker_settings(opened("common-5.3.3"), has_op_lists=False).version_high is None
 
 
 @pytest.mark.parametrize(("field", "low"), [("confirm_offset", (5, 1, 1)), ("logics_offset", (5, 5, 0))])

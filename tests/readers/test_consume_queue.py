@@ -14,7 +14,7 @@ from readers.model.reading import Reading
 from readers.queues.consume_queue import BATCH_SLOT, PRE_BLANK_LENGTH, SLOT, open_queue
 from readers.queues.consume_queue_extension import EXTENSION_UNIT
 from readers.queues.consume_queue_scan import scan_slots
-from readers.queues.unit_files import BLOCK_SLOTS
+from readers.queues.unit_files import BLOCK_UNITS
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
@@ -246,11 +246,11 @@ def test_an_extension_address_that_leads_nowhere_leaves_the_tag_unknown(tmp_path
 
 
 def test_batches_stay_small_and_findings_few(tmp_path: Path) -> None:
-    count = BLOCK_SLOTS + 1000
+    count = BLOCK_UNITS + 1000
     data = np.frombuffer(records(0, count), SLOT.dtype).copy()
     data["record_length_bytes"][::2] = -1
     reading = scan_slots(store_with(tmp_path, {0: data.tobytes()}, log_bytes=count * 100))
-    assert max(batch.num_rows for batch in reading) <= BLOCK_SLOTS
+    assert max(batch.num_rows for batch in reading) <= BLOCK_UNITS
     assert len(reading.findings) <= 100
     assert reading.coverage[0].damaged_bytes == count // 2 * 20
     last = reading.findings[-1]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,13 +17,15 @@ from hypothesis import strategies as st
 from readers.log.commit_log import scan_records, scan_segments
 from readers.log.corrected_records import corrected_blocks
 from readers.log.kernels import is_accelerator_installed, use_accelerator
-from readers.log.record_layout import COMMIT
+from readers.log.record_block import Block
+from readers.log.record_layout import COMMIT, FILLER, RECORD
 from readers.log.segment_scan import SegmentScan, Span
+from readers.model.columns import strings
 from readers.model.errors import BadRequest, FileChanged, UnreadableFile
 from readers.model.findings import Finding
 from readers.model.reading import Coverage
 from readers.storage.segments import Segment
-from readers.store.store import HALF_TOPIC, open_store
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, open_store
 from tests.forge.logs import Forge, in_one_file
 from tests.forge.records import Message, blank
 
@@ -60,6 +64,42 @@ def segment_of(data: bytes, directory: Path, base: int = BASE) -> Segment:
     path = directory / f"{base:020d}"
     path.write_bytes(data)
     return Segment(str(path), base, len(data))
+
+
+HEADERS = [field.name for field in RECORD.fields if field.code in ("i", "q")]
+
+
+def columns_of(block: Block) -> dict[str, list[object]]:
+    """Columns of a block that the accelerator may have decoded with its window."""
+    columns: dict[str, list[object]] = {name: block.header(name).tolist() for name in HEADERS}
+    columns |= {f"is {name}": block.topic_is(name).tolist() for name in (HALF_TOPIC, DISCARD_TOPIC, FILLER, "orders")}
+    return columns | {
+        "topics": block.topics().to_pylist(), "texts": block.topic_texts().to_pylist(),
+        "bodies": block.bodies().to_pylist(), "ids": block.properties.text("UNIQ_KEY").to_pylist(),
+        "tags": strings(block.properties.value("TAGS")).to_pylist(), "maps": block.properties.maps().to_pylist(),
+        "types": [block.header(name).dtype.str for name in HEADERS],
+    }  # fmt: skip
+
+
+def test_columns_of_a_window_are_those_of_its_bytes(tmp_path: Path) -> None:
+    written = [
+        replace(message, topic=DISCARD_TOPIC if number % 7 == 3 else "тема" if number % 7 == 5 else message.topic)
+        for number, message in enumerate(messages(300, seed=5))
+    ]
+    data, _ = in_one_file([*written, Message(properties=(("UNIQ_KEY", "ключ"), ("TAGS", "ok")))], BASE)
+    blocks = list(SegmentScan(segment_of(data, tmp_path)))
+    assert sum(map(len, blocks)) == 301
+    for block in blocks:
+        rows = np.arange(len(block))
+        for chosen in (rows, rows[::3], rows[:0], rows % 2 == 0, block.topic_is(HALF_TOPIC)):
+            plain = Block(block.raw, block.base_offset, block.position_bytes, block.file, block.starts[chosen])
+            part = block.take(chosen)
+            assert columns_of(part) == columns_of(plain)
+            for name in ("UNIQ_KEY", "TAGS", "KEYS"):
+                assert part.properties.text(name).equals(strings(part.properties.value(name)))
+            assert part.topic_texts().equals(strings(part.topics()))
+            some = np.arange(len(part))[::-2]
+            assert columns_of(part.take(some)) == columns_of(plain.take(some))
 
 
 def positions(scan: SegmentScan) -> list[tuple[int, int]]:

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readers.model.errors import UnwritableFile
-from repairs.receipts.journal import Journal, state_directory
+from repairs.receipts.journal import Journal
 from repairs.receipts.receipts import OUTCOMES, Receipt
+from repairs.receipts.state_directory import state_directory
 
 TEXTS = st.text(max_size=30)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,12 +27,12 @@ from readers.model.identities import identities, identity_hashes, partition_of
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import MARKS, TRANSACTIONS
 from readers.store.store import Store
-from verdicts.deadlines.discard_times import with_discard_times
+from verdicts.deadlines.discard_times import DISCARD_TIME_SOURCES, with_discard_times
 from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.belonging import op_numbers, tied_groups
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, moment_ms, store_facts
-from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, scan_witnesses
+from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
 from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
 from verdicts.model.verdict_inputs import StoreView
@@ -57,7 +57,7 @@ class _Scan:
 class _SetAside:
     """The facts of one split, its witnesses by partition, and the partitions of its halves."""
 
-    scanned: Scanned
+    scanned: SplitFacts
     spool: Spool
     half_queue_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     half_partitions: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
@@ -72,7 +72,7 @@ def _scan_split(scan: _Scan, split: Split) -> _SetAside:
     """Scan one split and write its witnesses to files."""
     use_accelerator(scan.is_accelerated)
     found = scan_witnesses(split, scan.at_ms)
-    result = _SetAside(found.scanned, Spool(scan.partitions_count, scan.directory))
+    result = _SetAside(found.facts, Spool(scan.partitions_count, scan.directory))
     for name in IDENTIFIED:
         rows = getattr(found, name)
         if rows:
@@ -137,6 +137,7 @@ class _Verdict:
     numbers: tuple[int, ...]
     views: dict[str, StoreView]
     predicted: dict[str, Prediction] = field(default_factory=dict)
+    schema: pa.Schema = TRANSACTIONS
 
     def witnesses(self) -> Witnesses:
         """Return their witnesses, in log order."""
@@ -151,14 +152,18 @@ class _Verdict:
 
 
 def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:
-    rows = with_discard_times(judge(task.witnesses(), task.views), task.predicted)
-    return list(rows.combine_chunks().to_batches())
+    names = task.schema.names
+    is_dated = "discard_at_ms" in names
+    rows = judge(task.witnesses(), task.views, {*names, *(DISCARD_TIME_SOURCES if is_dated else ())})
+    if is_dated:
+        rows = with_discard_times(rows, task.predicted)
+    return list(rows.select(names).combine_chunks().to_batches())
 
 
 def _judge_to_file(task: _Verdict) -> Path:
     assert task.spool.directory is not None
     path = task.spool.directory / f"verdicts-{task.numbers[0]}.arrow"
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, TRANSACTIONS) as writer:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, task.schema) as writer:
         for batch in _judge_partition(task):
             writer.write_batch(batch)
     return path
@@ -173,23 +178,28 @@ def audit(
     split_bytes: int | None = None,
     temporary_directory: str | None = None,
     progress: Progress | None = None,
+    columns: Collection[str] = TRANSACTIONS.names,
 ) -> VerdictReading:
     """Return the verdict on every transaction of the stores as one audit: copies and decisions join across stores.
 
-    Shape:  batches of TRANSACTIONS. `processes`: the maximum; None is one per core, and one for small stores.
+    Shape:  batches of TRANSACTIONS, with the given columns only, in the order of the table.
+            `processes`: the maximum; None is one per core, and one for small stores.
             `split_bytes`: the bytes of one task; the rows do not depend on it.
     Order:  of the first witness, within a partition; a store below ONE_PROCESS_BYTES_MAX is one partition.
     Damage: findings; transactions that damage makes unknowable are UNDECIDABLE.
     Raises: SourceError if nothing can be read.
     """
-    reading = VerdictReading(TRANSACTIONS, [])
+    schema = pa.schema([field for field in TRANSACTIONS if field.name in columns])
+    reading = VerdictReading(schema, [])
     plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
-    reading.batches = _audit(reading, plan, settings_of, at_ms, processes, temporary_directory, progress)
+    # The schema is passed on: a caller can set another one in the reading before the batches are made.
+    reading.batches = _audit(reading, schema, plan, settings_of, at_ms, processes, temporary_directory, progress)
     return reading
 
 
 def _audit(
     reading: VerdictReading,
+    schema: pa.Schema,
     plan: SplitPlan,
     settings_of: SettingsOf,
     at_ms: int | None,
@@ -233,7 +243,10 @@ def _audit(
                 ties.extend(conclusion.ties)
                 _spread_marks(mine, spool, _damaged_halves(conclusion, mine, spool))
             views = {root: fact.view(at_ms) for root, fact in facts.items()}
-            tasks = [_Verdict(spool, numbers, views, reading.predicted) for numbers in tied_partitions(ties, count)]
+            tasks = [
+                _Verdict(spool, numbers, views, reading.predicted, schema)
+                for numbers in tied_partitions(ties, count)
+            ]
             if directory is None:
                 yield from _judge_partition(tasks[0])
             else:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.jobs.workers import Progress
 from readers.log.commit_log import written_end_offset
 from readers.model.columns import rows_where
 from readers.model.errors import UnreadableFile
@@ -18,7 +17,6 @@ from readers.model.findings import Finding
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
 from readers.store.store import Store
-from verdicts.audit.local_audit import audit
 from verdicts.audit.not_found import not_found
 from verdicts.deadlines.discard_times import is_open_row, with_discard_times
 from verdicts.deadlines.predicting import predict_from_files
@@ -28,6 +26,9 @@ from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, sto
 from verdicts.model.reading import VerdictReading
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import judge
+
+if TYPE_CHECKING:
+    from readers.jobs.workers import Progress
 
 _Named = dict[str, str | None]
 #: The most bytes of a log that are read only to find damage: for one transaction (takes about 1 s), and for all open
@@ -253,6 +254,8 @@ def _scanned(
     choose: Callable[[pa.Table], pa.Table],
 ) -> Iterator[pa.RecordBatch]:
     """Return the chosen rows of an audit; its findings and coverage are added to the reading."""
+    from verdicts.audit.local_audit import audit
+
     whole = audit(stores, settings_of, at_ms=at_ms, progress=progress)
     reading.findings, reading.coverage, reading.missing = whole.findings, whole.coverage, whole.missing
     reading.check_stops = whole.check_stops

@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +55,8 @@ class EngineFacts:
 
 def tool() -> str:
     """The name and version of this program."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return f"rmqtx {version('rmqtx')}"
     except PackageNotFoundError:  # run from a source directory without installation

@@ -37,7 +37,7 @@ from verdicts.model.check_stop import CheckStop
 _LATE_MS = 100 * 365 * 86_400_000
 _ENDLESS = CheckSettings(0, 1 << 40, 1, 1 << 60)
 #: How much of a log is searched for records that replace those that were left out of a bundle.
-_LOOKED_THROUGH_BYTES = 4 << 20
+_SEARCHED_BYTES = 4 << 20
 #: What the check may add to the properties of a copy.
 _GROWTH_BYTES = 128
 
@@ -263,7 +263,7 @@ def with_record(stop: CheckStop, block: Block) -> CheckStop:
 def _is_bundle(store: Store) -> bool:
     """Whether a store is a bundle; its log has filler records for what was left out."""
     with store.commit_log[0].open() as file:
-        return LEFT_OUT_TOPIC.encode() in file.read(0, _LOOKED_THROUGH_BYTES)
+        return LEFT_OUT_TOPIC.encode() in file.read(0, _SEARCHED_BYTES)
 
 
 def remedies(
@@ -294,5 +294,5 @@ def remedies(
 
 
 def remedy(stop: CheckStop, arguments: str, acting: str | None) -> str:
-    """Return the commands of `remedies` in one line."""
-    return "; ".join(f"{command} ({comment})" for command, comment in remedies(stop, arguments, acting))
+    """Return the commands of `remedies`, one in a line."""
+    return "\n".join(f"{command}   # {comment}" for command, comment in remedies(stop, arguments, acting))

@@ -38,15 +38,15 @@ class _Pull(NamedTuple):
 
 
 def play_round(
-    state: CheckState, rules: CheckRules, settings: CheckSettings, begin_ms: int, own_copies_in_sight: int | None = None
+    state: CheckState, rules: CheckRules, settings: CheckSettings, begin_ms: int, visible_own_copies: int | None = None
 ) -> Round:
     """Play one round of the check that begins at a time.
 
-    `own_copies_in_sight`: how many of its own copies the loop finds in the queue before the round ends; all, unless the
+    `visible_own_copies`: how many of its own copies the loop finds in the queue before the round ends; all, unless the
     queue lags behind the log.
     Order: that of the broker.
     """
-    return _Pass(state, rules, settings, begin_ms, own_copies_in_sight).play()
+    return _Pass(state, rules, settings, begin_ms, visible_own_copies).play()
 
 
 def play_rounds(state: CheckState, rules: CheckRules, settings: CheckSettings, begin_ms: int) -> Iterator[Round]:
@@ -65,7 +65,7 @@ class _Pass:
     rules: CheckRules
     settings: CheckSettings
     begin_ms: int
-    own_copies_in_sight: int | None = None
+    visible_own_copies: int | None = None
     elapsed_ms: int = 0
     removed: dict[int, int] = field(default_factory=dict)
     op_numbers: dict[int, set[int]] = field(default_factory=dict)
@@ -75,22 +75,22 @@ class _Pass:
     nulls_count: int = 0
     steps: list[CheckStep] = field(default_factory=list)
     appended: dict[int, HalfCopy] = field(default_factory=dict)
-    end: int = 0
+    queue_end: int = 0
 
     @property
     def now_ms(self) -> int:
         return self.begin_ms + self.elapsed_ms
 
     @property
-    def end_in_sight(self) -> int:
+    def visible_end(self) -> int:
         """The end of the half queue for the loop."""
-        in_sight = self.own_copies_in_sight
-        return self.end if in_sight is None else min(self.end, self.state.half_end + in_sight)
+        in_sight = self.visible_own_copies
+        return self.queue_end if in_sight is None else min(self.queue_end, self.state.half_end + in_sight)
 
     def play(self) -> Round:
         """Play the round."""
         state = self.state
-        self.op_cursor, self.end = state.op_cursor, state.half_end
+        self.op_cursor, self.queue_end = state.op_cursor, state.half_end
         half_cursor = state.half_cursor
         try:
             self._pull_ops(state.op_cursor)
@@ -102,7 +102,7 @@ class _Pass:
             stop = Stop.ABORTED
         kept = {place: copy for place, copy in state.appended.items() if place >= half_cursor}
         after = replace(
-            state, half_cursor=half_cursor, half_end=self.end, op_cursor=self.op_cursor,
+            state, half_cursor=half_cursor, half_end=self.queue_end, op_cursor=self.op_cursor,
             appended=kept | {place: copy for place, copy in self.appended.items() if place >= half_cursor},
         )  # fmt: skip
         return Round(self.begin_ms, self.now_ms, tuple(self.steps), stop, state, after)
@@ -115,7 +115,7 @@ class _Pass:
                 return place, Stop.TIME
             op = self.removed.pop(place, None)
             if op is not None:
-                self._end(place, op)
+                self._pass_settled(place, op)
                 place += 1
                 continue
             half = self._half_at(place)
@@ -131,7 +131,7 @@ class _Pass:
             place += moved
 
     def _half_at(self, place: int) -> HalfCopy | None:
-        if not self.state.half_begin <= place < self.end_in_sight:
+        if not self.state.half_begin <= place < self.visible_end:
             return None
         own = self.appended.get(place)
         half = self.state.copy_at(place) if own is None else None if own.is_spoiled else own
@@ -145,7 +145,7 @@ class _Pass:
 
         Return where to continue, or why the round ends.
         """
-        end = self.end_in_sight
+        end = self.visible_end
         at_end = place == end or not end
         self.nulls_count += 1
         if self.nulls_count > 1 or not end or (at_end and not self.rules.end_is_illegal):
@@ -166,7 +166,7 @@ class _Pass:
         return place
 
     def _visit(self, place: int, half: HalfCopy) -> tuple[int, Stop | None]:
-        """Handle a half that no op has ended: return how many slots to move on (0: repeat), or why the round ends."""
+        """Handle a half that no op settles: return how many slots to move on (0: repeat), or why the round ends."""
         checks = half.checks_count
         if checks is not None and is_spent(checks, self.settings):
             return self._discard(Action.DISCARDED, place, half, half)
@@ -224,9 +224,9 @@ class _Pass:
         return True
 
     def _append(self, action: Action, place: int, half: HalfCopy, counted: HalfCopy) -> None:
-        copy = counted._replace(queue_offset=self.end, store_time_ms=self.now_ms, is_spoiled=counted.spoils)
-        self.appended[self.end] = copy
-        self.end += 1
+        copy = counted._replace(queue_offset=self.queue_end, store_time_ms=self.now_ms, is_spoiled=counted.spoils)
+        self.appended[self.queue_end] = copy
+        self.queue_end += 1
         self.steps.append(CheckStep(action, place, half, self.now_ms, copy, copy.copy_bytes))
 
     def _discard(
@@ -239,8 +239,8 @@ class _Pass:
         )
         return 1, None
 
-    def _end(self, place: int, op: int) -> None:
-        """Handle a half that an op has ended."""
+    def _pass_settled(self, place: int, op: int) -> None:
+        """Pass a half that an op message settles."""
         self.steps.append(CheckStep(Action.ENDED, place, self.appended.get(place), self.now_ms))
         if self.rules.reads_lists:
             numbers = self.op_numbers[op]

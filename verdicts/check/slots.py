@@ -27,6 +27,11 @@ class CheckedSlots:
     lengths: Int64s
 
 
+def half_queues(store: Store) -> list[int]:
+    """Return the numbers of the half queues; 0 if there is none yet."""
+    return [number for topic, number in store.queues() if topic == HALF_TOPIC] or [0]
+
+
 def checked_slots(queue: Queue, cursor: int, tail: list[tuple[int, int]]) -> CheckedSlots:
     """Return the slots that a check reads from a cursor on, with those that a start of the broker adds: `tail`.
 
@@ -66,23 +71,23 @@ def _last_offset(store: Store, queue: Queue) -> int:
     return int(last[-1]) if last else store.log_begin_offset - 1
 
 
-def unmet_slots(store: Store, topic: str, queue_id: int, slots: CheckedSlots) -> Finding | None:
+def slots_without_record(store: Store, topic: str, queue_id: int, slots: CheckedSlots) -> Finding | None:
     """Return a finding for slots that point to no record of their own; None if there are none.
 
     Slots of expired records are not included: brokers delete the oldest files of a log and leave the slots.
     Raises: UnreadableFile, FileChanged.
     """
     due = slots.numbers[slots.offsets >= store.log_begin_offset]
-    met = [np.empty(0, np.int64)]
+    found = [np.empty(0, np.int64)]
     for block, numbers in records_of(store, slots):
         is_own = (block.header("queue_offset") == numbers) & (block.header("queue_id") == queue_id)
-        met.append(numbers[is_own & block.topic_is(topic)])
-    unmet = np.setdiff1d(due, np.concatenate(met))
+        found.append(numbers[is_own & block.topic_is(topic)])
+    without = np.setdiff1d(due, np.concatenate(found))
     unread = slots.end - slots.begin - len(slots.numbers)  # invalid entries are no slots
-    if not len(unmet) and unread <= 0:
+    if not len(without) and unread <= 0:
         return None
-    first = f", the first number {unmet[0]}" if len(unmet) else ""
-    what = f"those of {len(unmet) + max(0, unread)} slots of {topic}/{queue_id}{first}"
+    first = f", the first number {without[0]}" if len(without) else ""
+    what = f"those of {len(without) + max(0, unread)} slots of {topic}/{queue_id}{first}"
     return Finding(store.root, "undecidable", actual=f"{what}: no record of their own is there")
 
 

@@ -30,7 +30,7 @@ from readers.model.releases import DELAYED_HALVES_DROPPED, TIMERS
 from readers.queues.consume_queue import open_queue
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules
-from verdicts.check.slots import CheckedSlots, checked_slots, records_of, unmet_slots, unqueued
+from verdicts.check.slots import CheckedSlots, checked_slots, records_of, slots_without_record, unqueued
 from verdicts.check.state import CheckState, HalfCopy, Op
 
 #: What 5.2.0 and later append to a record's properties where enabledAppendPropCRC=true, and its length in bytes.
@@ -161,8 +161,8 @@ def check_window(
             for queue in (halves, ops) if queue.has_bytes_after_end
         ]  # fmt: skip
         for topic, slots in ((HALF_TOPIC, half_slots), (OP_TOPIC, op_slots)):
-            unmet = unmet_slots(store, topic, queue_id, slots)
-            findings += [] if unmet is None else [unmet]
+            finding = slots_without_record(store, topic, queue_id, slots)
+            findings += [] if finding is None else [finding]
     return CheckWindow(state, stored_halves.words, stored_halves.diverted_count, findings)
 
 
@@ -174,7 +174,7 @@ def _read(store: Store, slots: CheckedSlots, findings: list[Finding]) -> Iterato
         yield block, numbers
 
 
-def batches_ops_seen(store: Store) -> bool | None:
+def has_op_lists(store: Store) -> bool | None:
     """Whether the newest op is a list of numbers, as from 5.1.0 on; None if there is none."""
     with open_queue(store, OP_TOPIC, 0) as queue:
         newest = checked_slots(queue, queue.max_offset - 1, [])

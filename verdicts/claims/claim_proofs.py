@@ -229,7 +229,7 @@ def _is_of_this_index(store: Store, claim: LogClaim, end: int, log: SegmentedLog
     """Whether the last entry of an index is the record in its header, and its entries point to records."""
     segment = next(one for one in store.index_files if one.file == claim.witness)
     index = open_index_file(segment)
-    if index.wrong() is not None or index.slots_count is None:
+    if index.why_incomplete() is not None or index.slots_count is None:
         return False
     count = index.entries_count
     with segment.open() as file:

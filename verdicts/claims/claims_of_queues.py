@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from readers.model.columns import Bools
 from readers.model.errors import SourceError
 from readers.model.findings import as_text
-from readers.queues.consume_queue import are_filler, are_sound
+from readers.queues.consume_queue import Slots, are_filler, are_sound
 from readers.queues.slot_files import BATCH, LAYOUTS, SIMPLE
-from readers.queues.unit_files import Slots, is_well_named, last_unit
+from readers.queues.unit_files import is_well_named, last_unit
 from readers.rocksdb.rocksdb import open_database
 from readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store

@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools
 from verdicts.deadlines.discard_rounds import NEVER
-from verdicts.model.predicted import ASKED_FOR_EVER, NEVER_ASKED, NO_SLOT, NOT_BEFORE, OUT_OF_REACH, Prediction, Why
+from verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, NO_SLOT, NOT_BEFORE, OUT_OF_REACH, Prediction, Why
 
+#: The columns from which `with_discard_times` makes the times.
+DISCARD_TIME_SOURCES = ("state", "flags", "advice", "half_copies", "discard_at_ms")
 #: The flag of transactions that the check never reaches (`check_reach.py`).
 NEVER_ASKED_FLAG = "never_asked"
 
@@ -84,7 +86,7 @@ def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Predicti
         return None
     known = predicted.get(transaction["store"])
     if NEVER_ASKED_FLAG in transaction["flags"]:
-        of_table = {ASKED_FOR_EVER: NO_SLOT, NEVER_ASKED: NEVER_ASKED}
+        of_table = {NEVER_DISCARDED: NO_SLOT, NEVER_ASKED: NEVER_ASKED}
         return Deadline(None, why=of_table.get(known.why if known else NOT_BEFORE, OUT_OF_REACH))
     if known is None:
         return Deadline(None, why=NOT_BEFORE)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,16 +27,17 @@ from readers.store.broker_settings import BrokerSettings
 from readers.store.store import HALF_TOPIC, Store
 from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
 from verdicts.check.decisions import wait_for_ops_ms
+from verdicts.check.slots import half_queues
 from verdicts.check.state import PROPERTIES_BYTES_MAX, check_settings
 from verdicts.check.steps import Stop
 from verdicts.check.window import ABSENT, CheckWindow, CheckWindows, StoredHalves, StoredOps
 from verdicts.deadlines.discard_rounds import NEVER, Discards, OpenHalves, discards_by_round
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.predicted import (
-    ASKED_FOR_EVER,
     DIVERTED,
     ENDLESS,
     NEVER_ASKED,
+    NEVER_DISCARDED,
     NO_CURSOR,
     NO_HALF_QUEUE,
     NOT_BEFORE,
@@ -47,9 +49,9 @@ from verdicts.model.predicted import (
     Prediction,
     Why,
 )
-from verdicts.simulation.simulation import Simulated, SimulatedCheck, transaction_rows
-from verdicts.simulation.simulation_setup import half_queues
-from verdicts.simulation.simulation_without_queue import BesideSimulated, beside_tables
+
+if TYPE_CHECKING:
+    from verdicts.simulation.simulation import SimulatedCheck
 
 #: What the check may add to the properties of a copy.
 _GROWTH_BYTES = 128
@@ -84,9 +86,11 @@ def _predict(
     why = NOT_BEFORE
     if STATE_TABLE in designs or PREPARED_RECORDS in designs:
         asks = STATE_TABLE in designs and not PREPARED_NOT_CHECKED.holds(settings.version_low or ALWAYS)
-        why = ASKED_FOR_EVER if asks else NEVER_ASKED
+        why = NEVER_DISCARDED if asks else NEVER_ASKED
     parts: list[Prediction] = []
     if ROCKSDB in designs:
+        from verdicts.simulation.simulation_without_queue import beside_tables
+
         checks = beside_tables(store, settings, {}).simulated("as is", settings, {}, now_ms)
         parts += [played(one, store.in_use) for one in checks if one.file is None]
     if HALF_TOPIC_DESIGN not in designs:
@@ -132,6 +136,8 @@ def predict_window(
     if not is_plain:
         if len(rows) > PLAYED_HALVES_MAX:
             return Prediction(is_running, begin_ms, why=TOO_MANY)
+        from verdicts.simulation.simulation import Simulated
+
         return _without(played(Simulated(root, "as is", window, rules, how, begin_ms), is_running),
                         offsets[halves.are_diverted])
     # A running broker's files have old cursors: ops after them need not be new to its next round.
@@ -236,6 +242,9 @@ def _of_ends(is_running: bool, begin_ms: int, offsets: Int64s, ends: Discards) -
 
 def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
     """Predict by playing the check step by step."""
+    from verdicts.simulation.simulation import Simulated, transaction_rows
+    from verdicts.simulation.simulation_without_queue import BesideSimulated
+
     if isinstance(simulated, BesideSimulated) and len(simulated.records) > PLAYED_HALVES_MAX:
         return Prediction(is_running, simulated.begin_ms, why=TOO_MANY)
     rows = transaction_rows(simulated).to_pylist()

@@ -41,9 +41,9 @@ from readers.storage.segments import SegmentedLog
 from readers.store.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
 from verdicts.ends.decided_numbers import PossibleNumbers, doubtful_number
 from verdicts.ends.end_candidates import EndCandidates
-from verdicts.ends.foreign_decisions import can_be_decided, foreign_decision
-from verdicts.ends.named_halves import naming_of
-from verdicts.model.verdict_inputs import DoubtfulEnd, ForeignDecision, MissingRange
+from verdicts.ends.misdirected_decisions import can_be_decided, misdirected_decision
+from verdicts.ends.named_halves import identified_rows
+from verdicts.model.verdict_inputs import DoubtfulEnd, MisdirectedDecision, MissingRange
 
 _ENDS_AT_ONCE = 4096
 _COMMIT, _ROLLBACK, _OP = "COMMIT record", "ROLLBACK record", "op message"
@@ -58,7 +58,7 @@ class ExaminedEnds:
            numbers that may belong to another half: a queue contradicts them, or the reference of the end is damaged.
     """
 
-    decisions: list[ForeignDecision] = field(default_factory=list)
+    decisions: list[MisdirectedDecision] = field(default_factory=list)
     ties: list[tuple[str, str]] = field(default_factory=list)
     doubtful: list[DoubtfulEnd] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
@@ -117,11 +117,11 @@ def _settled(log: SegmentedLog, store: str, pairs: Sequence[tuple[int, int]]) ->
         [witnesses_of(block, store) for block in blocks_at(log, sorted(places))]
         for places in ({offset for offset, _ in pairs}, {place for offset, place in pairs if 0 <= place < offset})
     )
-    halves = naming_of([found["halves"] for found in named if "halves" in found])
+    halves = identified_rows([found["halves"] for found in named if "halves" in found])
     return {
         offset
         for kind, name in (("finals", "prepared_transaction_offset"), ("offset_marks", "half_commit_log_offset"))
-        for offset in naming_of([found[kind] for found in own if kind in found]).settled(name, halves).tolist()
+        for offset in identified_rows([found[kind] for found in own if kind in found]).settled(name, halves).tolist()
     }
 
 
@@ -217,7 +217,7 @@ class _Examination:
             self._found.missing.extend(self._numbers.of(end, doubt))
 
     def _add_decision(self, named: Block, end: Block) -> None:
-        self._found.decisions.append(foreign_decision(self._store.root, named, end))
+        self._found.decisions.append(misdirected_decision(self._store.root, named, end))
         doubt = doubtful_number(self._store, self._log, named, int(end.commit_log_offsets[0]))
         if doubt is not None:
             self._found.missing.append(doubt[0])

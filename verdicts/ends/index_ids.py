@@ -29,9 +29,9 @@ from verdicts.model.verdict_inputs import DoubtfulId
 
 #: If more records of a split contradict the index, the index belongs to another log.
 _SUSPECTS_MAX = 1000
-_BEARERS = ("halves", "finals", "discards")
+_INDEXED = ("halves", "finals", "discards")
 #: Witnesses with an id that are not in the index.
-_NAMERS = ("offset_marks",)
+_NOT_INDEXED = ("offset_marks",)
 
 
 def doubtful_ids(
@@ -69,8 +69,8 @@ def contradicted_ids(store: Store, rows: pa.Table) -> list[DoubtfulId]:
 def _lone(batches: Mapping[str, Sequence[pa.RecordBatch]], hashes: Mapping[str, UInt64s]) -> pa.Table:
     """The half copies, finals and discard copies whose identity no other witness has."""
     schema = pa.schema([JUDGED_HALVES.field(name) for name in ("commit_log_offset", "topic", "transaction_id")])
-    found = [batch.select(schema.names) for name in _BEARERS for batch in batches[name]]
-    numbers = np.concatenate([hashes[name] for name in (*_BEARERS, *_NAMERS)])
+    found = [batch.select(schema.names) for name in _INDEXED for batch in batches[name]]
+    numbers = np.concatenate([hashes[name] for name in (*_INDEXED, *_NOT_INDEXED)])
     order = np.argsort(numbers)
     in_order = numbers[order]
     is_first = np.append(True, in_order[1:] != in_order[:-1])

@@ -17,8 +17,8 @@ from readers.model.identities import UInt64s, identities, identity_hashes
 _REPEATED = ("born_time_ms", "producer_group")
 
 
-class Naming:
-    """Half copies, or ends, of one log.
+class IdentifiedRows:
+    """Half copies, or ends, of one log, with the hashes of their identities.
 
     Shape: one value per row, all batches together.
     Order: commit-log offset.
@@ -40,8 +40,8 @@ class Naming:
     def _each(self, value_of: Callable[[pa.RecordBatch], pa.Array]) -> Bools:
         return np.concatenate([np.empty(0, np.bool_), *(np.asarray(value_of(rows)) for rows in self._batches)])
 
-    def strays(self, named_by: str, halves: Naming) -> tuple[Int64s, Int64s, UInt64s]:
-        """Return the ends that name no half copy here, or one with other values; see `Scanned`.
+    def unmatched(self, named_by: str, halves: IdentifiedRows) -> tuple[Int64s, Int64s, UInt64s]:
+        """Return the ends that name no half copy here, or one with other values; see `SplitFacts`.
 
         `named_by`: the column with the named offsets.
         """
@@ -56,12 +56,12 @@ class Naming:
         hashes = np.where(is_by_place | is_contradicted, np.uint64(0), self._hashes)
         return self._offsets[rows], named[rows], hashes[rows]
 
-    def settled(self, named_by: str, halves: Naming) -> Int64s:
+    def settled(self, named_by: str, halves: IdentifiedRows) -> Int64s:
         """Return the places of ends that name a half copy with the same values."""
         is_settled, _ = self._settled_by(self.integers(named_by), halves)
         return self._offsets[is_settled]
 
-    def _settled_by(self, named: Int64s, halves: Naming) -> tuple[Bools, Bools]:
+    def _settled_by(self, named: Int64s, halves: IdentifiedRows) -> tuple[Bools, Bools]:
         """Whether each end names a half copy with the same values, and whether one with other values."""
         settled, contradicted = np.zeros(len(named), np.bool_), np.zeros(len(named), np.bool_)
         places = halves._offsets
@@ -75,7 +75,7 @@ class Naming:
         settled[found], contradicted[found] = same, ~same
         return settled, contradicted
 
-    def _agrees(self, name: str, rows: Int64s, halves: Naming, half_rows: Int64s) -> Bools:
+    def _agrees(self, name: str, rows: Int64s, halves: IdentifiedRows, half_rows: Int64s) -> Bools:
         # Compare dictionary numbers of the values: gathering texts by place costs more than comparing them.
         ends = [batch[name] for batch in self._batches]
         values = pa.chunked_array([*ends, *(batch[name] for batch in halves._batches)])
@@ -85,7 +85,7 @@ class Naming:
         return agrees
 
 
-def naming_of(batches: list[pa.RecordBatch]) -> Naming:
+def identified_rows(batches: list[pa.RecordBatch]) -> IdentifiedRows:
     """Return half copies or ends with the hashes of their identities."""
     hashes = [identity_hashes(identities(rows)) for rows in batches]
-    return Naming(batches, np.concatenate([np.empty(0, np.uint64), *hashes]))
+    return IdentifiedRows(batches, np.concatenate([np.empty(0, np.uint64), *hashes]))

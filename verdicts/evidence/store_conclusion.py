@@ -1,4 +1,4 @@
-"""The conclusion after all splits of a store are scanned: coverage, findings, missing bytes, foreign decisions."""
+"""The conclusion after all splits of a store are scanned: coverage, findings, missing bytes, misdirected decisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from verdicts.ends.doubtful_ends import doubtful_id_findings
 from verdicts.ends.end_records import examined_ends
 from verdicts.ends.unfound_entries import evidence_of_entries
 from verdicts.evidence.store_facts import StoreFacts
-from verdicts.evidence.witness_scan import Scanned
+from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.missing.hidden_records import bounded
 from verdicts.missing.missing_ranges import derived_findings, missing_bytes
 
@@ -47,16 +47,16 @@ class Conclusion:
 
 
 def conclude(
-    facts: StoreFacts, scanned: list[Scanned], strays: tuple[Int64s, Int64s] | None = None
+    facts: StoreFacts, scanned: list[SplitFacts], unmatched: tuple[Int64s, Int64s] | None = None
 ) -> Conclusion:
     """Return the conclusion for a store with its updated facts; the given facts are not changed.
 
-    `scanned`: its splits in log order. `strays`: the unmatched decisions (their offsets, and the offsets they name), if
-    the engine has already matched the others of `scanned`.
+    `scanned`: its splits in log order. `unmatched`: the decisions that name no half copy of their own (their offsets,
+    and the offsets they name), if the engine has already matched the others of `scanned`.
     Raises: SourceError if a file that a decision names can no longer be read.
     """
     store, splits = facts.store, _AllSplits(facts.store, scanned)
-    offsets, named_offsets = strays_of(scanned) if strays is None else strays
+    offsets, named_offsets = unmatched_of(scanned) if unmatched is None else unmatched
     known = list(facts.findings)
     beside = _tables_beside(facts, splits, known)
     lost = lost_end(store, facts.claims, splits.spans_of)
@@ -80,8 +80,8 @@ def conclude(
             *derived_findings(store, facts.cursors.half, splits.has_halves),
         ],
         missing=[*ranges, *examined.missing],
-        foreign_decisions=sorted(
-            [*facts.foreign_decisions, *hidden_decisions, *examined.decisions], key=lambda one: one.final_offset
+        misdirected_decisions=sorted(
+            [*facts.misdirected_decisions, *hidden_decisions, *examined.decisions], key=lambda one: one.final_offset
         ),
         doubtful_ends=[*facts.doubtful_ends, *examined.doubtful],
         doubtful_ids=[*facts.doubtful_ids, *(doubt for part in scanned for doubt in part.doubtful_ids)],
@@ -102,14 +102,14 @@ class _AllSplits:
            before 5.5.0 no page has foreign bytes, so torn records of designs before 4.3 are included.
     """
 
-    def __init__(self, store: Store, scanned: list[Scanned]) -> None:
+    def __init__(self, store: Store, scanned: list[SplitFacts]) -> None:
         self.has_halves = any(part.halves_count for part in scanned)
         self.has_prepared = any(part.prepared_count for part in scanned)
         self.has_rocksdb_halves = any(part.rocksdb_halves_count for part in scanned)
         self.coverage: list[Coverage] = []
         self.findings: list[Finding] = []
         self.damaged: list[_Place] = []
-        by_file: dict[str, list[Scanned]] = defaultdict(list)
+        by_file: dict[str, list[SplitFacts]] = defaultdict(list)
         for part in scanned:
             by_file[part.split.segment.file].append(part)
         self.spans_of = {file: [span for part in parts for span in part.spans] for file, parts in by_file.items()}
@@ -119,7 +119,7 @@ class _AllSplits:
         if self.has_prepared and not (self.has_halves or store.aborted or store.in_use):
             self.damaged += torn
 
-    def _add(self, store: Store, segment: Segment, parts: list[Scanned]) -> list[_Place]:
+    def _add(self, store: Store, segment: Segment, parts: list[SplitFacts]) -> list[_Place]:
         """Add the results for one file; return where it is torn."""
         spans = merged_spans([span for part in parts for span in part.spans])
         self.findings.extend(span_findings(store, segment, spans))
@@ -151,22 +151,22 @@ def _tables_beside(facts: StoreFacts, splits: _AllSplits, findings: list[Finding
     return beside
 
 
-def strays_of(scanned: list[Scanned]) -> tuple[Int64s, Int64s]:
+def unmatched_of(scanned: list[SplitFacts]) -> tuple[Int64s, Int64s]:
     """The unmatched decisions of some splits: their offsets, and the offsets they name."""
     empty = np.empty(0, np.int64)
     return (
-        np.concatenate([empty, *(part.stray_offsets for part in scanned)]),
-        np.concatenate([empty, *(part.stray_prepared_offsets for part in scanned)]),
+        np.concatenate([empty, *(part.unmatched_offsets for part in scanned)]),
+        np.concatenate([empty, *(part.unmatched_named_offsets for part in scanned)]),
     )
 
 
-def without_stale(scanned: list[Scanned]) -> list[Scanned]:
+def without_stale(scanned: list[SplitFacts]) -> list[SplitFacts]:
     """Return the splits that count: those after the end of their segment's data contain what a recovery has cut off.
 
     Order: as given; the splits of a segment are consecutive.
     """
     ended: set[str] = set()
-    kept: list[Scanned] = []
+    kept: list[SplitFacts] = []
     for part in scanned:
         if part.split.segment.file in ended:
             continue

@@ -26,7 +26,7 @@ from verdicts.check.check_stops import check_stops
 from verdicts.check.window import CheckWindows
 from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.model.check_stop import CheckStop
-from verdicts.model.verdict_inputs import DoubtfulEnd, DoubtfulId, ForeignDecision, MissingRange, StoreView
+from verdicts.model.verdict_inputs import DoubtfulEnd, DoubtfulId, MisdirectedDecision, MissingRange, StoreView
 
 FLUSH_LAG_MS_MAX = 10_000
 
@@ -53,7 +53,7 @@ class StoreFacts:
     reference_time_ms: int
     findings: list[Finding] = field(default_factory=list)
     missing: list[MissingRange] = field(default_factory=list)
-    foreign_decisions: list[ForeignDecision] = field(default_factory=list)
+    misdirected_decisions: list[MisdirectedDecision] = field(default_factory=list)
     doubtful_ends: list[DoubtfulEnd] = field(default_factory=list)
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
     checks_seen_max: int = 0
@@ -87,13 +87,13 @@ class StoreFacts:
             checks_seen_max=self.checks_seen_max,
             later_hashes=self.later_hashes,
             missing=tuple(self.missing),
-            foreign_decisions=tuple(self.foreign_decisions),
+            misdirected_decisions=tuple(self.misdirected_decisions),
             doubtful_ends=tuple(self.doubtful_ends),
             doubtful_ids=tuple(self.doubtful_ids),
             beside=self.beside or BesideLog(),
             is_interrupted=self.store.in_use or self.store.aborted,
             check_stops=tuple(self.check_stops) if at_ms is None else (),
-            cursor_doubt=beyond,
+            cursor_doubt=beyond or self._unparsed_cursors(),
             was_killed=self.store.was_killed,
         )
 
@@ -107,6 +107,12 @@ class StoreFacts:
         if found is None or cursor is None or cursor <= _half_queue_end_by_log(self.store):
             return None
         return f"{cursor} is beyond the end of the queue, {found.expected}"
+
+    def _unparsed_cursors(self) -> str | None:
+        """Return that the file of the cursors is damaged; None if it is missing, or was read."""
+        if self.cursors.half is not None or not any(one.code == "config-damaged" for one in self.cursors.findings):
+            return None
+        return f"config/{self.cursors.name} cannot be parsed"
 
 
 def _from_minimum(store: Store, topic: str, cursors: dict[int, int] | None) -> dict[int, int] | None:

@@ -119,13 +119,13 @@ def incomplete_chains(halves: pa.Table) -> list[str]:
         return []
     ids = identities(halves)
     halves = halves.filter(pc.is_in(ids, value_set=pc.unique(ids.filter(is_copy))))
-    checks = pc.fill_null(halves["checks_count"], 0)
-    table = pa.table(
-        {"id": identities(halves), "checks": checks, "original": pc.is_null(halves["checks_count"]).cast(pa.int8())}
-    )
-    counted = table.group_by("id").aggregate([("checks", "max"), ("checks", "count_distinct"), ("original", "max")])
-    without = pc.or_(
-        pc.less_equal(counted["checks_count_distinct"], counted["checks_max"]), pc.equal(counted["original_max"], 0)
-    )
-    names: list[str] = counted.filter(without)["id"].to_pylist()
+    # numpy rather than Table.group_by, whose import of pyarrow.acero loads datasets, file systems and ssl
+    by_id = identities(halves).combine_chunks().dictionary_encode("encode")
+    ids, checks = by_id.indices.to_numpy(), int64s(pc.fill_null(halves["checks_count"], 0))
+    counts_max = np.zeros(len(by_id.dictionary), np.int64)
+    np.maximum.at(counts_max, ids, checks)
+    distinct_counts = np.bincount(np.unique(np.stack([ids, checks]), axis=1)[0], minlength=len(counts_max))
+    has_original = np.zeros(len(counts_max), np.bool_)
+    has_original[ids[np.asarray(pc.is_null(halves["checks_count"]))]] = True
+    names: list[str] = by_id.dictionary.filter(pa.array((distinct_counts <= counts_max) | ~has_original)).to_pylist()
     return names

@@ -35,7 +35,7 @@ from readers.store.store import (
     WAITING_TOPICS,
 )
 from verdicts.ends.index_ids import doubtful_ids
-from verdicts.ends.named_halves import Naming
+from verdicts.ends.named_halves import IdentifiedRows
 from verdicts.ends.unfound_entries import unfound_entries
 from verdicts.missing.missing_ranges import UnfoundSlot, unfound_slots
 from verdicts.missing.unfound_rocksdb_slots import unfound_rocksdb_slots
@@ -43,13 +43,13 @@ from verdicts.model.verdict_inputs import DoubtfulId
 
 
 @dataclass(slots=True)
-class Scanned:
+class SplitFacts:
     """The facts of one split; small for any size of the split, unless the log is badly damaged.
 
-    Shape: the three `stray_` arrays describe the decisions without a matching half copy in this split, in one order:
-           `stray_offsets`: their places; `stray_prepared_offsets`: the places that they name; `stray_hashes`: the
-           hashes of their identities. Most name a copy before the split, and match if a half with that identity is
-           there; a decision with hash 0 must be examined in any case.
+    Shape: the three `unmatched_` arrays describe the decisions without a matching half copy in this split, in one
+           order: `unmatched_offsets`: their places; `unmatched_named_offsets`: the places that they name;
+           `unmatched_hashes`: the hashes of their identities. Most name a copy before the split, and match if a half
+           with that identity is there; a decision with hash 0 must be examined in any case.
            `later_hashes`: the identities of half and discard copies stored after the given time.
     Units: bytes of the commit log; milliseconds.
     """
@@ -62,9 +62,9 @@ class Scanned:
     rocksdb_halves_count: int = 0
     prepared_count: int = 0
     unfound: list[UnfoundSlot] = field(default_factory=list)
-    stray_prepared_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    stray_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    stray_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
+    unmatched_named_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    unmatched_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    unmatched_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     checks_seen_max: int = 0
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
@@ -77,9 +77,9 @@ class Scanned:
         return any(span.position_bytes + span.length_bytes == size for span in self.spans)
 
     @property
-    def settling_identities(self) -> pa.Array:
+    def matching_identities(self) -> pa.Array:
         """Return for each unmatched end the identity of a half that would match it; null: it must be examined."""
-        return pa.array(self.stray_hashes.view(np.int64), mask=self.stray_hashes == 0)
+        return pa.array(self.unmatched_hashes.view(np.int64), mask=self.unmatched_hashes == 0)
 
     @property
     def offsets(self) -> tuple[int, int]:
@@ -102,7 +102,7 @@ class SplitWitnesses:
            lists of batches. The hashes are those of the identities of the rows, all batches together.
     """
 
-    scanned: Scanned
+    facts: SplitFacts
     halves: list[pa.RecordBatch] = field(default_factory=list)
     discards: list[pa.RecordBatch] = field(default_factory=list)
     finals: list[pa.RecordBatch] = field(default_factory=list)
@@ -115,52 +115,58 @@ class SplitWitnesses:
 IDENTIFIED = ("halves", "discards", "finals", "offset_marks")
 
 
-_WRITTEN_BY_THE_CHECK = pa.array([HALF_TOPIC, DISCARD_TOPIC])
+_WRITTEN_BY_THE_CHECK = (HALF_TOPIC, DISCARD_TOPIC)
 
 
 def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     """Return the witnesses in one split; records stored after `at_ms` are skipped.
 
-    Damage: spans and findings of `scanned`; if the rest of a file cannot be read, `error` has the cause.
+    Damage: spans and findings of `facts`; if the rest of a file cannot be read, `error` has the cause.
     """
-    scanned = Scanned(split)
-    result = SplitWitnesses(scanned)
+    facts = SplitFacts(split)
+    result = SplitWitnesses(facts)
     ops: list[pa.RecordBatch] = []
     scan = split.scan()
     try:
         for block in scan:
             kept = block if at_ms is None else block.within(None, at_ms + 1)
             if at_ms is not None:
-                _note_later(scanned, block.within(at_ms + 1, None))
-            found = witnesses_of(kept, split.store.root)
-            for name in IDENTIFIED:
-                if name in found:
-                    getattr(result, name).append(found[name])
-            if "ops" in found:
-                ops.append(found["ops"])
-            scanned.findings.extend(header_findings(kept, found, split.store.root))
-            scanned.findings.extend(topic_findings(split.store, kept))
-            scanned.findings.extend(_crc_findings(kept, found, split.store.root))
-            if any(may_be_unreadable(found[name]) for name in ("halves", "discards") if name in found):
-                scanned.findings.extend(unreadable_copies(kept, split.store.root))
+                _note_later(facts, block.within(at_ms + 1, None))
+            _add_block(result, ops, kept)
     except SourceError as error:
-        scanned.error = error
-    scanned.decoded_bytes, scanned.spans = scan.decoded_bytes, scan.spans
+        facts.error = error
+    facts.decoded_bytes, facts.spans = scan.decoded_bytes, scan.spans
     for rows in ops:
         result.marks.append(marks_of(rows))
-        scanned.findings.extend(op_findings(rows, split.store.root))
+        facts.findings.extend(op_findings(rows, split.store.root))
     for name in IDENTIFIED:
         hashes = [identity_hashes(identities(rows)) for rows in getattr(result, name)]
         result.hashes[name] = np.concatenate([np.empty(0, np.uint64), *hashes])
     _count_halves(result)
-    scanned.checks_seen_max = int(column(result.halves, "checks_count").max(initial=0))
+    facts.checks_seen_max = int(column(result.halves, "checks_count").max(initial=0))
     _find_unmatched_ends(result)
     witnesses = {name: getattr(result, name) for name in IDENTIFIED}
-    scanned.doubtful_ids.extend(doubtful_ids(split.store, witnesses, result.hashes))
+    facts.doubtful_ids.extend(doubtful_ids(split.store, witnesses, result.hashes))
     if at_ms is None:
         _compare_with_queues(result, ops)
         _compare_with_redo_log(result)
     return result
+
+
+def _add_block(result: SplitWitnesses, ops: list[pa.RecordBatch], block: Block) -> None:
+    """Add the witnesses of one block, its op messages, and findings about single records."""
+    facts, store = result.facts, result.facts.split.store
+    found = witnesses_of(block, store.root)
+    for name in IDENTIFIED:
+        if name in found:
+            getattr(result, name).append(found[name])
+    if "ops" in found:
+        ops.append(found["ops"])
+    facts.findings.extend(header_findings(block, found, store.root))
+    facts.findings.extend(topic_findings(store, block))
+    facts.findings.extend(_crc_findings(block, found, store.root))
+    if any(may_be_unreadable(found[name]) for name in ("halves", "discards") if name in found):
+        facts.findings.extend(unreadable_copies(block, store.root))
 
 
 def _crc_findings(block: Block, found: dict[str, pa.RecordBatch], store: str) -> list[Finding]:
@@ -173,28 +179,28 @@ def _crc_findings(block: Block, found: dict[str, pa.RecordBatch], store: str) ->
     return list(word_crc_findings(marked.take(mine), store))
 
 
-def _note_later(scanned: Scanned, block: Block) -> None:
+def _note_later(facts: SplitFacts, block: Block) -> None:
     """Keep the identities of half and discard copies that were written later.
 
     A copy that the check puts back or discards was ahead of the check until then.
     """
-    found = witnesses_of(block, scanned.split.store.root)
+    found = witnesses_of(block, facts.split.store.root)
     for name in ("halves", "discards"):
         if name in found:
-            rows = found[name].filter(pc.is_in(found[name]["topic"], value_set=_WRITTEN_BY_THE_CHECK))
-            scanned.later_hashes = np.concatenate([scanned.later_hashes, identity_hashes(identities(rows))])
+            rows = found[name].filter(pc.is_in(found[name]["topic"], value_set=pa.array(_WRITTEN_BY_THE_CHECK)))
+            facts.later_hashes = np.concatenate([facts.later_hashes, identity_hashes(identities(rows))])
 
 
 def _count_halves(result: SplitWitnesses) -> None:
     """Count half copies of the half topic, of RocksDB, and prepared records."""
-    scanned = result.scanned
+    facts = result.facts
     for rows in result.halves:
         counts = {row["values"]: row["counts"] for row in pc.value_counts(rows["topic"]).to_pylist()}
-        scanned.rocksdb_halves_count += counts.pop(ROCKSDB_HALF_TOPIC, 0)
-        scanned.halves_count += sum(counts.pop(topic, 0) for topic in (HALF_TOPIC, *WAITING_TOPICS))
-        scanned.prepared_count += sum(counts.values())
+        facts.rocksdb_halves_count += counts.pop(ROCKSDB_HALF_TOPIC, 0)
+        facts.halves_count += sum(counts.pop(topic, 0) for topic in (HALF_TOPIC, *WAITING_TOPICS))
+        facts.prepared_count += sum(counts.values())
     for rows in result.offset_marks:  # the prepared record may have left the log
-        scanned.prepared_count += pc.sum(pc.not_equal(rows["topic"], ROCKSDB_OP_TOPIC)).as_py() or 0
+        facts.prepared_count += pc.sum(pc.not_equal(rows["topic"], ROCKSDB_OP_TOPIC)).as_py() or 0
 
 
 def are_of_half_topic(rows: pa.RecordBatch) -> Bools:
@@ -215,23 +221,24 @@ def _find_unmatched_ends(result: SplitWitnesses) -> None:
     A commit of a diverted half message goes to the half topic, so halves may be decisions too: on a record of another
     topic, whose queue offset is then in the op.
     """
-    halves = Naming(result.halves, result.hashes["halves"])
-    places = halves.integers("commit_log_offset")
-    finals, marks = Naming(result.finals, result.hashes["finals"]), Naming(
-        result.offset_marks, result.hashes["offset_marks"]
-    )
-    strays = [
-        finals.strays("prepared_transaction_offset", halves),
-        marks.strays("half_commit_log_offset", halves),
+    halves = IdentifiedRows(result.halves, result.hashes["halves"])
+    finals = IdentifiedRows(result.finals, result.hashes["finals"])
+    marks = IdentifiedRows(result.offset_marks, result.hashes["offset_marks"])
+    unmatched = [
+        finals.unmatched("prepared_transaction_offset", halves),
+        marks.unmatched("half_commit_log_offset", halves),
     ]
+    places = halves.integers("commit_log_offset")
     named = halves.integers("named_commit_log_offset")
     here = [np.asarray(pc.equal(rows["topic"], HALF_TOPIC)) for rows in result.halves]
     is_half = np.concatenate([np.empty(0, np.bool_), *here])
-    is_other: Bools = (named != NO_PLACE) & ~np.isin(named, places[is_half])
-    strays.append((places[is_other], named[is_other], np.zeros(int(is_other.sum()), np.uint64)))
-    scanned = result.scanned
-    scanned.stray_offsets, scanned.stray_prepared_offsets, scanned.stray_hashes = (
-        np.concatenate(parts) for parts in zip(*strays, strict=True)
+    is_other: Bools = named != NO_PLACE
+    if is_other.any():
+        is_other &= ~np.isin(named, places[is_half])
+    unmatched.append((places[is_other], named[is_other], np.zeros(int(is_other.sum()), np.uint64)))
+    facts = result.facts
+    facts.unmatched_offsets, facts.unmatched_named_offsets, facts.unmatched_hashes = (
+        np.concatenate(parts) for parts in zip(*unmatched, strict=True)
     )
 
 
@@ -241,7 +248,7 @@ def _are_of(rows: pa.RecordBatch, topic: str) -> Bools:
 
 
 def _compare_with_queues(result: SplitWitnesses, ops: list[pa.RecordBatch]) -> None:
-    scanned = result.scanned
+    facts = result.facts
     of_topic = {
         HALF_TOPIC: result.halves, OP_TOPIC: ops, DISCARD_TOPIC: result.discards,
         ROCKSDB_HALF_TOPIC: result.halves, ROCKSDB_OP_TOPIC: result.offset_marks,
@@ -253,15 +260,15 @@ def _compare_with_queues(result: SplitWitnesses, ops: list[pa.RecordBatch]) -> N
             is_chosen = are_of_half_topic if topic == HALF_TOPIC else functools.partial(_are_of, topic=topic)
             mine &= np.concatenate([np.empty(0, np.bool_), *map(is_chosen, batches)])
         places, numbers = (column(batches, name)[mine] for name in ("commit_log_offset", "queue_offset"))
-        scanned.unfound.extend(unfound_slots(scanned.split.store, topic, places, numbers, *scanned.offsets))
+        facts.unfound.extend(unfound_slots(facts.split.store, topic, places, numbers, *facts.offsets))
         found[topic] = places, numbers
-    known = set(scanned.unfound)  # queues may be in files and in RocksDB
-    in_rocksdb = unfound_rocksdb_slots(scanned.split.store, found, *scanned.offsets)
-    scanned.unfound.extend(slot for slot in in_rocksdb if slot not in known)
+    known = set(facts.unfound)  # queues may be in files and in RocksDB
+    in_rocksdb = unfound_rocksdb_slots(facts.split.store, found, *facts.offsets)
+    facts.unfound.extend(slot for slot in in_rocksdb if slot not in known)
 
 
 def _compare_with_redo_log(result: SplitWitnesses) -> None:
-    scanned = result.scanned
+    facts = result.facts
     prepared = column(result.halves, "commit_log_offset")
     ends = np.concatenate([column(rows, "commit_log_offset") for rows in (result.finals, result.offset_marks)])
-    scanned.unfound.extend(unfound_entries(scanned.split.store, prepared, ends, *scanned.offsets))
+    facts.unfound.extend(unfound_entries(facts.split.store, prepared, ends, *facts.offsets))

@@ -7,13 +7,15 @@ import uuid
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from readers.model.errors import UnwritableFile
 from verdicts.export.partitions import Partition, Partitioning
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _WAITING_BYTES_MAX = 32 << 20
 _OPEN_FILES_MAX = 64
@@ -49,6 +51,8 @@ class ParquetForm:
 
     def open(self, path: Path, schema: pa.Schema) -> RowsFile:
         """Open a new file."""
+        import pyarrow.parquet as pq
+
         return _ArrowFile(path, pq.ParquetWriter(str(path), schema, compression="zstd"))
 
 

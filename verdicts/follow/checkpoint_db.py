@@ -32,7 +32,7 @@ from readers.store.store import Store
 from verdicts.evidence.belonging import op_numbers
 from verdicts.evidence.witness_scan import IDENTIFIED
 from verdicts.follow.segment_notes import Place
-from verdicts.model.verdict_inputs import ForeignDecision
+from verdicts.model.verdict_inputs import MisdirectedDecision
 from verdicts.model.witnesses import Witnesses
 
 #: A change of the file format changes this number.
@@ -72,6 +72,8 @@ def _declaration(name: str, schema: pa.Schema) -> str:
     return f"CREATE TABLE {name} ({', '.join([*hashed, *texts, key])}) WITHOUT ROWID"
 
 
+#: In files of this version `segments.said` has the notes of a segment (`SegmentNotes`), and `strays` the decisions that
+#: name no half copy of their own.
 _SCHEMA = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
     "CREATE TABLE stores (number INTEGER PRIMARY KEY, root TEXT UNIQUE NOT NULL, place TEXT NOT NULL, "
@@ -106,7 +108,7 @@ _KEPT = {
         pa.struct([pa.field("half_cursors", _CURSORS), pa.field("op_cursors", _CURSORS),
                    *(needed(name, ANYTHING) for name in ("settings", "missing", "checks_limit", "beside")),
                    *(needed(name, ANYTHING) for name in ("reference_time_ms", "begins_later")),
-                   needed("foreign", list_of(struct_of(ForeignDecision)))]),
+                   needed("foreign", list_of(struct_of(MisdirectedDecision)))]),
         is_open=True,
     ),
 }  # fmt: skip

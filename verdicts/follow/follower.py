@@ -126,7 +126,7 @@ class Follower:
         database = self._database
         conclusions: list[tuple[LogFollower, Conclusion]] = []
         for log in logs:
-            conclusion = conclude(facts[log.store.root], log.scanned(), log.strays())
+            conclusion = conclude(facts[log.store.root], log.split_facts(), log.unmatched())
             conclusions.append((log, conclusion))
             step.findings.extend(conclusion.facts.findings)
         views = {conclusion.facts.store.root: conclusion.facts.view(None) for _, conclusion in conclusions}

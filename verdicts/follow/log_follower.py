@@ -21,7 +21,7 @@ from readers.model.columns import Int64s
 from readers.model.errors import FileChanged
 from readers.storage.segments import Segment
 from readers.store.store import Store
-from verdicts.evidence.witness_scan import IDENTIFIED, Scanned, SplitWitnesses, column
+from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, SplitWitnesses, column
 from verdicts.follow.checkpoint_db import FollowDatabase, signed
 from verdicts.follow.late_slots import compared_slots, slot_counts, unfound_late_slots
 from verdicts.follow.segment_notes import Place, SegmentNotes
@@ -164,7 +164,7 @@ class LogFollower:
                 self._place.offset = split.offsets[1]
                 self._place.compared = compared_slots(self.store, visible, self._place.offset)
                 self._keep_place()
-            self.bytes_read += found.scanned.decoded_bytes
+            self.bytes_read += found.facts.decoded_bytes
         with self._database.transaction():
             self._cut_tail()
             self._place.offset = final
@@ -205,8 +205,8 @@ class LogFollower:
         self._place.has_tail = False
 
     def _add(self, split: Split, found: SplitWitnesses) -> None:
-        if found.scanned.error is not None:
-            raise found.scanned.error
+        if found.facts.error is not None:
+            raise found.facts.error
         noted = self._notes_of(split.segment)
         if noted.is_ended(split.segment.size_bytes):
             return  # records after the end of the data were cut off by a recovery
@@ -218,8 +218,8 @@ class LogFollower:
         database.add("marks", number, found.marks, None)
         if database.meta("judges_all") is None:
             self._mark_named(np.unique(column(found.marks, "half_queue_offset")))
-        self._add_strays(found.scanned)
-        noted.add(found.scanned)
+        self._add_unmatched(found.facts)
+        noted.add(found.facts)
         self._keep_notes(split.segment.base_offset, noted, split.segment.size_bytes)
 
     def _mark_named(self, half_queue_offsets: Int64s) -> None:
@@ -231,14 +231,14 @@ class LogFollower:
                 ((self.number, value) for value in half_queue_offsets.tolist()),
             )
 
-    def _add_strays(self, scanned: Scanned) -> None:
+    def _add_unmatched(self, facts: SplitFacts) -> None:
         """Store the ends that name no half copy of their own transaction in any split so far."""
         run = self._database.connection.execute
-        strays = zip(
-            scanned.stray_offsets.tolist(), scanned.stray_prepared_offsets.tolist(),
-            scanned.settling_identities.to_pylist(), strict=True,
+        unmatched = zip(
+            facts.unmatched_offsets.tolist(), facts.unmatched_named_offsets.tolist(),
+            facts.matching_identities.to_pylist(), strict=True,
         )
-        for offset, prepared, own in strays:
+        for offset, prepared, own in unmatched:
             named = run(
                 "SELECT 1 FROM halves WHERE store = ? AND commit_log_offset = ? AND hash = ?",
                 (self.number, prepared, own),
@@ -260,18 +260,18 @@ class LogFollower:
 
     # -- the whole log ------------------------------------------------------------------------------------------------
 
-    def scanned(self) -> list[Scanned]:
+    def split_facts(self) -> list[SplitFacts]:
         """Return the results that a scan of the whole log would give, by segment, in log order."""
         files = {segment.base_offset: segment for segment in self.store.commit_log}
         last = last_with_data(self.store.commit_log)
-        parts: list[Scanned] = []
+        parts: list[SplitFacts] = []
         for base, (_, noted) in self._segments().items():
             if base not in files:
                 continue  # a hole in the middle: a file was removed while it was being read
             segment = files[base]
             split = Split(len(parts), self.store, segment, 0, segment.size_bytes, base >= last)
             parts.append(
-                Scanned(
+                SplitFacts(
                     split, spans=noted.spans, findings=noted.findings, unfound=noted.unfound,
                     doubtful_ids=noted.doubtful_ids,
                     halves_count=noted.halves_count, rocksdb_halves_count=noted.rocksdb_halves_count,
@@ -280,7 +280,7 @@ class LogFollower:
             )
         return parts
 
-    def strays(self) -> tuple[Int64s, Int64s]:
+    def unmatched(self) -> tuple[Int64s, Int64s]:
         """Return the decisions that name no half copy of their own: their offsets, and the offsets they name."""
         rows = self._database.connection.execute(
             "SELECT final_offset, prepared_offset FROM strays WHERE store = ? ORDER BY final_offset", (self.number,)

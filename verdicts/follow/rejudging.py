@@ -1,7 +1,7 @@
 """Which transactions a following audit must judge again although they have no new witness.
 
 A verdict depends on the transaction's own witnesses and on the `StoreView`. Transactions with a new witness are always
-judged again. If only the view has changed, these verdicts can change (the rules are in `judge.py`):
+judged again. If only the view has changed, these verdicts can change (the rules are in `verdicts/transactions`):
 
 - the reference time moved: PENDING, because only they can be stalled, never_checked, immune or expires_soon; and
   may_be_decided, because the time window of ops in memory moves too;
@@ -53,7 +53,7 @@ def view_words(view: StoreView) -> dict[str, Any]:
         "doubtful_ends": [asdict(end) for end in view.doubtful_ends],
         "doubtful_ids": [asdict(one) for one in view.doubtful_ids],
         "check_stops": [asdict(stop) for stop in view.check_stops],
-        "foreign": [asdict(decision) for decision in view.foreign_decisions],
+        "foreign": [asdict(decision) for decision in view.misdirected_decisions],
     }
     given: dict[str, Any] = json.loads(json.dumps(words))
     return given

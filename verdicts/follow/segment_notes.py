@@ -11,7 +11,7 @@ import pyarrow as pa
 from readers.log.segment_scan import Span
 from readers.model.declared_json import JsonForm, list_of, needed, struct_of
 from readers.model.findings import Finding
-from verdicts.evidence.witness_scan import Scanned
+from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.missing.missing_ranges import UnfoundSlot
 from verdicts.model.verdict_inputs import DoubtfulId
 
@@ -90,16 +90,16 @@ class SegmentNotes:
             "doubtful_ids": [asdict(one) for one in self.doubtful_ids],
         })
 
-    def add(self, scanned: Scanned) -> None:
+    def add(self, facts: SplitFacts) -> None:
         """Add the results of one more range."""
-        self.spans += scanned.spans
-        self.findings += scanned.findings
-        self.unfound += scanned.unfound
-        self.halves_count += scanned.halves_count
-        self.rocksdb_halves_count += scanned.rocksdb_halves_count
-        self.prepared_count += scanned.prepared_count
-        self.checks_seen_max = max(self.checks_seen_max, scanned.checks_seen_max)
-        self.doubtful_ids += scanned.doubtful_ids
+        self.spans += facts.spans
+        self.findings += facts.findings
+        self.unfound += facts.unfound
+        self.halves_count += facts.halves_count
+        self.rocksdb_halves_count += facts.rocksdb_halves_count
+        self.prepared_count += facts.prepared_count
+        self.checks_seen_max = max(self.checks_seen_max, facts.checks_seen_max)
+        self.doubtful_ids += facts.doubtful_ids
 
     def before(self, base_offset: int, offset: int) -> SegmentNotes:
         """Return the notes without everything at or after an offset."""

@@ -39,7 +39,13 @@ from readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, redo_entries
 from readers.rocksdb.slots_of_ranges import RangeSlots, slots_of_ranges
 from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS, Store
-from verdicts.model.verdict_inputs import ForeignDecision, HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
+from verdicts.model.verdict_inputs import (
+    HiddenRecords,
+    HiddenTopic,
+    MisdirectedDecision,
+    MissingRange,
+    UnexplainedBytes,
+)
 
 #: Topics of the broker itself, which are never deleted: if records after some bytes were dispatched and one of these
 #: topics has no queue, the bytes contained none of its records. Not the half topic, which must have a queue.
@@ -51,7 +57,7 @@ _BEHIND_ALL = 1 << 62
 
 def bounded(
     store: Store, ranges: Sequence[MissingRange], final_offsets: Int64s, named_offsets: Int64s
-) -> tuple[list[MissingRange], list[ForeignDecision]]:
+) -> tuple[list[MissingRange], list[MisdirectedDecision]]:
     """Return the ranges with what each can hide, and the decisions on hidden records outside the half topic.
 
     `final_offsets`, `named_offsets`: decisions and the places that they name; only places in the ranges count.
@@ -68,7 +74,7 @@ def bounded(
     try:
         redo = _redo_of(store) if slots is not None else None
         found: list[MissingRange] = []
-        decisions: list[ForeignDecision] = []
+        decisions: list[MisdirectedDecision] = []
         for number, one in enumerate(ranges):
             hole = _RangeEvidence(store, log, one, [] if slots is None else slots[number], redo, keys)
             if slots is not None and not hole.has_record_behind():
@@ -76,8 +82,8 @@ def bounded(
                 unbounded = replace(one, end_offset=_BEHIND_ALL)
                 hole = _RangeEvidence(store, log, unbounded, behind[0] if behind else [], redo, keys)
             inside = (named_offsets >= one.begin_offset) & (named_offsets < one.end_offset)
-            foreign, unknown = hole.decisions_on(final_offsets[inside], named_offsets[inside])
-            decisions.extend(foreign)
+            misdirected, unknown = hole.decisions_on(final_offsets[inside], named_offsets[inside])
+            decisions.extend(misdirected)
             hidden = None if one.is_identified or slots is None or _may_hold_fillers(store, one) else hole.records()
             if one.named_from_offset is not None:
                 unknown.append(one.named_from_offset)
@@ -134,17 +140,17 @@ class _RangeEvidence:
         """Whether the log has a record at or after the end of the range that is in a queue."""
         return any(self._is_confirmed(part, int(np.searchsorted(part.offsets, self._end))) for part in self._parts)
 
-    def decisions_on(self, finals: Int64s, named: Int64s) -> tuple[list[ForeignDecision], list[int]]:
+    def decisions_on(self, finals: Int64s, named: Int64s) -> tuple[list[MisdirectedDecision], list[int]]:
         """Return the decisions on hidden records that were not half copies, and those without any evidence.
 
         A slot contains the number of the record and belongs to its topic, so the op of the decision is known.
-        Shape: foreign decisions, and the places of decisions on a record without a slot.
+        Shape: misdirected decisions, and the places of decisions on a record without a slot.
         """
         queues = {
             offset: (part.topic, part.queue_id, number)
             for part in self._parts for offset, number in zip(part.offsets.tolist(), part.numbers.tolist(), strict=True)
         }
-        found: list[ForeignDecision] = []
+        found: list[MisdirectedDecision] = []
         unknown: list[int] = []
         for final, place in zip(finals.tolist(), named.tolist(), strict=True):
             block = block_at(self._log, final)
@@ -156,7 +162,7 @@ class _RangeEvidence:
             topic, queue_id, number = queues[place]
             if topic not in (HALF_TOPIC, ROCKSDB_HALF_TOPIC) and block is not None:
                 time_ms = int(block.header("store_time_ms")[0])
-                found.append(ForeignDecision(self._store.root, queue_id, number, final, time_ms))
+                found.append(MisdirectedDecision(self._store.root, queue_id, number, final, time_ms))
         return found, unknown
 
     def records(self) -> HiddenRecords | None:

@@ -25,7 +25,7 @@ class Why(NamedTuple):
 
 NOT_BEFORE = Why("the check will reach no readable copy of it")
 OUT_OF_REACH = Why("the check is stopped at this half message or at an earlier message")
-ASKED_FOR_EVER = Why("brokers 3.0 and 3.1 check it without a limit and never discard it")
+NEVER_DISCARDED = Why("brokers 3.0 and 3.1 check it without a limit and never discard it")
 NO_SLOT = Why("it has no slot of its own in the state table: the broker neither checks nor discards it")
 NEVER_ASKED = Why("brokers from 3.2 on have no check for prepared records: they neither check nor discard it")
 SLAVE = Why("this broker is a slave and checks nothing; its master may discard it", is_known=False)

@@ -74,7 +74,7 @@ class MissingRange:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignDecision:
+class MisdirectedDecision:
     """A COMMIT record that names a record outside the half topic: its op has that record's queue offset.
 
     Source: EndTransactionProcessor (the record's topic is not tested, to 5.3.3);
@@ -144,7 +144,7 @@ class StoreView:
     checks_seen_max: int = 0
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64), repr=False, compare=False)
     missing: tuple[MissingRange, ...] = ()
-    foreign_decisions: tuple[ForeignDecision, ...] = field(default=(), repr=False)
+    misdirected_decisions: tuple[MisdirectedDecision, ...] = field(default=(), repr=False)
     doubtful_ends: tuple[DoubtfulEnd, ...] = field(default=(), repr=False)
     doubtful_ids: tuple[DoubtfulId, ...] = field(default=(), repr=False)
     beside: BesideLog = field(default_factory=BesideLog, repr=False)

@@ -16,6 +16,7 @@ from readers.store.broker_settings import BrokerSettings
 from readers.store.store import HALF_TOPIC, Store
 from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
 from verdicts.check.check_stops import check_stops, stop_findings
+from verdicts.check.slots import half_queues
 from verdicts.check.state import check_settings
 from verdicts.check.window import CheckWindow, check_window
 from verdicts.claims.log_agreement import missing_findings
@@ -35,11 +36,6 @@ class SimulatedConfiguration:
     name: str
     settings: BrokerSettings
     conf: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-
-def half_queues(store: Store) -> list[int]:
-    """Return the numbers of the half queues; 0 if there is none yet."""
-    return [number for topic, number in store.queues() if topic == HALF_TOPIC] or [0]
 
 
 def simulated_checks(

@@ -145,11 +145,11 @@ def _take_state_table(found: BesideTables, conf: Mapping[str, str]) -> None:
     size = slots.files[0].size_bytes if slots is not None else _FILE_BYTES
     per_file = max(1, conf_integer(conf, _FILE_BYTES_KEY, size, 32) // STATE_SLOT.size_bytes)
     if store.aborted and not store.in_use:
-        remade = _remade(found)
-        numbers, offsets, is_open = np.arange(len(remade)), remade, np.ones(len(remade), np.bool_)
+        rebuilt = _rebuilt(found)
+        numbers, offsets, is_open = np.arange(len(rebuilt)), rebuilt, np.ones(len(rebuilt), np.bool_)
         found.notes.append(
             f"{store.root}: its broker did not stop cleanly: the next start rebuilds the state table,"
-            f" {len(remade)} slots numbered from 0; the rebuilt table is simulated"
+            f" {len(rebuilt)} slots numbered from 0; the rebuilt table is simulated"
         )
     elif slots is None:
         found.notes.append(f"{store.root}: it has no state table, like a slave: nothing is checked")
@@ -198,7 +198,7 @@ def _contradicted_slots(store: Store, slots: StateSlots, is_open: Bools) -> Iter
         )
 
 
-def _remade(found: BesideTables) -> Int64s:
+def _rebuilt(found: BesideTables) -> Int64s:
     """Return the prepared records in the table that a broker rebuilds when it starts."""
     entries = redo_entries(found.store, found.findings)
     if entries is None:

@@ -64,7 +64,8 @@ def start_findings(
             yield finding
         else:
             known = finding.meaning or finding.kind.meaning
-            yield replace(finding, meaning=f"{known} (brokers like {', '.join(names)} do this; add --broker-version)")
+            some = f"not every version does this, but for example {', '.join(names)}; add --broker-version"
+            yield replace(finding, meaning=f"{known} ({some})")
 
 
 def _not_predictable(store: Store, conf: Mapping[str, str]) -> str | None:
@@ -112,7 +113,7 @@ def _findings(store: Store, start: PredictedStart, log: LogFacts, *, with_dispat
     if start.walk.end_offset >= log.end_offset:
         yield from _queue_findings(store, start.fates)
     if with_dispatch and start.waits_at is None:
-        yield from _entered_findings(store, start.fates)
+        yield from _dispatched_findings(store, start.fates)
 
 
 def _log_findings(store: Store, walk: LogWalk, segments: Sequence[Segment], log: LogFacts) -> Iterator[Finding]:
@@ -144,7 +145,8 @@ def _index_findings(store: Store, from_offset: int) -> Iterator[Finding]:
     """
     known_ms = checkpoint_values(store).get("index_msg_time_ms", 0)
     for index in open_index(store).files:
-        if index.wrong() is None and index.header["end_time_ms"] > known_ms and index.begin_offset < from_offset:
+        is_deleted = index.header["end_time_ms"] > known_ms and index.begin_offset < from_offset
+        if is_deleted and index.why_incomplete() is None:
             yield Finding(
                 store.root, "start-deletes-index", index.segment.file, commit_log_offset=index.begin_offset,
                 expected=f"keys from commit-log offset {index.begin_offset} on",
@@ -168,7 +170,7 @@ def _queue_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Findin
         )
 
 
-def _entered_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
+def _dispatched_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
     skipped = [fate for fate in fates if len(fate.skipped)]
     for fate in skipped[:_QUEUES_MAX]:
         yield _records_finding(
@@ -183,9 +185,9 @@ def _entered_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Find
         yield _records_finding(
             store, "start-shifts", fate.shifted, f"slot {number} of {queue_text(fate.facts.name)}", actual, None,
         )
-    for fate in [fate for fate in fates if len(fate.entered)][:_QUEUES_MAX]:
+    for fate in [fate for fate in fates if len(fate.dispatched)][:_QUEUES_MAX]:
         yield _records_finding(
-            store, "start-enters", fate.entered, f"its slot in {queue_text(fate.facts.name)}", None, None,
+            store, "start-enters", fate.dispatched, f"its slot in {queue_text(fate.facts.name)}", None, None,
         )
 
 

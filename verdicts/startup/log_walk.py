@@ -79,7 +79,7 @@ def check_record(file: OpenFile, position: int, rules: RecoveryRules) -> Checked
     if length < RECORD_BYTES_MIN:
         return Checked(END, why=f"a length of {length} bytes")
     flags = _signed(head, AT["sys_flag"], 4)
-    extra = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if flags & bit) if rules.knows_ipv6 else 0
+    extra = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if flags & bit) if rules.reads_ipv6 else 0
     if len(head) < RECORD.size_bytes + extra:
         return Checked(END, why="the file ends inside a record's header")
     return _check_parts(file, position, head, length, extra, is_v2=magic == MAGIC_V2)
@@ -156,7 +156,7 @@ def _walk_file(
     rows = breaks.get(segment.file, np.empty((0, 2), np.int64))
     ends = set(rows[:, 1].tolist())
     position = counted = 0
-    is_in_step = True
+    is_in_step = True  # the broker is at the begin of a record that our scan found
     with segment.open() as file:
         while True:
             if is_in_step:  # the records are sound up to the next break
@@ -187,5 +187,5 @@ def first_record(segment: Segment, rules: RecoveryRules) -> tuple[int, int] | No
         head = file.read(0, RECORD.size_bytes + IPV6_EXTRA_BYTES)
     if len(head) < RECORD.size_bytes or _signed(head, 4, 4) & 0xFFFFFFFF not in rules.magics:
         return None
-    shift = IPV6_EXTRA_BYTES if rules.knows_ipv6 and _signed(head, AT["sys_flag"], 4) & BORN_V6 else 0
+    shift = IPV6_EXTRA_BYTES if rules.reads_ipv6 and _signed(head, AT["sys_flag"], 4) & BORN_V6 else 0
     return _signed(head, AT["commit_log_offset"], 8), _signed(head, AT["store_time_ms"] + shift, 8)

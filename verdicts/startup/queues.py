@@ -24,7 +24,7 @@ from verdicts.startup.loading import loaded
 from verdicts.startup.rules import RecoveryRules
 
 #: The outcome for a record that a queue lacks; `_KEPT`: its old slot is valid again.
-_SKIPPED, _ENTERED, _SHIFTED, _KEPT = range(4)
+_SKIPPED, _DISPATCHED, _SHIFTED, _KEPT = range(4)
 
 
 @dataclass(slots=True)
@@ -70,9 +70,9 @@ class QueueFate:
         return self.end if self.kept_from >= 0 else self.cut_end
 
     @property
-    def entered(self) -> Int64s:
+    def dispatched(self) -> Int64s:
         """The records that get their own slot."""
-        return self._of(_ENTERED)
+        return self._of(_DISPATCHED)
 
     @property
     def shifted(self) -> Int64s:
@@ -159,7 +159,7 @@ def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubt
         return
 
 
-def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int) -> None:
+def dispatch(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int) -> None:
     """Add the missing slots to a queue, by the broker's rules. `is_dispatched`: which places a start dispatches.
 
     Raises: FileChanged, UnreadableFile.
@@ -178,7 +178,7 @@ def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s
             continue
         if not has_files:
             fate.first, current, has_files = number, number, True
-        fate.outcomes[place] = _ENTERED if current == number else _SHIFTED
+        fate.outcomes[place] = _DISPATCHED if current == number else _SHIFTED
         current += 1
         maximum = reached
     fate.end, fate.maximum = current, maximum
@@ -192,23 +192,23 @@ def read_again(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_d
     Source: store/queue/ConsumeQueueStore.java truncateDirty (5.3.4 and later), ConsumeQueue.java
             truncateDirtyLogicFiles; docs/starts.md.
     """
-    facts, entered_end = fate.facts, fate.end
-    if entered_end == fate.cut_end:
+    facts, dispatched_end = fate.facts, fate.end
+    if dispatched_end == fate.cut_end:
         cut_at(fate, end_offset, rules, only_doubted=only_doubted)
         fate.end = fate.cut_end
         return
     size = facts.files.layout.size_bytes
     place = fate.cut_end * size
     segment = next((one for one in fate.segments if one.base_offset <= place < one.end_offset), None)
-    if segment is None or not segment.base_offset <= entered_end * size < segment.end_offset:
+    if segment is None or not segment.base_offset <= dispatched_end * size < segment.end_offset:
         return  # the last file is new: only zeros follow the new slots
-    slots = facts.files.read(entered_end, max(entered_end, min(segment.end_offset // size, facts.used_end)))
+    slots = facts.files.read(dispatched_end, max(dispatched_end, min(segment.end_offset // size, facts.used_end)))
     offsets = slots["commit_log_offset"].astype(np.int64)
     stops = (offsets >= end_offset) | (offsets < 0) | (slots["record_length_bytes"] <= 0)
     kept = int(stops.argmax()) if stops.any() else len(slots)
     if not kept:
         return
-    fate.kept_from, fate.end = entered_end, entered_end + kept
+    fate.kept_from, fate.end = dispatched_end, dispatched_end + kept
     fate.maximum = _maximum(facts, fate.end, rules)
     agree = inside(facts.records.runs, fate.rows[:, 2])
     has_old_slot = (fate.rows[:, 2] >= fate.kept_from) & (fate.rows[:, 2] < fate.end) & agree

@@ -56,7 +56,7 @@ class RecoveryRules:
     skips_directories: bool
     deletes_empty_last: bool
     magics: tuple[int, ...]
-    knows_ipv6: bool
+    reads_ipv6: bool
     bounds_lengths: bool
     counts_mismatched: bool
     starts_three_files_back: bool
@@ -89,7 +89,7 @@ def rules_of(version: Version, conf: Mapping[str, str] | None = None) -> Recover
         skips_directories=DIRECTORIES_SKIPPED.holds(version),
         deletes_empty_last=EMPTY_LAST_DELETED.holds(version),
         magics=(MAGIC_V1, MAGIC_V2) if LONG_TOPICS.holds(version) else (MAGIC_V1,),
-        knows_ipv6=IPV6_HOSTS.holds(version),
+        reads_ipv6=IPV6_HOSTS.holds(version),
         bounds_lengths=LENGTHS_BOUNDED.holds(version),
         counts_mismatched=MISMATCHED_COUNTED.holds(version),
         starts_three_files_back=THREE_FILES_BACK.holds(version),

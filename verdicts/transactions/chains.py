@@ -5,7 +5,8 @@ Copies of a half without UNIQ_KEY are identified by the values that a put-back k
 unless two originals share them: then each copy is judged by its own offset. A final belongs to the transaction of the
 copy that it names, else to that of its id; an op mark belongs to every copy with the queue offset that it names. A mark
 that names a commit-log offset belongs to the half there, else to the transaction of its id; a ROLLBACK record without
-its prepared record is a transaction of its own. The rules of the states are in `judge.py`.
+its prepared record is a transaction of its own. The rules of the states are in `judged_copies.py`, `found_states.py`
+and `judgement.py`.
 """
 
 from __future__ import annotations
@@ -306,8 +307,8 @@ class Chains:
         own = _ids(marks.select(["transaction_id", "lone_prepared_id"]).take(pa.array(rows)), "lone_prepared_id")
         same = np.array([a == b for a, b in zip(own, _ids(halves, "lone_message_id"), strict=True)], np.bool_)
         if not same.all():
-            borne = {*_ids(copies, "lone_message_id"), *_ids(witnesses.finals, "lone_prepared_id")}
-            by_place = np.array([name not in borne for name in own], np.bool_)
+            other_ids = {*_ids(copies, "lone_message_id"), *_ids(witnesses.finals, "lone_prepared_id")}
+            by_place = np.array([name not in other_ids for name in own], np.bool_)
             # In RocksDB the broker removes the key of offset, topic and id: with another id there was no such key.
             same |= by_place & ~np.asarray(is_rocksdb_mark(marks.take(pa.array(rows))))
         rows, found = rows[same], found[same]
@@ -388,11 +389,12 @@ class Chains:
         diverted: Bools = np.asarray(pc.is_in(self.halves.table["topic"], value_set=waiting))
         return diverted
 
-    def evidence(self) -> dict[str, pa.Array]:
-        """The evidence lists of TRANSACTIONS."""
-        return {
-            "half_copies": self.halves.lists(HALF_COPY, ~self.diverted_halves),
-            "op_marks": self.marks.lists(OP_MARK),
-            "final_records": self.finals.lists(FINAL_RECORD),
-            "discard_copies": self.discards.lists(DISCARD_COPY),
-        }
+    def evidence(self, name: str) -> pa.Array:
+        """A column of TRANSACTIONS with evidence lists."""
+        if name == "half_copies":
+            return self.halves.lists(HALF_COPY, ~self.diverted_halves)
+        group, kind = {
+            "op_marks": (self.marks, OP_MARK), "final_records": (self.finals, FINAL_RECORD),
+            "discard_copies": (self.discards, DISCARD_COPY),
+        }[name]
+        return group.lists(kind)

@@ -1,10 +1,10 @@
 """What is open in the designs beside half and op topics: prepared records (before 4.3), RocksDB (5.4.0+).
 
-A part of the rule in `judge.py`, copy by copy. In half topics the check cursor shows what is open. These designs have
-no cursor: a prepared record is open until a COMMIT or ROLLBACK record names it, and the slots of the state table (3.0,
-3.1) decide whether the broker checks it; a half in RocksDB is open while its key is in the table, or while the table is
-older than the half (docs/formats/state_table.md#records, docs/formats/prepared_records.md#transaction-table,
-docs/formats/rocksdb_transactions.md#open).
+A part of the rule in `judged_copies.py`, copy by copy. In half topics the check cursor shows what is open. These
+designs have no cursor: a prepared record is open until a COMMIT or ROLLBACK record names it, and the slots of the state
+table (3.0, 3.1) decide whether the broker checks it; a half in RocksDB is open while its key is in the table, or while
+the table is older than the half (docs/formats/state_table.md#records,
+docs/formats/prepared_records.md#transaction-table, docs/formats/rocksdb_transactions.md#open).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class OtherDesigns:
            `open_slot`: number of its open slot of the state table, or of its slot in the table after a rebuild, −1
            none; `decided_slot`: number of a slot with COMMIT or ROLLBACK; `was_asked`: that slot was open at the given
            past time, if nothing had ended the record then; `has_tables`: whether that table, or the redo log of its
-           broker, existed (for a half in RocksDB, its table); `is_remade`: a broker that finds `abort` will rebuild the
-           state table; `is_predicted`: the content after the rebuild is known; `is_table_damaged`: because of this it
-           is unknown whether it has a slot; `is_uncounted`: a broker may have checked it, and nothing counts the
+           broker, existed (for a half in RocksDB, its table); `is_rebuilt`: a broker that finds `abort` will rebuild
+           the state table; `is_predicted`: the content after the rebuild is known; `is_table_damaged`: because of this
+           it is unknown whether it has a slot; `is_uncounted`: a broker may have checked it, and nothing counts the
            checks; `is_ended_beside`: by the state table or the redo log a record ended it.
     """
 
@@ -60,7 +60,7 @@ class OtherDesigns:
         self.checks, self.open_slot, self.decided_slot, self.last_offset = (
             np.full(count, NONE, np.int64) for _ in range(4)
         )
-        self.never_asks, self.refuses_commit, self.is_unanswerable, self.is_remade, self.may_ask, self.was_asked = (
+        self.never_asks, self.refuses_commit, self.is_unanswerable, self.is_rebuilt, self.may_ask, self.was_asked = (
             np.zeros(count, np.bool_) for _ in range(6)
         )
         self.is_predicted, self.is_table_damaged, self.is_uncounted, self.is_ended_beside = (
@@ -78,7 +78,7 @@ class OtherDesigns:
                 self._read_rocksdb(rocksdb, view, chains)
         self.is_asked = (self.open_slot != NONE) & ~self.never_asks
         # A broker that did not stop cleanly rebuilds its table: then the present numbers no longer count.
-        counts = ~self.is_remade | self.is_predicted
+        counts = ~self.is_rebuilt | self.is_predicted
         self.is_unanswerable = self.is_asked & counts & (self.open_slot != halves.integers("queue_offset"))
         self.is_uncounted |= self.is_prepared & (self.may_ask | (halves.integers("queue_offset") > 0))
 
@@ -87,7 +87,7 @@ class OtherDesigns:
         self.never_asks[rows] = low is not None and PREPARED_NOT_CHECKED.holds(low)
         self.refuses_commit[rows] = low is not None and HALF_TOPIC_DESIGN.holds(low)
         self.has_tables[rows] = bool(view.beside.kinds & {STATE_TABLE, REDO_LOG})
-        self.is_remade[rows] = view.is_interrupted
+        self.is_rebuilt[rows] = view.is_interrupted
         high = view.settings.version_high
         self.may_ask[rows] = high is not None and not PREPARED_NOT_CHECKED.holds(high)
         asked, entries = view.beside.rows_of(self._offsets[rows])
@@ -105,15 +105,15 @@ class OtherDesigns:
         # A slot is decided once and stays decided: before that it was open.
         self.was_asked[rows] = (view.at_ms is not None) & (self.decided_slot[rows] != NONE) & ~self.never_asks[rows]
         beside = view.beside
-        remade = beside.remade
-        if remade is None:
+        rebuilt = beside.rebuilt
+        if rebuilt is None:
             self.open_slot[rows[asked[slots_of["open"]]]] = numbers["open"]
             self.is_table_damaged[rows] = STATE_TABLE in beside.damaged
             return
         self.is_predicted[rows] = True
-        if len(remade):
-            places = np.minimum(np.searchsorted(remade, self._offsets[rows]), len(remade) - 1)
-            held = remade[places] == self._offsets[rows]
+        if len(rebuilt):
+            places = np.minimum(np.searchsorted(rebuilt, self._offsets[rows]), len(rebuilt) - 1)
+            held = rebuilt[places] == self._offsets[rows]
             self.open_slot[rows[held]] = places[held]
 
     def _read_rocksdb(self, rows: Int64s, view: StoreView, chains: Chains) -> None:

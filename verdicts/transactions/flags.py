@@ -1,4 +1,4 @@
-"""The flags of a transaction: what an operator should notice beside its state. Part of the rules in `judge.py`."""
+"""The flags of a transaction: what an operator should notice beside its state. `judge.py` applies them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _of_decisions(judged: Judgement) -> dict[str, Bools]:
         "discarded_though_decided": has_discard & is_decided & (first_decision < judged.last_discard_rank),
         "open_after_decision": is_open & ((is_decided & (has_mark | is_prepared)) | is_discarded),
         "conflict": is_committed & (has_no_other_final | judged.has_rollback_record) & _is_rolled_back_too(judged),
-        "masked": judged.marks.any_of(judged.is_foreign_mark) & ~is_committed & ~has_mark & ~is_delayed,
+        "masked": judged.marks.any_of(judged.is_misdirected_mark) & ~is_committed & ~has_mark & ~is_delayed,
         "without_copy": judged.is_without_copy & is_discarded,
     }
 
@@ -193,7 +193,7 @@ def _is_rolled_back_too(judged: Judgement) -> Bools:
     the op cursor was set back by hand.
     """
     halves, finals = judged.halves, judged.finals
-    marks = np.bincount(judged.copies_of(~judged.is_foreign_mark), minlength=len(halves))
+    marks = np.bincount(judged.copies_of(~judged.is_misdirected_mark), minlength=len(halves))
     rows = np.flatnonzero((marks > 1) & ~(judged.chains.diverted_halves | judged.others.is_prepared))
     chosen = judged.chains.named_finals & ~judged.chains.replicated_finals & np.isin(finals.number, halves.number[rows])
     commits = Counter(
@@ -204,7 +204,7 @@ def _is_rolled_back_too(judged: Judgement) -> Bools:
     )
     others = Counter(
         (decision.store, decision.queue_id, decision.queue_offset)
-        for view in judged.views.values() for decision in view.foreign_decisions
+        for view in judged.views.values() for decision in view.misdirected_decisions
     )
     is_twice = judged.has_rollback_record.copy()
     columns = ["store", "queue_id", "queue_offset", "commit_log_offset"]

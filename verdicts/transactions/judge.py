@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -20,27 +21,32 @@ from verdicts.transactions.check_reach import CheckReach
 from verdicts.transactions.design_tables import state_entries_of
 from verdicts.transactions.flags import flags_of
 from verdicts.transactions.judgement import Judgement
-from verdicts.transactions.reason_choice import chosen_codes
+from verdicts.transactions.reason_choice import Codes, chosen_codes
 from verdicts.transactions.reason_codes import REASONS
 from verdicts.transactions.reasons import sentences
 
 _HIGHEST = np.iinfo(np.int64).max
 
 
-def judge(witnesses: Witnesses, views: Mapping[str, StoreView]) -> pa.Table:
+def judge(
+    witnesses: Witnesses, views: Mapping[str, StoreView], columns: Collection[str] = TRANSACTIONS.names
+) -> pa.Table:
     """Return the verdict on every transaction of the witnesses.
 
-    Shape: one row of TRANSACTIONS per transaction; `discard_times.with_discard_times` adds the `discard_at_ms`.
+    Shape: one row of TRANSACTIONS per transaction, with the given columns only, in the order of the table;
+           `discard_times.with_discard_times` adds the `discard_at_ms`.
     Order: first half copy, then those with only discard copies or finals.
     """
     trusted = without_doubtful(witnesses, views)
-    return _rows(Judgement(Chains(trusted, is_of_one_store=len(views) <= 1), views))
+    rows = _Rows(Judgement(Chains(trusted, is_of_one_store=len(views) <= 1), views))
+    schema = pa.schema([field for field in TRANSACTIONS if field.name in columns])
+    return pa.Table.from_arrays([_COLUMNS[name](rows) for name in schema.names], schema=schema)
 
 
 def _decided_times(judged: Judgement) -> pa.Array:
     finals, discards, marks = judged.finals, judged.discards, judged.marks
     far = _HIGHEST
-    marked = marks.lowest(marks.integers("store_time_ms"), far, ~judged.is_foreign_mark)
+    marked = marks.lowest(marks.integers("store_time_ms"), far, ~judged.is_misdirected_mark)
     times = np.select(
         [judged.state == "COMMITTED", judged.state == "ROLLED_BACK", (judged.state == "DISCARDED") & discards.has],
         [
@@ -91,40 +97,75 @@ def _advice(judged: Judgement, reach: CheckReach, is_masked: Bools) -> pa.Array:
     )
 
 
-def _rows(judged: Judgement) -> pa.Table:
-    """The rows of TRANSACTIONS, in the order of the chains."""
-    halves, finals = judged.halves, judged.finals
-    reach = CheckReach(judged)
-    flags = flags_of(judged, reach)
-    codes = chosen_codes(judged)
-    topic = judged.real_topics()
-    half_topics = pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])
-    is_lost = pc.is_in(topic, value_set=half_topics)  # a diverted half message loses its real topic
+class _Rows:
+    """What columns of TRANSACTIONS are made of; each part is made when the first column needs it."""
+
+    def __init__(self, judged: Judgement) -> None:
+        self.judged = judged
+
+    @cached_property
+    def reach(self) -> CheckReach:
+        """How far the checks reach."""
+        return CheckReach(self.judged)
+
+    @cached_property
+    def flags(self) -> dict[str, Bools]:
+        """The transactions with each flag."""
+        return flags_of(self.judged, self.reach)
+
+    @cached_property
+    def codes(self) -> Codes:
+        """The reason codes."""
+        return chosen_codes(self.judged)
+
+    @cached_property
+    def topic(self) -> pa.Array:
+        """The real topics, as records have them."""
+        return self.judged.real_topics()
+
+    @cached_property
+    def has_lost_topic(self) -> pa.Array:
+        """Which transactions have no real topic: a diverted half message loses it."""
+        return pc.is_in(self.topic, value_set=pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC]))
+
+
+def _queue_ids(rows: _Rows) -> pa.Array:
+    judged = rows.judged
+    halves, discards, finals, marks = judged.halves, judged.discards, judged.finals, judged.chains.offset_marks
     queue_id = pc.coalesce(
-        halves.at("real_queue_id", halves.first),
-        judged.discards.at("real_queue_id", judged.discards.first),
-        finals.at("queue_id", finals.last),
-        judged.chains.offset_marks.at("queue_id", judged.chains.offset_marks.last),
+        halves.at("real_queue_id", halves.first), discards.at("real_queue_id", discards.first),
+        finals.at("queue_id", finals.last), marks.at("queue_id", marks.last),
     )
-    columns = {
-        "store": judged.store,
-        "transaction_id": judged.identity(),
-        "state": pa.array(judged.state),
-        "flags": _flag_lists(flags),
-        "reason": sentences(judged, codes, flags, reach),
-        "advice": _advice(judged, reach, flags["masked"]),
-        "producer_group": judged.first_of("producer_group"),
-        "topic": pc.if_else(is_lost, pa.scalar(None, pa.string()), topic),
-        "queue_id": pc.if_else(is_lost, pa.scalar(None, pa.int32()), queue_id),
-        "keys": judged.first_of("keys"),
-        "born_time_ms": judged.born_time_ms,
-        "half_store_time_ms": judged.half_store_time_ms,
-        "decided_time_ms": _decided_times(judged),
-        "checks_count": pa.array(judged.checks_count, pa.int64(), mask=judged.has_unknown_checks).cast(pa.int32()),
-        **judged.chains.evidence(),
-        "state_entries": state_entries_of(judged.chains, judged.views, TRANSACTIONS.field("state_entries").type),
-        "discard_at_ms": pa.nulls(judged.chains.count, pa.int64()),
-        "deliveries_count": _deliveries(judged),
-        "reason_code": pa.array(list(REASONS), pa.string()).take(pa.array(codes)),
-    }
-    return pa.Table.from_arrays([columns[name] for name in TRANSACTIONS.names], schema=TRANSACTIONS)
+    return pc.if_else(rows.has_lost_topic, pa.scalar(None, pa.int32()), queue_id)
+
+
+def _checks_counts(judged: Judgement) -> pa.Array:
+    return pa.array(judged.checks_count, pa.int64(), mask=judged.has_unknown_checks).cast(pa.int32())
+
+
+_COLUMNS: dict[str, Callable[[_Rows], pa.Array]] = {
+    "store": lambda rows: rows.judged.store,
+    "transaction_id": lambda rows: rows.judged.identity(),
+    "state": lambda rows: pa.array(rows.judged.state),
+    "flags": lambda rows: _flag_lists(rows.flags),
+    "reason": lambda rows: sentences(rows.judged, rows.codes, rows.flags, rows.reach),
+    "advice": lambda rows: _advice(rows.judged, rows.reach, rows.flags["masked"]),
+    "producer_group": lambda rows: rows.judged.first_of("producer_group"),
+    "topic": lambda rows: pc.if_else(rows.has_lost_topic, pa.scalar(None, pa.string()), rows.topic),
+    "queue_id": _queue_ids,
+    "keys": lambda rows: rows.judged.first_of("keys"),
+    "born_time_ms": lambda rows: rows.judged.born_time_ms,
+    "half_store_time_ms": lambda rows: rows.judged.half_store_time_ms,
+    "decided_time_ms": lambda rows: _decided_times(rows.judged),
+    "checks_count": lambda rows: _checks_counts(rows.judged),
+    **{
+        name: lambda rows, name=name: rows.judged.chains.evidence(name)  # type: ignore[misc]
+        for name in ("half_copies", "op_marks", "final_records", "discard_copies")
+    },
+    "state_entries": lambda rows: state_entries_of(
+        rows.judged.chains, rows.judged.views, TRANSACTIONS.field("state_entries").type
+    ),
+    "discard_at_ms": lambda rows: pa.nulls(rows.judged.chains.count, pa.int64()),
+    "deliveries_count": lambda rows: _deliveries(rows.judged),
+    "reason_code": lambda rows: pa.array(list(REASONS), pa.string()).take(pa.array(rows.codes)),
+}

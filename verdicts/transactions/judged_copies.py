@@ -52,9 +52,9 @@ class JudgedCopies:
         self.is_in_half_topic = in_half_topic
 
         op_cursor, op_cursor_known = self._cursor_per_row(False, marks.table["store"], marks.integers("queue_id"))
-        self.is_foreign_mark, self.is_doubtful_mark = self._foreign_marks()
-        self.is_foreign_mark |= self._marks_of_diverted_commits()
-        decides = ~self.is_foreign_mark
+        self.is_misdirected_mark, self.is_doubtful_mark = self._misdirected_marks()
+        self.is_misdirected_mark |= self._marks_of_diverted_commits()
+        decides = ~self.is_misdirected_mark
         # The check reads ops from the op cursor on; earlier ops have no effect (cursors set back by hand).
         names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
         seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
@@ -122,27 +122,27 @@ class JudgedCopies:
                 marked |= np.isin(offsets, named[here]) & np.asarray(pc.equal(self.marks.table["store"], store))
         return marked
 
-    def _foreign_marks(self) -> tuple[Bools, Bools]:
-        """Return op marks that a foreign decision explains, and those among them that could also be the half's own.
+    def _misdirected_marks(self) -> tuple[Bools, Bools]:
+        """Return op marks that a misdirected decision explains, and those among them that could also be the half's own.
 
         A half copy that its own final names has its own op, which explains the mark first.
         """
         marks = self.marks
         named = self.finals.integers("prepared_transaction_offset")
         is_own = self._marks_a_named_copy(self.finals, named, self.chains.named_finals)
-        foreign, doubtful = np.zeros(len(marks), np.bool_), np.zeros(len(marks), np.bool_)
+        misdirected, doubtful = np.zeros(len(marks), np.bool_), np.zeros(len(marks), np.bool_)
         for view in self.views.values():
-            for decision in view.foreign_decisions:
+            for decision in view.misdirected_decisions:
                 rows = np.flatnonzero(
                     (marks.integers("half_queue_offset") == decision.queue_offset)
                     & (marks.integers("queue_id") == decision.queue_id)
                     & (marks.integers("commit_log_offset") > decision.final_offset)
                     & np.asarray(pc.equal(marks.table["store"], decision.store))
-                    & ~(foreign | is_own)
+                    & ~(misdirected | is_own)
                 )
                 if len(rows):
                     row = rows[np.argmin(marks.integers("commit_log_offset")[rows])]
-                    foreign[row] = True
+                    misdirected[row] = True
                     waited_ms = int(marks.integers("store_time_ms")[row]) - decision.final_time_ms
                     doubtful[row] = waited_ms > view.settings.transaction_op_batch_interval_ms + FINAL_SLACK_MS
-        return foreign, doubtful
+        return misdirected, doubtful

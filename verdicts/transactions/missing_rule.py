@@ -1,4 +1,4 @@
-"""Which transactions missing bytes can concern: a part of the rules in `judge.py`.
+"""Which transactions missing bytes can concern: a part of the rules in `judgement.py`.
 
 A verdict that depends on the absence of a record is undecidable if missing bytes may have contained that record. They
 cannot have contained it in two cases:
@@ -58,7 +58,7 @@ class MissingRule:
         begins_whole = halves.has & is_original[halves.first] if len(halves) else np.zeros(count, np.bool_)
         self._begin: Int64s = np.where(begins_whole, self._offsets[halves.first] if len(halves) else _NOWHERE, _NOWHERE)
         marks = judged.marks
-        numbered = ~judged.is_foreign_mark & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
+        numbered = ~judged.is_misdirected_mark & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
         places = np.where(numbered, marks.integers("commit_log_offset"), _NOWHERE)
         self._last_mark: Int64s = marks.highest(places, _NOWHERE)
         self._rests_on_others = judged.depends_on_assumed_check_max & (judged.states == "DISCARDED")

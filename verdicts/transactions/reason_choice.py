@@ -84,7 +84,7 @@ def _of_prepared(judged: Judgement, rows: Int64s) -> Choices:
         (others.is_unanswerable & others.is_predicted, "prepared_refused_after_start"),
         (others.is_unanswerable, "prepared_refused"),
         (others.is_asked & others.is_predicted, "prepared_asked_after_start"),
-        (others.is_asked & others.is_remade, "prepared_asked_renumbered"),
+        (others.is_asked & others.is_rebuilt, "prepared_asked_renumbered"),
         (others.is_asked, "prepared_asked"),
         (others.was_asked, "prepared_was_asked"),
         (others.refuses_commit, "prepared_commit_refused"),

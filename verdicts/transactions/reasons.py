@@ -98,7 +98,7 @@ def text(values: Int64s) -> pa.Array:
 class Values:
     """The values for the braces in the sentences of REASONS: one text for each of some transactions.
 
-    Units: offsets in bytes of the commit log, or in entries of a queue, as the names say.
+    Units: offsets in bytes of the commit log, or in slots of a queue, as the names say.
     """
 
     def __init__(

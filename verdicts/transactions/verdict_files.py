@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from readers.model.errors import BadText, UnreadableFile
 from verdicts.transactions.diff import NEEDED
@@ -27,6 +26,8 @@ def read_verdicts(file: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _of_parquet(file: Path) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq
+
     with pq.ParquetFile(file) as opened:
         _require_columns(opened.schema_arrow, file)
         for batch in opened.iter_batches(columns=NEEDED.names):

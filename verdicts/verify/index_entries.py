@@ -165,7 +165,7 @@ def index_files(store: Store) -> list[IndexFile]:
     cache = cache_of(store)
     files = cache.get("index")
     if not isinstance(files, list):
-        files = cache["index"] = [file for file in open_index(store).files if file.wrong() is None]
+        files = cache["index"] = [file for file in open_index(store).files if file.why_incomplete() is None]
     return files
 
 
@@ -201,7 +201,7 @@ def _newest_have_tags(store: Store, index: IndexFile) -> bool:
 # --- the whole store --------------------------------------------------------------------------------------------------
 
 
-class IndexLeftovers:
+class IndexComparison:
     """The findings about the index of a store, after all splits have compared their records with it.
 
     `reported_offsets`: places of the log with another finding, which explains their index entries too.

@@ -1,6 +1,6 @@
 """The number and kinds of messages that were lost with damaged or missing bytes of a log, from the consume queues.
 
-A queue entry outlives its record, so the entries that point into a lost range give the number of half, op and other
+A queue slot outlives its record, so the slots that point into a lost range give the number of half, op and other
 messages in it. Records that were not dispatched yet (the last ones when a broker was killed) are not counted.
 """
 
@@ -16,7 +16,7 @@ from readers.model.errors import SourceError
 from readers.model.findings import Finding
 from readers.queues.consume_queue import are_sound
 from readers.queues.slot_files import BATCH, SIMPLE, pointed_boundary, slot_files
-from readers.queues.unit_files import BLOCK_SLOTS
+from readers.queues.unit_files import BLOCK_UNITS
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 from verdicts.startup.losses import amount
 
@@ -28,7 +28,7 @@ _OTHER = 3
 
 
 def with_losses(store: Store, findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings; those about lost bytes get a text with the lost messages, if a queue has entries for them.
+    """Return the findings; those about lost bytes get a text with the lost messages, if a queue has slots for them.
 
     Units: commit-log offsets in bytes.
     Order: as given.
@@ -83,12 +83,12 @@ def _counted(store: Store, edges: Int64s) -> Int64s:
                 number, _ = pointed_boundary(files, int(edges[0]))
                 _, end = pointed_boundary(files, int(edges[-1]))
                 while number < end:
-                    slots = files.read(number, min(number + BLOCK_SLOTS, end))
+                    slots = files.read(number, min(number + BLOCK_UNITS, end))
                     places = slots["commit_log_offset"][are_sound(slots)].astype(np.int64)
                     pieces = np.searchsorted(edges, places, "right") - 1
                     inside = (pieces >= 0) & (pieces < len(counts))
                     counts[:, column] += np.bincount(pieces[inside], minlength=len(counts))
-                    number += BLOCK_SLOTS
+                    number += BLOCK_UNITS
             except SourceError:  # reported by the comparison of the queue
                 continue
             finally:

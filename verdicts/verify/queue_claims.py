@@ -22,7 +22,7 @@ from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
 from readers.model.java_hashes import java_hash
 from readers.model.ranges import runs_of
-from readers.queues.consume_queue import open_queue
+from readers.queues.consume_queue import Slots, open_queue
 from readers.queues.consume_queue_extension import EXTENSION_ADDRESS_MAX
 from readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
 from readers.queues.slot_files import (
@@ -36,13 +36,14 @@ from readers.queues.slot_files import (
     topic_bytes,
     topic_text,
 )
-from readers.queues.unit_files import Slots
 from readers.store.store import LEFT_OUT_TOPIC, SCHEDULE_TOPIC, Store
 
 _DELAY = "DELAY"
 _INNER_NUM = "INNER_NUM"
 #: The longest delay of any broker; `messageDelayLevel` is configuration, so any shorter delay can be right.
 _DELAY_MS_MAX = 10 * 366 * 86_400_000
+#: The most tags that are remembered with their hash; further ones are calculated each time.
+_HASHES_MAX = 1 << 16
 
 
 @dataclass(slots=True)
@@ -98,10 +99,10 @@ class QueueClaims:
     _hashes: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
-        """Add the records of a block. Prepared and rollback records of designs before 4.3 get no slot
-        (docs/formats/consume_queues.md#dispatch).
+        """Add the records of a block.
 
-        Records of a bundle that replace those it left out get none either.
+        Prepared and ROLLBACK records of designs before 4.3 get no slot (docs/formats/consume_queues.md#dispatch), nor
+        do records of a bundle that replace those it left out.
         """
         kinds = block.sys_flag & TRANSACTION_MASK
         has_slot = (kinds != PREPARED) & (kinds != ROLLBACK) & ~block.topic_is(LEFT_OUT_TOPIC)
@@ -195,10 +196,6 @@ class QueueClaims:
             parts[name] = _compared(self.store, name, *(column[mine] for column in columns))
         self._rows = []
         return QueueParts.of(parts)
-
-
-#: The most tags that are remembered with their hash; further ones are calculated each time.
-_HASHES_MAX = 1 << 16
 
 
 def _batch_sizes(rows: Block) -> Int64s:

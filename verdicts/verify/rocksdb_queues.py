@@ -18,8 +18,8 @@ from readers.model.errors import SourceError
 from readers.model.finding_limits import FINDINGS_MAX
 from readers.model.findings import Finding
 from readers.model.ranges import LogRanges, inside, merged, runs_of
+from readers.queues.consume_queue import Slots
 from readers.queues.slot_files import SIMPLE, QueueName, queue_text, topic_text
-from readers.queues.unit_files import Slots
 from readers.rocksdb.rocksdb import open_database, unread
 from readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_directories
 from readers.store.store import Store

@@ -93,7 +93,7 @@ class _TableComparison:
         if self._is_leftover:
             yield self._leftover()
         elif self._store.aborted and not self._store.in_use and self._entries is not None:
-            yield self._remade(self._entries)
+            yield self._rebuilt(self._entries)
 
     # -- slots ---------------------------------------------------------------------------------------------------------
 
@@ -251,25 +251,25 @@ class _TableComparison:
             "them open prepared records",
         )
 
-    def _remade(self, entries: RedoEntries) -> Finding:
+    def _rebuilt(self, entries: RedoEntries) -> Finding:
         """Return how the next start rebuilds the state table."""
         later = self._later
         offsets = np.concatenate([entries.offsets, later.offsets])
         tags = np.concatenate([entries.tags, np.where(later.is_prepared, PREPARED_TAGS, later.prepared_offsets)])
         numbers = numbers_with(entries, len(later))
-        remade = recovered_offsets(offsets, tags, entries_per_file=entries_per_file(entries), numbers=numbers)
+        rebuilt = recovered_offsets(offsets, tags, entries_per_file=entries_per_file(entries), numbers=numbers)
         prepared = self._records.prepared
         waiting = prepared.offsets[self._records.first_ends == UNDECIDED]
-        rows = _rows_of(prepared.offsets, remade)
+        rows = _rows_of(prepared.offsets, rebuilt)
         held = rows >= 0
-        is_waiting = np.isin(remade, waiting)
+        is_waiting = np.isin(rebuilt, waiting)
         own = prepared.queue_offsets[rows] if len(prepared) else rows
-        unanswerable = int((held & is_waiting & (own != np.arange(len(remade)))).sum())
-        forgotten = int((~np.isin(waiting, remade)).sum())
+        unanswerable = int((held & is_waiting & (own != np.arange(len(rebuilt)))).sum())
+        forgotten = int((~np.isin(waiting, rebuilt)).sum())
         again = int((held & ~is_waiting).sum())
         return Finding(
             self._store.root, "table-remade", self._store.place(*TABLE_FILES.directory),
-            actual=f"{len(remade)} slots, numbered from 0: {unanswerable} open ones with another number than in their "
+            actual=f"{len(rebuilt)} slots, numbered from 0: {unanswerable} open ones with another number than in their "
             f"records, {again} decided ones; {forgotten} open transactions get no slot",
         )
 

@@ -18,7 +18,7 @@ from readers.model.errors import SourceError
 from readers.model.finding_limits import FINDINGS_MAX
 from readers.model.findings import Finding, as_text
 from readers.model.ranges import LogRanges, between, inside, merged
-from readers.queues.consume_queue import are_filler, are_sound
+from readers.queues.consume_queue import Slots, are_filler, are_sound
 from readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
 from readers.queues.slot_files import (
     BATCH,
@@ -30,7 +30,7 @@ from readers.queues.slot_files import (
     topic_bytes,
     topic_text,
 )
-from readers.queues.unit_files import BLOCK_SLOTS, Slots, gaps_as, used_end
+from readers.queues.unit_files import BLOCK_UNITS, gaps_as, used_end
 from readers.store.store import Store
 from verdicts.startup.queues import QueueFacts
 from verdicts.verify.losses import meaning_of_mismatch
@@ -98,8 +98,8 @@ class _Parts:
         return QueuePart(merged([self._runs[runs]]), *self.records[:, records])
 
 
-class Leftovers:
-    """The findings about the queues of a store."""
+class QueueComparison:
+    """The queues of a store compared with its records, after all splits: the slots and records that are left."""
 
     def __init__(
         self, store: Store, parts: list[QueueParts], log: LogRanges, *, only_ends: bool = False,
@@ -224,7 +224,7 @@ class Leftovers:
         begin = queue.files.first
         for low, high in [*queue.records.runs.tolist(), (queue.used_end, queue.used_end)]:
             while begin < min(low, queue.used_end):
-                end = min(low, queue.used_end, begin + BLOCK_SLOTS)
+                end = min(low, queue.used_end, begin + BLOCK_UNITS)
                 yield begin, queue.files.read(begin, end)
                 begin = end
             begin = max(begin, high)

@@ -38,7 +38,7 @@ from verdicts.simulation.starting_cursors import starting_findings
 from verdicts.startup.findings import start_findings
 from verdicts.startup.recovery import LogFacts
 from verdicts.verify.index_chains import chain_findings
-from verdicts.verify.index_entries import IndexLeftovers
+from verdicts.verify.index_entries import IndexComparison
 from verdicts.verify.losses import with_losses
 from verdicts.verify.rocksdb_queues import rocksdb_queue_findings
 from verdicts.verify.rocksdb_table import rocksdb_table_findings
@@ -55,12 +55,12 @@ from verdicts.verify.store_files import (
     op_number_findings,
 )
 from verdicts.verify.transaction_table import transaction_table_findings
-from verdicts.verify.unclaimed_slots import Leftovers
+from verdicts.verify.unclaimed_slots import QueueComparison
 
 #: Levels: each one includes the checks of the level before it.
 QUICK, DEFAULT, FULL = "quick", "default", "full"
 #: What a level does not read.
-NOT_LOOKED_AT: dict[str, str] = {
+NOT_EXAMINED: dict[str, str] = {
     QUICK: "bodies, properties, and all but the last slots and index entries",
     DEFAULT: "the content of compressed bodies, and whether all properties can be read",
     FULL: "",
@@ -119,12 +119,8 @@ class Verify:
         yield from _loss_findings(store, splits)
         backwards = _backwards(splits)
         yield from _log_findings(store, splits, backwards)
-        if store.has_rocksdb_queues and (is_quick or is_partial):
-            yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
-        elif store.has_rocksdb_queues:
-            yield from rocksdb_queue_findings(store, ranges)
-        yield from rocksdb_table_findings(store, ranges, with_records=not is_quick)
-        queues = Leftovers(
+        yield from _rocksdb_findings(store, ranges, is_quick=is_quick, is_partial=is_partial)
+        queues = QueueComparison(
             store, [split.queues for split in splits], ranges, only_ends=is_quick, is_partial=is_partial
         )
         yield from queues.findings()
@@ -133,15 +129,12 @@ class Verify:
             index = [split.index for split in splits]
             # Either of the two records may have the wrong time.
             reported_offsets = queues.reported_offsets.union(*((offset, before) for offset, _, before, _ in backwards))
-            yield from IndexLeftovers(store, index, ranges, reported_offsets, is_partial=is_partial).findings()
+            yield from IndexComparison(store, index, ranges, reported_offsets, is_partial=is_partial).findings()
         if self.level == FULL:
             yield from chain_findings(store)
-        times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
-        yield from checkpoint_findings(store, max(times, default=None))
-        firsts = [split.first for split in splits if split.first is not None]
-        if firsts and not is_partial and not len(ranges.damaged) and not backwards:
-            held = {value for split in splits for value in split.checkpoint_values}
-            yield from checkpoint_record_findings(store, firsts[0], held, max(times))
+        yield from _checkpoint_findings(
+            store, splits, is_log_whole=not is_partial and not len(ranges.damaged) and not backwards
+        )
         yield from cursor_findings(store)
         yield from configuration_findings(store)
         has_halves = is_quick and any(split.has_halves for split in splits)
@@ -169,6 +162,25 @@ class Verify:
             yield from state_table_findings(store, settings, old, ranges)
         if self.transaction_table is not None:
             yield from transaction_table_findings(store, self.transaction_table, old, ranges)
+
+
+def _rocksdb_findings(store: Store, ranges: LogRanges, *, is_quick: bool, is_partial: bool) -> Iterator[Finding]:
+    """Return where queues and transactions in RocksDB differ from the log."""
+    if store.has_rocksdb_queues and (is_quick or is_partial):
+        yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
+    elif store.has_rocksdb_queues:
+        yield from rocksdb_queue_findings(store, ranges)
+    yield from rocksdb_table_findings(store, ranges, with_records=not is_quick)
+
+
+def _checkpoint_findings(store: Store, splits: list[VerifiedSplit], *, is_log_whole: bool) -> Iterator[Finding]:
+    """Return where the checkpoint differs from the log; single records are compared only if the log is whole."""
+    times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
+    yield from checkpoint_findings(store, max(times, default=None))
+    firsts = [split.first for split in splits if split.first is not None]
+    if firsts and is_log_whole:
+        held = {value for split in splits for value in split.checkpoint_values}
+        yield from checkpoint_record_findings(store, firsts[0], held, max(times))
 
 
 def _rows(findings: list[Finding]) -> list[pa.RecordBatch]:

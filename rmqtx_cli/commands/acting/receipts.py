@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from repairs.receipts.recheck import Standing
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
-    from rmqtx_cli.sources.source import Door, Source
+    from rmqtx_cli.sources.source import Source, SourceOpener
 
 NAME = "receipts"
 EXAMPLES = (
@@ -115,16 +115,16 @@ class RecheckOptions:
     record: RecordOption = False
     store: StoreOption = None
 
-    def door(self, live: LiveOptions, files: StoreOptions, voice: Voice) -> Door | None:
+    def opener(self, live: LiveOptions, files: StoreOptions, voice: Voice) -> SourceOpener | None:
         """Return where to read transactions again; None without --recheck.
 
         Raises: BadRequest for options that exclude each other.
         """
-        from rmqtx_cli.sources.source import chosen_door
+        from rmqtx_cli.sources.source import chosen_opener
 
         if self.recheck:
             advice = "rmqtx receipts --recheck -n HOST:PORT, or --store STORE"
-            return chosen_door(self.store or (), live, files, voice, advice)
+            return chosen_opener(self.store or (), live, files, voice, advice)
         given = {
             "--record": self.record, "--store": self.store, "-n or --broker": live.is_explicit,
             "--broker-conf": files.broker_conf, "--broker-version": files.broker_version,
@@ -161,7 +161,7 @@ def command(
     from repairs.receipts.recheck import record_recheck
     from rmqtx_cli.output.listing import Listing
 
-    door = again.door(live, StoreOptions(None, broker_conf, broker_version), voice)
+    opener = again.opener(live, StoreOptions(None, broker_conf, broker_version), voice)
     chosen = asked.chosen(voice)
     schema = _rechecked_schema() if again.recheck else RECEIPTS
     book = Journal(journal)
@@ -169,12 +169,9 @@ def command(
     number = len(found.receipts)
     nothing = f"no match among {number} in {book.path}" if number else f"no receipts in {book.path}"
     listing = Listing(schema, view(nothing, with_standing=again.recheck), output, where, fail_on, limit, voice)
-    receipts = [receipt for receipt in reversed(found.receipts) if chosen.takes(receipt)]
-    if asked.name is not None and not receipts:
-        advice = "list all: rmqtx receipts"
-        raise NoSuchTransaction(f"no receipt {asked.name} in {book.path}", advice=advice)
+    receipts = _newest_first(found.receipts, chosen, asked.name, book.path)
     reading = Reading(schema, [], findings=found.findings)
-    standings = {} if door is None else _standings(receipts, door, reading, voice)
+    standings = {} if opener is None else _standings(receipts, opener, reading, voice)
     if again.record:
         for receipt in receipts:
             record_recheck(book, receipt, standings[receipt.receipt_id])
@@ -183,6 +180,17 @@ def command(
     status = listing.conclude(reading)
     is_contradicted = any(one.word == "contradicted" for one in standings.values())
     return exit_status.FINDINGS if status == exit_status.DONE and is_contradicted else status
+
+
+def _newest_first(receipts: list[Receipt], chosen: _Chosen, name: str | None, journal: Path) -> list[Receipt]:
+    """Return the chosen receipts.
+
+    Raises: NoSuchTransaction if a receipt is named and there is none.
+    """
+    found = [receipt for receipt in reversed(receipts) if chosen.takes(receipt)]
+    if name is not None and not found:
+        raise NoSuchTransaction(f"no receipt {name} in {journal}", advice="list all: rmqtx receipts")
+    return found
 
 
 def _print(
@@ -248,14 +256,14 @@ class _Chosen:
 # -- rechecking -------------------------------------------------------------------------------------------------------
 
 
-def _standings(receipts: list[Receipt], door: Door, reading: Reading, voice: Voice) -> dict[str, Standing]:
+def _standings(receipts: list[Receipt], opener: SourceOpener, reading: Reading, voice: Voice) -> dict[str, Standing]:
     """Return the standing of each receipt, from its transaction now; add findings to `reading`."""
     from repairs.receipts.recheck import rechecked
     from rmqtx_cli.words.progress import shown
 
     if not receipts:
         return {}
-    with shown("rechecking", voice), door.looked_up() as source:
+    with shown("rechecking", voice), opener.looked_up() as source:
         def look(ids: list[str]) -> Iterable[Mapping[str, Any]]:
             found = source.lookup(ids)
             rows: list[Mapping[str, Any]] = found.table().to_pylist()

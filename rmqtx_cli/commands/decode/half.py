@@ -39,15 +39,15 @@ def command(
     live: LiveOptions,
 ) -> int:
     """Decode the half queue: each half copy that was sent, put back or resumed."""
-    from rmqtx_cli.sources.source import chosen_door
+    from rmqtx_cli.sources.source import chosen_opener
 
     asked = rows.of(store or [], voice)
     bounds = within.bounds(voice)
     named = {"--topic": ("real_topic", topic), "--group": ("producer_group", group)}
     advice = "rmqtx decode half STORE, or rmqtx decode half -n HOST:PORT"
-    door = chosen_door(
+    opener = chosen_opener(
         asked.stores, live, StoreOptions(commit_log), voice, advice, rate=rate,
         files_only={"--coverage": rows.coverage},
     )
-    with door.tables(asked.output.output) as tables:
+    with opener.tables(asked.output.output) as tables:
         return list_readings(asked, "halves", lambda: tables.halves(bounds), named=named)

@@ -29,14 +29,14 @@ def command(
     live: LiveOptions,
 ) -> int:
     """Decode the op queue: the half queue offsets that each op message settles."""
-    from rmqtx_cli.sources.source import chosen_door
+    from rmqtx_cli.sources.source import chosen_opener
 
     asked = rows.of(store or [], voice)
     bounds = within.bounds(voice)
     advice = "rmqtx decode op STORE, or rmqtx decode op -n HOST:PORT"
-    door = chosen_door(
+    opener = chosen_opener(
         asked.stores, live, StoreOptions(commit_log), voice, advice, rate=rate,
         files_only={"--coverage": rows.coverage},
     )
-    with door.tables(asked.output.output) as tables:
+    with opener.tables(asked.output.output) as tables:
         return list_readings(asked, "ops", lambda: tables.ops(bounds))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from readers.model.findings import Finding
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.sources.source import Door, Source
+    from rmqtx_cli.sources.source import Source, SourceOpener
     from verdicts.model.reading import VerdictReading
 
 NAME = "audit"
@@ -123,16 +123,19 @@ def command(
     at_ms = asked_time_ms("--at", asked.at, voice, is_of_state=True)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
     files_only = {"--at": asked.at, "--follow": asked.follow, **_of_whole_stores(engine, provenance)}
-    door = source.door(store or [], "rmqtx audit STORE, or rmqtx audit -n HOST:PORT", files_only)
+    opener = source.opener(store or [], "rmqtx audit STORE, or rmqtx audit -n HOST:PORT", files_only)
     if asked.follow:
         _refuse_with_follow(asked, output, engine, provenance, source)
     asked.check()
     engine = source.database.engine_of(engine)
-    listing = _listing(asked, output, provenance, door, now_ms, voice)
+    listing = _listing(asked, output, provenance, opener, now_ms, voice)
     if asked.follow:
         return _followed(store or [], asked, engine, source, listing)
     audit = _AuditRun(asked, listing)
-    with door.opened(output.output) as opened, opened.audited(context, listing, engine, provenance, at_ms) as reading:
+    with (
+        opener.opened(output.output) as opened,
+        opened.audited(context, listing, engine, provenance, at_ms, audit.columns) as reading,
+    ):
         status = audit.written(reading, opened)
     audit.say_rest(opened)
     return status
@@ -166,7 +169,8 @@ def _refuse_with_follow(
 
 
 def _listing(
-    asked: AuditOptions, output: OutputOptions, provenance: ProvenanceOptions, door: Door, now_ms: int, voice: Voice
+    asked: AuditOptions, output: OutputOptions, provenance: ProvenanceOptions, opener: SourceOpener, now_ms: int,
+    voice: Voice,
 ) -> Listing:
     """Listing of transactions, of the summary or of findings."""
     from readers.model.tables import FINDINGS
@@ -174,7 +178,7 @@ def _listing(
     from rmqtx_cli.output.views import VIEWS
     from rmqtx_cli.pages.summary import SUMMARY, SUMMARY_VIEW
 
-    schema, view = door.schema, door.view(now_ms, with_state=True)
+    schema, view = opener.schema, opener.view(now_ms, with_state=True)
     if asked.follow:
         view = replace(view, nothing="nothing new or changed")
     elif asked.condition is not None:
@@ -228,6 +232,13 @@ class _AuditRun:
         self.listing.say_limit("row" if self._instead else "transaction")
         self._met.extend(reading.findings)
         return self.listing.conclude(reading, has_undecidable=self.counted.states["UNDECIDABLE"] > 0)
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns of transactions that are listed or counted."""
+        from rmqtx_cli.pages.summary import COUNTED_COLUMNS
+
+        return {*COUNTED_COLUMNS, *(() if self._instead else self.listing.needed)}
 
     @property
     def _instead(self) -> bool:

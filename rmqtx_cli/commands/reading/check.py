@@ -141,18 +141,18 @@ def command(
     transactions, a check cursor that does not move, commits without an op message, and a commit log that ends earlier.
     --deadline warns before the broker discards unanswered transactions, which it does without notice.
     """
-    from repairs.receipts import journal
-    from rmqtx_cli.sources.source import chosen_door
+    from repairs.receipts.state_directory import state_directory as default_directory
+    from rmqtx_cli.sources.source import chosen_opener
 
     thresholds = limits.thresholds()
     timeout_ms = parse_duration_ms(timeout)
-    directory = state_directory or journal.state_directory()
+    directory = state_directory or default_directory()
     advice = "rmqtx check STORE, or rmqtx check -n HOST:PORT"
     now_ms = time.time_ns() // 1_000_000
     try:
         with (
             _within(timeout_ms, timeout),
-            chosen_door(store or [], live, files, Voice(quiet=True), advice, rate=rate).opened(
+            chosen_opener(store or [], live, files, Voice(quiet=True), advice, rate=rate).opened(
                 textfile, directory
             ) as source,
         ):
@@ -225,7 +225,7 @@ def unknown(message: str) -> int:
 
 def _refuse_reversed(warning: int | None, critical: int | None, warning_name: str, critical_name: str) -> None:
     if warning is not None and critical is not None and warning > critical:
-        raise BadRequest(f"{warning_name} is more than {critical_name}: no value could be a warning only")
+        raise BadRequest(f"{warning_name} must not be more than {critical_name}")
 
 
 def _write_textfile(

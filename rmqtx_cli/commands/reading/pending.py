@@ -103,12 +103,12 @@ def command(
 
     voice = source.voice
     times = _Times.of(asked, voice)
-    door = source.door(
+    opener = source.opener(
         store or [], "rmqtx pending STORE, or rmqtx pending -n HOST:PORT", {"--at": asked.at, "--scan": asked.scan}
     )
-    view = door.view(times.now_ms, with_state=asked.all_open, with_deadline=times.with_deadline)
-    listing = Listing(door.schema, view, output, asked.where, fail_on, asked.limit, voice, now_ms=times.now_ms)
-    with door.opened(output.output) as opened:
+    view = opener.view(times.now_ms, with_state=asked.all_open, with_deadline=times.with_deadline)
+    listing = Listing(opener.schema, view, output, asked.where, fail_on, asked.limit, voice, now_ms=times.now_ms)
+    with opener.opened(output.output) as opened:
         opened.add_provenance(context, listing)
         reading = opened.pending(at_ms=times.at_ms, scan=asked.scan)
         rows = reading.table()
@@ -176,6 +176,7 @@ def _lines(
         chosen, pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0, reading.check_stops,
         functools.partial(never_asked_counts, rows), reading.predicted, times.now_ms, source.live, following,
         is_one_store=len(source.stores) == 1,
+        is_incomplete=any(finding.kind.severity == "error" for finding in reading.findings),
     )
 
 

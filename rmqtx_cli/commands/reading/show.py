@@ -67,10 +67,10 @@ def command(
     """
     advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
     at_ms = asked_time_ms("--at", at, source.voice, is_of_state=True)
-    door = source.door([*(store or []), *(more or [])], advice, {"--at": at, "--scan": scan})
+    opener = source.opener([*(store or []), *(more or [])], advice, {"--at": at, "--scan": scan})
     page = _TransactionPage(output_format, output, at_ms, source.voice, is_paged=not no_pager)
-    with door.opened(output) as opened:
-        return page.write(opened.show(identity, at_ms=at_ms, scan=scan), door.schema, opened)
+    with opener.opened(output) as opened:
+        return page.write(opened.show(identity, at_ms=at_ms, scan=scan), opener.schema, opened)
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,8 @@ def command(
     listing.write(batches, answer=None if run.show is Shown.TRANSACTIONS else counted.lines)
     for finding in reading.findings:
         if finding.advice is not None:
-            voice.note(f"next: {finding.advice}")
+            for line in finding.advice.splitlines():
+                voice.note(f"next: {line}")
     return listing.conclude(reading)
 
 
@@ -210,18 +211,18 @@ class _Simulation:
         """Return the broker's settings as they are, and with the changes of --with."""
         from readers.store.broker_conf import read_broker_conf
         from readers.store.broker_settings import broker_settings
-        from verdicts.check.window import batches_ops_seen
+        from verdicts.check.window import has_op_lists
         from verdicts.simulation.simulation_setup import SimulatedConfiguration
 
         conf = {} if self.files.broker_conf is None else read_broker_conf(self.files.broker_conf)
         wanted = {"as is": conf}
         if self.changed:
             wanted[" ".join(f"{key}={value}" for key, value in self.changed.items())] = {**conf, **self.changed}
-        seen = batches_ops_seen(store)
+        seen = has_op_lists(store)
         version = self.files.broker_version
         return [
             SimulatedConfiguration(
-                name, broker_settings(store, conf=keys, version=version, batches_ops_seen=seen), keys
+                name, broker_settings(store, conf=keys, version=version, has_op_lists=seen), keys
             )
             for name, keys in wanted.items()
         ]

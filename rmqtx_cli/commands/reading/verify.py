@@ -168,12 +168,12 @@ def _reading(
 
 def _written(reading: Reading, listing: Listing, depth: DepthOptions) -> _FindingCounts:
     """Write the counts and the findings; return the counts."""
-    from verdicts.verify.verify import NOT_LOOKED_AT
+    from verdicts.verify.verify import NOT_EXAMINED
 
     counted = _FindingCounts()
     listing.write(
         counted.watching(reading), to_the_end=True,
-        answer=lambda: counted.lines(NOT_LOOKED_AT[depth.level], is_partial=depth.max_duration is not None),
+        answer=lambda: counted.lines(NOT_EXAMINED[depth.level], is_partial=depth.max_duration is not None),
     )
     return counted
 
@@ -228,7 +228,7 @@ class _FindingCounts:
     """Findings seen so far, by severity and code."""
 
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: Advice of single findings that differs from the advice of their kind, by code.
+    #: Commands of single findings that replace the advice of their kind, by code, one in a line.
     commands: dict[str, str] = field(default_factory=dict)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -259,4 +259,8 @@ class _FindingCounts:
             if codes:
                 counts = ", ".join(f"{number} {code}" for code, number in codes.items())
                 yield f"{count(sum(codes.values()), wanted)}: {counts}"
-        yield from (f"next: {command}   # {code}" for code, command in self.commands.items())
+        for severity in SEVERITIES[:2]:
+            for code in sorted(code for of, code in self.kinds if of == severity and code not in self.commands):
+                if advice := KINDS[code].advice:
+                    yield f"advice: {advice}   # {code}"
+        yield from (f"next: {line}" for advice in self.commands.values() for line in advice.splitlines())

@@ -1,1 +1,1 @@
-"""Damaged stores, opened by real brokers: did the start do what was foreseen?"""
+"""Damaged stores, opened by real brokers: did the start do what `verify` predicted?"""

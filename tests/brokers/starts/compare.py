@@ -22,7 +22,7 @@ from tests.brokers.starts.cases import Case, prepared
 from verdicts.startup.queues import QueueFate
 from verdicts.startup.recovery import PredictedStart, predict_start
 from verdicts.startup.rules import rules_of
-from verdicts.verify.unclaimed_slots import Leftovers
+from verdicts.verify.unclaimed_slots import QueueComparison
 from verdicts.verify.verify import Verify, log_facts, log_ranges
 
 #: No check, no expiry: nothing is written after the start.
@@ -62,7 +62,7 @@ def foreseen_start(store: Store, version: str, conf: dict[str, str]) -> Predicte
     for split in plan:
         tally.add(split, job.of_split(split))
     splits = tally.carried[store.root]
-    queues = Leftovers(store, [split.queues for split in splits], log_ranges(store, splits))
+    queues = QueueComparison(store, [split.queues for split in splits], log_ranges(store, splits))
     list(queues.findings())
     return predict_start(store, conf, log_facts(splits), queues.facts, rules_of(parse_version(version), conf))
 

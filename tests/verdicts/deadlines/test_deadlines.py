@@ -25,7 +25,7 @@ from verdicts.check.steps import Action
 from verdicts.check.window import check_window
 from verdicts.deadlines.discard_rounds import NEVER, OpenHalves, discards_by_round
 from verdicts.deadlines.predicting import _next_round_ms, predict_from_files
-from verdicts.model.predicted import ASKED_FOR_EVER, NEVER_ASKED, PAST, ROCKSDB_QUEUES, SLAVE, Prediction
+from verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, PAST, ROCKSDB_QUEUES, SLAVE, Prediction
 from verdicts.simulation.simulation import Simulated, transaction_rows
 
 #: Stores of each kind of history and of brokers from each line; all of them take a minute.
@@ -135,7 +135,7 @@ def test_every_question_gives_the_same_deadline() -> None:
 @pytest.mark.parametrize(
     ("name", "conf", "why"),
     [
-        ("statetable-3.1.4", {}, ASKED_FOR_EVER),
+        ("statetable-3.1.4", {}, NEVER_DISCARDED),
         ("prepared-4.2.0", {}, NEVER_ASKED),
         ("rocksdb-queues-5.5.0", {}, ROCKSDB_QUEUES),
         ("common-5.3.3", {"brokerRole": "SLAVE"}, SLAVE),

@@ -1,6 +1,6 @@
 """Looking up single records of a broker: for decisions on other records, whose op messages may hide a half.
 
-The rule is in `verdicts.ends.foreign_decisions`; docs/formats/end_transaction.md#repeats.
+The rule is in `verdicts.ends.misdirected_decisions`; docs/formats/end_transaction.md#repeats.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from remoting.live.store_facts import LiveStore
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused
 from remoting.protocol.record_bytes import blocks_of
-from verdicts.ends.foreign_decisions import names_of
+from verdicts.ends.misdirected_decisions import names_of
 
 #: Most topics in whose queue 0 a wrongly named record is looked for.
 _TOPICS_MAX = 256
@@ -27,7 +27,7 @@ _APART_MAX = 32
 
 
 class LiveRecords:
-    """The records of a broker, looked up singly for `foreign_decisions`.
+    """The records of a broker, looked up singly for `misdirected_decisions`.
 
     Damage: foreign-unsearched where the broker does not list its topics or return their records.
     """

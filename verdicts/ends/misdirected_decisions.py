@@ -1,4 +1,4 @@
-"""Decisions on records outside the half topic: their op numbers belong to other half messages.
+"""Misdirected decisions: they name a record outside the half topic, so their op numbers belong to other half messages.
 
 END_TRANSACTION does not test the record's topic (to 5.3.3): a decision on a discard copy or a final writes an op with
 *that* record's queue offset, which may hide a half message that was never decided
@@ -21,7 +21,7 @@ from readers.log.record_block import Block
 from readers.log.transaction_records import is_delayed_half, is_final
 from readers.model.columns import Bools, int64s
 from readers.store.store import DISCARD_TOPIC
-from verdicts.model.verdict_inputs import ForeignDecision
+from verdicts.model.verdict_inputs import MisdirectedDecision
 from verdicts.model.witnesses import Witnesses
 
 
@@ -35,7 +35,7 @@ class RecordLookup(Protocol):
         """Return records after one of these that share one of its `names_of`, one per block, and possibly others."""
 
 
-def foreign_decisions(store: str, kept: Witnesses, lookup: RecordLookup) -> list[ForeignDecision]:
+def misdirected_decisions(store: str, kept: Witnesses, lookup: RecordLookup) -> list[MisdirectedDecision]:
     """Return the decisions on other records that may explain an op mark on a half copy of some transactions.
 
     Order: the decision's place in the log.
@@ -47,7 +47,7 @@ def foreign_decisions(store: str, kept: Witnesses, lookup: RecordLookup) -> list
         int(block.commit_log_offsets[0]): block for block in lookup.numbered(numbers) if can_be_decided(block)[0]
     }
     found = {
-        foreign_decision(store, named[place], final)
+        misdirected_decision(store, named[place], final)
         for final in lookup.namesakes(list(named.values()))
         if (place := int(named_offsets(final)[0])) in named
     }
@@ -57,7 +57,7 @@ def foreign_decisions(store: str, kept: Witnesses, lookup: RecordLookup) -> list
 def unexplained_numbers(kept: Witnesses) -> list[int]:
     """Return the half queue offsets that an op names, except those of half copies with one op and a final.
 
-    That final wrote the op (`judged_copies.py` treats no mark on these copies as foreign).
+    That final wrote the op (`judged_copies.py` treats no mark on these copies as misdirected).
     """
     own = pa.array(int64s(kept.finals["prepared_transaction_offset"]))
     explained = kept.halves.filter(pc.is_in(kept.halves["commit_log_offset"], value_set=own))
@@ -77,9 +77,9 @@ def names_of(named: Block) -> list[tuple[str, str]]:
     return [] if name is None else [(topic, name) for topic in sorted(topics)]
 
 
-def foreign_decision(store: str, named: Block, final: Block) -> ForeignDecision:
+def misdirected_decision(store: str, named: Block, final: Block) -> MisdirectedDecision:
     """Return the decision that a final makes on a record; both blocks contain one record."""
-    return ForeignDecision(
+    return MisdirectedDecision(
         store,
         int(named.header("queue_id")[0]),
         int(named.header("queue_offset")[0]),

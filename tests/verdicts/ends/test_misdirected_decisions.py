@@ -11,10 +11,10 @@ import pytest
 from tests.forge.stores import opened, settings_of
 from tests.representatives import each_store
 from tests.verdicts.truth import audited
-from verdicts.ends.foreign_decisions import unexplained_numbers
+from verdicts.ends.misdirected_decisions import unexplained_numbers
 from verdicts.evidence.indexed_lookup import DerivedFiles
 from verdicts.evidence.store_facts import store_facts
-from verdicts.model.verdict_inputs import ForeignDecision, StoreView
+from verdicts.model.verdict_inputs import MisdirectedDecision, StoreView
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import judge
 
@@ -29,13 +29,13 @@ def looked_up(name: str) -> tuple[Witnesses, StoreView]:
     return kept, facts.view(None)
 
 
-def judged(kept: Witnesses, view: StoreView, others: list[ForeignDecision]) -> pa.Table:
-    return judge(kept, {view.store: replace(view, foreign_decisions=(*view.foreign_decisions, *others))})
+def judged(kept: Witnesses, view: StoreView, others: list[MisdirectedDecision]) -> pa.Table:
+    return judge(kept, {view.store: replace(view, misdirected_decisions=(*view.misdirected_decisions, *others))})
 
 
-def right_before(mark: dict[str, int], store: str) -> ForeignDecision:
+def right_before(mark: dict[str, int], store: str) -> MisdirectedDecision:
     """A decision on some record with the number that a mark names, in the very place that would explain the mark."""
-    return ForeignDecision(
+    return MisdirectedDecision(
         store, mark["queue_id"], mark["half_queue_offset"], mark["commit_log_offset"] - 1, mark["store_time_ms"]
     )
 
