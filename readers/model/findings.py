@@ -93,6 +93,8 @@ KINDS: dict[str, Kind] = {
         "error",
         "two files cover the same range",
         "the file that begins earlier is used, the other file is skipped",
+        "find out from a backup or a slave which of the two belongs to this log; move the other one out of the "
+        "directory before the broker starts",
         hides_records=True,
     ),
     "segment-size": Kind(
@@ -119,6 +121,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "a file that cannot be opened or read",
         "all evidence in it is missing",
+        "run the command as the broker's user; if the file stays unreadable, find it in a backup or on a slave",
         hides_records=True,
     ),
     "database-unread": Kind(
@@ -189,11 +192,13 @@ KINDS: dict[str, Kind] = {
         "error",
         "a consume queue lacks a file in the middle",
         "the commit log is scanned instead",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
     "slot-invalid": Kind(
         "error",
         "a consume-queue slot with impossible values",
         "the commit log is searched for the record",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
     "slot-expired": Kind(
         "note",
@@ -209,6 +214,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "a consume-queue slot whose record has another topic, queue or queue offset",
         "the commit log is used",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
         hides_records=True,
     ),
     "slot-missing": Kind(
@@ -246,6 +252,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "a record that was found and is not in the new store",
         "it does not count there as evidence for its transaction; the file in which it was found is unchanged",
+        "find the record in a backup or on a slave, and give that file to rmqtx salvage too",
     ),
     "queues-unchecked": Kind(
         "note",
@@ -300,11 +307,15 @@ KINDS: dict[str, Kind] = {
         "the check cursor lies beyond the end of its queue",
         "the broker will reset it; half messages in between are never checked (the queue was deleted, or the log was "
         "cut)",
+        "find out whether the end of the log was lost: look in a backup or on a slave; rmqtx cursor set sets the "
+        "cursor",
     ),
     "cursor-before-begin": Kind(
         "error",
         "the check cursor lies before the first half message that is left",
         "half messages expired before the check reached them",
+        "find the expired half messages in a backup; without them only the application shows the outcome of their "
+        "transactions",
     ),
     "group-cursor-beyond-end": Kind(
         "warning",
@@ -314,7 +325,7 @@ KINDS: dict[str, Kind] = {
     "group-cursor-before-begin": Kind(
         "note",
         "a consumer group's cursor before the first slot that is left",
-        "messages expired before the group read them, or the group has not run since",
+        "messages expired before the group read them, or the group has not run since they expired",
     ),
     "op-beyond-end": Kind(
         "warning",
@@ -382,7 +393,8 @@ KINDS: dict[str, Kind] = {
         "error",
         "the broker would exit at its start because of this file",
         "no transaction is checked, committed or delivered until this is repaired",
-        "move files that do not belong here out of the folder; replace truncated files from a backup or a slave",
+        "move files that do not belong here out of the directory; replace truncated files from a backup or a slave, "
+        "and damaged configuration files from a backup",
     ),
     "start-endless": Kind(
         "error",
@@ -406,7 +418,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "a file of the commit log with records that the next start of the broker would not load",
         "the broker ends the log before this file, and overwrites the file when the log reaches it",
-        "move files that do not belong here out of the folder; replace a file of another length from a backup or a "
+        "move files that do not belong here out of the directory; replace a file of another length from a backup or a "
         "slave",
     ),
     "start-deletes-queues": Kind(
@@ -439,6 +451,7 @@ KINDS: dict[str, Kind] = {
         "records that the next start of the broker would dispatch to another queue offset than their own",
         "op messages refer to half messages by queue offset: after the shift, an op message settles another half "
         "message",
+        "do not start the broker on this store: rmqtx rebuild queues writes the queues again, in a copy of it",
     ),
     "start-enters": Kind(
         "note",
@@ -465,7 +478,7 @@ KINDS: dict[str, Kind] = {
     "table-slot-mismatch": Kind(
         "error",
         "a slot of the state table that contradicts its record",
-        "the commit log is used; the broker checks, or does not check, by the slot",
+        "the commit log is used; whether the broker checks the transaction depends on the slot",
         "rmqtx rebuild statetable writes the table again",
     ),
     "table-slot-expired": Kind(
@@ -481,7 +494,7 @@ KINDS: dict[str, Kind] = {
     ),
     "table-slot-unproved": Kind(
         "warning",
-        "a decided slot of a transaction that no record in the log ended",
+        "a slot in state COMMIT or ROLLBACK, although no record in the log ended its transaction",
         "by the log it is pending; the broker does not check it, and a committed message may have been delivered",
         "look for the lost part of the log in a backup or on a slave",
     ),
@@ -542,6 +555,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "a row of the database table whose offset is not a number, or occurs twice",
         "its content is unknown; the commit log is used",
+        "export the table again, or omit --transaction-table",
     ),
     "table-row-stale": Kind(
         "warning",

@@ -124,10 +124,10 @@ def test_the_timer_of_a_state_table(rmqtx: Run) -> None:
     store = unpacked("statetable-recovered-3.1.4")
     first = rmqtx("simulate", store, "--rounds", "2", "--at", LATER, "--format", "jsonl")
     assert first.status == exit_status.DONE
-    assert {row["action"] for row in rows(first.out)} == {"asked", "asked in vain"}
+    assert {row["action"] for row in rows(first.out)} == {"asked", "unanswerable"}
     begin_ms = parse_time_ms(LATER)
     assert [row["round_time_ms"] for row in rows(first.out)[::16]] == [begin_ms, begin_ms + 60_000]
-    assert "round 1 at 2026-11-21T06:00:00.000Z: 13 asked in vain, 3 asked; stops at the end of the table" in first.err
+    assert "round 1 at 2026-11-21T06:00:00.000Z: 13 unanswerable, 3 asked; stops at the end of the table" in first.err
     assert "half cursor" not in first.err
     result = rmqtx("simulate", store, "--show", "transactions", "--at", LATER, "--format", "jsonl")
     fates = rows(result.out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -134,6 +135,21 @@ def test_an_op_slot_that_seems_older_than_what_is_read(tmp_path: Path) -> None:
     truth = open_rows(audit([opened(name)], settings_of(name)).table())["state"].to_pylist()
     assert states == truth or errors(hanging)
     assert any("does not point to its record" in note.text for note in hanging.notes)
+
+
+def test_an_op_queue_that_ends_before_the_cursor_of_the_check(tmp_path: Path) -> None:
+    """The files of the op queue are missing: two rolled back transactions were PENDING, with status 0."""
+    name = "common-5.3.3"
+    root = copy_of(name, tmp_path)
+    shutil.rmtree(root / "consumequeue" / OP_TOPIC)
+    hanging = pending([open_store(root)], settings_of(name))
+    found, rows = hanging.table(), open_rows(audit([opened(name)], settings_of(name)).table())
+    states, true_states = (
+        dict(zip(table["transaction_id"].to_pylist(), table["state"].to_pylist(), strict=True))
+        for table in (found, rows)
+    )
+    assert states == true_states
+    assert any("op cursor 8 lies beyond the op queue's end 0" in note.text for note in hanging.notes)
 
 
 def test_a_half_copy_that_contradicts_its_property_crc(tmp_path: Path) -> None:
