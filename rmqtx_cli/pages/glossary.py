@@ -28,6 +28,7 @@ from repairs.bundles.bundle import BUNDLED
 from repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
 from repairs.changes.undo_table import EDITS
 from repairs.cursors.cursors import CURSOR_EFFECTS
+from repairs.cursors.cursors import KINDS as CURSOR_KINDS
 from repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
 from repairs.receipts.receipts import OUTCOMES as RECEIPT_OUTCOMES
 from repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
@@ -136,6 +137,7 @@ def entries(views: Iterable[View]) -> list[WordEntry]:
         *(WordEntry(word, "outcome of an act", (text,)) for word, text in RECEIPT_OUTCOMES.items()),
         *(WordEntry(word, "standing of a receipt", (text,)) for word, text in STANDINGS.items()),
         *(WordEntry(word, "change between two audits", (text,)) for word, text in CHANGES.items()),
+        *(WordEntry(word, "effect of cursor set", (text,)) for word, text in CURSOR_KINDS.items()),
         *(
             WordEntry(guard.name, "guard", (f"prevents {guard.prevents}", f"overridden: {guard.risk}"))
             for guard in GUARDS

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.brokers import chain_histories, corpus, path_histories, rocks_histories, shop
+from tests.brokers import corpus, shop
 from tests.brokers.empty_stage import DESIGN, EmptyPlay
 from tests.brokers.expectation import expected_rows, states
 from tests.brokers.histories import HISTORIES
@@ -20,10 +20,10 @@ from tests.brokers.old_histories import OLD_HISTORIES
 from tests.brokers.old_stage import OldScript, play_old
 from tests.brokers.recipes import Recipe
 from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB, RocksPlay
-from tests.brokers.stage import Act, Play, Script
+from tests.brokers.script import Act, Script
+from tests.brokers.stage import Play
 
 AT_ONCE = 2
-assert chain_histories, (path_histories, rocks_histories)  # importing them registers theirs
 
 
 def play(recipe: Recipe, out: Path, acts: Mapping[str, Act] = HISTORIES) -> Play:

@@ -185,7 +185,7 @@ def command(
 def _newest_first(receipts: list[Receipt], chosen: _Chosen, name: str | None, journal: Path) -> list[Receipt]:
     """Return the chosen receipts.
 
-    Raises: NoSuchTransaction if a receipt is named and there is none.
+    Raises: NoSuchTransaction if the named receipt does not exist.
     """
     found = [receipt for receipt in reversed(receipts) if chosen.takes(receipt)]
     if name is not None and not found:

@@ -121,9 +121,10 @@ def command(
 ) -> int:
     """Find damage in stores: broken records and CRCs, contradictions between log, queues, index, checkpoint, cursors.
 
-    Each row is one finding: what is wrong, where, and the consequence for transactions. Findings start-... are what the
-    broker's next start would truncate, skip or delete, by the rules of its version. The exit status is 1 if there is an
-    error or a warning, or with --fail-on if a row meets that condition.
+    Each row is one finding: what is wrong, where, and the consequence for transactions. Findings whose code begins with
+    start- predict what the broker's next start would truncate, skip or delete, by the rules of its version. The lines
+    on stderr advise what to do. The exit status is 1 if there is an error or a warning, or with --fail-on if a row
+    meets that condition.
     """
     from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
