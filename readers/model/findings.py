@@ -93,7 +93,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "two files cover the same range",
         "the file that begins earlier is used, the other file is skipped",
-        "find out from a backup or a slave which of the two belongs to this log; move the other one out of the "
+        "find out from a backup or a slave which of the two files belongs to this log; move the other one out of the "
         "directory before the broker starts",
         hides_records=True,
     ),
@@ -101,14 +101,14 @@ KINDS: dict[str, Kind] = {
         "error",
         "a file with another length than its neighbours",
         "its content is read as far as possible; brokers from 4.5.1 on refuse to start with this file",
-        "replace it from a backup or a slave before the broker starts",
+        "replace the file from a backup or a slave before the broker starts",
         hides_records=True,
     ),
     "stray-file": Kind(
         "warning",
         "a file that does not belong in this directory",
         "it is skipped; brokers from 4.5.1 on refuse to start while it is there",
-        "move it out of the directory before the broker starts",
+        "move the file out of the directory before the broker starts",
     ),
     "link-out": Kind(
         "warning",
@@ -152,8 +152,8 @@ KINDS: dict[str, Kind] = {
         "cursors that the broker does not read when it starts",
         "after the next start the check begins again with the first half message: copies of decided transactions are "
         "put back and checked, may be committed a second time, and are discarded in the end",
-        "rmqtx simulate lists them; 4.9.4 and later read config/lmqConsumerOffset.json; if enableLmq was switched, "
-        "copy the cursors to the other file name and the check continues where it was",
+        "rmqtx simulate lists these copies; brokers 4.9.4 and later read config/lmqConsumerOffset.json; if enableLmq "
+        "was switched, copy the cursors to the other file name: the check then continues where it was",
     ),
     "epochs-damaged": Kind(
         "warning",
@@ -221,8 +221,8 @@ KINDS: dict[str, Kind] = {
         "error",
         "a record of the commit log that has no slot in its consume queue",
         "no consumer receives it; a half message is never checked, an op message is never read",
-        "only for a broker 3.2 or later, and first in a copy of the store: create an empty file `abort` before the "
-        "start; the broker then dispatches the log again from its checkpoint",
+        "with a broker 3.2 or later (not with an earlier one), create an empty file `abort` before the start, first in "
+        "a copy of the store: the broker then dispatches the log again from its checkpoint",
     ),
     "slot-pending": Kind(
         "note",
@@ -245,7 +245,7 @@ KINDS: dict[str, Kind] = {
         "two different records for the same place in the log",
         "the record with a sound body was used; if both are sound, the record from the longer run of records; the "
         "other record does not count for its transaction",
-        "compare both: rmqtx decode commitlog",
+        "compare both records: rmqtx decode commitlog",
         hides_records=True,
     ),
     "record-left-out": Kind(
@@ -381,7 +381,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "transactions whose state cannot be determined from this store",
         "they are not listed as pending, but may be pending",
-        "rmqtx audit lists each of them with its reason",
+        "rmqtx audit lists each transaction with its reason",
     ),
     "older-design": Kind(
         "note",
@@ -412,7 +412,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "a file of the commit log with records that the next start of the broker would delete",
         "all records in it would be lost permanently",
-        "copy the store before the broker starts; rmqtx audit reads the records in this file",
+        "copy the store before the broker starts; rmqtx audit reads the records in the file",
     ),
     "start-leaves-out": Kind(
         "error",
@@ -436,15 +436,15 @@ KINDS: dict[str, Kind] = {
         "warning",
         "consume-queue slots that the next start of the broker would cut off",
         "those that are not dispatched again afterwards are reported as start-skips",
-        "only for a broker 3.2 or later, and first in a copy of the store: create an empty file `abort` before the "
-        "start; the broker then dispatches the log again from its checkpoint",
+        "with a broker 3.2 or later (not with an earlier one), create an empty file `abort` before the start, first in "
+        "a copy of the store: the broker then dispatches the log again from its checkpoint",
     ),
     "start-skips": Kind(
         "error",
         "records that would still have no slot in their consume queue after the next start of the broker",
         "no consumer receives them; half messages among them are never checked, op messages are never read",
-        "only for a broker 3.2 or later, and first in a copy of the store: create an empty file `abort` before the "
-        "start; the broker then dispatches the log again from its checkpoint",
+        "with a broker 3.2 or later (not with an earlier one), create an empty file `abort` before the start, first in "
+        "a copy of the store: the broker then dispatches the log again from its checkpoint",
     ),
     "start-shifts": Kind(
         "error",
@@ -508,7 +508,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "an open prepared record whose slot has another number than the record",
         "the broker checks it without end and refuses each answer: its table was rebuilt after a crash",
-        "rmqtx rebuild statetable gives it the slot with the record's own number",
+        "rmqtx rebuild statetable gives the record the slot with its own number",
     ),
     "table-missing": Kind(
         "warning",
@@ -520,7 +520,7 @@ KINDS: dict[str, Kind] = {
         "warning",
         "a state table without a redo log",
         "a broker that starts after a crash rebuilds its table from the redo log: it would check no open transaction",
-        "rmqtx rebuild redolog writes it again",
+        "rmqtx rebuild redolog writes the redo log again",
     ),
     "table-leftover": Kind(
         "note",
@@ -537,19 +537,19 @@ KINDS: dict[str, Kind] = {
         "error",
         "an entry of the redo log that contradicts its record",
         "a state table that is rebuilt after a crash lacks a transaction, or contains a decided one",
-        "rmqtx rebuild redolog writes it again",
+        "rmqtx rebuild redolog writes the redo log again",
     ),
     "redo-entry-missing": Kind(
         "error",
         "a prepared, COMMIT or ROLLBACK record that is not in the redo log",
         "a state table that is rebuilt after a crash lacks a transaction, or contains a decided one",
-        "rmqtx rebuild redolog writes it again",
+        "rmqtx rebuild redolog writes the redo log again",
     ),
     "table-number-taken": Kind(
         "warning",
         "a prepared record whose slot number another record has: the table began again at 0 after a crash",
         "a number has one slot: the other record has it, and the broker does not check this one",
-        "decide it by its id: rmqtx commit ID or rmqtx rollback ID",
+        "decide the transaction by its id: rmqtx commit ID or rmqtx rollback ID",
     ),
     "table-row-invalid": Kind(
         "error",

@@ -156,6 +156,8 @@ FIELDS = [
     ("upgraded-4.2.0-4.3.0", 453 + 3, b"\7", "words-contradict"),  # the first COMMIT record with a prepared flag
     ("prepared-killed-4.2.0", 488, b"\xff" * 4, "record-header"),  # deliveries of the first COMMIT record
     ("delayed-4.9.7", 2845, b"\xa6" * 192, "words-contradict"),  # all properties of the first COMMIT record
+    ("statetable-slave-3.1.4", 79, b"\1", "words-contradict"),  # the log's first record names another one
+    ("upgraded-4.2.0-4.3.0", 76, bytes.fromhex("2d612fc403919966"), "words-contradict"),  # the same with a wild number
 ]
 
 

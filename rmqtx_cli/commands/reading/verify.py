@@ -260,8 +260,15 @@ class _FindingCounts:
             if codes:
                 counts = ", ".join(f"{number} {code}" for code, number in codes.items())
                 yield f"{count(sum(codes.values()), wanted)}: {counts}"
+        for advice, named in self._advice().items():
+            yield f"advice: {advice}   # {', '.join(named)}"
+        yield from (f"next: {line}" for advice in self.commands.values() for line in advice.splitlines())
+
+    def _advice(self) -> dict[str, list[str]]:
+        """Return the advice of the kinds of errors and warnings, worst first: advice → codes."""
+        found: dict[str, list[str]] = {}
         for severity in SEVERITIES[:2]:
             for code in sorted(code for of, code in self.kinds if of == severity and code not in self.commands):
                 if advice := KINDS[code].advice:
-                    yield f"advice: {advice}   # {code}"
-        yield from (f"next: {line}" for advice in self.commands.values() for line in advice.splitlines())
+                    found.setdefault(advice, []).append(code)
+        return found
