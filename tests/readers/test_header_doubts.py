@@ -68,9 +68,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "kind", "deed", "code"), CASES)
+@pytest.mark.parametrize(("name", "kind", "damage", "code"), CASES)
 def test_it_is_found(
-    name: str, kind: int, deed: Callable[[bytes], tuple[int, bytes]], code: str, tmp_path: Path
+    name: str, kind: int, damage: Callable[[bytes], tuple[int, bytes]], code: str, tmp_path: Path
 ) -> None:
     root = copy_of(name, tmp_path)
     before, sound = read(root, name)
@@ -79,7 +79,7 @@ def test_it_is_found(
     for record in records_of(root, kind):
         file, begin = Path(record["file"]), record["position_bytes"]
         data = file.read_bytes()
-        place, value = deed(data[begin : begin + record["length_bytes"]])
+        place, value = damage(data[begin : begin + record["length_bytes"]])
         file.write_bytes(data[: begin + place] + value + data[begin + place + len(value) :])
         after, errors = read(root, name)
         file.write_bytes(data)
@@ -105,14 +105,14 @@ def _deliveries(_record: bytes) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("name", "deed"),
+    ("name", "damage"),
     [
-        *(("busystop-4.3.0", deed) for deed in (_flag(7), _topic, _deliveries)),
-        *(("cursorback-5.5.0", deed) for deed in (_flag(7), _deliveries)),  # its finals have no REAL_TOPIC beside
+        *(("busystop-4.3.0", damage) for damage in (_flag(7), _topic, _deliveries)),
+        *(("cursorback-5.5.0", damage) for damage in (_flag(7), _deliveries)),  # its finals have no REAL_TOPIC beside
     ],
 )
 def test_a_commit_record_of_the_first_half(
-    name: str, deed: Callable[[bytes], tuple[int, bytes]], tmp_path: Path
+    name: str, damage: Callable[[bytes], tuple[int, bytes]], tmp_path: Path
 ) -> None:
     """It names offset 0, as what names nothing, so what is damaged made it a half or a message; it was ROLLED_BACK."""
     root = copy_of(name, tmp_path)
@@ -123,7 +123,7 @@ def test_a_commit_record_of_the_first_half(
     ]
     file, begin = Path(record["file"]), record["position_bytes"]
     data = file.read_bytes()
-    place, value = deed(data[begin : begin + record["length_bytes"]])
+    place, value = damage(data[begin : begin + record["length_bytes"]])
     file.write_bytes(data[: begin + place] + value + data[begin + place + len(value) :])
     after, errors = read(root, name)
     assert "words-contradict" in errors
