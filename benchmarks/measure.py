@@ -99,9 +99,13 @@ class Measured:
         return max(run.others_share for run in self.runs)
 
 
-def ratio(first: Measured, second: Measured) -> float:
-    """Return how many times longer `first` took than `second`: the median over the turns of both."""
-    return statistics.median(a.wall_s / b.wall_s for a, b in zip(first.runs, second.runs, strict=True))
+def ratio(first: Measured, second: Measured, what: str = "wall_s") -> float:
+    """Return how many times longer `first` took than `second`: the median over the turns of both.
+
+    `what`: the field of `Run` that is compared.
+    """
+    pairs = zip(first.runs, second.runs, strict=True)
+    return statistics.median(float(getattr(a, what) / getattr(b, what)) for a, b in pairs)
 
 
 def run(command: Command) -> Run:
