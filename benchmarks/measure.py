@@ -145,8 +145,8 @@ def run(command: Command) -> Run:
         err.seek(0)
         output = out.read().decode(errors="replace")
         if process.returncode not in command.statuses:
-            complaint = err.read().decode(errors="replace")
-            raise CommandFailed(f"{command.name}: exit {process.returncode}\n{(complaint or output)[-2000:]}")
+            errors = err.read().decode(errors="replace")
+            raise CommandFailed(f"{command.name}: exit {process.returncode}\n{(errors or output)[-2000:]}")
     if command.check is not None:
         command.check(output)
     return Run(

@@ -75,7 +75,7 @@ def test_it_is_found(
     root = copy_of(name, tmp_path)
     before, sound = read(root, name)
     assert code not in sound
-    complaints = []
+    violations = []
     for record in records_of(root, kind):
         file, begin = Path(record["file"]), record["position_bytes"]
         data = file.read_bytes()
@@ -85,14 +85,14 @@ def test_it_is_found(
         file.write_bytes(data)
         what = f"{record['commit_log_offset']}"
         if code not in errors:
-            complaints.append(f"{what}: {code} is not among {errors}")
+            violations.append(f"{what}: {code} is not among {errors}")
         is_open = code == "record-header" and record["message_id"] in before  # nothing else knows its host
-        complaints += [f"{what}: {key} {state} -> {after.get(key)}" for key, state in before.items()
+        violations += [f"{what}: {key} {state} -> {after.get(key)}" for key, state in before.items()
                        if after.get(key) not in (state, "UNDECIDABLE")
                        and not (is_open and key == record["message_id"] and state not in ("COMMITTED", "ROLLED_BACK"))]
-        complaints += [f"{what}: invented {key} {after[key]}" for key in after.keys() - before.keys()
+        violations += [f"{what}: invented {key} {after[key]}" for key in after.keys() - before.keys()
                        if after[key] != "UNDECIDABLE"]
-    assert complaints == []
+    assert violations == []
 
 
 def _topic(record: bytes) -> tuple[int, bytes]:
