@@ -23,14 +23,14 @@ from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import lookup, open_rows, pending, show
 from verdicts.claims.segment_joins import broken_join
 
-Deed = Callable[[bytes], bytes]
+Damage = Callable[[bytes], bytes]
 
 
 def _used(data: bytes) -> int:
     return len(data.rstrip(b"\0"))
 
 
-DEEDS: dict[str, Deed] = {
+DAMAGES: dict[str, Damage] = {
     "zeros": lambda data: bytes(len(data)),
     "0xff": lambda data: b"\xff" * len(data),
     "inverted": lambda data: bytes(255 - byte for byte in data),
@@ -41,7 +41,7 @@ DEEDS: dict[str, Deed] = {
 }
 
 
-@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
     ("name", "place"),
     rest_is_slow([
@@ -49,11 +49,11 @@ DEEDS: dict[str, Deed] = {
         ("multipath-5.5.0", 1),
     ], quick=1),
 )
-def test_whole_files(tmp_path: Path, name: str, place: int, deed: str) -> None:
+def test_whole_files(tmp_path: Path, name: str, place: int, damage: str) -> None:
     """Many of these were answered with status 0 and others than the true transactions, or PENDING for UNDECIDABLE."""
     root = copy_of(name, tmp_path)
     file = [path for path in log_files(root) if path.read_bytes().strip(b"\0")][place]
-    file.write_bytes(DEEDS[deed](file.read_bytes()))
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
     whole = audit([open_store(root)], settings_of(name))
     rows = whole.table()
     states = dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True))
