@@ -18,7 +18,7 @@ _QUEUE_ID = column("queue_id", pa.int32(), "number of the half queue; null for a
 _WRITTEN = column("written_bytes", pa.int64(), "bytes of the records that it appends to the commit log")
 _LATER = column(
     "may_be_a_round_later", pa.bool_(),
-    "whether the round of its last check also discards it; if the queue lags behind the log, the next round does",
+    "whether the copy was put back in the same round: if the queue lags behind the log, the next round reaches it",
 )  # fmt: skip
 _WORDS = [
     column("transaction_id", pa.string(), "property UNIQ_KEY, else the offset message id of the stored copy"),
