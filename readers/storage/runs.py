@@ -16,7 +16,7 @@ _Int64s = npt.NDArray[np.int64]
 #: Bytes between two places that are read with them: a read of its own costs more than to copy them.
 NEAR_BYTES = 8 << 10
 #: What is read at once.
-PORTION_BYTES = 8 << 20
+PORTION_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
