@@ -149,6 +149,10 @@ test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do w
 benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/performance.md
 	@$(BIN)/python -m benchmarks.report --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks}
 
+.PHONY: benchmark-quick
+benchmark-quick: $(INSTALLED) ## measure the ratios that a slower commit changes (three minutes, 700 MB), a row in docs/benchmark_quick.md
+	@$(BIN)/python -m benchmarks.quick --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks}
+
 .PHONY: clean
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) $(CACHE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

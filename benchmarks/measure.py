@@ -99,9 +99,13 @@ class Measured:
         return max(run.others_share for run in self.runs)
 
 
-def ratio(first: Measured, second: Measured) -> float:
-    """Return how many times longer `first` took than `second`: the median over the turns of both."""
-    return statistics.median(a.wall_s / b.wall_s for a, b in zip(first.runs, second.runs, strict=True))
+def ratio(first: Measured, second: Measured, what: str = "wall_s") -> float:
+    """Return how many times longer `first` took than `second`: the median over the turns of both.
+
+    `what`: the field of `Run` that is compared.
+    """
+    pairs = zip(first.runs, second.runs, strict=True)
+    return statistics.median(float(getattr(a, what) / getattr(b, what)) for a, b in pairs)
 
 
 def run(command: Command) -> Run:
@@ -141,8 +145,8 @@ def run(command: Command) -> Run:
         err.seek(0)
         output = out.read().decode(errors="replace")
         if process.returncode not in command.statuses:
-            complaint = err.read().decode(errors="replace")
-            raise CommandFailed(f"{command.name}: exit {process.returncode}\n{(complaint or output)[-2000:]}")
+            errors = err.read().decode(errors="replace")
+            raise CommandFailed(f"{command.name}: exit {process.returncode}\n{(errors or output)[-2000:]}")
     if command.check is not None:
         command.check(output)
     return Run(

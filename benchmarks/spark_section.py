@@ -69,7 +69,7 @@ def spark_audit(bench: Bench) -> Section:
         PROCESS_HEADER,
     )
     fill_page_cache(bench.store("L"))
-    local = audit_command(bench, "parquet")
+    local = audit_command(bench, "L", "parquet")
     words = [*local.words, "--engine", "spark", "--master", "local[2]"]
     command = Command("rmqtx audit L --engine spark", words, local.check)
     measured = bench.measure([command, local], turns=max(1, bench.turns // 2), warm_up=0)

@@ -48,15 +48,19 @@ MODULES_WITH_A_MOMENT = (
 READ_AT_MS = 1_795_388_400_000
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _one_moment() -> Iterator[None]:
-    """Stores are read soon after the corpus was written, whenever a test runs; tests of real brokers undo that.
-
-    A test that says itself when its store was read has said so: that lies before.
-    """
+@contextmanager
+def one_moment() -> Iterator[None]:
+    """Stores are read soon after the corpus was written, or when a test says, which lies before."""
     with pytest.MonkeyPatch.context() as patch:
         for module in MODULES_WITH_A_MOMENT:
             patch.setattr(f"{module}.moment_ms", lambda store: min(store.taken_time_ms, READ_AT_MS))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_moment() -> Iterator[None]:
+    """Stores are read at one moment, whenever a test runs; tests of real brokers undo that."""
+    with one_moment():
         yield
 
 

@@ -7,13 +7,29 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from readers.model.columns import Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file: a batch for each partition, without the columns that have one value in all rows of the file."""
+
+    path: Path
+    constants: Mapping[str, Any]
+
+    def part(self, number: int) -> pa.RecordBatch:
+        """Return the rows of one partition, without the constant columns."""
+        with pa.memory_map(str(self.path)) as file:
+            return pa.ipc.open_file(file).get_batch(number)
 
 
 class Spool:
@@ -26,7 +42,8 @@ class Spool:
         self.partitions_count = partitions_count
         self.directory = directory
         self._tables: dict[str, list[pa.Table]] = defaultdict(list)
-        self._files: dict[str, list[Path]] = defaultdict(list)
+        self._files: dict[str, list[_File]] = defaultdict(list)
+        self._schemas: dict[str, pa.Schema] = {}
 
     def add(self, name: str, batches: Iterable[pa.RecordBatch], numbers: Int64s, file_stem: str) -> None:
         """Store rows. `numbers`: the partition of each row. `file_stem` is unique per name and call."""
@@ -34,15 +51,20 @@ class Spool:
         if self.directory is None:
             self._tables[name].append(table)
             return
+        constants = _constants(table)
+        narrow = table.drop_columns(list(constants))
+        # 16-bit numbers are sorted without comparisons.
+        numbers = numbers.astype(np.uint16) if self.partitions_count <= 1 << 16 else numbers
         order = np.argsort(numbers, kind="stable")
-        table = table.take(pa.array(order))
+        narrow = narrow.take(pa.array(order)) if self.partitions_count > 1 else narrow
         bounds = np.searchsorted(numbers[order], np.arange(self.partitions_count + 1)).tolist()
         path = self.directory / f"{name}-{file_stem}.arrow"
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, narrow.schema) as writer:
             for low, high in itertools.pairwise(bounds):
-                part = table.slice(low, high - low).combine_chunks().to_batches()
-                writer.write_batch(part[0] if part else _empty(table.schema))
-        self._files[name].append(path)
+                part = narrow.slice(low, high - low).combine_chunks().to_batches()
+                writer.write_batch(part[0] if part else _empty(narrow.schema))
+        self._files[name].append(_File(path, constants))
+        self._schemas[name] = table.schema
 
     def merge(self, other: Spool) -> None:
         """Take over the rows of another spool with the same partitions."""
@@ -50,19 +72,47 @@ class Spool:
             self._tables[name].extend(tables)
         for name, files in other._files.items():
             self._files[name].extend(files)
+        self._schemas |= other._schemas
 
     def part(self, name: str, number: int) -> list[pa.RecordBatch]:
         """Return the rows of one partition, in the order in which they were added."""
         if self.directory is None:
             return [batch for table in self._tables[name] for batch in table.to_batches()]
-        batches = []
-        for path in self._files[name]:
-            with pa.memory_map(str(path)) as file:
-                batches.append(pa.ipc.open_file(file).get_batch(number))
-        return batches
+        return [
+            _widened(pa.Table.from_batches([file.part(number) for file in files]), self._schemas[name], constants)
+            for constants, files in itertools.groupby(self._files[name], lambda file: file.constants)
+        ]
+
+
+def _constants(table: pa.Table) -> dict[str, Any]:
+    """Return the columns with one value in all rows, and this value; at least one column is left."""
+    found: dict[str, Any] = {}
+    for name, column in zip(table.schema.names[1:], table.columns[1:], strict=True):
+        if pa.types.is_nested(column.type):
+            continue
+        if column.null_count == len(column):
+            found[name] = None
+        elif not column.null_count and column[0].equals(column[len(column) - 1]):
+            value = column[0]
+            if pc.all(pc.equal(column, value)).as_py():
+                found[name] = value.as_py()
+    return found
+
+
+def _widened(table: pa.Table, schema: pa.Schema, constants: Mapping[str, Any]) -> pa.RecordBatch:
+    """Return the rows of a partition as one batch, with the constant columns."""
+    narrow = table.combine_chunks()
+    columns = [
+        pa.repeat(pa.scalar(constants[field.name], field.type), narrow.num_rows) if field.name in constants
+        else _one_array(narrow[field.name])
+        for field in schema
+    ]  # fmt: skip
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-
-

@@ -184,8 +184,8 @@ def _sqlite(path: Path, table: str | None) -> SqliteLedger:
             if table is None and len(names) == 1:
                 table = names[0]
             if table is None or table not in names:
-                complaint = "--ledger-table is needed" if table is None else f"{path} has no table {table}"
-                raise BadRequest(complaint, advice=f"there are: {', '.join(names) or 'none'}")
+                problem = "--ledger-table is needed" if table is None else f"{path} has no table {table}"
+                raise BadRequest(problem, advice=f"there are: {', '.join(names) or 'none'}")
             declared = [(row[1], row[2]) for row in connection.execute(f"PRAGMA table_info({_quoted(table)})")]
     except sqlite3.Error as error:
         raise UnreadableFile(f"cannot read {path} as SQLite: {error}", file=path) from error

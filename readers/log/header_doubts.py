@@ -101,9 +101,9 @@ def _prepared_findings(block: Block, store: str) -> Iterator[Finding]:
             store, block, row, "words-contradict", "a prepared record (by its property TRAN_MSG)",
             "flag of an ordinary message",
         )  # fmt: skip
+    prepared &= block.header("prepared_transaction_offset") == 0
     if block.commit_log_offsets[0] or not prepared[0]:
         return
-    prepared &= block.header("prepared_transaction_offset") == 0
     rows = np.flatnonzero(prepared & (block.header("born_time_ms") == block.header("born_time_ms")[0]))
     names = block.take(rows).properties.text(UNIQ_KEY)
     for row in rows[np.asarray(pc.fill_null(pc.equal(names, names[0]), False))][1:].tolist():

@@ -29,6 +29,15 @@ def int64s(column: pa.ChunkedArray | pa.Array, missing: int = -1) -> Int64s:
     return values
 
 
+def are_among(values: Int64s, chosen: Int64s) -> Bools:
+    """Return which values are among the chosen ones; sooner than `np.isin` for values that are nearly in order."""
+    if not len(chosen):
+        return np.zeros(len(values), np.bool_)
+    ordered = np.sort(chosen)
+    found: Bools = ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
+    return found
+
+
 def integers_at(data: Bytes, positions: Int64s, code: str) -> npt.NDArray[Any]:
     """The big-endian integers of numpy type `code` at byte positions, in native order.
 

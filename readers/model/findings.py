@@ -93,20 +93,22 @@ KINDS: dict[str, Kind] = {
         "error",
         "two files cover the same range",
         "the file that begins earlier is used, the other file is skipped",
+        "find out from a backup or a slave which of the two files belongs to this log; move the other one out of the "
+        "directory before the broker starts",
         hides_records=True,
     ),
     "segment-size": Kind(
         "error",
         "a file with another length than its neighbours",
         "its content is read as far as possible; brokers from 4.5.1 on refuse to start with this file",
-        "replace it from a backup or a slave before the broker starts",
+        "replace the file from a backup or a slave before the broker starts",
         hides_records=True,
     ),
     "stray-file": Kind(
         "warning",
         "a file that does not belong in this directory",
         "it is skipped; brokers from 4.5.1 on refuse to start while it is there",
-        "move it out of the directory before the broker starts",
+        "move the file out of the directory before the broker starts",
     ),
     "link-out": Kind(
         "warning",
@@ -119,6 +121,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "a file that cannot be opened or read",
         "all evidence in it is missing",
+        "run the command as the broker's user; if the file stays unreadable, find it in a backup or on a slave",
         hides_records=True,
     ),
     "database-unread": Kind(
@@ -149,8 +152,8 @@ KINDS: dict[str, Kind] = {
         "cursors that the broker does not read when it starts",
         "after the next start the check begins again with the first half message: copies of decided transactions are "
         "put back and checked, may be committed a second time, and are discarded in the end",
-        "rmqtx simulate lists them; 4.9.4 and later read config/lmqConsumerOffset.json; if enableLmq was switched, "
-        "copy the cursors to the other file name and the check continues where it was",
+        "rmqtx simulate lists these copies; brokers 4.9.4 and later read config/lmqConsumerOffset.json; if enableLmq "
+        "was switched, copy the cursors to the other file name: the check then continues where it was",
     ),
     "epochs-damaged": Kind(
         "warning",
@@ -189,11 +192,13 @@ KINDS: dict[str, Kind] = {
         "error",
         "a consume queue lacks a file in the middle",
         "the commit log is scanned instead",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
     "slot-invalid": Kind(
         "error",
         "a consume-queue slot with impossible values",
         "the commit log is searched for the record",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
     "slot-expired": Kind(
         "note",
@@ -209,14 +214,15 @@ KINDS: dict[str, Kind] = {
         "error",
         "a consume-queue slot whose record has another topic, queue or queue offset",
         "the commit log is used",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
         hides_records=True,
     ),
     "slot-missing": Kind(
         "error",
         "a record of the commit log that has no slot in its consume queue",
         "no consumer receives it; a half message is never checked, an op message is never read",
-        "only for a broker 3.2 or later, and first in a copy of the store: create an empty file `abort` before the "
-        "start; the broker then dispatches the log again from its checkpoint",
+        "with a broker 3.2 or later (not with an earlier one), create an empty file `abort` before the start, first in "
+        "a copy of the store: the broker then dispatches the log again from its checkpoint",
     ),
     "slot-pending": Kind(
         "note",
@@ -239,13 +245,14 @@ KINDS: dict[str, Kind] = {
         "two different records for the same place in the log",
         "the record with a sound body was used; if both are sound, the record from the longer run of records; the "
         "other record does not count for its transaction",
-        "compare both: rmqtx decode commitlog",
+        "compare both records: rmqtx decode commitlog",
         hides_records=True,
     ),
     "record-left-out": Kind(
         "error",
         "a record that was found and is not in the new store",
         "it does not count there as evidence for its transaction; the file in which it was found is unchanged",
+        "find the record in a backup or on a slave, and give that file to rmqtx salvage too",
     ),
     "queues-unchecked": Kind(
         "note",
@@ -300,11 +307,15 @@ KINDS: dict[str, Kind] = {
         "the check cursor lies beyond the end of its queue",
         "the broker will reset it; half messages in between are never checked (the queue was deleted, or the log was "
         "cut)",
+        "find out whether the end of the log was lost: look in a backup or on a slave; rmqtx cursor set sets the "
+        "cursor",
     ),
     "cursor-before-begin": Kind(
         "error",
         "the check cursor lies before the first half message that is left",
         "half messages expired before the check reached them",
+        "find the expired half messages in a backup; without them only the application shows the outcome of their "
+        "transactions",
     ),
     "group-cursor-beyond-end": Kind(
         "warning",
@@ -314,7 +325,7 @@ KINDS: dict[str, Kind] = {
     "group-cursor-before-begin": Kind(
         "note",
         "a consumer group's cursor before the first slot that is left",
-        "messages expired before the group read them, or the group has not run since",
+        "messages expired before the group read them, or the group has not run since they expired",
     ),
     "op-beyond-end": Kind(
         "warning",
@@ -370,7 +381,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "transactions whose state cannot be determined from this store",
         "they are not listed as pending, but may be pending",
-        "rmqtx audit lists each of them with its reason",
+        "rmqtx audit lists each transaction with its reason",
     ),
     "older-design": Kind(
         "note",
@@ -382,7 +393,8 @@ KINDS: dict[str, Kind] = {
         "error",
         "the broker would exit at its start because of this file",
         "no transaction is checked, committed or delivered until this is repaired",
-        "move files that do not belong here out of the folder; replace truncated files from a backup or a slave",
+        "move files that do not belong here out of the directory; replace truncated files from a backup or a slave, "
+        "and damaged configuration files from a backup",
     ),
     "start-endless": Kind(
         "error",
@@ -400,13 +412,13 @@ KINDS: dict[str, Kind] = {
         "error",
         "a file of the commit log with records that the next start of the broker would delete",
         "all records in it would be lost permanently",
-        "copy the store before the broker starts; rmqtx audit reads the records in this file",
+        "copy the store before the broker starts; rmqtx audit reads the records in the file",
     ),
     "start-leaves-out": Kind(
         "error",
         "a file of the commit log with records that the next start of the broker would not load",
         "the broker ends the log before this file, and overwrites the file when the log reaches it",
-        "move files that do not belong here out of the folder; replace a file of another length from a backup or a "
+        "move files that do not belong here out of the directory; replace a file of another length from a backup or a "
         "slave",
     ),
     "start-deletes-queues": Kind(
@@ -424,21 +436,22 @@ KINDS: dict[str, Kind] = {
         "warning",
         "consume-queue slots that the next start of the broker would cut off",
         "those that are not dispatched again afterwards are reported as start-skips",
-        "only for a broker 3.2 or later, and first in a copy of the store: create an empty file `abort` before the "
-        "start; the broker then dispatches the log again from its checkpoint",
+        "with a broker 3.2 or later (not with an earlier one), create an empty file `abort` before the start, first in "
+        "a copy of the store: the broker then dispatches the log again from its checkpoint",
     ),
     "start-skips": Kind(
         "error",
         "records that would still have no slot in their consume queue after the next start of the broker",
         "no consumer receives them; half messages among them are never checked, op messages are never read",
-        "only for a broker 3.2 or later, and first in a copy of the store: create an empty file `abort` before the "
-        "start; the broker then dispatches the log again from its checkpoint",
+        "with a broker 3.2 or later (not with an earlier one), create an empty file `abort` before the start, first in "
+        "a copy of the store: the broker then dispatches the log again from its checkpoint",
     ),
     "start-shifts": Kind(
         "error",
         "records that the next start of the broker would dispatch to another queue offset than their own",
         "op messages refer to half messages by queue offset: after the shift, an op message settles another half "
         "message",
+        "do not start the broker on this store: rmqtx rebuild queues writes the queues again, in a copy of it",
     ),
     "start-enters": Kind(
         "note",
@@ -465,7 +478,7 @@ KINDS: dict[str, Kind] = {
     "table-slot-mismatch": Kind(
         "error",
         "a slot of the state table that contradicts its record",
-        "the commit log is used; the broker checks, or does not check, by the slot",
+        "the commit log is used; whether the broker checks the transaction depends on the slot",
         "rmqtx rebuild statetable writes the table again",
     ),
     "table-slot-expired": Kind(
@@ -481,7 +494,7 @@ KINDS: dict[str, Kind] = {
     ),
     "table-slot-unproved": Kind(
         "warning",
-        "a decided slot of a transaction that no record in the log ended",
+        "a slot in state COMMIT or ROLLBACK, although no record in the log ended its transaction",
         "by the log it is pending; the broker does not check it, and a committed message may have been delivered",
         "look for the lost part of the log in a backup or on a slave",
     ),
@@ -495,7 +508,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "an open prepared record whose slot has another number than the record",
         "the broker checks it without end and refuses each answer: its table was rebuilt after a crash",
-        "rmqtx rebuild statetable gives it the slot with the record's own number",
+        "rmqtx rebuild statetable gives the record the slot with its own number",
     ),
     "table-missing": Kind(
         "warning",
@@ -507,7 +520,7 @@ KINDS: dict[str, Kind] = {
         "warning",
         "a state table without a redo log",
         "a broker that starts after a crash rebuilds its table from the redo log: it would check no open transaction",
-        "rmqtx rebuild redolog writes it again",
+        "rmqtx rebuild redolog writes the redo log again",
     ),
     "table-leftover": Kind(
         "note",
@@ -524,24 +537,25 @@ KINDS: dict[str, Kind] = {
         "error",
         "an entry of the redo log that contradicts its record",
         "a state table that is rebuilt after a crash lacks a transaction, or contains a decided one",
-        "rmqtx rebuild redolog writes it again",
+        "rmqtx rebuild redolog writes the redo log again",
     ),
     "redo-entry-missing": Kind(
         "error",
         "a prepared, COMMIT or ROLLBACK record that is not in the redo log",
         "a state table that is rebuilt after a crash lacks a transaction, or contains a decided one",
-        "rmqtx rebuild redolog writes it again",
+        "rmqtx rebuild redolog writes the redo log again",
     ),
     "table-number-taken": Kind(
         "warning",
         "a prepared record whose slot number another record has: the table began again at 0 after a crash",
         "a number has one slot: the other record has it, and the broker does not check this one",
-        "decide it by its id: rmqtx commit ID or rmqtx rollback ID",
+        "decide the transaction by its id: rmqtx commit ID or rmqtx rollback ID",
     ),
     "table-row-invalid": Kind(
         "error",
         "a row of the database table whose offset is not a number, or occurs twice",
         "its content is unknown; the commit log is used",
+        "export the table again, or omit --transaction-table",
     ),
     "table-row-stale": Kind(
         "warning",

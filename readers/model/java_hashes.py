@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from readers.model.columns import Int32s
+from readers.model.columns import Int32s, Int64s
+
+_ASCII_LAST = 127
 
 
 def java_hash(text: str | bytes) -> int:
@@ -32,16 +36,33 @@ def key_hashes(keys: Sequence[bytes]) -> Int32s:
         encoded = [_utf16(key) for key in keys]
         units = np.frombuffer(b"".join(encoded), ">u2").astype(np.uint32)
         lengths = np.fromiter((len(key) // 2 for key in encoded), np.int64, len(keys))
+    return _hashes(units, lengths)
+
+
+def column_key_hashes(keys: pa.Array) -> Int32s:
+    """Return `key_hashes` of the texts of a column, without nulls."""
+    if not len(keys):
+        return np.empty(0, np.int32)
+    plain = keys.cast(pa.binary())
+    offsets = np.frombuffer(plain.buffers()[1], np.int32, len(plain) + 1 + plain.offset)[plain.offset :]
+    units = np.frombuffer(plain.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    if len(units) and units.max() > _ASCII_LAST:
+        return key_hashes(plain.to_pylist())
+    return _hashes(units.astype(np.uint32), np.diff(offsets).astype(np.int64))
+
+
+def _hashes(units: npt.NDArray[np.uint32], lengths: Int64s) -> Int32s:
+    """Return the hashes of keys, given as their UTF-16 units one after another."""
     order = np.argsort(-lengths, kind="stable")  # the longest first: unfinished keys stay in front
     starts = (np.cumsum(lengths) - lengths)[order]
     lengths = lengths[order]
-    values = np.zeros(len(keys), np.uint32)
-    active = len(keys)
-    for place in range(int(lengths[0]) if len(keys) else 0):
+    values = np.zeros(len(lengths), np.uint32)
+    active = len(lengths)
+    for place in range(int(lengths[0]) if len(lengths) else 0):
         while active and lengths[active - 1] <= place:
             active -= 1
         values[:active] = values[:active] * np.uint32(31) + units[starts[:active] + place]
-    hashes = np.empty(len(keys), np.int32)
+    hashes = np.empty(len(lengths), np.int32)
     hashes[order] = values.view(np.int32)
     smallest = hashes == np.iinfo(np.int32).min  # has no absolute value; the broker uses 0
     return np.where(smallest, np.int32(0), np.abs(hashes))

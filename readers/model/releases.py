@@ -279,7 +279,7 @@ def parse_version(text: str) -> Version:
     """
     match = re.match(r"[vV]?([0-9]{1,3})[._]([0-9]{1,3})(?:[._]([0-9]{1,3}))?(?:_SNAPSHOT)?(?![0-9._])", text.strip())
     if match is None:
-        raise BadRequest(f"{text!r} is not a broker version", field="version", expected="like 5.1.4", actual=text)
+        raise BadRequest(f"{text!r} is not a broker version", advice="write it like 5.1.4")
     return int(match[1]), int(match[2]), int(match[3] or 0)
 
 

@@ -113,34 +113,45 @@ def carry_out(
         if not allowed:
             return
         settled_ms = _wait_for_decisions(allowed, medium, conduct, note)
-        acted: list[CheckedAct] = []
-        pace = _Pace(conduct.max_per_second)
-        for start in range(0, len(allowed), _CHUNK):
-            chunk = allowed[start : start + _CHUNK]
-            try:
-                _look_again(chunk, medium, conduct, settled_ms)
-            except RemotingError as error:
-                if not acted:
-                    raise
-                _record_not_sent(allowed[start:], journal, conduct, error)  # effects of sent requests are still proved
-                break
-            for act in chunk:
-                if not act.is_allowed:
-                    _refuse(act, journal, conduct)
-                    continue
-                pace.wait()
-                try:
-                    if _act(act, medium, journal, conduct):
-                        acted.append(act)
-                except RmqtxError:
-                    _record_not_written(acted, medium, journal)
-                    raise
+        acted = _act_on(allowed, medium, journal, conduct, settled_ms)
         _finish(acted, medium, journal)
         if conduct.prove:
             prove(acted, medium, journal, prove_ms=conduct.prove_ms, watch_ms=conduct.watch_ms, note=note)
         else:
             for act in acted:
                 _end(act, journal, act.begun().outcome, "its effect was not verified")
+
+
+def _act_on(
+    allowed: Sequence[CheckedAct], medium: Medium, journal: Journal, conduct: Conduct, settled_ms: int
+) -> list[CheckedAct]:
+    """Look up each transaction again, apply the guards, and act; return the acts that may have an effect.
+
+    If the broker can no longer be read after some acts, the others are not done.
+    """
+    acted: list[CheckedAct] = []
+    pace = _Pace(conduct.max_per_second)
+    for start in range(0, len(allowed), _CHUNK):
+        chunk = allowed[start : start + _CHUNK]
+        try:
+            _look_again(chunk, medium, conduct, settled_ms)
+        except RemotingError as error:
+            if not acted:
+                raise
+            _record_not_sent(allowed[start:], journal, conduct, error)  # effects of sent requests are still proved
+            break
+        for act in chunk:
+            if not act.is_allowed:
+                _refuse(act, journal, conduct)
+                continue
+            pace.wait()
+            try:
+                if _act(act, medium, journal, conduct):
+                    acted.append(act)
+            except RmqtxError:
+                _record_not_written(acted, medium, journal)
+                raise
+    return acted
 
 
 def _is_ours(act: CheckedAct, rivals: Mapping[str, tuple[str, ...]], journal: Journal, conduct: Conduct) -> bool:

@@ -63,9 +63,11 @@ def prepared_record(situation: Situation, request: ActRequest) -> Found:
             f"find out whether its local transaction was committed, then {_decide(situation)}",
         )
     if request.action == "close":
+        if situation.state == "PENDING":
+            return f"{what}, and it is not decided", _decide(situation)
         return (
             f"{what}: prepared records have no op messages, and a ROLLBACK record would contradict its decision",
-            "nothing to do: a second decision does not change the broker's state table",
+            "nothing to do: before 4.3 a second decision ends no check",
         )
     version = situation.conditions.version
     if situation.conditions.is_of_files or version is None or not HALF_TOPIC_DESIGN.holds(version):

@@ -44,9 +44,9 @@ class Move:
 
 #: What the broker does differently with a transaction once the cursors are set.
 KINDS: dict[str, str] = {
-    "abandoned": "the check would have reached it, and will not reach it with the new cursors",
-    "asked-again": "it is decided, and the check will reach a copy of it again: it may be delivered again",
-    "taken-up": "it is undecided, and will be checked again",
+    "abandoned": "undecided, and the check will not reach them with the new cursors",
+    "asked-again": "decided, and the check will reach copies of them again: they may be delivered again",
+    "taken-up": "undecided or discarded, and the check will reach them again",
 }
 #: Effects that are refused unless the operator accepts them.
 UNWANTED = ("abandoned", "asked-again")

@@ -64,13 +64,7 @@ def application(
     """
     result = Application()
     earlier = _earlier(receipts, str(known_as["digest"]))
-    left = []
-    for step in plan.steps:
-        receipt = earlier.get((step["transaction_id"], step["action"]))
-        if receipt is not None and _is_done(receipt):
-            result.done.append(receipt)
-        else:
-            left.append(step)
+    left = [step for step in plan.steps if not _was_done(result, earlier.get((step["transaction_id"], step["action"])))]
     live = {store["store"] for store in plan.stores if is_live_store(store)}
     if not medium.is_exclusive and any(store["store"] not in live for store in plan.stores):
         result.notes.append("the plan was made from files: only offsets are compared with the live broker")
@@ -90,6 +84,14 @@ def application(
         result.acts.append(act)
         _note_newer(result, step, act)
     return result
+
+
+def _was_done(result: Application, receipt: Receipt | None) -> bool:
+    """Whether an earlier act of a step is done; its receipt is then added to the result."""
+    if receipt is None or not _is_done(receipt):
+        return False
+    result.done.append(receipt)
+    return True
 
 
 def _is_done(receipt: Receipt) -> bool:

@@ -109,12 +109,12 @@ RECEIPTS = pa.schema(
         column("named_copy", RECORD_NAMED, "the record that the request named"),
         column("requests", pa.list_(REQUEST), "every request that was sent for it, in order"),
         column("state_before", pa.string(), "the transaction's state before", words="states"),
-        column("witnesses_before", pa.list_(WITNESS), "what proved that"),
+        column("witnesses_before", pa.list_(WITNESS), "what proved the state before"),
         column(
             "state_after", pa.string(), "the transaction's state after; null if it was not looked up", words="states"
         ),
         column("flags_after", pa.list_(pa.string()), "the transaction's flags after", words="flags"),
-        column("witnesses_after", pa.list_(WITNESS), "what proves that"),
+        column("witnesses_after", pa.list_(WITNESS), "what proves the state after"),
         column("notes", pa.list_(pa.string()), "further notes"),
         column("saved_message", pa.string(), "file with the saved message, beside the journal"),
         column("rechecks", pa.list_(RECHECK), "its rechecks that were recorded"),

@@ -69,6 +69,16 @@ class Salvaged:
     lacks_rocksdb: bool = False
 
 
+@dataclass(slots=True)
+class _ReadFiles:
+    """The records in the given files. `borders`: ends of segments that blank records show, as commit-log offsets."""
+
+    runs: list[Run] = field(default_factory=list)
+    coverage: list[Coverage] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    borders: set[int] = field(default_factory=set)
+
+
 @dataclass(frozen=True, slots=True)
 class _LogHole:
     """A range of the log without records, within one segment. `ends_segment`: no record follows it in the segment."""
@@ -101,30 +111,16 @@ def salvage(
     if old_store is not None:
         require_links_inside(old_store.root)
     sources = sources_of(paths)
-    runs: list[Run] = []
-    coverage: list[Coverage] = []
-    findings: list[Finding] = []
-    borders: set[int] = set()
-    total, done = sum(source.size_bytes for source in sources), 0
-    for number, source in enumerate(sources):
-        scan = FoundRuns(number, source)
-        for run in scan:
-            runs.append(run)
-            if progress is not None:
-                progress(done + run.position_bytes + run.length_bytes, total)
-        done += source.size_bytes
-        coverage.append(scan.coverage)
-        findings.extend(scan.findings)
-        borders |= scan.borders
+    read = _read(sources, progress)
     if infers_segments:
-        sizes = with_log_files_of(sizes, _segment_bytes(borders, sources))
+        sizes = with_log_files_of(sizes, _segment_bytes(read.borders, sources))
     files = OpenSources(sources)
     try:
-        chosen = chosen_pieces(runs, files, sizes.log_file_bytes)
+        chosen = chosen_pieces(read.runs, files, sizes.log_file_bytes)
         if not chosen.pieces:
             raise NotAStore("the given files contain no record", advice="give files of a broker's commit log")
-        result = Salvaged(chosen, coverage, findings, segment_bytes=sizes.log_file_bytes)
-        findings.extend(chosen.findings)
+        findings = [*read.findings, *chosen.findings]
+        result = Salvaged(chosen, read.coverage, findings, segment_bytes=sizes.log_file_bytes)
         with new_store(target) as root:
             if config is not None:
                 copy_tree(config, root / "config")
@@ -135,6 +131,23 @@ def salvage(
     finally:
         files.close()
     return result
+
+
+def _read(sources: list[SalvageSource], progress: Progress | None) -> _ReadFiles:
+    """Find the records in all files. `progress` receives bytes."""
+    read = _ReadFiles()
+    total, done = sum(source.size_bytes for source in sources), 0
+    for number, source in enumerate(sources):
+        scan = FoundRuns(number, source)
+        for run in scan:
+            read.runs.append(run)
+            if progress is not None:
+                progress(done + run.position_bytes + run.length_bytes, total)
+        done += source.size_bytes
+        read.coverage.append(scan.coverage)
+        read.findings.extend(scan.findings)
+        read.borders |= scan.borders
+    return read
 
 
 def _segment_bytes(borders: set[int], sources: list[SalvageSource]) -> int | None:

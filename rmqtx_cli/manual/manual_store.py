@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from readers.model.findings import KINDS
@@ -38,15 +38,7 @@ def store_page() -> str:
 def _lines() -> Iterator[str]:
     yield from heading("NAME")
     yield from paragraph("rmqtx-store - words, states, findings, tables and structures of rmqtx")
-    yield from heading("WORDS")
-    for word, meaning in TERMS.items():
-        yield from item(word, f"{meaning}.")
-    yield from heading("STATES")
-    for word, meaning in STATES.items():
-        yield from item(word, f"{meaning}.")
-    yield from heading("FLAGS")
-    for word, meaning in FLAGS.items():
-        yield from item(word, f"{meaning}.")
+    yield from _word_lists((("WORDS", TERMS), ("STATES", STATES), ("FLAGS", FLAGS)))
     yield from heading("ADVICE")
     for word, meaning in ADVICE.items():
         yet = f" Where the state is UNDECIDABLE: {NONE_YET}." if word == "none" else ""
@@ -58,13 +50,10 @@ def _lines() -> Iterator[str]:
     for code, kind in KINDS.items():
         advice = f" Advice: {kind.advice}." if kind.advice else ""
         yield from item(f"{code} ({kind.severity})", f"{kind.title}. For transactions: {kind.meaning}.{advice}")
-    for title, words in (
+    yield from _word_lists((
         ("WORDS OF A LEDGER", WORDS), ("OUTCOMES OF RECONCILE", OUTCOMES), ("CHANGES", CHANGES),
         ("OUTCOMES OF ACTS", RECEIPT_OUTCOMES), ("STANDINGS OF RECEIPTS", STANDINGS),
-    ):  # fmt: skip
-        yield from heading(title)
-        for word, meaning in words.items():
-            yield from item(word, f"{meaning}.")
+    ))  # fmt: skip
     yield from heading("TABLES")
     yield from paragraph(_CONVENTIONS)
     for name, schema in {**ALL_TABLES, **RESULT_TABLES}.items():
@@ -77,6 +66,14 @@ def _lines() -> Iterator[str]:
         yield from _structure(layout)
     yield from heading("SEE ALSO")
     yield from paragraph("rmqtx(1), rmqtx-decode(1), rmqtx-explain(1)")
+
+
+def _word_lists(lists: Iterable[tuple[str, Mapping[str, str]]]) -> Iterator[str]:
+    """Sections of words with their meanings, by title."""
+    for title, words in lists:
+        yield from heading(title)
+        for word, meaning in words.items():
+            yield from item(word, f"{meaning}.")
 
 
 def _type_name(kind: pa.DataType) -> str:

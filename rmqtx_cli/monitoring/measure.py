@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from verdicts.deadlines.discard_times import deadline_of
 if TYPE_CHECKING:
     from readers.store.broker_settings import BrokerSettings
     from readers.store.store import Store
+    from remoting.live.store_facts import LiveStore
     from rmqtx_cli.sources.source import Source
     from verdicts.model.predicted import Prediction
     from verdicts.model.reading import VerdictReading
@@ -31,27 +31,21 @@ REMEMBERED_AGE_MS = 60_000
 REMEMBERED_MAX = 1_000
 
 
-@functools.singledispatch
 def _queue_numbers(source: Source) -> list[StoreNumbers]:
     """Cursors and the ends of log and queues of each store or broker."""
-    raise NotImplementedError(type(source))
+    if isinstance(source, FileSource):
+        return [_numbers_of_store(store, source.opened.settings_of) for store in source.stores]
+    if isinstance(source, BrokerSource):
+        return [_numbers_of_broker(fact) for fact in source.facts]
+    raise TypeError(f"check reads stores in files and live brokers, not a {type(source).__name__}")
 
 
-@_queue_numbers.register
-def _of_files(source: FileSource) -> list[StoreNumbers]:
-    return [_numbers_of_store(store, source.opened.settings_of) for store in source.stores]
-
-
-@_queue_numbers.register
-def _of_brokers(source: BrokerSource) -> list[StoreNumbers]:
-    return [
-        StoreNumbers(
-            fact.root, is_in_use=True, half_next_offset=fact.half_cursor, half_max_offset=fact.half_end,
-            discard_max_offset=max(0, fact.broker.max_offset(DISCARD_TOPIC)),
-            check_interval_ms=fact.settings.transaction_check_interval_ms,
-        )
-        for fact in source.facts
-    ]  # fmt: skip
+def _numbers_of_broker(fact: LiveStore) -> StoreNumbers:
+    return StoreNumbers(
+        fact.root, is_in_use=True, half_next_offset=fact.half_cursor, half_max_offset=fact.half_end,
+        discard_max_offset=max(0, fact.broker.max_offset(DISCARD_TOPIC)),
+        check_interval_ms=fact.settings.transaction_check_interval_ms,
+    )
 
 
 def measure(source: Source, now_ms: int) -> Numbers:

@@ -133,8 +133,7 @@ WhereOption = Annotated[
     str | None,
     typer.Option(
         "--where", parser=stored_text, metavar="EXPR", autocompletion=completion.condition_fields,
-        help="Only rows that meet this condition, like \"topic = orders and queue_id > 2\"; operators: = != < <= > >= "
-        "~ !~",
+        help="Only rows that meet this condition, like \"NAME = VALUE and NAME > N\"; operators: = != < <= > >= ~ !~",
     ),
 ]
 FailOnOption = Annotated[
@@ -156,7 +155,7 @@ FindingsOption = Annotated[
     bool,
     typer.Option(
         "--findings",
-        help="List findings, which is damage and contradictions in the files, instead of rows",
+        help="List findings (damage and contradictions in the files) instead of rows",
     ),
 ]
 HashOption = Annotated[

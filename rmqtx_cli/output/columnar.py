@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
     from rmqtx_cli.output.views import View
 
 _GROUP_BYTES = 64 << 20
+#: Rows that show whether the values of a column repeat, and the least number of rows per value for a dictionary.
+_SAMPLE_ROWS, _ROWS_PER_VALUE = 4_096, 4
 
 
 class _Counting:
@@ -45,13 +51,15 @@ class _Counting:
 
 
 class ParquetPort:
-    """Parquet, zstd; small batches are gathered into row groups of at most 64 MiB."""
+    """Parquet, zstd; small batches are gathered into row groups of at most 64 MiB.
+
+    Columns whose values repeat in the first rows have dictionaries; for the others they would cost time and space.
+    """
 
     def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View) -> None:
-        import pyarrow.parquet as pq
-
+        self._stream = _Counting(stream)
         self._schema = schema
-        self._writer = pq.ParquetWriter(_Counting(stream), schema, compression="zstd")
+        self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
 
@@ -62,15 +70,39 @@ class ParquetPort:
         if self._waiting_bytes >= _GROUP_BYTES:
             self._flush()
 
+    def _opened(self, first: pa.Table) -> pq.ParquetWriter:
+        import pyarrow.parquet as pq
+
+        sample = first.slice(0, _SAMPLE_ROWS).combine_chunks()
+        repeating = [name for column in sample.schema.names
+                     for name in _repeating(column, pa.concat_arrays(sample[column].chunks))]  # fmt: skip
+        return pq.ParquetWriter(self._stream, self._schema, compression="zstd", use_dictionary=repeating)
+
     def _flush(self) -> None:
         if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+            table = pa.Table.from_batches(self._waiting, self._schema)
+            self._writer = self._writer or self._opened(table)
+            self._writer.write_table(table)
         self._waiting, self._waiting_bytes = [], 0
 
     def finish(self) -> None:
         """Write the last row group and the footer."""
         self._flush()
-        self._writer.close()
+        (self._writer or self._opened(self._schema.empty_table())).close()
+
+
+def _repeating(path: str, values: pa.Array) -> Iterator[str]:
+    """The paths of the Parquet columns of a column whose values repeat."""
+    kind = values.type
+    if pa.types.is_map(kind):
+        yield from (f"{path}.key_value.{part}" for part in ("key", "value"))
+    elif pa.types.is_list(kind):
+        yield from _repeating(f"{path}.list.element", pc.list_flatten(values))
+    elif pa.types.is_struct(kind):
+        for number, part in enumerate(values.flatten()):
+            yield from _repeating(f"{path}.{kind.field(number).name}", part)
+    elif len(pc.unique(values)) * _ROWS_PER_VALUE <= max(len(values), 1):
+        yield path
 
 
 class ArrowPort:

@@ -56,6 +56,7 @@ _OF_KINDS = {
     "outcome of a comparison with a ledger": "docs/forensics.md",
     "outcome of an act": "docs/receipts.md",
     "standing of a receipt": "docs/receipts.md",
+    "effect of cursor set": "docs/offline_acts.md",
     "guard": "docs/safety.md",
     "scenario of a probe": "docs/canary.md",
     "step of a probe": "docs/canary.md",

@@ -28,6 +28,7 @@ from repairs.bundles.bundle import BUNDLED
 from repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
 from repairs.changes.undo_table import EDITS
 from repairs.cursors.cursors import CURSOR_EFFECTS
+from repairs.cursors.cursors import KINDS as CURSOR_KINDS
 from repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
 from repairs.receipts.receipts import OUTCOMES as RECEIPT_OUTCOMES
 from repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
@@ -96,7 +97,8 @@ TERMS: dict[str, str] = {
     "number of checks; complete on disk only after a clean stop",
     "state table": "brokers 3.0 and 3.1: a slot for each prepared record, overwritten in place when it is decided",
     "redo log": "brokers 3.0 and 3.1: an entry for each prepared, COMMIT or ROLLBACK record, to rebuild the table",
-    "plan": "a file of actions: for each the transaction, the record to name, the evidence and what must stay true",
+    "plan": "a file of actions: for each the transaction, the record that the decision names, the evidence and what "
+    "must stay true",
 }
 
 
@@ -135,6 +137,7 @@ def entries(views: Iterable[View]) -> list[WordEntry]:
         *(WordEntry(word, "outcome of an act", (text,)) for word, text in RECEIPT_OUTCOMES.items()),
         *(WordEntry(word, "standing of a receipt", (text,)) for word, text in STANDINGS.items()),
         *(WordEntry(word, "change between two audits", (text,)) for word, text in CHANGES.items()),
+        *(WordEntry(word, "effect of cursor set", (text,)) for word, text in CURSOR_KINDS.items()),
         *(
             WordEntry(guard.name, "guard", (f"prevents {guard.prevents}", f"overridden: {guard.risk}"))
             for guard in GUARDS
@@ -199,10 +202,12 @@ def _heads(views: Iterable[View]) -> Iterator[WordEntry]:
     meanings = {one.name: meaning_of(one) for one in parts} | _OF_A_PAGE | tables
     sources: dict[str, dict[str, None]] = {}
     for view in views:
+        alone = {column.sources[0] for column in view.columns if column.is_plain}
         for column in view.columns:
             for heading in column.headings:
                 if not (heading in tables and (heading,) == column.sources):
-                    sources.setdefault(heading, {}).update(dict.fromkeys(column.sources))
+                    shown = column.sources if column.is_plain else [one for one in column.sources if one not in alone]
+                    sources.setdefault(heading, {}).update(dict.fromkeys(shown))
     for heading, names in sources.items():
         lines = (f"{name}: {meanings[name]}" if meanings.get(name) else f"shows {name}" for name in names)
         yield WordEntry(heading, "head of a printed column", tuple(lines))

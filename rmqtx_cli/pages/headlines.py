@@ -20,19 +20,23 @@ if TYPE_CHECKING:
 _NAMED_MAX = 3
 
 
-def pending_sentence(rows: pa.Table, now_ms: int, pending_count: int) -> str:
+def pending_sentence(rows: pa.Table, now_ms: int, pending_count: int, *, is_incomplete: bool) -> str:
     """The number of pending transactions, their groups and topics, and the age of the oldest.
 
-    `rows`: transactions that fulfil the conditions; `pending_count`: all pending transactions.
+    `rows`: transactions that fulfil the conditions; `pending_count`: all pending transactions. `is_incomplete`: whether
+    evidence is missing or damaged, so that more may be pending.
     """
     import pyarrow.compute as pc
 
     pending = rows.filter(pc.equal(rows["state"], "PENDING"))
     others = rows.num_rows - pending.num_rows
-    more = f"; and {others} decided or undecidable, which the check will still reach" if others else ""
+    more = f"; also listed: {others} decided, discarded or UNDECIDABLE, which the check will still reach"
+    more = more if others else ""
     if not pending.num_rows:
         others_pending = count(pending_count, "pending transaction")
-        nothing = "nothing is pending; for LOST and DISCARDED transactions: rmqtx audit"
+        known = "no pending transaction found, but evidence is missing or damaged: more may be pending"
+        known = known if is_incomplete else "nothing is pending"
+        nothing = f"{known}; for LOST and DISCARDED transactions: rmqtx audit"
         return (f"no match among {others_pending}" if pending_count else nothing) + more
     oldest_ms = pc.min(pending["half_store_time_ms"]).as_py()
     age = "" if oldest_ms is None else f", oldest {duration_text(now_ms - oldest_ms)}"
@@ -60,13 +64,14 @@ def _group(name: str | None) -> str:
 def pending_lines(
     rows: pa.Table, pending_count: int, stops: Sequence[CheckStop], counts_of: Callable[[str], tuple[int, int]],
     predicted: Mapping[str, Prediction], now_ms: int, live: str | None, next_line: str | None,
-    *, is_one_store: bool,
+    *, is_one_store: bool, is_incomplete: bool,
 ) -> Iterator[str]:
     """The lines above the list: pending transactions, stopped checks, the first discard, the next command.
 
     `live`: the options that connect to the same brokers, None for files. `next_line`: used if no check is stopped.
+    `is_incomplete`: see `pending_sentence`.
     """
-    sentence = pending_sentence(rows, now_ms, pending_count)
+    sentence = pending_sentence(rows, now_ms, pending_count, is_incomplete=is_incomplete)
     yield from answer_lines(sentence, stops, counts_of, live, None, is_one_store=is_one_store)
     yield from deadline_lines(rows, predicted, now_ms)
     if next_line is not None and not stops:

@@ -72,9 +72,10 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     findings = list(store.findings)
     cursors = check_cursors(store)
     in_rocksdb = queue_bounds(store, findings)
-    half_min, half_max = _range(store, HALF_TOPIC, findings) or in_rocksdb.get((HALF_TOPIC, 0)) or NO_QUEUE
-    _, op_max = _range(store, OP_TOPIC, findings) or in_rocksdb.get((OP_TOPIC, 0)) or NO_QUEUE
-    _, discarded = _range(store, DISCARD_TOPIC, findings) or in_rocksdb.get((DISCARD_TOPIC, 0)) or NO_QUEUE
+    (half_min, half_max), (_, op_max), (_, discarded) = (
+        _range(store, topic, findings) or in_rocksdb.get((topic, 0)) or NO_QUEUE
+        for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC)
+    )
     half_next = None if cursors.half is None else cursors.half.get(0, half_min)
     queues = sorted({*store.queues(), *in_rocksdb})
     end, size_bytes = _log_end(store)

@@ -53,4 +53,4 @@ def age_text(sent_ms: int, now_ms: int, stopped_ms: int | None) -> str:
     age = duration_text(now_ms - sent_ms)
     if stopped_ms is None or not sent_ms <= stopped_ms < now_ms:
         return age
-    return f"{age}, {duration_text(stopped_ms - sent_ms)} of it before the broker stopped"
+    return f"{age}, {duration_text(stopped_ms - sent_ms)} when the broker stopped"

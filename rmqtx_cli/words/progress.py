@@ -33,7 +33,7 @@ class Bar:
         """Show the number of bytes done and in all."""
         self.bar.update(self.line, completed=done_bytes, total=total_bytes)
         if total_bytes and done_bytes >= total_bytes:
-            self.bar.update(self.line, description=f"{self.what}: all bytes read, computing results")
+            self.bar.update(self.line, description=f"{self.what}: computing results")
 
     def count_tasks(self, done: int, total: int) -> None:
         """Show the number of tasks done and in all."""

@@ -11,7 +11,7 @@ from tests.brokers.expectation import expected_rows
 from tests.brokers.histories import HISTORIES
 from tests.brokers.make import make_all, make_example, play, save
 from tests.brokers.recipes import Recipe, common, recipes
-from tests.brokers.stage import Script
+from tests.brokers.script import Script
 
 
 def arguments() -> argparse.ArgumentParser:

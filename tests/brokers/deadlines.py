@@ -25,7 +25,9 @@ from remoting.connections.client import Client
 from remoting.live import lookups
 from tests.brokers.histories import IMMUNITY
 from tests.brokers.rig import DISCARD_TOPIC, now_ms
-from tests.brokers.stage import Play, Script, Transaction
+from tests.brokers.script import Script
+from tests.brokers.stage import Play
+from tests.brokers.transaction import Transaction
 from verdicts.audit.lookups import pending
 from verdicts.deadlines.discard_times import with_discard_times
 from verdicts.deadlines.predicting import predict_from_files

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tests.brokers import maven
 from tests.brokers.old_rig import OldRig
-from tests.brokers.stage import Act, Play, Script
+from tests.brokers.script import Act, Script
+from tests.brokers.stage import Play
 
 DESIGN = "empty"
 _FLUSHED_AFTER_SECONDS = 8

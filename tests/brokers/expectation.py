@@ -1,8 +1,8 @@
-"""What must be found in a store, worked out from the truth of its run.
+"""The rows that an audit of a store must have, derived from the truth of its run.
 
-The witnesses, all of them on the broker's and the client's side: messages that a consumer got, records that the broker
-served from a copy of the store (`after_record`: half copies, ops, finals, discard copies, with their places), decisions
-and checks as the producer saw them, and, for what is still open, what the same broker asked or put back when it was
+All evidence comes from the broker and the clients: messages that a consumer received; records that the broker returned
+from a copy of the store (`after_record`: half copies, ops, finals, discard copies, with their places); decisions and
+checks that the producer reported; and, for open transactions, what the same broker checked or put back when it was
 started on the copy.
 """
 
@@ -22,11 +22,11 @@ Event = dict[str, Any]
 Row = dict[str, Any]
 TRANSACTION_BITS, COMMIT_BITS = 0xC, 0x8
 CONSUMERS = ("warehouse", "after")
-"""The groups that take each message once; others refuse some, and get them again from their retry topic."""
+"""The groups that receive each message once; others refuse some, and receive them again from their retry topic."""
 
 
 class Truth:
-    """The lines of a truth file, sorted by what they are."""
+    """The lines of a truth file, by kind."""
 
     def __init__(self, lines: Iterable[Event]) -> None:
         self.lines = list(lines)
@@ -44,22 +44,20 @@ class Truth:
             if record["system_flag"] & TRANSACTION_BITS == COMMIT_BITS
             and record["topic"] not in (HALF_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC)
         ]
-        """A commit of a delayed half puts a record of that type into the half topic: no consumer gets that, so it is
-        no final.
-        """
-        self.stray_rollbacks = {
+        """A commit of a delayed half writes a COMMIT record to the half topic, which no consumer gets: not a final."""
+        self.misdirected_rollbacks = {
             line["queue_offset"]
             for line in self.of("decision")
             if line["what"] == "ROLLBACK_MESSAGE" and line["commit_log_offset"] not in self.half_places
         }
-        """Numbers of rollbacks that named a record outside the half topic: nothing but an op comes of them."""
+        """Queue offsets in rollbacks that named a record outside the half topic: they write only an op."""
         cursors = [line["queue_offset"] for line in self.of("after_cursor") if line["topic"] == HALF_TOPIC]
         self.half_cursor: int | None = cursors[-1] if cursors else None
         passed = [line["queue_offset"] for line in self.of("after_cursor") if line["topic"] == OP_TOPIC]
         self.passed_numbers = {
             number for op in self.ops if passed and op["queue_offset"] < (passed[-1] or 0) for number in numbers(op)
         }
-        """Numbers of ops that the second run's check has left behind: they hide nothing from it any more."""
+        """Numbers in ops before the op cursor of the second run: its check no longer reads these ops."""
         self.log_end: int = self.of("log_end")[-1]["commit_log_offset"]
         self.op_counts = Counter(number for op in self.ops for number in numbers(op))
         self.op_numbers = set(self.op_counts)
@@ -75,16 +73,16 @@ class Truth:
 
 @dataclass(frozen=True)
 class Marks:
-    """The transaction's half queue offsets that ops name, by what the decision on that very copy was."""
+    """The transaction's half queue offsets that ops name, by the decision on each copy."""
 
     rollback: set[int]
     commit: set[int]
-    foreign: set[int]
-    """Named by an op though nobody decided on that copy: the number of some record outside the half topic."""
+    misdirected: set[int]
+    """Named by an op, although no decision named that copy: the number of a record outside the half topic."""
 
 
 def verdict(event: Event) -> str:
-    """What a decision, or the answer to a check, says."""
+    """COMMIT_MESSAGE or ROLLBACK_MESSAGE, of a decision or an answer to a check."""
     return str(event.get("what") or event.get("answer"))
 
 
@@ -94,14 +92,14 @@ def numbers(op: Event) -> list[int]:
 
 
 def belongs(event: Event, sent: Event) -> bool:
-    """Does a line speak of the transaction that was sent?"""
+    """Whether a line belongs to a sent transaction."""
     if sent["transaction_id"] is not None:
         return bool(event.get("transaction_id") == sent["transaction_id"])
     return bool(event.get("case") == sent["case"])
 
 
 def place(record: Event) -> Row:
-    """Where a record lies."""
+    """The place of a record."""
     return {name: record[name] for name in ("queue_id", "queue_offset", "commit_log_offset")}
 
 
@@ -119,12 +117,12 @@ def expected_rows(lines: Iterable[Event]) -> list[Row]:
 
 
 def states(row: Row) -> set[str]:
-    """The states that a row allows: one, or, where the truth permits several, all of these (`why` says the reason)."""
+    """The states that a row allows: one, or several that the truth permits (`why` has the reason)."""
     return set(row["state"]) if isinstance(row["state"], list) else {row["state"]}
 
 
 def expected_row(sent: Event, truth: Truth) -> Row:
-    """What must be said of one transaction, and by which witnesses."""
+    """The expected row of one transaction, with its evidence."""
 
     def mine(events: Iterable[Event]) -> list[Event]:
         return [event for event in events if belongs(event, sent)]
@@ -142,7 +140,7 @@ def expected_row(sent: Event, truth: Truth) -> Row:
     marks = Marks(
         rollback=marked & {event["queue_offset"] for event in decisions if verdict(event) == "ROLLBACK_MESSAGE"},
         commit=marked & {event["queue_offset"] for event in decisions if verdict(event) == "COMMIT_MESSAGE"},
-        foreign=marked - {event["queue_offset"] for event in decisions},
+        misdirected=marked - {event["queue_offset"] for event in decisions},
     )
     delivered = {
         (event["topic"], event["queue_id"], event["queue_offset"])
@@ -152,14 +150,14 @@ def expected_row(sent: Event, truth: Truth) -> Row:
     asked = mine(truth.of("after_check"))
     put_back = mine(truth.of("after_put_back"))
     delayed = not halves or any(copy["properties"].get("REAL_TOPIC") == HALF_TOPIC for copy in halves)
-    """The half went through a delay, or was dropped there: its own topic stands where the real one stood, now lost."""
+    """Whether the half was delayed, or dropped while it was delayed: its REAL_TOPIC is then the half topic."""
     first = halves[0] if halves else sent
     newest = max(copy_numbers, default=None)
     stuck = (
         truth.half_cursor is not None and newest is not None and newest >= truth.half_cursor and newest not in marked
     )
     still_open = bool(asked or put_back or stuck)
-    # A check that stops before a half leaves its op behind all the same: whether it asks is not known.
+    # If a check stops before a half, it is unknown whether it would ask, although the op cursor has passed its op.
     is_unreached = newest in truth.passed_numbers and newest is not None and newest >= (truth.half_cursor or 0)
     state, flags = judge(finals, marks, still_open, discard_copies, logged, truth)
     resumes = [event for event in truth.of("resumed") if event["case"] == sent["case"] and event["code"] == 0]
@@ -177,7 +175,7 @@ def expected_row(sent: Event, truth: Truth) -> Row:
             "flags_at_least": [],
             "why": "given up on, and no newer half copy, but the half cursor was set back before its copies",
         }
-    if state in ("DISCARDED", "LOST") and marks.foreign & truth.stray_rollbacks:
+    if state in ("DISCARDED", "LOST") and marks.misdirected & truth.misdirected_rollbacks:
         unsure = {
             "state": [state, "ROLLED_BACK", "UNDECIDABLE"],
             "flags_at_least": [],
@@ -247,6 +245,6 @@ def judge(
         return "DISCARDED", flags
     if logged:
         return "DISCARDED", flags | {"without_copy"}
-    if marks.foreign:
+    if marks.misdirected:
         flags.add("masked")
     return "LOST", flags

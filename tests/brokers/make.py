@@ -1,4 +1,4 @@
-"""Make a store from a recipe: run it, run its copy, work out the expected rows, pack."""
+"""Make a store from a recipe: run it, run its copy, derive the expected rows, pack."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.brokers import chain_histories, corpus, path_histories, rocks_histories, shop
+from tests.brokers import corpus, shop
 from tests.brokers.empty_stage import DESIGN, EmptyPlay
 from tests.brokers.expectation import expected_rows, states
 from tests.brokers.histories import HISTORIES
@@ -20,10 +20,10 @@ from tests.brokers.old_histories import OLD_HISTORIES
 from tests.brokers.old_stage import OldScript, play_old
 from tests.brokers.recipes import Recipe
 from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB, RocksPlay
-from tests.brokers.stage import Act, Play, Script
+from tests.brokers.script import Act, Script
+from tests.brokers.stage import Play
 
 AT_ONCE = 2
-assert chain_histories, (path_histories, rocks_histories)  # importing them registers theirs
 
 
 def play(recipe: Recipe, out: Path, acts: Mapping[str, Act] = HISTORIES) -> Play:
@@ -42,9 +42,7 @@ def play(recipe: Recipe, out: Path, acts: Mapping[str, Act] = HISTORIES) -> Play
 
 
 def player(script: Script) -> type[Play]:
-    """Who plays a script: transactions in RocksDB want another, from the start or from the restart on, and so does what
-    has nothing to play.
-    """
+    """The class that plays a script: others for transactions in RocksDB, and for an empty store."""
     if script.design == DESIGN:
         return EmptyPlay
     settings = dict(script.conf) | dict(script.restart or {})
@@ -55,7 +53,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def make_example() -> str:
-    """Make the example store; gives a line about it."""
+    """Make the example store; return a line about it."""
     recipe = shop.recipe()
     out = Path(tempfile.gettempdir()) / "rmqtx-brokers" / recipe.name
     run = play(recipe, out, shop.ACTS)
@@ -81,12 +79,12 @@ def live(script: Script, out: Path) -> Live:
 
 
 def final_conf(run: Play) -> dict[str, str]:
-    """The broker's configuration when it stopped, without what belongs to this machine."""
+    """The broker's configuration when it stopped, without values of this machine."""
     return {"storePathRootDir": "store", "storePathCommitLog": "store/commitlog"} | run.rig.conf
 
 
 def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
-    """Write a finished run into a directory of the corpus; gives the expected rows."""
+    """Write a finished run into a directory of the corpus; return the expected rows."""
     found = corpus.machine_paths(run.rig.store, (str(run.out), str(Path.home()) + "/", tempfile.gettempdir() + "/"))
     if found:
         raise RuntimeError(f"{recipe.name}: paths of this machine in the store: {found}")
@@ -121,7 +119,7 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
 
 
 def make(recipe: Recipe, to: Path | None = None, keep: bool = False, tries: int = 2) -> str:
-    """Make one store of the corpus; gives a line about it."""
+    """Make one store of the corpus; return a line about it."""
     out = Path(tempfile.gettempdir()) / "rmqtx-brokers" / recipe.name
     for attempt in range(1, tries + 1):
         try:
@@ -138,14 +136,14 @@ def make(recipe: Recipe, to: Path | None = None, keep: bool = False, tries: int 
 
 
 def tell(rows: list[corpus.Row]) -> str:
-    """The rows in a few words."""
+    """A summary of the rows."""
     counted = Counter(" or ".join(sorted(states(row))) for row in rows)
     told = ", ".join(f"{state} {count}" for state, count in sorted(counted.items()))
     return f"{len(rows)} transactions ({told}), {sum(bool(row['open']) for row in rows)} open"
 
 
 def make_all(recipes: Iterable[Recipe], at_once: int = AT_ONCE, keep: bool = False) -> bool:
-    """Make stores, some at once; says whether all were made."""
+    """Make stores, some at once; return whether all were made."""
     good = True
     with ThreadPoolExecutor(at_once) as pool:
         for line in pool.map(lambda recipe: make(recipe, keep=keep), recipes):

@@ -10,7 +10,9 @@ from typing import cast
 from tests.brokers.old_rig import FIRST_CHECK_SECONDS
 from tests.brokers.old_stage import LaterPlay, OldPlay
 from tests.brokers.rig import COMMIT, ROLLBACK
-from tests.brokers.stage import Act, Play, Transaction, order
+from tests.brokers.script import Act
+from tests.brokers.stage import Play
+from tests.brokers.transaction import Transaction, order
 
 Program = Callable[[OldPlay, int, Random], None]
 OLD_HISTORIES: dict[str, Act] = {}

@@ -18,9 +18,11 @@ from tests.brokers import maven
 from tests.brokers.histories import HISTORIES
 from tests.brokers.old_rig import FIRST_CHECK_SECONDS, OldRig
 from tests.brokers.rig import COMMIT, Event
+from tests.brokers.script import Act, Script, Stop
 from tests.brokers.slave import start_slave, wait_copied
-from tests.brokers.stage import Act, Play, Script, Stop, Transaction
+from tests.brokers.stage import Play
 from tests.brokers.store_files import log_end
+from tests.brokers.transaction import Transaction
 
 QUIET_ROUNDS = 3
 FIRST = "first_"

@@ -11,7 +11,7 @@ from tests.brokers.maven import VERSIONS
 from tests.brokers.old_recipes import old_scripts
 from tests.brokers.rig import IPV6_NAME
 from tests.brokers.rocks_recipes import rocks_recipes
-from tests.brokers.stage import Script
+from tests.brokers.script import Script
 
 ALWAYS: Mapping[str, int] = {
     "commit": 16,

@@ -31,10 +31,10 @@ DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 COMMIT, ROLLBACK = 8, 12
 BROKER_PORT, NAME_SERVER_PORT, PORT_STEP = 10911, 9876, 20
 DLEDGER_STEP, CONTROLLER_STEP = 5, 6
-"""The ports of a DLedger member and of a controller: so much above the broker's own."""
+"""Distance of the ports of a DLedger member and of a controller from the broker's port."""
 CHECK_GROUP = "CID_RMQ_SYS_TRANS"
 PATIENCE_SECONDS = 300
-"""How long a process that does start is waited for: the machine may be busy with other things."""
+"""How long to wait for the start of a process: the machine may be busy."""
 NOT_YET = ("RemotingTimeoutException", "RemotingConnectException")
 REQUEST_OFFSET, REQUEST_TOPIC, REQUEST_CONFIG, REQUEST_END_TRANSACTION, REQUEST_RESUME = 14, 17, 25, 37, 323
 
@@ -76,11 +76,11 @@ SMALL: dict[str, str] = {
     "waitTimeMillsInPullQueue": "20000",
     "waitTimeMillsInTransactionQueue": "20000",
 }
-"""The broker configuration of every store of ours, unless a recipe says otherwise: small files, short intervals."""
+"""The broker configuration of the corpus, which a recipe can change: small files, short intervals."""
 SMALL_5: dict[str, str] = {"transactionOpBatchInterval": "500", "timerWheelEnable": "false"}
-"""What 5.x has besides."""
+"""Further settings of 5.x."""
 IPV6_NAME = "six.localhost"
-"""A name for ::1 that our Java processes know: the 5.1 client cannot take an address with more than one colon."""
+"""A name for ::1 in the rig's Java processes: the 5.1 client cannot parse an address with several colons."""
 OLD_JAVA_OPTIONS = (
     "--add-opens=java.base/java.util=ALL-UNNAMED",
     "--add-opens=java.base/java.util.concurrent=ALL-UNNAMED",
@@ -89,16 +89,16 @@ OLD_JAVA_OPTIONS = (
     "-Drocketmq.client.log.loadconfig=false",
     "-Dcom.rocketmq.sendMessageWithVIPChannel=false",
 )
-"""What versions before 4.3 need besides: their JSON and Netty look into more of the JDK."""
+"""Further options of versions before 4.3, whose JSON and Netty libraries use internals of the JDK."""
 OLD_NAMES = {
     "mappedFileSizeCommitLog": "mapedFileSizeCommitLog",
     "mappedFileSizeConsumeQueue": "mapedFileSizeConsumeQueue",
 }
-"""How versions before 4.9 spell these."""
+"""The names of these settings before 4.9."""
 
 
 def now_ms() -> int:
-    """The wall clock, as the client's events have it."""
+    """The wall clock in the unit of the client's events."""
     return time.time_ns() // 1_000_000
 
 
@@ -198,7 +198,7 @@ class Agent:
             return self._events.pop(reference)
 
     def start(self, word: str, **fields: object) -> str:
-        """Send a command; gives the reference to wait for."""
+        """Send a command; return the reference to wait for."""
         reference = f"{word}{next(self._numbers)}"
         parts = [word, f"ref={reference}"]
         for name, value in fields.items():
@@ -222,13 +222,13 @@ class Agent:
         return self.wait(self.start(word, **fields), patience)
 
     def kill(self) -> None:
-        """End the clients at once, without a word to the broker."""
+        """Kill the clients; they do not unregister at the broker."""
         self.process.kill()
         self.process.wait()
         self._reader.join(10)
         for stream in (self.process.stdin, self.process.stdout, self._log):
             if stream is not None:
-                with contextlib.suppress(OSError):  # what was not sent to a killed process
+                with contextlib.suppress(OSError):  # unsent data for a killed process
                     stream.close()
 
     def close(self) -> None:
@@ -244,7 +244,7 @@ class Agent:
         self._reader.join(10)
         for stream in (self.process.stdin, self.process.stdout, self._log):
             if stream is not None:
-                with contextlib.suppress(OSError):  # what was not sent to a killed process
+                with contextlib.suppress(OSError):  # unsent data for a killed process
                     stream.close()
 
 
@@ -276,7 +276,7 @@ class Rig:
             (self.home / "conf" / f"logback_{name}.xml").write_text(text)
 
     def become(self, version: str) -> None:
-        """Another version from the next start on, with the same store and settings; the name server stays."""
+        """Use another version from the next start on, with the same store and settings; the name server stays."""
         self.version, self.classpath = version, maven.classpath(version)
 
     @property
@@ -332,7 +332,7 @@ class Rig:
         self._wait_port("namesrv", self.names_port, PATIENCE_SECONDS)
 
     def _controller(self) -> dict[str, str]:
-        """What makes the name server a controller too (5.0.0+), for a broker in controller mode."""
+        """The settings that make the name server a controller too (5.0.0+), for a broker in controller mode."""
         if self.conf.get("enableControllerMode") != "true":
             return {}
         return {
@@ -344,7 +344,7 @@ class Rig:
         }
 
     def full_conf(self) -> dict[str, str]:
-        """The configuration with what depends on this run.
+        """The configuration with the values of this run.
 
         Paths are relative to the output directory, so that none of this machine gets into the store.
         """
@@ -359,14 +359,14 @@ class Rig:
         return {"namesrvAddr": self.name_server, "listenPort": str(self.port)} | wanted
 
     def start_broker(self) -> None:
-        """Start the broker on the store, and wait until the name server knows it."""
+        """Start the broker on the store, and wait until it listens."""
         conf = self.home / "conf" / "broker.conf"
         conf.write_text("".join(f"{name}={value}\n" for name, value in self.full_conf().items()))
         self._java("broker", "broker.BrokerStartup", conf)
         self._wait_port("broker", self.port, self.start_seconds)
 
     def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:
-        """Stop a process by a signal; gives its exit status."""
+        """Stop a process by a signal; return its exit status."""
         process, log = self._processes.pop(name)
         process.send_signal(how)
         try:
@@ -461,12 +461,12 @@ class Rig:
             raise RuntimeError(f"configuration {values}: {answer}")
 
     def cursor(self, agent: Agent, topic: str) -> int | None:
-        """How far the broker's check has come in one of its two topics."""
+        """The check's cursor in one of its two topics."""
         answer = self.request(agent, REQUEST_OFFSET, consumerGroup=CHECK_GROUP, topic=topic, queueId=0)
         return int(answer["fields"]["offset"]) if answer["code"] == 0 else None
 
     def pull(self, agent: Agent, topic: str, queue: int = 0, offset: int = 0, bodies: bool = False) -> list[Event]:
-        """The records of a queue from an offset on, as the broker serves them and the official decoder reads them."""
+        """The records of a queue from an offset on, as the broker returns them and the official decoder reads them."""
         answer = agent.do(
             "pull", address=self.address, topic=topic, queue=queue, offset=offset, bodies="yes" if bodies else None
         )

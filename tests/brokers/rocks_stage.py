@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.brokers.rig import HALF_TOPIC, Agent
-from tests.brokers.stage import Play, Script, Transaction
+from tests.brokers.script import Script
+from tests.brokers.stage import Play
+from tests.brokers.transaction import Transaction
 
 ROCKSDB_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 ROCKSDB_OP_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from random import Random
 
 from tests.brokers.recipes import Recipe
-from tests.brokers.stage import Act, Play, Script, Transaction
+from tests.brokers.script import Act, Script
+from tests.brokers.stage import Play
+from tests.brokers.transaction import Transaction
 
 VERSION = "5.3.3"
 CUSTOMERS = ("amira", "björn", "chen", "dolores", "emeka", "françoise", "giulia", "hiroshi", "ingrid", "joão")

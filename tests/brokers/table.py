@@ -13,7 +13,7 @@ from tests.brokers.histories import HISTORIES
 from tests.brokers.maven import VERSIONS
 from tests.brokers.old_histories import OLD_HISTORIES
 from tests.brokers.recipes import release
-from tests.brokers.stage import Act
+from tests.brokers.script import Act
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "corpus.md"
 NOT_TRANSACTIONS = ("ordinary", "batch", "delayed_ordinary", "refused_by_consumer")

@@ -24,7 +24,8 @@ from readers.store.store import open_store
 from tests.brokers import maven
 from tests.brokers.histories import IMMUNITY
 from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Event, Rig, now_ms
-from tests.brokers.stage import Play, Script
+from tests.brokers.script import Script
+from tests.brokers.stage import Play
 from verdicts.check.check_rules import CheckRules, check_rules
 from verdicts.check.half_queue_check import play_round
 from verdicts.check.state import CheckSettings, CheckState

@@ -16,7 +16,7 @@ from repairs.receipts.journal import Journal
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus, maven
 from tests.brokers.rig import HALF_TOPIC, Agent, Rig
-from tests.brokers.watching import CALM, Seen, booted, complaints
+from tests.brokers.watching import CALM, Seen, booted, finding_codes
 from tests.repairs.acting import act, medium_of
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "").split()
@@ -96,7 +96,7 @@ def test_a_check_that_steps_over_poison_halves_goes_on(version: str, tmp_path: P
     assert not {one for one in booted.put_back if one.startswith("poison.")}
     assert booted.half_cursor > place
     print(f"BOOTED | {version} | poison | copy | cursor set over {poisons} halves | half cursor {booted.half_cursor} |")
-    assert complaints(root, tmp_path) == []
+    assert finding_codes(root, tmp_path) == []
 
 
 @pytest.mark.parametrize("version", POISONED)
@@ -119,7 +119,7 @@ def test_a_check_goes_on_when_its_poison_halves_are_settled(version: str, tmp_pa
     assert {row["case"] for row in rows if row["plan"] in ("poison_before", "poison_after")} <= booted.put_back
     print(f"BOOTED | {version} | poison | copy | {len(poisons)} poison halves settled | "
           f"half cursor {booted.half_cursor} |")
-    assert complaints(store, tmp_path) == []
+    assert finding_codes(store, tmp_path) == []
 
 
 @pytest.mark.parametrize("name", [*(f"common-{version}" for version in VERSIONS), "lmq-5.3.2"])
@@ -145,4 +145,4 @@ def test_a_cursor_that_goes_back_asks_those_again_that_were_foretold(name: str, 
     # Brokers before 4.6.0 spoil compressed halves as they put them back, decided ones too.
     spoils = tuple(map(int, version.split("."))) < (4, 6, 0)
     # Whether one of them was put back before the stop is a matter of chance.
-    assert complaints(store, tmp_path) in ([[], ["check-stopped"]] if spoils else [[]])
+    assert finding_codes(store, tmp_path) in ([[], ["check-stopped"]] if spoils else [[]])

@@ -18,7 +18,7 @@ from repairs.acts.log_tail import log_end
 from rmqtx_cli.words import exit_status
 from tests.brokers import corpus, maven
 from tests.brokers.rig import Rig
-from tests.brokers.watching import CALM, Seen, booted, complaints
+from tests.brokers.watching import CALM, Seen, booted, finding_codes
 from tests.repairs.applied import ACTIONS, STORE, Scene, Story
 from tests.repairs.crash_states import State
 
@@ -103,7 +103,7 @@ def test_a_broker_that_is_started_on_half_a_change(name: str, tmp_path: Path) ->
             was_open = {case for case, row in rows_before.items() if row["open"]}
             assert was_open - ACTIONS.keys() <= asked <= was_open | {"never_answered.0"}, state.what
             told = ["half-changed"] if (scene.store / BEGUN_MARK).exists() else []  # nobody removes it before `finish`
-            assert complaints(scene.store, tmp_path) == told, state.what
+            assert finding_codes(scene.store, tmp_path) == told, state.what
             finish(scene, is_half=is_half, what=state.what)
 
 

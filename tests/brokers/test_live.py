@@ -13,7 +13,7 @@ import pytest
 from readers.store.broker_settings import BrokerSettings, broker_settings
 from readers.store.store import Store, open_store
 from tests.brokers import make, maven, recipes
-from tests.brokers.stage import Script, Stop
+from tests.brokers.script import Script, Stop
 from tests.verdicts.truth import differences
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import pending

@@ -13,7 +13,7 @@ from readers.model.errors import SourceError
 from readers.store.broker_settings import BrokerSettings, broker_settings
 from readers.store.store import Store
 from tests.brokers import make, maven, recipes
-from tests.brokers.stage import Script, Stop
+from tests.brokers.script import Script, Stop
 from tests.brokers.test_live import SEED, VERSIONS
 from tests.verdicts.following import Followed
 

@@ -22,7 +22,7 @@ from repairs.salvage.salvage import salvage
 from tests.brokers import corpus, maven
 from tests.brokers.rig import HALF_TOPIC, Rig
 from tests.brokers.store_files import allow_reading_ops
-from tests.brokers.watching import CALM, Seen, booted, complaints
+from tests.brokers.watching import CALM, Seen, booted, finding_codes
 from tests.forge import damage
 from tests.forge.stores import settings_of
 from verdicts.audit.local_audit import audit
@@ -136,7 +136,7 @@ def test_clients_get_what_was_committed_and_are_asked_what_was_open(
         is_open = {key: row["state"] == "PENDING" or row["advice"] in ("close", "wait") for key, row in known.items()}
         must = {cases[key] for key, row in known.items() if is_open[key] and "masked" not in row["flags"]}
         may = must | {cases[key] for key, row in known.items() if row["state"] == "UNDECIDABLE"}
-    before = complaints(store, tmp_path)
+    before = finding_codes(store, tmp_path)
     end, seen = max(place[3] for place in records_of(store)), Seen(cases)
     with Rig(version, tmp_path / "rig", {**made["broker_conf"], **CALM}) as rig:
         rig.start_names()
@@ -149,7 +149,7 @@ def test_clients_get_what_was_committed_and_are_asked_what_was_open(
     assert seen.checks & mine <= put_back
     # Copies of placeholders that the check gave up on are evidence of nothing: verify misses them at their slots.
     given_up = {"slot-mismatch"} if kind == "holes" else set()
-    assert set(complaints(store, tmp_path)) <= {*before, *given_up}
+    assert set(finding_codes(store, tmp_path)) <= {*before, *given_up}
     if kind == "image":
         assert before == []
     print(f"{name}, {kind}: {sum(finals.values())} deliveries, {len(must)} to be asked, {len(put_back & mine)} asked")

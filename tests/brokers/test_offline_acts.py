@@ -30,7 +30,7 @@ from repairs.receipts.journal import Journal
 from repairs.records.record_writer import blank_head
 from tests.brokers import corpus, maven
 from tests.brokers.rig import HALF_TOPIC, Agent, Rig, now_ms
-from tests.brokers.watching import CALM, Seen, booted, complaints
+from tests.brokers.watching import CALM, Seen, booted, finding_codes
 from tests.repairs.acting import act, medium_of
 from verdicts.audit.local_audit import audit
 
@@ -183,7 +183,7 @@ def test_a_broker_delivers_what_was_committed_while_it_was_down(
         f" {files_count} |"
     )
     require_states(store, version, made["broker_conf"], rows, orders)
-    assert complaints(store, tmp_path) == []
+    assert finding_codes(store, tmp_path) == []
 
 
 #: What a transaction is when its action was carried out, and a resumed one committed.

@@ -12,7 +12,7 @@ from readers.store.broker_settings import BrokerSettings, broker_settings
 from readers.store.store import Store, open_store
 from tests.brokers import maven
 from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB, RocksPlay
-from tests.brokers.stage import Script
+from tests.brokers.script import Script
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import pending
 

@@ -17,7 +17,7 @@ from tests.brokers import maven
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Ran, Tool
 from tests.brokers.rocks_stage import DROPPED, TRANSACTIONS_IN_ROCKSDB
-from tests.brokers.stage import Transaction
+from tests.brokers.transaction import Transaction
 from verdicts.audit.local_audit import audit
 
 VERSIONS = os.environ.get("RMQTX_ROCKSDB_VERSIONS", "5.5.0").split()

@@ -13,7 +13,7 @@ from readers.rocksdb.rocksdb_transactions import rocksdb_entries
 from readers.store.store import open_store
 from tests.brokers import maven
 from tests.brokers.rocks_stage import ROCKSDB_HALF_TOPIC, TRANSACTIONS_IN_ROCKSDB, RocksPlay
-from tests.brokers.stage import Script
+from tests.brokers.script import Script
 
 pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
 WHY_NOT = maven.why_not()

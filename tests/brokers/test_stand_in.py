@@ -15,7 +15,7 @@ from repairs.receipts.plan_file import Plan, read_plan
 from tests.brokers import maven
 from tests.brokers.forcing.stage import Shop, Stage
 from tests.brokers.forcing.tool import Ran, Row, Tool
-from tests.brokers.stage import Transaction
+from tests.brokers.transaction import Transaction
 
 VERSIONS = [
     version for version in os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split() if version.split(".") >= ["4", "9"]

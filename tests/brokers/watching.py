@@ -71,7 +71,7 @@ def booted(rig: Rig, take: Callable[[Event], None] | None = None) -> Iterator[Ag
     rig.stop("broker")
 
 
-def complaints(root: Path, directory: Path) -> list[str]:
+def finding_codes(root: Path, directory: Path) -> list[str]:
     """What is wrong with the store that a broker left, by `rmqtx verify`; notes do not count."""
     output = directory / "findings.json"
     status_of(["verify", str(root), "-o", str(output)])

@@ -18,9 +18,9 @@ def test_show_and_commit_say_how_old_it_was_when_its_broker_stopped(
     store = corpus_store(NAME)
     name = next(row["transaction_id"] for row in corpus.expected(NAME) if row["case"] == "pending.0")
     page = rmqtx("show", name, "--store", store).out
-    said = re.search(r"^age     .+, (\d+)s of it before the broker stopped$", page, re.MULTILINE)
+    said = re.search(r"^age     .+, (\d+)s when the broker stopped$", page, re.MULTILINE)
     assert said is not None
     assert int(said[1]) < 60
     act = rmqtx("rollback", name, "--store", store, "--to", tmp_path / "to", "--broker-version", "5.3.3", "--dry-run")
-    assert f"{said[1]}s of it before the broker stopped" in act.err
+    assert f"{said[1]}s when the broker stopped" in act.err
     assert "before the broker stopped" not in rmqtx("show", name, "--store", store, "--at", "2020-01-01T00:00:00Z").out

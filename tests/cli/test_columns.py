@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import pytest
 
 from rmqtx_cli.words.text import width, wrapped
 from tests.cli.conftest import Run
+from tests.cli.program import RMQTX
 from tests.cli.terminal import on_terminal
 
-RMQTX = [sys.executable, "-m", "rmqtx_cli.main"]
 Stores = Callable[[str], Path]
 
 

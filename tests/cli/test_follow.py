@@ -7,7 +7,6 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run
+from tests.cli.program import RMQTX
 from tests.spark.growing import Growing
 
 
@@ -107,7 +107,7 @@ def test_a_log_that_is_another_one_ends_it(rmqtx: Run, common: Path, tmp_path: P
 
 def begin(growing: Growing, checkpoint: Path, output: Path, *arguments: str) -> subprocess.Popen[bytes]:
     command = [
-        sys.executable, "-m", "rmqtx_cli.main", "audit", str(growing.root), "--follow", "--checkpoint", str(checkpoint),
+        *RMQTX, "audit", str(growing.root), "--follow", "--checkpoint", str(checkpoint),
         "--interval", "20ms", "--format", "jsonl", "-q", *arguments,
     ]  # fmt: skip
     with output.open("ab") as stream:

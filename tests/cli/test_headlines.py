@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from readers.model.units import time_text
 from tests.cli.conftest import Run
+from tests.cli.program import RMQTX
 from tests.cli.terminal import on_terminal
+from tests.conftest import READ_AT_MS
 
 Stores = Callable[[str], Path]
 
@@ -107,6 +109,7 @@ def test_a_time_in_the_future_is_noted(rmqtx: Run, common: Path) -> None:
 def test_audit_verify_and_diff_say_it_before_their_rows(rmqtx: Run, corpus_store: Stores) -> None:
     """On a terminal both streams are one: the order in which they are written is what a reader sees."""
     common, poison = corpus_store("common-5.3.3"), corpus_store("poison-4.5.0")
+    moment = time_text(READ_AT_MS)
     for words, answer, head in (
         (["audit", common], " ROLLED_BACK, ", "id  "),
         (["verify", poison], "1 error: 1 check-stopped", "severity"),
@@ -114,9 +117,9 @@ def test_audit_verify_and_diff_say_it_before_their_rows(rmqtx: Run, corpus_store
         (["pending", common], "16 pending transactions, oldest ", "id  "),
         (["search", common, "--topic", "orders", "--limit", "9"], "9 records (stopped at --limit 9)", "commit_log"),
         (["decode", "half", common, "--limit", "9"], "9 rows (stopped at --limit 9)", "half  "),
-        (["simulate", common, "--rounds", "2"], "2 rounds: 40 checked", "round  "),
+        (["simulate", common, "--rounds", "2", "--at", moment], "2 rounds: 40 checked", "round  "),
     ):
-        _, text = on_terminal([sys.executable, "-m", "rmqtx_cli.main", *map(str, words)], NO_COLOR="1")
+        _, text = on_terminal([*RMQTX, *map(str, words)], NO_COLOR="1")
         assert 0 < text.index(answer) < text.index(f"\n{head}"), words
         assert text.count(answer) == 1
 

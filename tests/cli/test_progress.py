@@ -55,7 +55,7 @@ def test_a_bar_names_what_is_done_with_the_bytes_when_all_are_read(monkeypatch: 
             assert task.description == "auditing, 1/2 tasks"
             bar(10, 10)
             bar.count_tasks(2, 2)
-            assert task.description == "auditing: all bytes read, computing results"
+            assert task.description == "auditing: computing results"
             is_shown = [bar.bar.live.is_started]
             progress.clear()
             bar(10, 10)

@@ -99,7 +99,8 @@ def test_what_keeps_it_from_being_known(rmqtx: Run, tmp_path: Path) -> None:
     assert "a slave does not check" in rmqtx("simulate", store, "--broker-conf", conf).err
     (store / "consumequeue" / HALF_TOPIC).rename(tmp_path / "taken away")
     result = rmqtx("simulate", store)
-    assert (result.status, "no half queue" in result.err) == (exit_status.DONE, True)
+    assert (result.status, "no half queue" in result.err) == (exit_status.INCOMPLETE, True)
+    assert "cursor-beyond-end" in result.err
     (store / "consumequeue" / "CURRENT").write_text("MANIFEST-000001\n")
     result = rmqtx("simulate", store)
     assert (result.status, "its half queue is in RocksDB" in result.err) == (exit_status.UNREADABLE, True)
@@ -124,10 +125,10 @@ def test_the_timer_of_a_state_table(rmqtx: Run) -> None:
     store = unpacked("statetable-recovered-3.1.4")
     first = rmqtx("simulate", store, "--rounds", "2", "--at", LATER, "--format", "jsonl")
     assert first.status == exit_status.DONE
-    assert {row["action"] for row in rows(first.out)} == {"asked", "asked in vain"}
+    assert {row["action"] for row in rows(first.out)} == {"asked", "unanswerable"}
     begin_ms = parse_time_ms(LATER)
     assert [row["round_time_ms"] for row in rows(first.out)[::16]] == [begin_ms, begin_ms + 60_000]
-    assert "round 1 at 2026-11-21T06:00:00.000Z: 13 asked in vain, 3 asked; stops at the end of the table" in first.err
+    assert "round 1 at 2026-11-21T06:00:00.000Z: 13 unanswerable, 3 asked; stops at the end of the table" in first.err
     assert "half cursor" not in first.err
     result = rmqtx("simulate", store, "--show", "transactions", "--at", LATER, "--format", "jsonl")
     fates = rows(result.out)

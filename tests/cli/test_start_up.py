@@ -10,24 +10,32 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("pyarrow", "numpy", "pyspark", "pandas", "numba", "rich", "pydantic", "multiprocessing")
+HEAVY = {"pyarrow", "numpy", "pyspark", "pandas", "numba", "rich", "pydantic", "multiprocessing"}
+
+
+def modules_after(statements: str, *, prints: bool = False, **environment: str) -> set[str]:
+    """The modules that a new interpreter has loaded after some statements."""
+    program = f"import sys\ntry:\n {statements}\nfinally: print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+    assert bool(done.stdout) == prints, done.stderr
+    return set(done.stderr.splitlines()[-1].split())
+
+
+def modules_after_command(*arguments: str, **environment: str) -> set[str]:
+    """The modules that a command line of rmqtx has loaded when it ends."""
+    start = f"from rmqtx_cli.main import run; sys.argv = {['rmqtx', *arguments]!r}; run()"
+    return modules_after(start, prints=True, **environment)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["pending", "--help"], ["decode", "commitlog", "--help"]])
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
-    program = (
-        "import sys; from rmqtx_cli.main import status_of\n"
-        f"assert status_of({arguments!r}) == 0\n"
-        f"print(sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == "[]"
+    assert not modules_after_command(*arguments) & HEAVY
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    program = f"import sys, rmqtx_cli, rmqtx_cli.main; print(sorted(set({HEAVY!r}) & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert not modules_after("import rmqtx_cli.main") & HEAVY
 
 
 #: What pyarrow and the standard library have for other commands: files in other places, databases, processes.
@@ -49,18 +57,9 @@ def test_a_command_loads_only_what_it_needs(
 ) -> None:
     identity = "FD0000000000000000000000000000021A584E0E2F2A683849CD0081"
     words = {"STORE": str(corpus_store("common-5.3.3")), "ID": identity}
-    program = (
-        "import sys; from rmqtx_cli.main import run\n"
-        f"sys.argv = {['rmqtx', *(words.get(word, word) for word in command.split())]!r}\n"
-        "try: run()\n"
-        f"finally: print('loaded', *(set({(*NEEDLESS, *also)!r}) & sys.modules.keys()), file=sys.stderr)"
-    )
-    environment = {**os.environ, "RMQTX_STATE_DIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
-    )
-    assert done.stdout, done.stderr
-    assert done.stderr.splitlines()[-1] == "loaded"
+    arguments = [words.get(word, word) for word in command.split()]
+    loaded = modules_after_command(*arguments, RMQTX_STATE_DIR=str(tmp_path))
+    assert not loaded & {*NEEDLESS, *also}
 
 
 def test_no_import_converts_with_pyarrow() -> None:
@@ -82,21 +81,11 @@ def test_no_import_converts_with_pyarrow() -> None:
 
 @pytest.mark.parametrize("command", ["pending", "show", "check", "stores", "explain"])
 def test_a_command_imports_no_other(command: str) -> None:
-    program = (
-        "import sys; from rmqtx_cli.main import status_of\n"
-        f"assert status_of([{command!r}, '--help']) == 0\n"
-        "print(*(name.split('.')[3] for name in sys.modules if name.startswith('rmqtx_cli.commands.')\n"
-        "        and name.count('.') == 3), file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stderr.split() == [command]
+    loaded = modules_after_command(command, "--help")
+    names = {name.split(".")[3] for name in loaded if name.startswith("rmqtx_cli.commands.") and name.count(".") == 3}
+    assert names == {command}
 
 
 def test_the_help_of_rmqtx_imports_no_command() -> None:
-    program = (
-        "import sys; from rmqtx_cli.main import status_of\n"
-        "assert status_of(['--help']) == 0\n"
-        "print(sum(name.startswith('rmqtx_cli.commands.') for name in sys.modules), file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert int(done.stderr) == 1, "rmqtx_cli.commands.by_name alone"
+    commands = {name for name in modules_after_command("--help") if name.startswith("rmqtx_cli.commands.")}
+    assert commands == {"rmqtx_cli.commands.by_name"}

@@ -41,16 +41,16 @@ def removed(file: Path) -> None:
     file.unlink()
 
 
-@pytest.mark.parametrize("deed", [zeroed, all_ones, inverted, emptied, removed])
+@pytest.mark.parametrize("damage", [zeroed, all_ones, inverted, emptied, removed])
 @pytest.mark.parametrize(
     ("name", "place"), [("common-4.9.7", 0), ("rocksdb-5.5.0", 0), ("prepared-4.2.0", 0), ("multipath-5.3.3", 1)]
 )
 def test_a_destroyed_log_is_a_finding(
-    rmqtx: Run, tmp_path: Path, deed: Callable[[Path], None], name: str, place: int
+    rmqtx: Run, tmp_path: Path, damage: Callable[[Path], None], name: str, place: int
 ) -> None:
     root = copy_of(name, tmp_path)
     assert LOOKED_AT in rmqtx("stores", root).out
-    deed(log_files(root)[place])
+    damage(log_files(root)[place])
     described = rmqtx("stores", root)
     assert described.status == INCOMPLETE
     assert LOOKED_AT not in described.out

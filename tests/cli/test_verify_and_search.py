@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from readers.model.findings import KINDS
 from readers.model.reading import Reading
 from readers.model.tables import RECORDS
 from readers.queues.consume_queue import SLOT
@@ -77,6 +78,33 @@ def test_findings_are_explained(rmqtx: Run, code: str) -> None:
     assert said.status == 0
     assert "(finding)" in said.out
     assert "for transactions:" in said.out
+
+
+def test_the_advice_of_each_kind_of_finding_is_printed_once(rmqtx: Run, damaged: Path) -> None:
+    found = rmqtx("verify", damaged)
+    advice = [line for line in found.err.splitlines() if line.startswith("rmqtx: advice: ")]
+    assert advice[0] == "rmqtx: advice: compare with the same record on a slave   # record-body-crc"
+    assert [line.partition("# ")[2] for line in advice] == ["record-body-crc", "slot-mismatch", "start-cuts-log"]
+
+
+def test_every_error_has_an_advice() -> None:
+    assert [code for code, kind in KINDS.items() if kind.severity == "error" and not kind.advice] == []
+
+
+def test_the_commands_for_a_stopped_check_have_a_line_each(
+    rmqtx: Run, corpus_store: Callable[[str], Path]
+) -> None:
+    said = rmqtx("verify", corpus_store("poison-4.5.0"), "--format", "jsonl")
+    lines = [line.removeprefix("rmqtx: next: ") for line in said.err.splitlines() if "next: " in line]
+    assert [line.split()[:2] for line in lines] == [["rmqtx", "show"], ["rmqtx", "commit"], ["rmqtx", "cursor"]]
+    [row] = [row for row in rows_of(said.out) if row["code"] == "check-stopped"]
+    assert row["advice"].splitlines() == lines
+
+
+def test_several_words_are_explained_in_turn(rmqtx: Run) -> None:
+    both = rmqtx("explain", "LOST", "half message")
+    assert both.out == rmqtx("explain", "LOST").out + rmqtx("explain", "half", "message").out
+    assert rmqtx("explain", "LOST", "nonsense").status == 2
 
 
 def test_several_stores_are_told_apart(rmqtx: Run, common: Path, damaged: Path) -> None:

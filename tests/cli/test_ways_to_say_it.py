@@ -13,8 +13,8 @@ import typer
 
 from rmqtx_cli.main import app
 from tests.cli.conftest import Run
+from tests.cli.program import RMQTX
 from tests.cli.terminal import on_terminal
-from tests.cli.test_pipes import RMQTX
 
 WHOLE = "FD0000000000000000000000000000021A584E0E2F2A683849CD0081"
 

@@ -1,4 +1,4 @@
-"""What must still hold after one record was damaged, put as complaints; an empty list is what is wanted."""
+"""The conditions that hold after one record was damaged; each violation is a sentence."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def kind_of(record: Row) -> str:
 
 
 def cited(row: Row) -> set[int]:
-    """Commit-log offsets of the records that a verdict rests on."""
+    """Commit-log offsets of the records that are evidence for a verdict."""
     return {entry["commit_log_offset"] for name in EVIDENCE for entry in row[name]}
 
 
 @dataclass
 class Reading:
-    """All that a store says, read once: records by offset, transactions by id."""
+    """The contents of a store, read once: records by offset, transactions by id."""
 
     records: dict[int, Row]
     transactions: dict[str, Row]
@@ -52,7 +52,7 @@ class Reading:
         scan = scan_records(store, columns=COLUMNS)
         records = {row["commit_log_offset"]: row for row in scan.table().to_pylist()}
         verdicts = audit([store], settings)
-        # Deadlines rest on the cursors' way, which damage anywhere may hide.
+        # Deadlines depend on the rounds of the check, which any damage may change.
         rows = verdicts.table().drop_columns("discard_at_ms").to_pylist()
         assert [vars_of(part) for part in verdicts.coverage] == [vars_of(part) for part in scan.coverage]
         return Reading(
@@ -73,55 +73,55 @@ def vars_of(coverage: Coverage) -> tuple[object, ...]:
 
 @dataclass
 class Comparison:
-    """One damage to some records of a store that was read before: what no longer holds."""
+    """One damage to some records of a store that was read before, and the violations."""
 
     before: Reading
     after: Reading
     touched: set[int]
-    complaints: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
 
     def all(self) -> list[str]:
-        """Every complaint."""
+        """Every violation."""
         self._coverage()
         self._other_records()
         self._transactions()
-        return self.complaints
+        return self.violations
 
     def _coverage(self) -> None:
         damaged = sum(part.damaged_bytes for part in self.after.coverage)
         allowed = sum(self.before.records[offset]["length_bytes"] for offset in self.touched)
         if damaged > allowed:
-            self.complaints.append(f"coverage: {damaged} bytes are damaged, the records had {allowed}")
+            self.violations.append(f"coverage: {damaged} bytes are damaged, the records had {allowed}")
         if any(part.unread_bytes for part in self.after.coverage):
-            self.complaints.append(f"coverage: unread bytes {self.after.coverage}")
+            self.violations.append(f"coverage: unread bytes {self.after.coverage}")
 
     def _other_records(self) -> None:
         for offset, record in self.before.records.items():
             if offset not in self.touched and self.after.records.get(offset) != record:
-                self.complaints.append(f"record {offset}: {self.after.records.get(offset)} is not {record}")
+                self.violations.append(f"record {offset}: {self.after.records.get(offset)} is not {record}")
         for offset in self.after.records.keys() - self.before.records.keys():
-            self.complaints.append(f"record {offset} was never written")
+            self.violations.append(f"record {offset} was never written")
 
     def _transactions(self) -> None:
         for identity, row in self.before.transactions.items():
             now = self.after.transactions.get(identity)
             if not cited(row) & self.touched:
                 if now != row and now != row | {"deliveries_count": None}:  # the record may have been its COMMIT
-                    self.complaints.append(f"other transaction {identity}: {_changes(row, now)}")
+                    self.violations.append(f"other transaction {identity}: {_changes(row, now)}")
             elif now is None:
                 if not self._is_renamed(row):
-                    self.complaints.append(f"state: {identity} was {row['state']}, is gone")
+                    self.violations.append(f"state: {identity} was {row['state']}, is gone")
             elif now["state"] == "UNDECIDABLE":
                 if row["state"] != "UNDECIDABLE" and not any(letter.isdigit() for letter in now["reason"]):
-                    self.complaints.append(f"reason: {now['reason']} names no bytes")
+                    self.violations.append(f"reason: {now['reason']} names no bytes")
             elif now["state"] != row["state"]:
-                self.complaints.append(f"state: {identity} was {row['state']}, is {now['state']}: {now['reason']}")
+                self.violations.append(f"state: {identity} was {row['state']}, is {now['state']}: {now['reason']}")
         for identity in self.after.transactions.keys() - self.before.transactions.keys():
             row = self.after.transactions[identity]
             if not cited(row) & self.touched:
-                self.complaints.append(f"new transaction {identity} without a touched record: {row}")
+                self.violations.append(f"new transaction {identity} without a touched record: {row}")
             elif row["state"] != "UNDECIDABLE" and not any(_is_same_but_its_name(row, old) for old in self._gone()):
-                self.complaints.append(f"invented: {identity} {row['state']}: {row['reason']}")
+                self.violations.append(f"invented: {identity} {row['state']}: {row['reason']}")
 
     def _gone(self) -> list[Row]:
         names = self.before.transactions.keys() - self.after.transactions.keys()
@@ -133,7 +133,7 @@ class Comparison:
 
 
 def _is_same_but_its_name(row: Row, old: Row) -> bool:
-    """A transaction whose only half copy has a damaged id: nothing else in the store knows its name."""
+    """Whether the only half copy of a transaction has a damaged id: no other record has its id."""
     return cited(row) == cited(old) and row["state"] in (old["state"], "UNDECIDABLE")
 
 
@@ -146,7 +146,7 @@ def _changes(row: Row, now: Row | None) -> str:
 
 
 def parts_of(data: bytes) -> dict[str, range]:
-    """Where the fields and the variable parts of a sound record stand in its bytes."""
+    """The places of the fields and variable parts in the bytes of a sound record."""
     is_v2 = int.from_bytes(data[4:8], "big") == MAGIC_V2
     sys_flag = int.from_bytes(data[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
     parts: dict[str, range] = {}
@@ -174,7 +174,7 @@ def parts_of(data: bytes) -> dict[str, range]:
 
 @contextmanager
 def flipped(file: Path, position: int, mask: int) -> Iterator[None]:
-    """A file with one byte changed, for a while."""
+    """Change one byte of a file while the block runs."""
     with file.open("r+b") as opened:
         opened.seek(position)
         (value,) = opened.read(1)

@@ -1,6 +1,6 @@
-"""Damages by name, done to a copy of a store: the same seed does the same damage.
+"""Damages by name for a copy of a store: the same seed does the same damage.
 
-Every damage takes the store's root and gives a sentence that says what it did, so that a failure can be done again.
+Every damage takes the store's root and returns a sentence about what it changed, so that a failure can be repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SLOT_BYTES = 20
 
 
 def flip_byte(file: Path, position: int, mask: int = 0xFF) -> str:
-    """Change one byte: `mask` says which of its bits."""
+    """Change one byte. `mask`: which of its bits."""
     with file.open("r+b") as opened:
         opened.seek(position)
         (value,) = opened.read(1)
@@ -28,7 +28,7 @@ def flip_byte(file: Path, position: int, mask: int = 0xFF) -> str:
 
 
 def write_bytes(file: Path, position: int, data: bytes) -> str:
-    """Write other bytes over what is there."""
+    """Overwrite bytes."""
     with file.open("r+b") as opened:
         opened.seek(position)
         opened.write(data)
@@ -36,7 +36,7 @@ def write_bytes(file: Path, position: int, data: bytes) -> str:
 
 
 def zero_bytes(file: Path, position: int, length: int) -> str:
-    """Bytes become zeros, as after a lost page."""
+    """Zero bytes, as after a lost page."""
     write_bytes(file, position, bytes(length))
     return f"{length} bytes from byte {position} of {file.name} became zeros"
 
@@ -50,14 +50,14 @@ def truncate(file: Path, size: int) -> str:
 
 
 def lengthen(file: Path, extra: bytes) -> str:
-    """Bytes behind a file's end."""
+    """Append bytes to a file."""
     with file.open("ab") as opened:
         opened.write(extra)
     return f"{file.name} got {len(extra)} more bytes"
 
 
 def drop(path: Path) -> str:
-    """Remove a file or a directory with all that is in it."""
+    """Remove a file, or a directory with its contents."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -74,20 +74,20 @@ def swap(one: Path, other: Path) -> str:
 
 
 def foreign_file(directory: Path, name: str = "notes.txt", data: bytes = b"not of this store\n") -> str:
-    """A file that does not belong where it is."""
+    """Add a file that no broker writes there."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / name).write_bytes(data)
     return f"{name} was put into {directory.name}"
 
 
 def torn_tail(root: Path, bytes_left: int) -> str:
-    """The log ends inside its last record: what follows its first `bytes_left` bytes was never written."""
+    """End the log inside its last record: only its first `bytes_left` bytes are kept."""
     file, position, length = last_record(root)
     zero_bytes(file, position + bytes_left, length - bytes_left)
     return f"of the last record, at byte {position} of {file.name}, {bytes_left} of {length} bytes were written"
 
 
-# ---- where things are
+# ---- places
 
 
 def log_files(root: Path) -> list[Path]:
@@ -119,7 +119,7 @@ def last_record(root: Path) -> tuple[Path, int, int]:
     raise AssertionError(f"{root} has no record")
 
 
-# ---- damages for a random hand
+# ---- random damages
 
 
 Damage = Callable[[Path, random.Random], str]
@@ -131,7 +131,7 @@ def _some(files: list[Path], chance: random.Random) -> Path | None:
 
 
 def _written(file: Path) -> int:
-    """Where a file's data ends, at least 1: most of a preallocated file is zeros that nobody cares about."""
+    """End of a file's data, at least 1: most of a preallocated file is unused zeros."""
     return max(1, len(file.read_bytes().rstrip(b"\0")))
 
 
@@ -188,7 +188,7 @@ def _page(root: Path, chance: random.Random) -> str:
 
 
 def _copy_block(root: Path, chance: random.Random) -> str:
-    """Bytes of one place of the log at another: sound looking records where they do not belong."""
+    """Copy bytes of the log to another place: records whose stored offset is not their place."""
     one, other = _some(log_files(root), chance), _some(log_files(root), chance)
     if one is None or other is None:
         return "no log"
@@ -200,7 +200,7 @@ def _copy_block(root: Path, chance: random.Random) -> str:
 
 
 def _number(kind: str) -> Damage:
-    """One integer of an interesting size, at a place where a field may be."""
+    """Write an extreme or nearby integer at a place where a field may be."""
 
     def damage(root: Path, chance: random.Random) -> str:
         file = _some(_files(root, kind), chance)
@@ -269,7 +269,7 @@ def _rename(root: Path, chance: random.Random) -> str:
 
 
 def _cursor(root: Path, chance: random.Random) -> str:
-    """Other numbers in the cursors, as after an edit by hand."""
+    """Change numbers in the cursors, as an edit by hand does."""
     file = root / "config" / "consumerOffset.json"
     if not file.is_file():
         return "no cursors"
@@ -316,4 +316,4 @@ RANDOM: dict[str, Damage] = {
     "rename": _rename,
     "cursor": _cursor,
 }
-"""Damages by name, for a random hand."""
+"""Random damages by name."""

@@ -1,7 +1,7 @@
-"""Asks the commands about a store in this process, as a shell would, and holds the answers against the truth.
+"""Runs the commands on a store in this process, as a shell would, and compares the answers with the truth.
 
-The truth is what the same commands said of the undamaged store. An answer is silent where its status promises that all
-that bears on it was looked at, and it says something else than the truth.
+The truth is the answers of the same commands for the undamaged store. An answer is silently wrong if its exit status
+promises that all evidence was read, and it differs from the truth.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from tests.brokers import corpus
 from tests.fuzz.rounds import TookTooLong, alarm
 
 SECONDS_MAX = 60
-#: So far ahead that no age of the corpus passes it: a check is CRITICAL because of damage only.
+#: Limits above every age in the corpus, so that `check` is CRITICAL only because of damage.
 AGELESS = ("--warning", "9000d", "--critical", "9999d")
 SIMULATED_FROM = "2026-12-01T00:00:00Z"
 EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")
-#: What tells that an answer may lack something.
-_TELLING = (exit_status.INCOMPLETE, exit_status.UNREADABLE)
+#: Statuses that promise that all evidence was read.
 _PROMISING = (exit_status.DONE, exit_status.FINDINGS)
 
 Row = dict[str, Any]
@@ -39,11 +38,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command said: exit status, stdout, stderr."""
+    """The exit status, stdout and stderr of a command."""
 
     status: int
     out: str
-    said: str
+    err: str
 
     @property
     def rows(self) -> list[Row]:
@@ -52,8 +51,8 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Complaint:
-    """A question whose answer is not right, in words; `kind`: crash, silent, acted or certain."""
+class WrongAnswer:
+    """A wrong answer, in words; `kind`: crash, silent, acted or certain."""
 
     kind: str
     question: str
@@ -62,7 +61,7 @@ class Complaint:
 
 @dataclass(frozen=True)
 class Truth:
-    """What is said of an undamaged store."""
+    """The answers for an undamaged store."""
 
     name: str
     root: Path
@@ -74,22 +73,22 @@ class Truth:
     counts: dict[str, Any]
     #: Transactions by the commit-log offsets of their records.
     by_offset: dict[int, str]
-    #: What `verify --full` says, notes too, without where it stands.
+    #: The findings of `verify --full`, notes too, without their places.
     verified: frozenset[str]
     statuses: dict[str, int] = field(default_factory=dict)
 
 
 def ask(arguments: Sequence[str], seconds: int | None = SECONDS_MAX) -> Answer:
-    """The answer to a command line; status 70 too where it takes too long.
+    """Run a command line and return its answer; status 70 also if it takes too long.
 
     `seconds`: None for a command with an alarm of its own.
     """
     rows, words = io.BytesIO(), io.BytesIO()
-    out, said = (io.TextIOWrapper(to, "utf-8", "surrogateescape", write_through=True) for to in (rows, words))
+    out, err = (io.TextIOWrapper(to, "utf-8", "surrogateescape", write_through=True) for to in (rows, words))
     try:
         with (
             contextlib.nullcontext() if seconds is None else alarm(seconds),
-            contextlib.redirect_stdout(out), contextlib.redirect_stderr(said),
+            contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
         ):
             status = main.status_of(list(arguments))
     except TookTooLong as error:
@@ -99,7 +98,7 @@ def ask(arguments: Sequence[str], seconds: int | None = SECONDS_MAX) -> Answer:
 
 @cache
 def _home() -> Path:
-    """A directory of this process; below RMQTX_CAMPAIGN_HOME where its parent will remove it."""
+    """A directory of this process; in RMQTX_CAMPAIGN_HOME, if set, which the parent process removes."""
     directory = Path(tempfile.mkdtemp(prefix="rmqtx-campaign-", dir=os.environ.get("RMQTX_CAMPAIGN_HOME")))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     os.environ["XDG_STATE_HOME"] = str(directory / "state")  # where receipts go
@@ -114,7 +113,7 @@ def root_of(name: str) -> Path:
 
 @cache
 def truth_of(name: str) -> Truth:
-    """What is said of a store of the corpus."""
+    """The answers for an undamaged store of the corpus."""
     recipe = corpus.recipe(name)
     root = root_of(name)
     conf = _home() / f"{name}.conf"
@@ -148,20 +147,19 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 def verify(root: Path, version: str, *more: str) -> Answer:
-    """What `verify --full` says."""
+    """Run `verify --full`."""
     return ask(["verify", str(root), *(more or ("--full",)), "--broker-version", version, "--format", "jsonl"])
 
 
 def check(truth: Truth) -> Answer:
-    """A check that remembers nothing."""
+    """Run `check` without a memory of earlier runs."""
     with tempfile.TemporaryDirectory(dir=_home()) as memory:
         arguments = ["check", str(truth.root), *truth.options, *AGELESS, "--format", "json", "--state-dir", memory]
         return ask(arguments, seconds=None)
 
 
-#: Findings about a broker's check count what the check leaves open, so their text follows from a cursor that the
-#: broker itself, or `rmqtx cursor set`, could have written there. Where the undamaged store has the finding for the
-#: same file, another count contradicts nothing.
+#: Findings whose text counts the half messages that the check does not reach. A damaged cursor changes the count, and
+#: the broker or `rmqtx cursor set` could have written the same cursor: another count contradicts nothing.
 _COUNTS_WHAT_IS_OPEN = frozenset({"check-stopped"})
 
 
@@ -172,15 +170,15 @@ def _without_place(row: Row) -> str:
     return json.dumps([row[key] for key in keys])
 
 
-#: How many slots the next start of a killed 3.1 gives its table, whether or not the log has lost its beginning.
+#: Predictions of the next start: their counts differ if the log has lost its beginning, and contradict nothing.
 _PREDICTED = frozenset({"table-remade"})
 
 
 def contradictions(truth: Truth) -> list[Row]:
-    """The errors and warnings of `verify --full` that the undamaged store has not; a crash is one too."""
+    """The errors and warnings of `verify --full` that the undamaged store does not have; a crash is one too."""
     answer = verify(truth.root, truth.version)
     if answer.status not in _PROMISING:
-        return [{"code": f"status {answer.status}", "severity": "error", "meaning": answer.said[-500:]}]
+        return [{"code": f"status {answer.status}", "severity": "error", "meaning": answer.err[-500:]}]
     return [
         row for row in answer.rows
         if row["severity"] != "note" and row["code"] not in _PREDICTED and _without_place(row) not in truth.verified
@@ -188,7 +186,7 @@ def contradictions(truth: Truth) -> list[Row]:
 
 
 def _words(question: str, answer: Answer) -> dict[str, str]:
-    """By transaction, what a question says of it."""
+    """The state or end of each transaction in an answer."""
     if question == "simulate":
         return {str(row["transaction_id"]): str(row["end"]) for row in answer.rows}
     return {row["transaction_id"]: row["state"] for row in answer.rows}
@@ -202,17 +200,17 @@ def _counts(answer: Answer) -> dict[str, Any]:
 # ---- the questions
 
 
-def listed(truth: Truth, question: str) -> Iterator[Complaint]:
+def listed(truth: Truth, question: str) -> Iterator[WrongAnswer]:
     """Rows by transaction: audit, followed, pending, scanned, simulate."""
     answer = ask([*COMMANDS[question], str(truth.root), *truth.options])
     right = {"audit": truth.states, "followed": truth.states, "simulate": truth.ends}.get(question, truth.open)
     if answer.status == exit_status.BUG:
-        yield Complaint("crash", question, answer.said[-800:])
+        yield WrongAnswer("crash", question, answer.err[-800:])
         return
     found = _words(question, answer) if answer.status in (*_PROMISING, exit_status.INCOMPLETE) else {}
     wrong = _differences(right, found)
     if wrong and answer.status in _PROMISING:
-        yield Complaint("silent", question, f"status {answer.status}: {wrong}")
+        yield WrongAnswer("silent", question, f"status {answer.status}: {wrong}")
     elif answer.status == exit_status.INCOMPLETE and question in ("audit", "pending"):
         certain = _differences(
             {name: state for name, state in truth.states.items() if name in found},
@@ -220,17 +218,17 @@ def listed(truth: Truth, question: str) -> Iterator[Complaint]:
             is_all=False,
         )
         if certain:
-            yield Complaint("certain", question, f"status 3: {certain}")
+            yield WrongAnswer("certain", question, f"status 3: {certain}")
 
 
-def compared(truth: Truth) -> Iterator[Complaint]:
-    """What `diff` says of the undamaged store and this one: nothing differs but what is damaged."""
+def compared(truth: Truth) -> Iterator[WrongAnswer]:
+    """Compare the undamaged store with this one by `diff`: a difference must not be silent."""
     answer = ask(["diff", str(_pristine(truth.name)), str(truth.root), *truth.options, "--quiet", "--format", "jsonl"])
     if answer.status == exit_status.BUG:
-        yield Complaint("crash", "diff", answer.said[-800:])
+        yield WrongAnswer("crash", "diff", answer.err[-800:])
     elif answer.status in _PROMISING and answer.out:
         changes = Counter(row["change"] for row in answer.rows)
-        yield Complaint("silent", "diff", f"status {answer.status}: {dict(changes)}")
+        yield WrongAnswer("silent", "diff", f"status {answer.status}: {dict(changes)}")
 
 
 @cache
@@ -238,22 +236,22 @@ def _pristine(name: str) -> Path:
     return corpus.unpack(name, _home() / "undamaged" / name)
 
 
-def exported(truth: Truth) -> Iterator[Complaint]:
-    """What `export transactions` writes."""
+def exported(truth: Truth) -> Iterator[WrongAnswer]:
+    """Compare the states that `export transactions` writes."""
     with tempfile.TemporaryDirectory(dir=_home()) as directory:
         arguments = ["export", "transactions", str(truth.root), "--to", f"{directory}/out", "--format", "jsonl"]
         answer = ask([*arguments, *truth.options, "--quiet"])
         if answer.status == exit_status.BUG:
-            yield Complaint("crash", "export", answer.said[-800:])
+            yield WrongAnswer("crash", "export", answer.err[-800:])
         elif answer.status in _PROMISING:
             parts = [file.read_text(encoding="utf-8") for file in sorted(Path(directory).rglob("part-*"))]
             wrong = _differences(truth.states, _words("export", replace(answer, out="".join(parts))))
             if wrong:
-                yield Complaint("silent", "export", f"status {answer.status}: {wrong}")
+                yield WrongAnswer("silent", "export", f"status {answer.status}: {wrong}")
 
 
 def _differences(right: dict[str, str], found: dict[str, str], *, is_all: bool = True) -> str:
-    """`COMMITTED -> PENDING 3 (ID), ...`: how many, and the first of them."""
+    """`COMMITTED -> PENDING 3 (ID), ...`: the number of each change, and the first transaction."""
     changes: dict[str, list[str]] = {}
     for name in [*right, *(name for name in found if name not in right)]:
         before, now = right.get(name, "invented"), found.get(name, "gone")
@@ -263,76 +261,76 @@ def _differences(right: dict[str, str], found: dict[str, str], *, is_all: bool =
     return ", ".join(f"{change} {number} ({first})" for change, number, first in firsts)
 
 
-def shown(truth: Truth, identity: str, *more: str) -> Iterator[Complaint]:
-    """What `show` says of a transaction."""
+def shown(truth: Truth, identity: str, *more: str) -> Iterator[WrongAnswer]:
+    """Compare the state that `show` prints for a transaction."""
     answer = ask(["show", identity, "--store", str(truth.root), *truth.options, *more, "--quiet", "--format", "jsonl"])
     right = truth.states[identity]
     question = " ".join(["show", *more])
     if answer.status == exit_status.BUG:
-        yield Complaint("crash", question, answer.said[-800:])
+        yield WrongAnswer("crash", question, answer.err[-800:])
     elif answer.status == exit_status.NO_SUCH_TRANSACTION:
-        yield Complaint("silent", question, f"status 16: {right} -> no such transaction ({identity})")
+        yield WrongAnswer("silent", question, f"status 16: {right} -> no such transaction ({identity})")
     elif answer.status in _PROMISING:
         found = {row["state"] for row in answer.rows if row["transaction_id"] == identity}
         if found != {right}:
-            yield Complaint("silent", question, f"status {answer.status}: {right} -> {sorted(found)} ({identity})")
+            yield WrongAnswer("silent", question, f"status {answer.status}: {right} -> {sorted(found)} ({identity})")
 
 
-def checked(truth: Truth, *, is_destroyed: bool) -> Iterator[Complaint]:
-    """What `check` says: OK or a WARNING with other numbers, or OK over a log that is no more."""
+def checked(truth: Truth, *, is_destroyed: bool) -> Iterator[WrongAnswer]:
+    """Run `check`: wrong are OK or WARNING with other numbers, and OK for a destroyed log."""
     answer = check(truth)
     if answer.status in (2, 3):
         if "a bug:" in answer.out:
-            yield Complaint("crash", "check", answer.out[-800:])
+            yield WrongAnswer("crash", "check", answer.out[-800:])
         return
-    # A warning outranks UNKNOWN, as the guidelines of plug-ins want it; the reason is in the line all the same.
+    # A warning outranks UNKNOWN, by the guidelines for plug-ins; the line still has the reason.
     if any(reason["status"] == "UNKNOWN" for reason in json.loads(answer.out)["reasons"]):
         return
     found = _counts(answer)
     wrong = {key: f"{value} -> {found[key]}" for key, value in truth.counts.items() if found[key] != value}
     if wrong:
-        yield Complaint("silent", "check", f"status {answer.status}: {wrong}")
+        yield WrongAnswer("silent", "check", f"status {answer.status}: {wrong}")
     elif is_destroyed and answer.status == 0:
-        yield Complaint("silent", "check", "OK over a destroyed log")
+        yield WrongAnswer("silent", "check", "OK for a destroyed log")
 
 
-def described(truth: Truth, *, is_end_destroyed: bool) -> Iterator[Complaint]:
-    """Whether `stores` has nothing to say of a log whose end is no more; at its middle it does not look."""
+def described(truth: Truth, *, is_end_destroyed: bool) -> Iterator[WrongAnswer]:
+    """Run `stores`: status 0 for a log whose end is destroyed is wrong; it does not read the middle of a log."""
     answer = ask(["stores", str(truth.root), *truth.options])
     if answer.status == exit_status.BUG:
-        yield Complaint("crash", "stores", answer.said[-800:])
+        yield WrongAnswer("crash", "stores", answer.err[-800:])
     elif is_end_destroyed and answer.status == exit_status.DONE:
-        yield Complaint("silent", "stores", "status 0 over a log whose end is destroyed")
+        yield WrongAnswer("silent", "stores", "status 0 for a log whose end is destroyed")
 
 
-def acted(truth: Truth, identity: str, act: str) -> Iterator[Complaint]:
-    """Whether a transaction that is decided is decided once more, in a copy."""
+def acted(truth: Truth, identity: str, act: str) -> Iterator[WrongAnswer]:
+    """Try to decide a decided transaction again, in a copy: this must be refused."""
     with tempfile.TemporaryDirectory(dir=_home()) as directory:
         answer = ask([
             act, identity, "--store", str(truth.root), "--to", f"{directory}/copy", *truth.options, "--yes",
             "--reason", "campaign", "--quiet",
         ])
     if answer.status == exit_status.BUG:
-        yield Complaint("crash", act, answer.said[-800:])
+        yield WrongAnswer("crash", act, answer.err[-800:])
     elif answer.status == exit_status.DONE:
-        yield Complaint("acted", act, f"status 0: {act} of what is {truth.states[identity]} ({identity})")
+        yield WrongAnswer("acted", act, f"status 0: {act} of what is {truth.states[identity]} ({identity})")
 
 
-Question = Callable[[], Iterable[Complaint]]
+Question = Callable[[], Iterable[WrongAnswer]]
 
 
 def while_damaged(
     truth: Truth, write: Callable[[], object], restore: Callable[[], object], questions: Iterable[Question]
-) -> tuple[list[Complaint], list[Row]]:
-    """Ask while a damage lasts: the complaints, and what `verify --full` contradicts if there is any."""
-    complaints: list[Complaint] = []
+) -> tuple[list[WrongAnswer], list[Row]]:
+    """Ask while a store is damaged; return the wrong answers and, if there are any, what `verify --full` finds."""
+    wrong_answers: list[WrongAnswer] = []
     found: list[Row] = []
     try:
         write()
         for question in questions:
-            complaints += question()
-        if any(one.kind in ("silent", "acted") for one in complaints):
+            wrong_answers += question()
+        if any(one.kind in ("silent", "acted") for one in wrong_answers):
             found = contradictions(truth)
     finally:
         restore()
-    return complaints, found
+    return wrong_answers, found

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz.campaign_run segments --cases N`: damage, ask, compare; `--page`: into docs/fuzz.md."""
+"""`python -m tests.fuzz.campaign_run segments --cases N`: damage, ask, compare; `--page` writes docs/fuzz.md."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHUNK = 25
 
 
 def _live_in(home: str) -> None:
-    """Processes of a pool end without tidying up."""
+    """Set the directory for temporary stores, which the parent removes: processes of a pool do not clean up."""
     os.environ["RMQTX_CAMPAIGN_HOME"] = home
 
 
@@ -39,7 +39,7 @@ def _chunk(campaign: str, cases: list[Case]) -> list[tuple[str, Played]]:
 
 
 def chosen(cases: list[Case], count: int, seed: int) -> list[Case]:
-    """So many of the cases, by chance, store by store."""
+    """A random sample of the cases, store by store."""
     picked = random.Random(seed).sample(cases, min(count, len(cases)))
     return sorted(picked, key=lambda case: case.store)
 
@@ -50,12 +50,12 @@ def main() -> int:
     parser.add_argument("campaign", choices=sorted(CAMPAIGNS))
     parser.add_argument("--cases", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, help="begin no more after so long, and say how many were played")
+    parser.add_argument("--seconds", type=float, help="begin no case after this time")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--store", action="append", help="pattern of names of stores; may be repeated")
-    parser.add_argument("--only", default="*", help="pattern of cases: store/target/deed")
+    parser.add_argument("--only", default="*", help="pattern of cases: STORE/SEGMENT/DAMAGE or STORE/NUMBER")
     parser.add_argument("--verbose", action="store_true", help="print every case")
-    parser.add_argument("--keep", type=Path, help="add what is played to this file, and go on behind what is in it")
+    parser.add_argument("--keep", type=Path, help="append played cases to this file, and skip those in it")
     parser.add_argument("--page", action="store_true", help="write the table into docs/fuzz.md")
     options = parser.parse_args()
     begin, commit = time.monotonic(), commit_of_now()
@@ -75,7 +75,7 @@ def main() -> int:
             [case for case in cases[place : place + CHUNK] if str(case) not in known]
             for place in range(0, len(cases), CHUNK)
         ]
-        random.Random(options.seed).shuffle(chunks)  # the first minutes show all families
+        random.Random(options.seed).shuffle(chunks)  # so that the first minutes include all families
         parts = [pool.submit(_chunk, options.campaign, chunk) for chunk in chunks if chunk]
         end = None if options.seconds is None else begin + options.seconds
         for part in _finished(parts, begin, end):
@@ -83,7 +83,7 @@ def main() -> int:
             if options.keep is not None:
                 keep(options.keep, commit, part)
             for _, one in part:
-                if one.complaints or options.verbose:
+                if one.wrong_answers or options.verbose:
                     print(f"{one}\n", flush=True)
                 played.append(one)
     totals = Counter(one.outcome for one in played)

@@ -1,7 +1,7 @@
-"""`python -m tests.fuzz.holes [STORE ...]`: holes in logs, and how many verdicts they open.
+"""`python -m tests.fuzz.holes [STORE ...]`: holes in logs, and how many verdicts they make UNDECIDABLE.
 
-Truth is the audit of the undamaged store. Holes: each eighth of the records (zeros, and 0xff), some records and some
-pairs of neighbours (zeros), and each file but the first taken away.
+The truth is the audit of the undamaged store. Holes: each eighth of the records (zeros, and 0xff), single records and
+pairs of neighbours (zeros), and each file except the first, removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
 EIGHTHS = 8
-#: Of so many places of each log a record, and a pair, is taken.
+#: Number of places in each log where a record, and a pair of records, is removed.
 PLACES = 5
 
 
@@ -43,7 +43,7 @@ def _line(counts: Counter[str]) -> str:
 
 
 def of_store(name: str, root: Path) -> Counter[str]:
-    """What became of the verdicts of a store over all its holes."""
+    """Count the verdicts of a store for all its holes, compared with the truth."""
     truth = _states(name, root)
     counts: Counter[str] = Counter()
     for what, hole in _holes(root):
@@ -74,12 +74,12 @@ def _holes(root: Path) -> Iterator[tuple[str, Any]]:
         yield f"record {first}", overwritten(records[first : first + 1])
         yield f"records {first} and {first + 1}", overwritten(records[first : first + 2])
     for file in sorted({record["file"] for record in records})[1:]:
-        yield f"{Path(file).name} is gone", _taken_away(Path(file))
+        yield f"{Path(file).name} is gone", _removed(Path(file))
 
 
 @contextmanager
 def overwritten(records: list[Row], byte: bytes = b"\0") -> Iterator[None]:
-    """While it lasts, some records are nothing but one byte."""
+    """Overwrite some records with one byte value while the block runs."""
     before = []
     for record in records:
         with Path(record["file"]).open("r+b") as file:
@@ -95,7 +95,7 @@ def overwritten(records: list[Row], byte: bytes = b"\0") -> Iterator[None]:
 
 
 @contextmanager
-def _taken_away(file: Path) -> Iterator[None]:
+def _removed(file: Path) -> Iterator[None]:
     aside = file.rename(file.parents[2] / "aside")
     yield
     aside.rename(file)

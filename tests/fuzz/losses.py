@@ -1,7 +1,8 @@
-"""What a damage may do to verdicts, and how its loss must be told: complaints, and none is what is wanted.
+"""How a damage may change verdicts, and how findings must count the lost records. Each violation is a sentence.
 
-A transaction none of whose records was touched keeps its evidence, and its state unless that rests on the absence of
-a record that may have stood in the damaged bytes. One that was touched is right or UNDECIDABLE, never wrong.
+A transaction without a damaged record keeps its evidence. It keeps its state too, unless that depends on the absence of
+a record that the damaged bytes may have contained. A transaction with a damaged record is right or UNDECIDABLE, never
+wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.forge.comparing import EVIDENCE, cited
 from verdicts.verify.losses import LOSS_CODES
 
 Row = dict[str, Any]
-#: States that rest on a record that is there, and no other record can change.
+#: States that depend on an existing record and that no other record can change.
 _PROVEN = ("COMMITTED",)
 #: States that the check's cursor decides.
 _BY_CURSOR = ("PENDING", "LOST", "DISCARDED", "UNDECIDABLE")
@@ -29,10 +30,10 @@ _OF_TOPIC = {HALF_TOPIC: "half", OP_TOPIC: "op", DISCARD_TOPIC: "discard copy"}
 def changed_verdicts(
     before: Mapping[str, Row], after: Mapping[str, Row], touched: Collection[int], *, kind: str, is_meaningless: bool
 ) -> Iterator[str]:
-    """Verdicts that are not as they must be.
+    """Yield the verdicts that a damage must not have changed.
 
-    `touched`: commit-log offsets of the records that were damaged. `is_meaningless`: only bytes that nothing repeats
-    were changed, so a touched transaction may be taken for another one.
+    `touched`: commit-log offsets of the damaged records. `is_meaningless`: only bytes without a copy elsewhere were
+    changed, so that a touched transaction may be listed as another one.
     """
     for identity, row in before.items():
         now = after.get(identity)
@@ -69,18 +70,18 @@ def _touched(identity: str, row: Row, now: Row | None, touched: Collection[int])
         yield f"{identity} was {row['state']}, is {now['state']}: {now['reason']}"
 
 
-def untold_losses(new_rows: Collection[Row], lost: Counter[str]) -> str | None:
-    """Whether the findings say how many records of each kind are lost; None where they do.
+def uncounted_losses(new_rows: Collection[Row], lost: Counter[str]) -> str | None:
+    """A sentence if the findings count too few lost records of a kind; None if they count all.
 
-    `lost`: kind of record (half, op, discard copy, other message) → how many were in a queue and are not read now.
+    `lost`: kind of record (half, op, discard copy, other message) → number of those in a queue that are not read now.
     """
-    told: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     for row in new_rows:
         if row["code"] in (*LOSS_CODES, "slot-mismatch"):
             for number, word in _AMOUNT.findall(row["meaning"]):
-                told[_ONE.get(word, word)] += int(number)
-        elif row["code"] == "slot-dangling":  # behind what is left, where the rest of the log moved up
+                counted[_ONE.get(word, word)] += int(number)
+        elif row["code"] == "slot-dangling":  # after the end of a log whose rest moved up
             topic = Path(row["file"]).parent.parent.name
-            told[_OF_TOPIC.get(topic, "other message")] += 1
-    missing = {kind: number for kind, number in lost.items() if number > told[kind]}
-    return f"lost {dict(lost)}, told {dict(told)}" if missing else None
+            counted[_OF_TOPIC.get(topic, "other message")] += 1
+    missing = {kind: number for kind, number in lost.items() if number > counted[kind]}
+    return f"lost {dict(lost)}, counted {dict(counted)}" if missing else None

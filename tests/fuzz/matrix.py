@@ -1,8 +1,8 @@
 """The damage matrix: each kind of file × flip, zero, truncate, duplicate, drop, swap, grow × head, middle, tail.
 
-Every case must be found by a verification, unless all bytes that changed are on the list that docs/meaningless_bytes.md
-gives; no record that the damage did not touch may be lost, no verdict may be wrong, and what is lost must be told in
-numbers of halves, ops and others. `python -m tests.fuzz.matrix_run --cases N` plays N of them.
+A verification must find every case, unless all changed bytes are listed in docs/meaningless_bytes.md. No record outside
+the damage may be lost, no verdict may be wrong, and the findings must count the lost half messages, op messages and
+other records. `python -m tests.fuzz.matrix_run --cases N` plays N cases.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from readers.log.splits import plan_splits
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import settings_of
-from tests.fuzz.deeds import DEEDS, change_text, changed_range, place_in
-from tests.fuzz.losses import changed_verdicts, untold_losses
+from tests.fuzz.file_damages import DAMAGES, change_text, changed_range, place_in
+from tests.fuzz.losses import changed_verdicts, uncounted_losses
 from tests.fuzz.meaningless import Record, is_meaningless, records_of, used_bytes
 from tests.fuzz.rounds import TookTooLong, alarm
 from verdicts.audit.local_audit import audit
@@ -44,7 +44,7 @@ KINDS: dict[str, str] = {
     "topics": "config/topics.json",
     "backup": "config/*.bak",
 }
-#: Files of designs beside half topics, in stores of theirs.
+#: Files of other designs than half topics.
 OTHER_KINDS: dict[str, str] = {
     "old log": "commitlog/*",
     "state table": "transaction/statetable/*",
@@ -58,10 +58,10 @@ OTHERS = (
 )  # fmt: skip
 LOGS = ("log", "old log", "DLedger log")
 PLACES = ("head", "middle", "tail")
-#: Of this machine's processor; a case that waits instead is given up after six times as long.
+#: Processor time; a case that takes six times as long on the clock is ended.
 SECONDS_MAX = 20
-CELLS = tuple(itertools.product(STORES, KINDS, DEEDS, PLACES))
-OTHER_CELLS = tuple((*store, deed, place) for store, deed, place in itertools.product(OTHERS, DEEDS, PLACES))
+CELLS = tuple(itertools.product(STORES, KINDS, DAMAGES, PLACES))
+OTHER_CELLS = tuple((*store, damage, place) for store, damage, place in itertools.product(OTHERS, DAMAGES, PLACES))
 FOUND, MEANINGLESS, UNCHANGED, WRONG = "found", "meaningless", "unchanged", "wrong"
 
 Row = dict[str, Any]
@@ -69,7 +69,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Baseline:
-    """A store undamaged: what is found, its records and its verdicts by id."""
+    """An undamaged store: its findings, its records, and its verdicts by id."""
 
     root: Path
     rows: frozenset[str]
@@ -80,7 +80,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Played:
-    """One case: what was done, what became of it, and what went wrong (empty: nothing)."""
+    """One case: the damage, the outcome, and the violations (empty: none)."""
 
     number: int
     cell: tuple[str, str, str, str]
@@ -111,10 +111,10 @@ def baseline(name: str) -> Baseline:
 
 
 def play(number: int, seed: int = 0, cells: tuple[tuple[str, str, str, str], ...] = CELLS) -> Played:
-    """The case of a number; everything in it follows from the number and the seed."""
+    """Play the case with a number; the number and the seed determine everything in it."""
     cell = cells[number % len(cells)]
     chance = random.Random(f"{seed} {number}")
-    name, kind, deed, where = cell
+    name, kind, damage, where = cell
     base = baseline(name)
     found = sorted(base.root.glob((KINDS | OTHER_KINDS)[kind]))
     files = [file for file in found if file.stat().st_size and any(file.read_bytes())]
@@ -122,7 +122,7 @@ def play(number: int, seed: int = 0, cells: tuple[tuple[str, str, str, str], ...
         return Played(number, cell, "no such file", UNCHANGED)
     file = chance.choice(files)
     before = file.read_bytes()
-    after = DEEDS[deed](before, place_in(used_bytes(before), where, chance), chance)
+    after = DAMAGES[damage](before, place_in(used_bytes(before), where, chance), chance)
     done = f"{file.relative_to(base.root)}: {change_text(before, after)}"
     if after == before:
         return Played(number, cell, done, UNCHANGED)
@@ -145,19 +145,19 @@ def play(number: int, seed: int = 0, cells: tuple[tuple[str, str, str, str], ...
     touched = _touched(base, file, before, after) if kind in LOGS else set()
     is_of = "log" if kind in LOGS else kind
     is_excused = is_meaningless(is_of, file, before, after)
-    complaints = [f"undamaged and lost: {record}" for record in base.records - now - touched]
+    wrong_ones = [f"undamaged and lost: {record}" for record in base.records - now - touched]
     offsets = {record.commit_log_offset for record in touched}
-    complaints += changed_verdicts(base.verdicts, verdicts, offsets, kind=is_of, is_meaningless=is_excused)
-    if not base.is_aborted and kind != "old log":  # all that a broker stopped cleanly wrote is in its queues, since 4.3
-        complaints += [untold_losses(new, Counter(record.kind for record in base.records - now)) or ""]
+    wrong_ones += changed_verdicts(base.verdicts, verdicts, offsets, kind=is_of, is_meaningless=is_excused)
+    if not base.is_aborted and kind != "old log":  # since 4.3 a clean stop leaves all records in queues
+        wrong_ones += [uncounted_losses(new, Counter(record.kind for record in base.records - now)) or ""]
     if not new and not is_excused:
-        complaints.append("not found, and not on the list of meaningless bytes")
-    wrong = "\n  ".join(filter(None, complaints[:5]))
+        wrong_ones.append("not found, and not on the list of meaningless bytes")
+    wrong = "\n  ".join(filter(None, wrong_ones[:5]))
     return Played(number, cell, done, WRONG if wrong else FOUND if new else MEANINGLESS, wrong)
 
 
 def _touched(base: Baseline, file: Path, before: bytes, after: bytes | None) -> set[Record]:
-    """The records that stood where bytes are other now."""
+    """The records in the changed range of a file."""
     first, last = changed_range(before, after)
     return {
         one for one in base.records

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from tests.fuzz.deeds import DEEDS
+from tests.fuzz.file_damages import DAMAGES
 from tests.fuzz.matrix import FOUND, KINDS, MEANINGLESS, STORES, UNCHANGED, WRONG, Played, baseline, play
 from tests.fuzz.page import write_section
 
@@ -34,12 +34,12 @@ def _chunk(first: int, count: int, seed: int) -> tuple[list[Played], int, int]:
 
 
 def _table(outcomes: Counter[tuple[str, str, str]]) -> Iterable[str]:
-    yield "| file | " + " | ".join(DEEDS) + " |"
-    yield "|---|" + "---|" * len(DEEDS)
+    yield "| file | " + " | ".join(DAMAGES) + " |"
+    yield "|---|" + "---|" * len(DAMAGES)
     for kind in KINDS:
         cells = []
-        for deed in DEEDS:
-            counts = [outcomes[kind, deed, what] for what in (FOUND, MEANINGLESS)]
+        for damage in DAMAGES:
+            counts = [outcomes[kind, damage, what] for what in (FOUND, MEANINGLESS)]
             cells.append(f"{counts[0]}" + (f" + {counts[1]}" if counts[1] else ""))
         yield f"| {kind} | " + " | ".join(cells) + " |"
 

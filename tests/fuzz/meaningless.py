@@ -1,4 +1,4 @@
-"""Bytes that may change without anyone being able to tell: the list of docs/meaningless_bytes.md, as code."""
+"""Bytes whose change cannot be detected: the list of docs/meaningless_bytes.md, as code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store, open
 from tests.forge.comparing import parts_of
 from tests.forge.damage import records_in
 
-#: Parts of a record that nothing repeats and no checksum covers.
+#: Parts of a record without a copy elsewhere and without a checksum.
 RECORD_PARTS = frozenset({
     "flag", "born_time_ms", "born_address", "born_port", "store_time_ms", "store_address", "store_port",
     "reconsume_times", "properties",
@@ -24,13 +24,13 @@ RECORD_PARTS = frozenset({
 
 
 def used_bytes(data: bytes) -> int:
-    """Past the last byte that is not zero."""
+    """Number of bytes up to the last one that is not zero."""
     return len(data.rstrip(b"\0"))
 
 
 @dataclass(frozen=True)
 class Record:
-    """Where a sound record stands, and what it is: half, op, discard copy or other message."""
+    """The place of a sound record, and its kind: half, op, discard copy or other message."""
 
     file: str
     position_bytes: int
@@ -53,7 +53,7 @@ def records_of(store: Store) -> Iterator[Record]:
 
 
 def is_meaningless(kind: str, file: Path, before: bytes, after: bytes | None) -> bool:
-    """Whether a change to a file touched only bytes of the list. The file is whole again when this is asked."""
+    """Whether a change of a file is only in bytes of the list. The file must be restored before this is called."""
     if kind == "backup":
         return True
     if after is None:
@@ -75,7 +75,7 @@ def is_meaningless(kind: str, file: Path, before: bytes, after: bytes | None) ->
 
 
 def _could_be(store: Store, values: dict[str, int]) -> bool:
-    """Whether a record of the log has each time, and the offset, of a checkpoint, or none that is there could."""
+    """Whether each time and offset of a checkpoint is that of a record, or may be that of an expired record."""
     held: set[int] = set()
     first: tuple[int, int] | None = None
     for segment in store.commit_log:
@@ -94,7 +94,7 @@ def _could_be(store: Store, values: dict[str, int]) -> bool:
 
 
 def _is_still_json(data: bytes) -> bool:
-    """Whether brokers can read it: numbers and names in it are nowhere else."""
+    """Whether brokers can read the file; its numbers and names have no copy elsewhere."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -119,12 +119,12 @@ def _are_in_parts(file: Path, data: bytes, places: list[int]) -> bool:
             if name in RECORD_PARTS or is_of_final:
                 spans.append((place + part.start, place + part.stop))
         end = place + length
-    spans.append((end + 8, len(data)))  # behind the length and the magic code of a blank record
+    spans.append((end + 8, len(data)))  # after the length and the magic code of a blank record
     return all(any(low <= place < high for low, high in spans) for place in places)
 
 
 def _is_index_meaningless(data: bytes, place: int) -> bool:
-    """The count of used slots, where it stays between the bounds that a verification knows."""
+    """Whether a byte belongs to the count of used slots, which no other value repeats."""
     return place < HEADER.size_bytes and _part(HEADER.offsets, place) == "used_slots_count"
 
 

@@ -1,10 +1,10 @@
-"""One round: a real store is damaged by a few random hands, then every question is asked of it.
+"""One round: a real store is damaged at random in a few places, then read in every way.
 
-A store of a design beside half topics is also hurt where only its design has files: state table, redo log, DLedger log,
-epochs, databases of RocksDB.
+A store of a design beside half topics is also damaged in the files that only its design has: state table, redo log,
+DLedger log, epochs, databases of RocksDB.
 
-What may come out: rows, or one of our own errors. What may not: any other exception, a row whose place does not exist,
-bytes that are neither decoded, filler, damaged nor unread, or an answer that takes longer than the alarm.
+Each reading must return rows or raise one of the project's own errors. A failure is: any other exception, bytes that
+are neither decoded, filler, damaged nor unread, or an answer that takes longer than the alarm.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.damage import RANDOM
 from tests.forge.stores import settings_of
-from tests.fuzz.deeds import DEEDS, change_text, place_in
+from tests.fuzz.file_damages import DAMAGES, change_text, place_in
 from tests.fuzz.meaningless import used_bytes
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import pending, show
@@ -54,11 +54,12 @@ from verdicts.transactions.states_and_advice import STATES
 from verdicts.verify.verify import FULL, Verify
 
 ALARM_SECONDS = 20
-DEAF_SECONDS = 10
-HANDS_MAX = 4
-#: A rollback record alone is one (3.0 to 4.2), where the prepared record is in damaged bytes.
+#: If the alarm has no effect for this time, for example in a library, the process is ended.
+IGNORED_SECONDS = 10
+DAMAGES_MAX = 4
+#: The evidence that a row must have; a ROLLBACK record is an op mark (3.0 to 4.2).
 WITNESSES = ("half_copies", "final_records", "discard_copies", "op_marks")
-#: What stores of other designs have beside those of half topics.
+#: Files that only stores of other designs have.
 OTHER_FILES = (
     "transaction/statetable/*", f"transaction/redolog/{REDO_TOPIC}/0/*", "dledger-*/data/*", "epochFileCheckpoint",
     "rocksdbstore/*", "consumequeue/*.sst", "consumequeue/*.log", "consumequeue/MANIFEST*", "config/*/*.sst",
@@ -72,33 +73,33 @@ class TookTooLong(Exception):
 
 @dataclass(frozen=True)
 class Failure:
-    """A round that went wrong, with all that is needed to do it again."""
+    """A round that failed, with everything that is needed to repeat it."""
 
     seed: int
     number: int
     store: str
-    wounds: tuple[str, ...]
+    damages: tuple[str, ...]
     question: str
     what: str
 
     def __str__(self) -> str:
-        wounds = "\n".join(f"    {wound}" for wound in self.wounds)
+        damages = "\n".join(f"    {one}" for one in self.damages)
         return (
-            f"round {self.number} of seed {self.seed} on {self.store}, asked for {self.question}:\n{wounds}\n"
+            f"round {self.number} of seed {self.seed} on {self.store}, reading {self.question}:\n{damages}\n"
             f"{self.what}\n  again: python -m tests.fuzz --seed {self.seed} --only {self.number}"
         )
 
 
 @contextmanager
 def alarm(seconds: int) -> Iterator[None]:
-    """Raise TookTooLong in this thread if the body takes longer; end the process if it does not even hear that."""
+    """Raise TookTooLong in this thread if the body takes longer; end the process if the signal has no effect."""
 
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise TookTooLong(f"no answer in {seconds} s")
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.alarm(seconds)
-    faulthandler.dump_traceback_later(seconds + DEAF_SECONDS, exit=True)
+    faulthandler.dump_traceback_later(seconds + IGNORED_SECONDS, exit=True)
     try:
         yield
     finally:
@@ -107,37 +108,37 @@ def alarm(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def damage(root: Path, chance: random.Random) -> tuple[str, ...]:
-    """A few random damages, as sentences."""
-    wounds = []
-    for _ in range(chance.randint(1, HANDS_MAX)):
+def damage_store(root: Path, chance: random.Random) -> tuple[str, ...]:
+    """Damage a store at random in a few places; return a sentence for each."""
+    damages = []
+    for _ in range(chance.randint(1, DAMAGES_MAX)):
         name = chance.choice(sorted(RANDOM))
-        wounds.append(f"{name}: {RANDOM[name](root, chance)}"[:500])
+        damages.append(f"{name}: {RANDOM[name](root, chance)}"[:500])
     others = [file for pattern in OTHER_FILES for file in sorted(root.glob(pattern))]
     if others:
-        wounds += [other_damage(chance.choice(others), root, chance) for _ in range(chance.randint(1, 2))]
-    return tuple(wounds)
+        damages += [other_damage(chance.choice(others), root, chance) for _ in range(chance.randint(1, 2))]
+    return tuple(damages)
 
 
 def other_damage(file: Path, root: Path, chance: random.Random) -> str:
-    """A deed of the damage matrix on a file, as a sentence."""
+    """Damage a file as the damage matrix does; return a sentence."""
     before = file.read_bytes() if file.is_file() else b""
     if not before:
         return f"{file.relative_to(root)}: nothing is left to damage"
-    deed, where = chance.choice(sorted(DEEDS)), chance.choice(("head", "middle", "tail"))
-    after = DEEDS[deed](before, place_in(used_bytes(before), where, chance), chance)
+    kind, where = chance.choice(sorted(DAMAGES)), chance.choice(("head", "middle", "tail"))
+    after = DAMAGES[kind](before, place_in(used_bytes(before), where, chance), chance)
     if after is None:
         file.unlink()
     else:
         file.write_bytes(after)
-    return f"{deed}: {file.relative_to(root)}: {change_text(before, after)}"
+    return f"{kind}: {file.relative_to(root)}: {change_text(before, after)}"
 
 
 Question = Callable[[Store], object]
 
 
 def questions(name: str, chance: random.Random) -> dict[str, Question]:
-    """All that can be asked of a store, by what it is called in a report."""
+    """All readings of a store, by their names in a report."""
     settings = settings_of(name)
     ids = [row["transaction_id"] for row in corpus.expected(name)]
     asked = [*chance.sample(ids, min(2, len(ids))), chance.choice(["K-1", "", "\0", "F" * 32, "0" * 31 + "1"])]
@@ -186,7 +187,7 @@ def questions(name: str, chance: random.Random) -> dict[str, Question]:
 
 
 def checked(reading: Reading, store: Store, *, is_whole: bool = True) -> list[dict[str, Any]]:
-    """The rows of a reading that must account for every byte."""
+    """The rows of a reading; its coverage must account for every byte."""
     rows: list[dict[str, Any]] = reading.table().to_pylist()
     for part in reading.coverage:
         numbers = (part.decoded_bytes, part.filler_bytes, part.damaged_bytes, part.unread_bytes)
@@ -202,7 +203,7 @@ def checked(reading: Reading, store: Store, *, is_whole: bool = True) -> list[di
 
 
 def audited(reading: Reading, store: Store) -> list[dict[str, Any]]:
-    """The rows of verdicts that must be complete."""
+    """The rows of an audit; every row must be complete."""
     rows = checked(reading, store)
     for row in rows:
         assert row["transaction_id"] is not None, row
@@ -213,26 +214,26 @@ def audited(reading: Reading, store: Store) -> list[dict[str, Any]]:
 
 
 def play(seed: int, number: int, names: list[str], directory: Path | None = None) -> list[Failure]:
-    """One round: everything in it follows from the seed and the round's number."""
+    """Play one round; the seed and the round's number determine everything in it."""
     chance = random.Random(f"{seed} {number}")
     name = chance.choice(names)
     home = Path(tempfile.mkdtemp(prefix="rmqtx-fuzz-", dir=directory))
     failures = []
-    wounds: tuple[str, ...] = ()
+    damages: tuple[str, ...] = ()
     try:
         root = corpus.unpack(name, home)
-        wounds = damage(root, chance)
+        damages = damage_store(root, chance)
         for question, ask in {"opening it": None, **questions(name, chance)}.items():
             what = answered(root, ask)
             if what is not None:
-                failures.append(Failure(seed, number, name, wounds, question, what))
+                failures.append(Failure(seed, number, name, damages, question, what))
     finally:
         shutil.rmtree(home, ignore_errors=True)
     return failures
 
 
 def answered(root: Path, ask: Question | None) -> str | None:
-    """Ask, and say what went wrong."""
+    """Open the store and read it; return what failed, or None."""
     try:
         with alarm(ALARM_SECONDS):
             store = open_store(root)

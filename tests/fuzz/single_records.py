@@ -1,6 +1,6 @@
-"""The record campaign: one field of one record, slot, entry or cursor gets another value, and questions are asked.
+"""The record campaign: one field of one record, slot, entry or cursor gets another value, then the commands run.
 
-What is hurt is drawn by kind of file first, then by part, so that what is rare is hit as often as bodies.
+The kind of file is drawn first, then the field, so that rare fields are hit as often as bodies.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tests.fuzz.asking import Question, Truth
 from tests.fuzz.meaningless import used_bytes
 from tests.fuzz.outcomes import UNCHANGED, Case, Played, played
 
-#: More of small stores than of large ones: what costs time is the same of both.
+#: Number of cases of a store: a case takes longer in a large store.
 _CASES_MIN, _CASES_MAX = 40, 400
 _BYTES_AT_MOST = 20_000
 _TOPIC_NAMES = {HALF_TOPIC: "half", OP_TOPIC: "op", DISCARD_TOPIC: "discard copy"}
 _KIND_NAMES = {COMMIT: "final", PREPARED: "prepared", ROLLBACK: "rollback"}
-#: Files of equal units behind no header, by pattern.
+#: Files of equal units without a header, by pattern.
 _UNIT_FILES: dict[str, tuple[str, Layout]] = {
     "half queue": (f"consumequeue/{HALF_TOPIC}/*/*", SLOT),
     "op queue": (f"consumequeue/{OP_TOPIC}/*/*", SLOT),
@@ -47,7 +47,7 @@ _UNIT_FILES: dict[str, tuple[str, Layout]] = {
     "redo log": (f"transaction/redolog/{REDO_TOPIC}/*/*", REDO_ENTRY),
     "checkpoint": ("checkpoint", CHECKPOINT_FIELDS),
 }
-#: Files whose bytes are hurt wherever they are.
+#: Files of which any byte may be damaged.
 _WHOLE_FILES = {
     "RocksDB transactions": "rocksdbstore/*", "RocksDB queues": "consumequeue/*.*", "RocksDB cursors": "config/*/*.sst",
 }
@@ -55,7 +55,7 @@ _WHOLE_FILES = {
 
 @dataclass(frozen=True)
 class Site:
-    """Bytes that may be hurt: `part` is what they are called; `offset` the record they belong to, if they do."""
+    """Bytes to damage: `part` is their name; `offset` that of their record, if they belong to one."""
 
     file: Path
     part: str
@@ -81,24 +81,24 @@ def _one_more(data: bytes, chance: random.Random) -> bytes:
 
 
 def _digits(before: bytes, chance: random.Random) -> bytes:
-    """Another number, of fewer digits, as many, or one more."""
+    """Another number, with one digit fewer, the same number of digits, or one more."""
     return str(chance.randrange(10 ** (len(before) + chance.randint(-1, 1)))).encode()
 
 
-Deed = Callable[[bytes, random.Random], bytes]
-DEEDS: dict[str, Deed] = {
+Damage = Callable[[bytes, random.Random], bytes]
+DAMAGES: dict[str, Damage] = {
     "bit": _flip, "byte": _byte, "one more or less": _one_more,
     "zeros": lambda data, _: bytes(len(data)), "0xff": lambda data, _: b"\xff" * len(data),
     "random": lambda data, chance: chance.randbytes(len(data)), "digits": _digits,
 }
 #: What a whole area of text, a body or a name suffers: no number is in it.
-_TEXT_DEEDS = ("bit", "bit", "byte", "byte", "random")
-_NUMBER_DEEDS = ("bit", "byte", "one more or less", "zeros", "0xff", "random")
+_TEXT_DAMAGES = ("bit", "bit", "byte", "byte", "random")
+_NUMBER_DAMAGES = ("bit", "byte", "one more or less", "zeros", "0xff", "random")
 
 
 @cache
 def _sites(root: Path) -> dict[str, dict[str, list[Site]]]:
-    """What may be hurt, by kind of file, then by part."""
+    """The bytes that can be damaged, by kind of file, then by part."""
     found: dict[str, dict[str, list[Site]]] = {}
 
     def add(kind: str, site: Site) -> None:
@@ -159,7 +159,7 @@ def _index_sites(file: Path) -> Iterator[Site]:
 
 
 def cases_of(name: str, seed: int) -> Iterator[Case]:
-    """Cases of a store; none of one that nothing was ever written into."""
+    """Cases of a store; none for a store without data."""
     if not _sites(asking.root_of(name)):
         return iter(())
     used = sum(used_bytes(Path(segment.file).read_bytes()) for segment in open_store(asking.root_of(name)).commit_log)
@@ -168,7 +168,7 @@ def cases_of(name: str, seed: int) -> Iterator[Case]:
 
 
 def play(case: Case) -> Played:
-    """Do the damage, ask, and undo it."""
+    """Damage the bytes, run the commands, and restore the bytes."""
     truth = asking.truth_of(case.store)
     chance = random.Random(f"{case} {case.seed}")
     sites = _sites(truth.root)
@@ -176,11 +176,11 @@ def play(case: Case) -> Played:
     site = chance.choice(parts[chance.choice(sorted(parts))])
     data = site.file.read_bytes()
     before = data[site.begin : site.begin + site.length]
-    deeds = ("digits",) if site.part.startswith("cursors") else _TEXT_DEEDS if site.length > 8 else _NUMBER_DEEDS
-    deed = chance.choice(deeds)
-    after = DEEDS[deed](before, chance)
+    damages = ("digits",) if site.part.startswith("cursors") else _TEXT_DAMAGES if site.length > 8 else _NUMBER_DAMAGES
+    damage = chance.choice(damages)
+    after = DAMAGES[damage](before, chance)
     file = site.file.relative_to(truth.root.parent)
-    what = f"{case} {site.part} at {site.begin} of {file}: {deed}, {_hex(before, after)}"
+    what = f"{case} {site.part} at {site.begin} of {file}: {damage}, {_hex(before, after)}"
     if after == before:
         return Played(what, case.store, site.part, UNCHANGED)
     changed = data[: site.begin] + after + data[site.begin + site.length :]
@@ -194,7 +194,7 @@ def play(case: Case) -> Played:
 
 
 def _put(file: Path, data: bytes) -> None:
-    """Write a file and leave its times: of two files of cursors the younger one is believed."""
+    """Write a file and keep its times: of two cursor files the newer one is read."""
     entry = file.stat()
     file.write_bytes(data)
     os.utime(file, ns=(entry.st_atime_ns, entry.st_mtime_ns))

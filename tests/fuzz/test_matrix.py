@@ -7,7 +7,7 @@ import pytest
 from tests.fuzz.matrix import CELLS, FOUND, OTHER_CELLS, play
 from tests.representatives import rest_is_slow
 
-#: Prime to the number of kinds, deeds and places, so that all of them come together in time.
+#: Prime to the number of kinds, damages and places, so that all of them come together in time.
 STRIDE = 7
 PARTS = 8
 

@@ -1,6 +1,6 @@
-"""The whole-segment campaign: a file of the log zeroed, overwritten, moved, cut, gone; then every question is asked.
+"""The whole-segment campaign: files of the log are zeroed, overwritten, moved, cut or deleted; then the commands run.
 
-Each store of the corpus × the segments that hold records (first, one in the middle, last, several) × each deed.
+Each store of the corpus × the segments that hold records (first, one in the middle, last, several) × each damage.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PAGE = 4096
 
 
 @dataclass(frozen=True)
-class Wound:
-    """What a deed has before it: a segment's bytes, how many of them are used, and those of the one before it.
+class Original:
+    """A segment before the damage: its bytes, the number of used bytes, and the bytes of the segment before it.
 
     `family`: other stores of the same design.
     """
@@ -35,101 +35,101 @@ class Wound:
     family: Sequence[str]
 
 
-Deed = Callable[[Wound], bytes | None]
+Damage = Callable[[Original], bytes | None]
 
 
 def _over(data: bytes, begin: int, other: bytes) -> bytes:
     return (data[:begin] + other + data[begin + len(other) :])[: len(data)]
 
 
-def _down(count: int, wound: Wound) -> bytes:
-    """All stands so many bytes later, behind zeros."""
-    return (bytes(count) + wound.data)[: len(wound.data)]
+def _down(count: int, original: Original) -> bytes:
+    """Move all bytes to a later position, after zeros."""
+    return (bytes(count) + original.data)[: len(original.data)]
 
 
-def _up(count: int, wound: Wound) -> bytes:
-    """All stands so many bytes earlier."""
-    return wound.data[count:].ljust(len(wound.data), b"\0")
+def _up(count: int, original: Original) -> bytes:
+    """Move all bytes to an earlier position."""
+    return original.data[count:].ljust(len(original.data), b"\0")
 
 
-def _middle(wound: Wound) -> int:
-    return wound.used // 2
+def _middle(original: Original) -> int:
+    return original.used // 2
 
 
-def _range(wound: Wound) -> slice:
-    """A range of what is used, short ones as often as long ones."""
-    begin = wound.chance.randrange(wound.used)
-    length = int(16 * (wound.used / 16) ** wound.chance.random())
-    return slice(begin, min(wound.used, begin + length))
+def _range(original: Original) -> slice:
+    """A range of the used bytes; short ones are as frequent as long ones."""
+    begin = original.chance.randrange(original.used)
+    length = int(16 * (original.used / 16) ** original.chance.random())
+    return slice(begin, min(original.used, begin + length))
 
 
-def _filled_range(byte: int, wound: Wound) -> bytes:
-    hurt = _range(wound)
-    return _over(wound.data, hurt.start, bytes([byte]) * (hurt.stop - hurt.start))
+def _filled_range(byte: int, original: Original) -> bytes:
+    hurt = _range(original)
+    return _over(original.data, hurt.start, bytes([byte]) * (hurt.stop - hurt.start))
 
 
-def _random_range(wound: Wound) -> bytes:
-    hurt = _range(wound)
-    return _over(wound.data, hurt.start, wound.chance.randbytes(hurt.stop - hurt.start))
+def _random_range(original: Original) -> bytes:
+    hurt = _range(original)
+    return _over(original.data, hurt.start, original.chance.randbytes(hurt.stop - hurt.start))
 
 
-def _cut_short(wound: Wound) -> bytes:
-    gone = _range(wound)
-    return wound.data[: gone.start] + wound.data[gone.stop :]
+def _cut_short(original: Original) -> bytes:
+    gone = _range(original)
+    return original.data[: gone.start] + original.data[gone.stop :]
 
 
-def _foreign_tail(wound: Wound) -> bytes:
-    """Some bytes of something else where the records end too early, and zeros behind them."""
-    begin = wound.chance.randrange(wound.used // 4, max(wound.used // 4 + 1, wound.used - 100))
-    foreign = wound.chance.randbytes(wound.chance.randint(9, 3000))
-    return _over(wound.data[:begin].ljust(len(wound.data), b"\0"), begin, foreign)
+def _foreign_tail(original: Original) -> bytes:
+    """End the records early: other bytes follow, then zeros."""
+    begin = original.chance.randrange(original.used // 4, max(original.used // 4 + 1, original.used - 100))
+    foreign = original.chance.randbytes(original.chance.randint(9, 3000))
+    return _over(original.data[:begin].ljust(len(original.data), b"\0"), begin, foreign)
 
 
-def _from_middle(byte: int, wound: Wound) -> bytes:
-    return wound.data[: _middle(wound)].ljust(len(wound.data), bytes([byte]))
+def _from_middle(byte: int, original: Original) -> bytes:
+    return original.data[: _middle(original)].ljust(len(original.data), bytes([byte]))
 
 
-def _of_another_broker(wound: Wound) -> bytes:
+def _of_another_broker(original: Original) -> bytes:
     """The first segment of another broker's log, which begins at offset 0 too."""
-    data = _segments(asking.root_of(wound.chance.choice(wound.family)))[0].read_bytes()
-    return data[: len(wound.data)].ljust(len(wound.data), b"\0")
+    data = _segments(asking.root_of(original.chance.choice(original.family)))[0].read_bytes()
+    return data[: len(original.data)].ljust(len(original.data), b"\0")
 
 
-def _tail_zeroed(wound: Wound) -> bytes:
-    """The last pages that were written are zeros, as after a power cut."""
-    begin = max(0, (wound.used - 1) // _PAGE * _PAGE)
-    return wound.data[:begin].ljust(len(wound.data), b"\0")
+def _tail_zeroed(original: Original) -> bytes:
+    """Zero the last written pages, as after a power cut."""
+    begin = max(0, (original.used - 1) // _PAGE * _PAGE)
+    return original.data[:begin].ljust(len(original.data), b"\0")
 
 
-DEEDS: dict[str, Deed] = {
-    "zero": lambda wound: bytes(len(wound.data)),
-    "0xff": lambda wound: b"\xff" * len(wound.data),
-    "random": lambda wound: wound.chance.randbytes(len(wound.data)),
-    "inverted": lambda wound: bytes(byte ^ 0xFF for byte in wound.data),
+DAMAGES: dict[str, Damage] = {
+    "zero": lambda original: bytes(len(original.data)),
+    "0xff": lambda original: b"\xff" * len(original.data),
+    "random": lambda original: original.chance.randbytes(len(original.data)),
+    "inverted": lambda original: bytes(byte ^ 0xFF for byte in original.data),
     "9 bytes later": partial(_down, 9),
     "4096 bytes later": partial(_down, _PAGE),
     "9 bytes earlier": partial(_up, 9),
     "4096 bytes earlier": partial(_up, _PAGE),
-    "the segment before": lambda wound: wound.data if wound.previous is None else wound.previous,
+    "the segment before": lambda original: original.data if original.previous is None else original.previous,
     "another broker's": _of_another_broker,
     "zero from the middle": partial(_from_middle, 0),
     "0xff from the middle": partial(_from_middle, 0xFF),
-    "random from the middle": lambda wound: _over(
-        wound.data, _middle(wound), wound.chance.randbytes(len(wound.data) - _middle(wound))
+    "random from the middle": lambda original: _over(
+        original.data, _middle(original), original.chance.randbytes(len(original.data) - _middle(original))
     ),
-    "zero to the middle": lambda wound: bytes(_middle(wound)) + wound.data[_middle(wound) :],
+    "zero to the middle": lambda original: bytes(_middle(original)) + original.data[_middle(original) :],
     "zero, a range": partial(_filled_range, 0),
     "0xff, a range": partial(_filled_range, 0xFF),
     "random, a range": _random_range,
     "a range cut out, shorter": _cut_short,
-    "a range cut out, moved up": lambda wound: _cut_short(wound).ljust(len(wound.data), b"\0"),
+    "a range cut out, moved up": lambda original: _cut_short(original).ljust(len(original.data), b"\0"),
     "last page zero": _tail_zeroed,
     "foreign, then zeros": _foreign_tail,
-    "deleted": lambda wound: None,
-    "empty": lambda wound: b"",
-    "cut in the middle": lambda wound: wound.data[: _middle(wound)],
-    "cut at a page": lambda wound: wound.data[: _middle(wound) // _PAGE * _PAGE],
-    "cut near the end": lambda wound: wound.data[: max(0, wound.used - wound.chance.randint(1, 400))],
+    "deleted": lambda original: None,
+    "empty": lambda original: b"",
+    "cut in the middle": lambda original: original.data[: _middle(original)],
+    "cut at a page": lambda original: original.data[: _middle(original) // _PAGE * _PAGE],
+    "cut near the end": lambda original: original.data[: max(0, original.used - original.chance.randint(1, 400))],
 }
 #: After these, nothing of the segment is left that could be read.
 DESTROYING = frozenset(
@@ -150,7 +150,7 @@ def _of_design(design: str) -> list[str]:
 
 @cache
 def _segments(root: Path) -> list[Path]:
-    """The segments that hold anything, in their order."""
+    """The segments with data, in order."""
     return [
         Path(segment.file) for segment in open_store(root).commit_log
         if used_bytes(Path(segment.file).read_bytes())
@@ -158,7 +158,7 @@ def _segments(root: Path) -> list[Path]:
 
 
 def targets_of(root: Path) -> dict[str, list[Path]]:
-    """Which segments there are to damage, by what they are called."""
+    """The segments that can be damaged, by name."""
     files = _segments(root)
     if len(files) < 2:
         return {"only": files} if files else {}
@@ -171,13 +171,13 @@ def targets_of(root: Path) -> dict[str, list[Path]]:
 def cases_of(name: str, seed: int) -> Iterator[Case]:
     """Every damage of a store."""
     for target in targets_of(asking.root_of(name)):
-        for deed in DEEDS:
-            if target in _ONLY_OF.get(deed, TARGETS):
-                yield Case(name, target, deed, seed)
+        for damage in DAMAGES:
+            if target in _ONLY_OF.get(damage, TARGETS):
+                yield Case(name, target, damage, seed)
 
 
 def play(case: Case) -> Played:
-    """Do the damage, ask, and undo it."""
+    """Damage the segments, run the commands, and restore the segments."""
     truth = asking.truth_of(case.store)
     chance = random.Random(str(case) + str(case.seed))
     files = targets_of(truth.root)[case.target]
@@ -188,9 +188,9 @@ def play(case: Case) -> Played:
         all_files = _segments(truth.root)
         place = all_files.index(file)
         previous = all_files[place - 1].read_bytes() if place else None
-        after[file] = DEEDS[case.deed](Wound(data, used_bytes(data), previous, chance, family))
+        after[file] = DAMAGES[case.damage](Original(data, used_bytes(data), previous, chance, family))
     if after == before:
-        return Played(str(case), case.store, case.deed, UNCHANGED)
+        return Played(str(case), case.store, case.damage, UNCHANGED)
 
     def put(contents: dict[Path, bytes | None]) -> None:
         for file, data in contents.items():
@@ -200,7 +200,7 @@ def play(case: Case) -> Played:
                 file.write_bytes(data)
 
     return played(
-        str(case), case.store, case.deed,
+        str(case), case.store, case.damage,
         *asking.while_damaged(
             truth, partial(put, after), partial(put, dict(before)), _questions(truth, case, chance)
         ),
@@ -208,7 +208,7 @@ def play(case: Case) -> Played:
 
 
 def _questions(truth: Truth, case: Case, chance: random.Random) -> Iterator[Question]:
-    is_destroyed = case.deed in DESTROYING
+    is_destroyed = case.damage in DESTROYING
     for question in ("audit", "pending", "simulate"):
         yield partial(asking.listed, truth, question)
     if chance.random() < 0.2:

@@ -1,4 +1,4 @@
-"""`python -m tests.kills`: acts in real processes, killed at random; what was left, and what mended it, as a table."""
+"""`python -m tests.kills`: acts in real processes, killed at random; prints the stores after the kills as a table."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.brokers import corpus
-from tests.kills.acts import ACTS, STORES, Case, Ground
+from tests.kills.acts import ACTS, STORES, Case, Workplace
 from tests.kills.rounds import MOMENTS, Left, killed, prepare
 
 
 def main() -> int:
-    """Exit status 1 if a store was left that nothing mends, or that was acted on half changed."""
+    """Exit status 1 if a store could not be repaired, or was acted on while it was half changed."""
     parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
@@ -28,40 +28,40 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="rmqtx-kills-") as directory:
         top = Path(directory)
-        grounds = list(_grounds(top, options.only))
+        workplaces = list(_workplaces(top, options.only))
         cases: dict[int, Case | None] = {}
         found: Counter[tuple[str, str, str]] = Counter()
         moments: Counter[str] = Counter()
-        mended: Counter[str] = Counter()
+        repairs: Counter[str] = Counter()
         number = wrong = 0
         while number < options.kills and (not cases or any(cases.values())):
-            design, ground = grounds[chance.randrange(len(grounds))]
-            pristine, key = top / f"pristine-{ground.name}", id(ground)
+            design, workplace = workplaces[chance.randrange(len(workplaces))]
+            pristine, key = top / f"pristine-{workplace.name}", id(workplace)
             if key not in cases:
-                cases[key] = _prepared(ground, pristine, design)
+                cases[key] = _prepared(workplace, pristine, design)
             case = cases[key]
             if case is None:
                 continue
             number += 1
             moment = MOMENTS[number % len(MOMENTS)]
-            what = f"{number} {ground.name} {ground.act} {'--to' if ground.is_copy else '--in-place'}, {moment}"
+            what = f"{number} {_described(workplace)}, {moment}"
             try:
                 left: Left = killed(case, pristine, moment, chance)
             except AssertionError:
                 wrong += 1
-                found[design, ground.act, "wrong"] += 1
+                found[design, workplace.act, "wrong"] += 1
                 print(f"{what}: WRONG\n{traceback.format_exc(limit=-3)}", flush=True)
                 continue
-            found[design, ground.act, left.found] += 1
+            found[design, workplace.act, left.found] += 1
             moments[moment] += 1
-            mended[left.mended] += 1
-            print(f"{what}: {left.found}, mended by {left.mended}", flush=True)
+            repairs[left.repair] += 1
+            print(f"{what}: {left.found}, repaired by {left.repair}", flush=True)
     _print_table(found)
-    print(f"moments: {dict(moments)}; mended by: {dict(mended)}; seed {options.seed}; {wrong} wrong")
+    print(f"moments: {dict(moments)}; repaired by: {dict(repairs)}; seed {options.seed}; {wrong} wrong")
     return 1 if wrong else 0
 
 
-def _grounds(top: Path, only: str | None) -> Iterator[tuple[str, Ground]]:
+def _workplaces(top: Path, only: str | None) -> Iterator[tuple[str, Workplace]]:
     """Every act on every store, by design."""
     for design, names in STORES.items():
         for name in names:
@@ -72,12 +72,16 @@ def _grounds(top: Path, only: str | None) -> Iterator[tuple[str, Ground]]:
                 for is_copy in (False, True)[: 1 + (name == names[0])]:
                     if not designs or design in designs:
                         directory = f"{name}-{act.replace(' ', '-')}{'-to' if is_copy else ''}"
-                        yield design, Ground(top / directory, name, act, is_copy=is_copy)
+                        yield design, Workplace(top / directory, name, act, is_copy=is_copy)
 
 
-def _prepared(ground: Ground, pristine: Path, design: str) -> Case | None:
-    case = prepare(ground, pristine, design)
-    what = f"{ground.name} {ground.act} {'--to' if ground.is_copy else '--in-place'}"
+def _described(workplace: Workplace) -> str:
+    return f"{workplace.name} {workplace.act} {'--to' if workplace.is_copy else '--in-place'}"
+
+
+def _prepared(workplace: Workplace, pristine: Path, design: str) -> Case | None:
+    case = prepare(workplace, pristine, design)
+    what = _described(workplace)
     if case is None:
         print(f"{what}: refused by its guards, not killed", flush=True)
     else:

@@ -1,4 +1,4 @@
-"""What is done to which store of the corpus, and whether it is done: the same on every design of transactions."""
+"""The acts and the stores of the corpus on which they are killed: the same acts for every design of transactions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rmqtx_cli.words import exit_status
 from tests.brokers import corpus
 from tests.repairs.crash_states import snapshot
 
-#: Design → its stores. What is done with --to is done to the first of each.
+#: Design → its stores. Acts with --to use the first of each.
 STORES = {
     "state table": ("statetable-3.1.4", "statetable-killed-3.1.4"),
     "prepared records": ("prepared-3.2.6", "prepared-killed-4.2.0"),
     "transactions in RocksDB": ("rocksdb-5.5.0", "rocksdb-killed-5.5.0"),
     "half topic": ("multipath-5.3.3", "killed-4.9.7"),
 }
-#: Act → the state of what it is done to, and the designs that know it (none: all).
+#: Act → the state of its transactions, and the designs that have the act (empty: all).
 ACTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "commit": ("PENDING", ()),
     "rollback": ("PENDING", ()),
@@ -40,16 +40,16 @@ _TRIED_MAX = 6
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a command said, and its exit status."""
+class Ended:
+    """The exit status of a command, and its stderr."""
 
     status: int
     err: str
 
 
 @dataclass
-class Ground:
-    """A directory with a store, the command that is to be killed, its undo file and its journal."""
+class Workplace:
+    """A directory with a store, the command that will be killed, its undo file and its journal."""
 
     top: Path
     name: str
@@ -64,16 +64,16 @@ class Ground:
 
     @property
     def undo_file(self) -> Path:
-        """Where the way back is written, with --in-place."""
+        """The undo file, with --in-place."""
         return self.top / UNDO_FILE
 
     @property
     def changed(self) -> Path:
-        """The store that is changed, or the copy that is made."""
+        """The changed store, or the copy."""
         return self.top / COPY if self.is_copy else self.store
 
     def lay_out(self, pristine: Path) -> None:
-        """Everything as it was before anything was done."""
+        """Make the directory as it is before the act."""
         shutil.rmtree(self.top, ignore_errors=True)
         shutil.copytree(pristine, self.store)
         (self.top / "kept").mkdir()
@@ -83,7 +83,7 @@ class Ground:
 
     @property
     def broker(self) -> tuple[object, ...]:
-        """What commands are told of the broker."""
+        """The options that describe the broker."""
         return "--broker-conf", self.top / CONF, "--broker-version", corpus.recipe(self.name)["version"]
 
     def words(self, undo_file: Path | None = None) -> list[str]:
@@ -100,11 +100,11 @@ class Ground:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What processes get besides."""
+        """The environment variables of the processes."""
         return {"RMQTX_STATE_DIR": str(self.top / STATE), "COLUMNS": "200"}
 
-    def run(self, *arguments: object) -> Told:
-        """A command line, in this process."""
+    def run(self, *arguments: object) -> Ended:
+        """Run a command line in this process."""
         err = io.StringIO()
         with (
             mock.patch.dict(os.environ, self.environment), contextlib.redirect_stderr(err),
@@ -112,21 +112,22 @@ class Ground:
         ):
             status = status_of([str(argument) for argument in arguments])
         assert "Traceback" not in err.getvalue(), err.getvalue()
-        return Told(status, err.getvalue())
+        return Ended(status, err.getvalue())
 
-    def undo(self, undo_file: Path | None = None, *more: str) -> Told:
+    def undo(self, undo_file: Path | None = None, *more: str) -> Ended:
         """`rmqtx undo FILE`."""
         return self.run("undo", undo_file or self.undo_file, "--store", self.store, "--yes", *more)
 
     def plan(self) -> bool:
-        """With `apply`: have the plan written, a commit, a rollback and a discard; says whether no guard refuses it."""
+        """For `apply`: write a plan with a commit, a rollback and a discard; return whether no guard refuses it."""
         plans = []
         for action, name in zip(("commit", "rollback", "discard"), self.names, strict=False):
             file = self.top / f"{action}.json"
-            told = self.run("plan", action, name, "--store", self.store, *self.broker, "--reason", "a test", "-o", file)
-            if told.status == exit_status.REFUSED_BY_GUARD:
+            options = ("--store", self.store, *self.broker, "--reason", "a test", "-o", file)
+            ended = self.run("plan", action, name, *options)
+            if ended.status == exit_status.REFUSED_BY_GUARD:
                 return False
-            assert told.status == exit_status.DONE, told.err
+            assert ended.status == exit_status.DONE, ended.err
             plans.append(json.loads(file.read_text()))
             file.unlink()
         steps = [step for plan in plans for step in plan["steps"]]
@@ -134,19 +135,19 @@ class Ground:
         return True
 
     def content(self) -> dict[str, bytes]:
-        """The files of the store that was there."""
+        """The files of the store."""
         return snapshot(self.store)
 
     @property
     def is_begun(self) -> bool:
-        """Whether the store says that a change of it is begun."""
+        """Whether the store has the mark of a change in progress."""
         return (self.store / BEGUN_MARK).exists()
 
     def rows(self, root: Path | None = None) -> dict[str, tuple[str, int, int, int]]:
-        """Of every transaction its state and how many COMMIT records, ops and half copies it has."""
+        """Each transaction's state and its number of COMMIT records, op marks and half copies."""
         output = self.top / "rows.json"
-        told = self.run("audit", root or self.changed, *self.broker, "-o", output, "--format", "json", "--quiet")
-        assert told.status in (exit_status.DONE, exit_status.INCOMPLETE), told.err
+        ended = self.run("audit", root or self.changed, *self.broker, "-o", output, "--format", "json", "--quiet")
+        assert ended.status in (exit_status.DONE, exit_status.INCOMPLETE), ended.err
         rows = json.loads(output.read_text())
         output.unlink()
         return {
@@ -157,7 +158,7 @@ class Ground:
         }
 
     def wrong(self, root: Path | None = None) -> Counter[str]:
-        """What `rmqtx verify` finds above a note, by kind."""
+        """The number of errors and warnings of `rmqtx verify`, by code."""
         output = self.top / "findings.json"
         self.run("verify", root or self.changed, *self.broker, "-o", output, "--format", "json", "--quiet")
         found = Counter(row["code"] for row in json.loads(output.read_text()) if row["severity"] != "note")
@@ -167,9 +168,9 @@ class Ground:
 
 @dataclass
 class Case:
-    """An act on a store that was carried out once undisturbed: what was before, what must be after."""
+    """An act on a store that was carried out once without a kill: the state before, and the state after."""
 
-    ground: Ground
+    workplace: Workplace
     design: str
     before: dict[str, bytes]
     rows_before: dict[str, tuple[str, int, int, int]]
@@ -181,7 +182,7 @@ class Case:
 
 
 def candidates(name: str, act: str) -> list[tuple[str, ...]]:
-    """Transactions of a store that an act may be done to, the simplest first."""
+    """Transactions of a store that an act can be used on, the simplest first."""
     wanted, _ = ACTS[act]
     if not wanted:
         return [()]

@@ -1,7 +1,7 @@
 """`python -m tests.kills.victim CALL PART COUNTS rmqtx-arguments...`: `rmqtx` in a process that kills itself.
 
 It sends itself SIGKILL at its CALL-th call of the system that changes files: before it (`before`), after it (`after`)
-or, where that writes bytes, with half of them written (`half`). How many calls there were goes into the file COUNTS.
+or, if it writes bytes, after half of them (`half`). The number of calls is written to the file COUNTS.
 """
 
 from __future__ import annotations

@@ -68,31 +68,31 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "kind", "deed", "code"), CASES)
+@pytest.mark.parametrize(("name", "kind", "damage", "code"), CASES)
 def test_it_is_found(
-    name: str, kind: int, deed: Callable[[bytes], tuple[int, bytes]], code: str, tmp_path: Path
+    name: str, kind: int, damage: Callable[[bytes], tuple[int, bytes]], code: str, tmp_path: Path
 ) -> None:
     root = copy_of(name, tmp_path)
     before, sound = read(root, name)
     assert code not in sound
-    complaints = []
+    violations = []
     for record in records_of(root, kind):
         file, begin = Path(record["file"]), record["position_bytes"]
         data = file.read_bytes()
-        place, value = deed(data[begin : begin + record["length_bytes"]])
+        place, value = damage(data[begin : begin + record["length_bytes"]])
         file.write_bytes(data[: begin + place] + value + data[begin + place + len(value) :])
         after, errors = read(root, name)
         file.write_bytes(data)
         what = f"{record['commit_log_offset']}"
         if code not in errors:
-            complaints.append(f"{what}: {code} is not among {errors}")
+            violations.append(f"{what}: {code} is not among {errors}")
         is_open = code == "record-header" and record["message_id"] in before  # nothing else knows its host
-        complaints += [f"{what}: {key} {state} -> {after.get(key)}" for key, state in before.items()
+        violations += [f"{what}: {key} {state} -> {after.get(key)}" for key, state in before.items()
                        if after.get(key) not in (state, "UNDECIDABLE")
                        and not (is_open and key == record["message_id"] and state not in ("COMMITTED", "ROLLED_BACK"))]
-        complaints += [f"{what}: invented {key} {after[key]}" for key in after.keys() - before.keys()
+        violations += [f"{what}: invented {key} {after[key]}" for key in after.keys() - before.keys()
                        if after[key] != "UNDECIDABLE"]
-    assert complaints == []
+    assert violations == []
 
 
 def _topic(record: bytes) -> tuple[int, bytes]:
@@ -105,14 +105,14 @@ def _deliveries(_record: bytes) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("name", "deed"),
+    ("name", "damage"),
     [
-        *(("busystop-4.3.0", deed) for deed in (_flag(7), _topic, _deliveries)),
-        *(("cursorback-5.5.0", deed) for deed in (_flag(7), _deliveries)),  # its finals have no REAL_TOPIC beside
+        *(("busystop-4.3.0", damage) for damage in (_flag(7), _topic, _deliveries)),
+        *(("cursorback-5.5.0", damage) for damage in (_flag(7), _deliveries)),  # its finals have no REAL_TOPIC beside
     ],
 )
 def test_a_commit_record_of_the_first_half(
-    name: str, deed: Callable[[bytes], tuple[int, bytes]], tmp_path: Path
+    name: str, damage: Callable[[bytes], tuple[int, bytes]], tmp_path: Path
 ) -> None:
     """It names offset 0, as what names nothing, so what is damaged made it a half or a message; it was ROLLED_BACK."""
     root = copy_of(name, tmp_path)
@@ -123,7 +123,7 @@ def test_a_commit_record_of_the_first_half(
     ]
     file, begin = Path(record["file"]), record["position_bytes"]
     data = file.read_bytes()
-    place, value = deed(data[begin : begin + record["length_bytes"]])
+    place, value = damage(data[begin : begin + record["length_bytes"]])
     file.write_bytes(data[: begin + place] + value + data[begin + place + len(value) :])
     after, errors = read(root, name)
     assert "words-contradict" in errors
@@ -156,6 +156,8 @@ FIELDS = [
     ("upgraded-4.2.0-4.3.0", 453 + 3, b"\7", "words-contradict"),  # the first COMMIT record with a prepared flag
     ("prepared-killed-4.2.0", 488, b"\xff" * 4, "record-header"),  # deliveries of the first COMMIT record
     ("delayed-4.9.7", 2845, b"\xa6" * 192, "words-contradict"),  # all properties of the first COMMIT record
+    ("statetable-slave-3.1.4", 79, b"\1", "words-contradict"),  # the log's first record names another one
+    ("upgraded-4.2.0-4.3.0", 76, bytes.fromhex("2d612fc403919966"), "words-contradict"),  # the same with a wild number
 ]
 
 

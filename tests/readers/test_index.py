@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from readers.index import index as module
@@ -13,7 +14,7 @@ from readers.index.index import ENTRY, HEADER, infer_slots_count
 from readers.index.index_scan import scan_entries
 from readers.index.index_search import open_index
 from readers.log.commit_log import scan_records
-from readers.model.java_hashes import java_hash, key_hashes
+from readers.model.java_hashes import column_key_hashes, java_hash, key_hashes
 from readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
@@ -131,7 +132,10 @@ def test_hashes_of_many_keys_are_those_of_each(tmp_path: Path) -> None:
         keys = ["".join(chance.choices(letters, k=chance.randrange(40))) for _ in range(300)]
         expected = [abs(java_hash(key)) % 2**31 for key in [*keys, "polygenelubricants"]]
         assert key_hashes([key.encode() for key in [*keys, "polygenelubricants"]]).tolist() == expected
-    assert key_hashes([]).tolist() == []
+        column = pa.array([*keys, "polygenelubricants"], pa.string())
+        assert column_key_hashes(column).tolist() == expected
+        assert column_key_hashes(column.slice(1)).tolist() == expected[1:]
+    assert key_hashes([]).tolist() == column_key_hashes(pa.array([], pa.string())).tolist() == []
 
 
 # ---- forged files

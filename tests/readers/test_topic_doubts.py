@@ -72,7 +72,7 @@ def with_topic(record: Row, *, is_bit: bool) -> tuple[Path, bytes, bytes]:
 def test_nothing_is_said_for_certain_that_was_not_so(name: str, topic: str, is_bit: bool, tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
     before, sound = read(root, name)
-    complaints = []
+    violations = []
     records = records_of(root, topic)
     assert records
     for record in records:
@@ -82,12 +82,12 @@ def test_nothing_is_said_for_certain_that_was_not_so(name: str, topic: str, is_b
         file.write_bytes(data)
         what = f"{record['commit_log_offset']}"
         if not errors - sound:
-            complaints.append(f"{what}: nothing was found")
-        complaints += [f"{what}: {key} {state} -> {after.get(key)}" for key, state in before.items()
+            violations.append(f"{what}: nothing was found")
+        violations += [f"{what}: {key} {state} -> {after.get(key)}" for key, state in before.items()
                        if after.get(key) not in (state, "UNDECIDABLE")]
-        complaints += [f"{what}: invented {key} {after[key]}" for key in after.keys() - before.keys()
+        violations += [f"{what}: invented {key} {after[key]}" for key in after.keys() - before.keys()
                        if after[key] != "UNDECIDABLE"]
-    assert complaints == []
+    assert violations == []
 
 
 def test_an_audit_that_follows_knows_it_too(tmp_path: Path) -> None:

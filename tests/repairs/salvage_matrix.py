@@ -233,7 +233,7 @@ CASES = (*DAMAGES, REBUILT)
 
 @dataclass
 class Result:
-    """What came of one case; no complaints is what is wanted. Counts are transactions."""
+    """What came of one case; no violations is what is wanted. Counts are transactions."""
 
     name: str
     kind: str
@@ -242,7 +242,7 @@ class Result:
     undecidable: int = 0
     gone: int = 0
     earlier: int = 0
-    complaints: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
 
 
 def play(name: str, kind: str, directory: Path, seed: int = 0) -> Result:
@@ -269,7 +269,7 @@ def play(name: str, kind: str, directory: Path, seed: int = 0) -> Result:
             with_tags=tags, old_store=old, infers_segments=not knows,
         )
         if made.segment_bytes != sizes.log_file_bytes:
-            result.complaints.append(f"segments of {made.segment_bytes} bytes, not {sizes.log_file_bytes}")
+            result.violations.append(f"segments of {made.segment_bytes} bytes, not {sizes.log_file_bytes}")
         destroyed = _account(result, records_of(name), case, made)
     # without queues nothing says that the log went on
     known_end = max(set(records_of(name)) - destroyed) if kind == "one loose file" else None
@@ -289,12 +289,12 @@ def _account(result: Result, records: Places, case: Case, made: Salvaged) -> set
         decoded = sum(count * len(records[offset]) for offset, count in counts.items())
         decoded += sum(len(copy) for copy in case.copies if copy in data)
         if part.decoded_bytes - decoded not in (0, case.doubtful):
-            result.complaints.append(f"{part.file}: {part.decoded_bytes} bytes decoded, {decoded} are of records")
+            result.violations.append(f"{part.file}: {part.decoded_bytes} bytes decoded, {decoded} are of records")
         if part.unread_bytes or part.size_bytes != len(data) or min(part.filler_bytes, part.damaged_bytes) < 0:
-            result.complaints.append(f"{part.file}: {part} does not add up to {len(data)} bytes")
+            result.violations.append(f"{part.file}: {part} does not add up to {len(data)} bytes")
         dirty = len(data) - data.count(0) - decoded
         if part.damaged_bytes < dirty - _noughtless(records, data):
-            result.complaints.append(f"{part.file}: {part.damaged_bytes} bytes damaged, of {dirty}")
+            result.violations.append(f"{part.file}: {part.damaged_bytes} bytes damaged, of {dirty}")
     return set(records) - left
 
 
@@ -329,25 +329,25 @@ def compare(
         elif now is None:
             result.gone += 1
             if not is_hit or {copy["commit_log_offset"] for copy in row["half_copies"]} - destroyed:
-                result.complaints.append(f"{identity} was {row['state']}, is gone")
+                result.violations.append(f"{identity} was {row['state']}, is gone")
         elif now["state"] == "UNDECIDABLE":
             result.undecidable += 1
             if not destroyed or (row["state"] == "COMMITTED" and not is_hit):
-                result.complaints.append(f"{identity} was {row['state']}, is undecidable: {now['reason']}")
+                result.violations.append(f"{identity} was {row['state']}, is undecidable: {now['reason']}")
             elif not any(letter.isdigit() for letter in now["reason"]) and "log begins later" not in now["reason"]:
-                result.complaints.append(f"{identity} undecidable, and no bytes are named: {now['reason']}")
+                result.violations.append(f"{identity} undecidable, and no bytes are named: {now['reason']}")
         elif known_end is not None and is_hit and min(cited(row) & destroyed, default=0) > known_end:
             result.earlier += 1
         elif destroyed and _claims_less(row, now):
             result.same += 1  # a flag that rests on the absence of a record is not claimed where records are lost
         elif not is_hit or now["state"] != row["state"]:
             changes = [f"{key} {row[key]!r} -> {now[key]!r}" for key in row if row[key] != now[key]]
-            result.complaints.append(f"{identity} ({'hit' if is_hit else 'not hit'}): {'; '.join(changes)}")
+            result.violations.append(f"{identity} ({'hit' if is_hit else 'not hit'}): {'; '.join(changes)}")
         else:
             result.same += 1
     for identity in after.keys() - before.keys():
         if after[identity]["state"] != "UNDECIDABLE" or not destroyed:
-            result.complaints.append(f"{identity} is new: {after[identity]}")
+            result.violations.append(f"{identity} is new: {after[identity]}")
 
 
 def cases() -> Iterator[tuple[str, str]]:
@@ -378,13 +378,13 @@ def main(arguments: list[str]) -> int:
                 try:
                     result = play(name, kind, Path(directory), seed)
                 except SourceError as error:
-                    result = Result(name, kind, complaints=[f"{type(error).__name__}: {error}"])
-            failures += bool(result.complaints)
-            for complaint in result.complaints[:5]:
-                print(f"{name}, {kind}, seed {seed} ({result.did}): {complaint}", file=sys.stderr)
+                    result = Result(name, kind, violations=[f"{type(error).__name__}: {error}"])
+            failures += bool(result.violations)
+            for violation in result.violations[:5]:
+                print(f"{name}, {kind}, seed {seed} ({result.did}): {violation}", file=sys.stderr)
             counts = table[kind][name.rsplit("-", 1)[1]]
             counts.update(
-                cases=1, failures=int(bool(result.complaints)), same=result.same, undecidable=result.undecidable,
+                cases=1, failures=int(bool(result.violations)), same=result.same, undecidable=result.undecidable,
                 gone=result.gone,
             )  # fmt: skip
     print(_markdown(table))

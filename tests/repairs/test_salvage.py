@@ -381,7 +381,7 @@ def test_the_command_takes_what_the_store_says_and_tells_what_is_lost(
     capsys.readouterr()
     assert status_of(["salvage", str(root), "--to", str(tmp_path / "new")]) == 3
     said = capsys.readouterr().err
-    assert f"{lost} numbers of queues; {lost} empty messages in their place" in said
+    assert f"and the records of {lost} queue offsets; {lost} empty messages in their place" in said
     assert "record-left-out" in said
     assert "unfinished" not in said
     assert (tmp_path / "new" / "config" / "topics.json").exists()

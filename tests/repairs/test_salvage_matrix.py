@@ -33,7 +33,7 @@ def chosen() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "kind"), chosen())
 def test_what_was_not_destroyed_is_judged_as_before(name: str, kind: str, tmp_path: Path) -> None:
     result = play(name, kind, tmp_path)
-    assert result.complaints == [], result.did
+    assert result.violations == [], result.did
 
 
 def test_the_comparison_sees_what_is_wrong() -> None:
@@ -49,4 +49,4 @@ def test_the_comparison_sees_what_is_wrong() -> None:
     for after in wrong:
         result = Result("", "")
         compare(result, before, after, set(), set())
-        assert len(result.complaints) == 1
+        assert len(result.violations) == 1

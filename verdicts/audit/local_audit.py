@@ -189,14 +189,17 @@ def audit(
     Damage: findings; transactions that damage makes unknowable are UNDECIDABLE.
     Raises: SourceError if nothing can be read.
     """
-    reading = VerdictReading(pa.schema([field for field in TRANSACTIONS if field.name in columns]), [])
+    schema = pa.schema([field for field in TRANSACTIONS if field.name in columns])
+    reading = VerdictReading(schema, [])
     plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
-    reading.batches = _audit(reading, plan, settings_of, at_ms, processes, temporary_directory, progress)
+    # The schema is passed on: a caller can set another one in the reading before the batches are made.
+    reading.batches = _audit(reading, schema, plan, settings_of, at_ms, processes, temporary_directory, progress)
     return reading
 
 
 def _audit(
     reading: VerdictReading,
+    schema: pa.Schema,
     plan: SplitPlan,
     settings_of: SettingsOf,
     at_ms: int | None,
@@ -241,7 +244,7 @@ def _audit(
                 _spread_marks(mine, spool, _damaged_halves(conclusion, mine, spool))
             views = {root: fact.view(at_ms) for root, fact in facts.items()}
             tasks = [
-                _Verdict(spool, numbers, views, reading.predicted, reading.schema)
+                _Verdict(spool, numbers, views, reading.predicted, schema)
                 for numbers in tied_partitions(ties, count)
             ]
             if directory is None:

@@ -206,7 +206,7 @@ def _copy_event(number: int, checks: int, highest: int, name: RecordName, *, is_
         return "put back", _ROUND if name.is_commit else "written to the half queue again, as after a delay"
     if name.is_immune:
         return "put back", f"check {checks}: put back without asking, the immunity time was not over"
-    return "check", f"check {checks}: put back and producer asked{', in a parallel chain' if checks <= highest else ''}"
+    return "check", f"check {checks}: put back and producer asked{', from an older copy' if checks <= highest else ''}"
 
 
 def _event(entry: dict[str, Any], event: str, topic: str, detail: str) -> dict[str, Any]:

@@ -294,5 +294,5 @@ def remedies(
 
 
 def remedy(stop: CheckStop, arguments: str, acting: str | None) -> str:
-    """Return the commands of `remedies` in one line."""
-    return "; ".join(f"{command} ({comment})" for command, comment in remedies(stop, arguments, acting))
+    """Return the commands of `remedies`, one in a line."""
+    return "\n".join(f"{command}   # {comment}" for command, comment in remedies(stop, arguments, acting))

@@ -24,7 +24,7 @@ class Asking(StrEnum):
     """The action of a run on an open record."""
 
     ASKED = "asked"
-    IN_VAIN = "asked in vain"
+    UNANSWERABLE = "unanswerable"
     DROPPED = "dropped"
     UNREADABLE = "unreadable"
 
@@ -106,7 +106,7 @@ def timer_runs(
 def _answerable(record: OpenRecord) -> Asking:
     if not record.is_readable:
         return Asking.UNREADABLE
-    return Asking.ASKED if record.queue_offset == record.own_queue_offset else Asking.IN_VAIN
+    return Asking.ASKED if record.queue_offset == record.own_queue_offset else Asking.UNANSWERABLE
 
 
 # --- RocksDB ----------------------------------------------------------------------------------------------------------

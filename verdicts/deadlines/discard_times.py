@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools
+from readers.model.columns import Bools, are_among
 from verdicts.deadlines.discard_rounds import NEVER
 from verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, NO_SLOT, NOT_BEFORE, OUT_OF_REACH, Prediction, Why
 
@@ -35,10 +35,10 @@ def with_discard_times(rows: pa.Table, predicted: Mapping[str, Prediction]) -> p
         here = np.flatnonzero(np.asarray(pc.equal(stores, root)))
         if not len(here):
             continue
-        found = np.flatnonzero(np.isin(offsets[here], known.offsets))
+        found = np.flatnonzero(are_among(offsets[here], known.offsets))
         places = np.searchsorted(known.offsets, offsets[here][found])
         np.maximum.at(times, parents[here][found], known.times_ms[places])
-        without = np.isin(offsets[here], np.array(list(known.whys), np.int64))
+        without = are_among(offsets[here], np.array(list(known.whys), np.int64))
         times[parents[here][without]] = NEVER
     is_reached = np.asarray(is_open_row(rows)) & ~_are_never_asked(rows)
     place = rows.schema.get_field_index("discard_at_ms")

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from readers.index.index import ENTRY, IndexFile, entries_at
 from readers.index.index_search import Index, open_index
@@ -21,7 +22,7 @@ from readers.log.transaction_records import JUDGED_HALVES
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.identities import UInt64s
-from readers.model.java_hashes import key_hashes
+from readers.model.java_hashes import column_key_hashes
 from readers.storage.open_file import OpenFile
 from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
@@ -83,11 +84,8 @@ def _lone(batches: Mapping[str, Sequence[pa.RecordBatch]], hashes: Mapping[str, 
 def _suspects(index: Index, rows: pa.Table) -> list[int]:
     """Return places that are in the index with other hashes than that of the record's id."""
     offsets = np.asarray(rows["commit_log_offset"])
-    keys = [
-        b"" if name is None else f"{topic}#{name}".encode()
-        for topic, name in zip(rows["topic"].to_pylist(), rows["transaction_id"].to_pylist(), strict=True)
-    ]
-    own = key_hashes(keys).astype(np.int64)
+    names = pc.binary_join_element_wise(rows["topic"], rows["transaction_id"], "#")
+    own = column_key_hashes(pc.fill_null(names, "").combine_chunks()).astype(np.int64)
     is_known, is_same = np.zeros(len(offsets), np.bool_), np.zeros(len(offsets), np.bool_)
     for file in index.files:
         for places, found in _entries_between(file, int(offsets[0]), int(offsets[-1])):

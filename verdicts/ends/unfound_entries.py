@@ -7,7 +7,7 @@ entry is a prepared record, whatever its flag is, and its transaction is listed 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from readers.model.finding_limits import one_by_one
 from readers.model.findings import Finding, as_text
 from readers.old_tables.redo_log import DIRECTORY, PREPARED_TAGS, TOPIC
 from readers.queues.consume_queue import Queue
+from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
 from verdicts.missing.missing_ranges import MissingBytes, UnfoundSlot
 from verdicts.model.verdict_inputs import MissingRange
@@ -94,15 +95,22 @@ def evidence_of_entries(
                     result.damaged_halves.append(corrected)
     finally:
         log.close()
+    result.findings.extend(_mismatches(store, log, contradicted))
+    return result
+
+
+def _mismatches(
+    store: Store, log: SegmentedLog, contradicted: Sequence[tuple[UnfoundSlot, int]]
+) -> Iterator[Finding]:
+    """Return the findings for entries with their tags code, whose record is of another kind."""
     for (slot, tag), more in one_by_one(contradicted, "entries"):
         segment = log.segment_at(slot.commit_log_offset)
-        result.findings.append(Finding(
+        yield Finding(
             store.root, "redo-entry-mismatch", None if segment is None else as_text(segment.file),
             None if segment is None else slot.commit_log_offset - segment.base_offset, slot.record_length_bytes,
             commit_log_offset=slot.commit_log_offset, expected=f"{_called(tag)}, by the redo log",
             actual=f"another record{more}",
-        ))  # fmt: skip
-    return result
+        )
 
 
 def _called(tag: int) -> str:

@@ -93,12 +93,11 @@ class DerivedFiles:
             self._index = open_index(self._store, self._facts.settings.max_hash_slots)
             if not self._half_queue.exists and self._store.commit_log:
                 raise Untrusted(
-                    "no file has the consume queue of the half topic (normal before 4.3 and with queues in RocksDB)"
+                    "the half topic has no files of consume queues (normal before 4.3, and with transactions or queues "
+                    "in RocksDB)"
                 )
             self._require_half_topic_alone()
-            cursor = (self._facts.cursors.half or {}).get(0, 0)
-            if self._half_queue.exists and cursor > (end := self._half_queue.max_offset):
-                raise Untrusted(f"the check cursor {cursor} lies beyond the half queue's end {end}")
+            self._require_cursors_in_queues()
             if not self._index.exists and self._half_queue.exists:
                 raise Untrusted("there is no index")
             if self._store.aborted or self._store.in_use:
@@ -180,7 +179,17 @@ class DerivedFiles:
             raise Untrusted("the check cursors are unknown")
         holes = [f for f in self._store.findings if f.code in ("segment-gap", "segment-overlap", "segment-size")]
         if holes:
-            raise Untrusted(f"the commit log has a {holes[0].code}")
+            raise Untrusted(f"the files of the commit log do not join (finding {holes[0].code})")
+
+    def _require_cursors_in_queues(self) -> None:
+        """Require that both queues reach the check's cursors: behind the end of the op queue, decisions are missing."""
+        if not self._half_queue.exists:
+            return
+        half, op = ((cursors or {}).get(0, 0) for cursors in (self._facts.cursors.half, self._facts.cursors.op))
+        if half > (end := self._half_queue.max_offset):
+            raise Untrusted(f"the check cursor {half} lies beyond the half queue's end {end}")
+        if op > (end := self._op_queue.max_offset):
+            raise Untrusted(f"the check's op cursor {op} lies beyond the op queue's end {end}")
 
     def _require_half_topic_alone(self) -> None:
         """Require that the log has no transactions of another design: queues and cursors do not show them."""

@@ -93,7 +93,7 @@ class StoreFacts:
             beside=self.beside or BesideLog(),
             is_interrupted=self.store.in_use or self.store.aborted,
             check_stops=tuple(self.check_stops) if at_ms is None else (),
-            cursor_doubt=beyond,
+            cursor_doubt=beyond or self._unparsed_cursors(),
             was_killed=self.store.was_killed,
         )
 
@@ -107,6 +107,12 @@ class StoreFacts:
         if found is None or cursor is None or cursor <= _half_queue_end_by_log(self.store):
             return None
         return f"{cursor} is beyond the end of the queue, {found.expected}"
+
+    def _unparsed_cursors(self) -> str | None:
+        """Return that the file of the cursors is damaged; None if it is missing, or was read."""
+        if self.cursors.half is not None or not any(one.code == "config-damaged" for one in self.cursors.findings):
+            return None
+        return f"config/{self.cursors.name} cannot be parsed"
 
 
 def _from_minimum(store: Store, topic: str, cursors: dict[int, int] | None) -> dict[int, int] | None:

@@ -173,12 +173,18 @@ class _Advice:
 
     def _cases_of_done(self) -> list[_Case]:
         done = _truths(pc.equal(self.words, "done"))
+        return [
+            *self._done_without_decision(done),
+            *self._done_and_decided(done),
+            _Case(done, "open", "none", _text(
+                "done in the ledger, but what the broker did is unknown: a commit could deliver it twice"
+            )),
+        ]  # fmt: skip
+
+    def _done_without_decision(self, done: Bools) -> list[_Case]:
         pending, discarded = done & self._is("PENDING"), done & (self._is("DISCARDED") | self._is("LOST"))
-        committed, rolled_back = done & self._is("COMMITTED"), done & self._is("ROLLED_BACK")
         has_half = self.halves > 0
-        again = has_half & self._advised("close")
         unreadable = (pending | discarded) & self._has("bad_body")
-        twice = committed & (self.finals > 1)
         return [
             _Case(unreadable, "contradiction", "none", _text(
                 "done in the ledger, but a copy is marked as compressed and is not: a commit would deliver a message "
@@ -201,6 +207,13 @@ class _Advice:
             _Case(discarded, "contradiction", "none", _text(
                 "done in the ledger, but no copy of it is left in the log: the application must send it again"
             )),
+        ]  # fmt: skip
+
+    def _done_and_decided(self, done: Bools) -> list[_Case]:
+        committed, rolled_back = done & self._is("COMMITTED"), done & self._is("ROLLED_BACK")
+        again = (self.halves > 0) & self._advised("close")
+        twice = committed & (self.finals > 1)
+        return [
             _Case(twice & again, "contradiction", "close", self._delivered_often(
                 "; the broker will check it again and could deliver it once more: close it"
             )),
@@ -216,9 +229,6 @@ class _Advice:
             _Case(rolled_back, "contradiction", "none", _text(
                 "done in the ledger, but the broker recorded a rollback, which cannot be undone: the application "
                 "must send the message again"
-            )),
-            _Case(done, "open", "none", _text(
-                "done in the ledger, but what the broker did is unknown: a commit could deliver it twice"
             )),
         ]  # fmt: skip
 

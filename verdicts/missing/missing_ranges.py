@@ -409,11 +409,9 @@ def derived_findings(store: Store, half_cursors: Mapping[int, int] | None, has_h
     found: list[Finding] = []
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
-            if not queue.exists:
-                if has_halves and not store.has_rocksdb_queues:
-                    found.append(
-                        Finding(store.root, "queue-missing", as_text(store.queue_directory(HALF_TOPIC, 0)))
-                    )
+            if not queue.exists and (has_halves or store.has_rocksdb_queues):
+                if not store.has_rocksdb_queues:
+                    found.append(Finding(store.root, "queue-missing", as_text(store.queue_directory(HALF_TOPIC, 0))))
                 return found
             cursor = (half_cursors or {}).get(0)
             if cursor is not None and cursor > queue.max_offset:

@@ -18,7 +18,7 @@ _QUEUE_ID = column("queue_id", pa.int32(), "number of the half queue; null for a
 _WRITTEN = column("written_bytes", pa.int64(), "bytes of the records that it appends to the commit log")
 _LATER = column(
     "may_be_a_round_later", pa.bool_(),
-    "whether it is discarded right after its last check: if the queue lags behind, this is one round later",
+    "whether the round of its last check also discards it; if the queue lags behind the log, the next round does",
 )  # fmt: skip
 _WORDS = [
     column("transaction_id", pa.string(), "property UNIQ_KEY, else the offset message id of the stored copy"),
@@ -39,7 +39,7 @@ SIMULATED_CHECKS = pa.schema(
         *_WORDS,
         column(
             "action", pa.string(),
-            "checked, put back immune, discarded, expired, unreadable; without put-backs asked, asked in vain, dropped",
+            "checked, put back immune, discarded, expired, unreadable; without put-backs asked, unanswerable, dropped",
             values=dict.fromkeys((*Action, *Asking)),
         ),
         column("checks_count", pa.int32(), "number of checks of the transaction at that time"),
@@ -94,7 +94,7 @@ SIMULATED_TRANSACTIONS = pa.schema(
         column("checks_to_come_count", pa.int32(), "number of checks to come; null without a limit"),
         column("is_answerable", pa.bool_(), "no if slot and record have different numbers: answers are refused (3.1)"),
         column(
-            "end", pa.string(), "discarded, expired, dropped, unreadable; null if the played rounds did not end it",
+            "end", pa.string(), "discarded, expired, dropped, unreadable; null if no simulated round ends it",
             values=(Action.DISCARDED, Action.EXPIRED, Asking.DROPPED, Action.UNREADABLE),
         ),
         column("end_round", pa.int32(), "the round that ends it"),

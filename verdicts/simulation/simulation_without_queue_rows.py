@@ -13,7 +13,7 @@ from verdicts.check.timers_without_copies import Asking, AskingRound, AskingStep
 from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from verdicts.simulation.simulation_without_queue import BesideSimulated
 
-_ASKED = (Asking.ASKED, Asking.IN_VAIN)
+_ASKED = (Asking.ASKED, Asking.UNANSWERABLE)
 
 
 def check_rows(simulated: BesideSimulated, rounds: Iterable[AskingRound]) -> pa.RecordBatch:

@@ -64,7 +64,8 @@ def start_findings(
             yield finding
         else:
             known = finding.meaning or finding.kind.meaning
-            yield replace(finding, meaning=f"{known} (brokers like {', '.join(names)} do this; add --broker-version)")
+            some = f"not every version does this, but for example {', '.join(names)}; add --broker-version"
+            yield replace(finding, meaning=f"{known} ({some})")
 
 
 def _not_predictable(store: Store, conf: Mapping[str, str]) -> str | None:

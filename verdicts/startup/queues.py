@@ -159,7 +159,7 @@ def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubt
         return
 
 
-def enter(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int) -> None:
+def dispatch(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int) -> None:
     """Add the missing slots to a queue, by the broker's rules. `is_dispatched`: which places a start dispatches.
 
     Raises: FileChanged, UnreadableFile.

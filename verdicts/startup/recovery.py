@@ -17,7 +17,7 @@ from readers.store.checkpoint import checkpoint_values
 from readers.store.store import Store
 from verdicts.startup.loading import entries, left_out, loaded, log_directories, log_file_bytes, queue_file_bytes
 from verdicts.startup.log_walk import LogWalk, check_record, first_record, walk_log
-from verdicts.startup.queues import QueueFacts, QueueFate, cut_at, enter, read_again, recovered
+from verdicts.startup.queues import QueueFacts, QueueFate, cut_at, dispatch, read_again, recovered
 from verdicts.startup.refusals import refusals
 from verdicts.startup.rules import RecoveryRules
 
@@ -72,7 +72,7 @@ def predict_start(
     if refused:
         return PredictedStart(rules, refused)
     fates = _recovered_queues(store, conf, queues, rules)
-    maximum = max((fate.maximum for fate in fates), default=-1)
+    maximum = _maximum(fates)
     segments, left_out_for = _loaded_log(store, conf, rules)
     start = PredictedStart(rules, [], None, fates, left_out_for=left_out_for)
     if left_out_for:
@@ -81,27 +81,35 @@ def predict_start(
         return start
     first = _start_file(store, segments, conf, maximum, rules)
     walk = start.walk = walk_log(segments, first, log.breaks, rules, is_abnormal=store.aborted)
+    only_doubted = walk.end_offset >= log.end_offset
     if rules.reads_queues_again and with_dispatch:
-        dispatched = _dispatched(store, segments, walk, maximum, maximum, rules)
-        for fate in fates:
-            enter(fate, rules, dispatched, walk.end_offset)
-        if max((fate.maximum for fate in fates), default=-1) >= walk.end_offset:
+        _dispatch_all(fates, rules, _dispatched(store, segments, walk, maximum, maximum, rules), walk.end_offset)
+        if _maximum(fates) >= walk.end_offset:
             for fate in fates:
-                read_again(fate, walk.end_offset, rules, only_doubted=walk.end_offset >= log.end_offset)
+                read_again(fate, walk.end_offset, rules, only_doubted=only_doubted)
         return start
-    is_cut = maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted
-    if is_cut:
+    if maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted:
         # Before 4.3.2 a broker dispatches before this cut after a crash: a queue without a file has one by then.
         for fate in fates if rules.cuts_queues_after_clean_stop else [one for one in fates if one.segments]:
-            cut_at(fate, walk.end_offset, rules, only_doubted=walk.end_offset >= log.end_offset)
-    after = max((fate.maximum for fate in fates), default=-1)
+            cut_at(fate, walk.end_offset, rules, only_doubted=only_doubted)
+    after = _maximum(fates)
     if rules.dispatches == "behind_queues":
         start.waits_at = _gap_behind(segments, max(after, segments[0].base_offset), walk.end_offset)
     if with_dispatch and start.waits_at is None:
-        dispatched = _dispatched(store, segments, walk, maximum, after, rules)
-        for fate in fates:
-            enter(fate, rules, dispatched, walk.end_offset)
+        _dispatch_all(fates, rules, _dispatched(store, segments, walk, maximum, after, rules), walk.end_offset)
     return start
+
+
+def _maximum(fates: Sequence[QueueFate]) -> int:
+    """Return the furthest place in the log that a queue refers to; -1 for none."""
+    return max((fate.maximum for fate in fates), default=-1)
+
+
+def _dispatch_all(
+    fates: Sequence[QueueFate], rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int
+) -> None:
+    for fate in fates:
+        dispatch(fate, rules, is_dispatched, end_offset)
 
 
 def _loaded_log(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> tuple[list[Segment], str]:

@@ -33,7 +33,7 @@ class CheckReach:
         is_behind = self._behind_stops(judged)
         is_reached = halves.any_of(is_open & ~is_behind)
         is_next = halves.any_of(is_open & ~is_behind & judged.is_in_half_topic)  # not those that wait for their delay
-        is_pending = judged.state == "PENDING"
+        is_pending = judged.state.are("PENDING")
         is_unreached = halves.any_of(is_open & is_behind) & ~is_reached
         self.is_never_asked: Bools = self.is_stopped & is_unreached & (is_pending | judged.is_asked_still)
         is_left = halves.any_of(is_open & ~is_behind & ~_are_spent(judged))

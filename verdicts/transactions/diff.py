@@ -30,8 +30,8 @@ COMPARED = ("state", "flags", *(f"{name}_count" for name in EVIDENCE))
 
 
 def _twice(name: str, kind: pa.DataType, meaning: str, words: str = "") -> list[pa.Field]:
-    return [column(f"{name}_before", kind, f"{meaning}, in the first", words=words),
-            column(f"{name}_after", kind, f"{meaning}, in the second", words=words)]  # fmt: skip
+    return [column(f"{name}_before", kind, f"{meaning}, in the first audit", words=words),
+            column(f"{name}_after", kind, f"{meaning}, in the second audit", words=words)]  # fmt: skip
 
 
 #: One transaction that differs between two audits.

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, int64s
+from readers.model.columns import Bools, are_among, int64s
 from readers.old_tables.beside_log import NONE
 from verdicts.transactions.check_reach import CheckReach
 from verdicts.transactions.judgement import Judgement
@@ -82,8 +82,8 @@ def flags_of(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
 def _of_decisions(judged: Judgement) -> dict[str, Bools]:
     """Flags for unusual decisions and discards."""
     halves, has_discard = judged.halves, judged.discards.has
-    is_committed, is_decided = judged.state == "COMMITTED", np.isin(judged.state, ["COMMITTED", "ROLLED_BACK"])
-    is_discarded, has_mark = judged.state == "DISCARDED", judged.marks_count > 0
+    is_committed, is_decided = judged.state.are("COMMITTED"), judged.state.are("COMMITTED", "ROLLED_BACK")
+    is_discarded, has_mark = judged.state.are("DISCARDED"), judged.marks_count > 0
     is_prepared, is_delayed = judged.newest_is(judged.others.is_prepared), halves.any_of(judged.chains.diverted_halves)
     first_decision = np.minimum(judged.first_final_rank, judged.first_mark_rank)
     # A flag that depends on the absence of a record is not set where missing bytes may contain that record.
@@ -117,7 +117,7 @@ def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
     immunity = np.where(halves.has, halves.integers("immunity_seconds")[halves.last] if len(halves) else -1, -1)
     newest_stored = np.where(halves.has, halves.integers("store_time_ms")[halves.last] if len(halves) else 0, 0)
     waited = ran_until - newest_stored
-    is_pending = judged.state == "PENDING"
+    is_pending = judged.state.are("PENDING")
     in_half_topic = is_pending & ~judged.newest_is(others.is_other)
     # Immunity and fileReservedTime also end while a broker is stopped: a broker that starts uses the current clock.
     now = judged.per_transaction({
@@ -195,7 +195,8 @@ def _is_rolled_back_too(judged: Judgement) -> Bools:
     halves, finals = judged.halves, judged.finals
     marks = np.bincount(judged.copies_of(~judged.is_misdirected_mark), minlength=len(halves))
     rows = np.flatnonzero((marks > 1) & ~(judged.chains.diverted_halves | judged.others.is_prepared))
-    chosen = judged.chains.named_finals & ~judged.chains.replicated_finals & np.isin(finals.number, halves.number[rows])
+    chosen = judged.chains.named_finals & ~judged.chains.replicated_finals
+    chosen &= are_among(finals.number, halves.number[rows])
     commits = Counter(
         zip(
             finals.number[chosen].tolist(), finals.integers("prepared_transaction_offset")[chosen].tolist(),

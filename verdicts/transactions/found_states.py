@@ -23,6 +23,7 @@ docs/formats/end_transaction.md#repeats.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,7 @@ from readers.store.store import HALF_TOPIC
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.transactions.chains import Chains
 from verdicts.transactions.judged_copies import JudgedCopies
+from verdicts.transactions.state_numbers import StateNumbers
 
 _HIGHEST = np.iinfo(np.int64).max
 
@@ -102,10 +104,16 @@ class FoundStates(JudgedCopies):
 
     def per_transaction(self, value_of: Mapping[str, int]) -> Int64s:
         """Return a number of each transaction's store, given by store name."""
+        table = np.array([value_of[name] for name in self.chains.stores] or [0], np.int64)
+        return table[self._store_numbers]
+
+    @cached_property
+    def _store_numbers(self) -> Int64s:
+        """The number of each transaction's store among `chains.stores`; 0 if it is unknown."""
         names = self.chains.stores
-        stores = pa.chunked_array([pc.fill_null(self.store, names[0] if names else "")])
-        table = np.array([value_of[name] for name in names] or [0], np.int64)
-        return table[int64s(pc.index_in(stores, value_set=pa.array(names, pa.string())), 0)]
+        if len(names) <= 1:
+            return np.zeros(self.chains.count, np.int64)
+        return int64s(pc.index_in(self.store, value_set=pa.array(names, pa.string())), 0)
 
     def _store_of_transaction(self) -> pa.Array:
         columns = [
@@ -127,12 +135,11 @@ class FoundStates(JudgedCopies):
         self.is_marked = (self.marks_count > 0) & ~self.is_reopened
         spent = self._spent_checks() | halves.any_of(others.is_dropped)
         self._choose_reason_copies(left)
-        states = np.select(
-            [self.is_committed, self.is_marked, self.is_waiting, discards.has, spent],
-            ["COMMITTED", "ROLLED_BACK", "PENDING", "DISCARDED", "DISCARDED"],
-            "LOST",
-        ).astype("U11")
-        self.is_without_copy = spent & (states == "DISCARDED") & ~discards.has
+        states = StateNumbers.chosen([
+            (self.is_committed, "COMMITTED"), (self.is_marked, "ROLLED_BACK"), (self.is_waiting, "PENDING"),
+            (discards.has | spent, "DISCARDED"),
+        ], "LOST")  # fmt: skip
+        self.is_without_copy = spent & states.are("DISCARDED") & ~discards.has
         self.states = states
 
     def _choose_reason_copies(self, left: Bools) -> None:

@@ -48,7 +48,7 @@ def _decided_times(judged: Judgement) -> pa.Array:
     far = _HIGHEST
     marked = marks.lowest(marks.integers("store_time_ms"), far, ~judged.is_misdirected_mark)
     times = np.select(
-        [judged.state == "COMMITTED", judged.state == "ROLLED_BACK", (judged.state == "DISCARDED") & discards.has],
+        [judged.state.are("COMMITTED"), judged.state.are("ROLLED_BACK"), judged.state.are("DISCARDED") & discards.has],
         [
             finals.lowest(finals.integers("store_time_ms"), far),
             marked,
@@ -61,7 +61,7 @@ def _decided_times(judged: Judgement) -> pa.Array:
 
 def _deliveries(judged: Judgement) -> pa.Array:
     """Return the number of deliveries; a final that waited for its delay delivers the one that named a copy."""
-    is_unknown = (judged.state == "UNDECIDABLE") | judged.may_lack_final | judged.may_begin_earlier
+    is_unknown = judged.state.are("UNDECIDABLE") | judged.may_lack_final | judged.may_begin_earlier
     return pa.array(np.maximum(judged.commits_count, judged.finals.has), pa.int64(), mask=is_unknown)
 
 
@@ -77,24 +77,20 @@ def _advice(judged: Judgement, reach: CheckReach, is_masked: Bools) -> pa.Array:
     others = judged.others
     # a broker before 3.2 checks most of them
     unread = others.may_ask & (~others.has_tables | (others.is_table_damaged & (others.open_slot == NONE)))
-    is_resumable = (judged.state == "PENDING") & is_masked | np.isin(judged.state, ["DISCARDED", "LOST"])
+    is_pending = judged.state.are("PENDING")
+    is_resumable = is_pending & is_masked | judged.state.are("DISCARDED", "LOST")
     is_resumable &= ~judged.is_asked_still | reach.is_never_asked
     is_asked = judged.newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | unread)
-    return pa.array(
-        np.select(
-            [
-                judged.is_closable,
-                (judged.state == "PENDING") & judged.newest_is(judged.others.is_prepared) & ~is_asked,
-                # A resumed half is appended at the end: a stopped check does not reach it either.
-                reach.is_never_asked & (judged.state == "PENDING") | reach.is_stopped & is_resumable
-                | reach.is_spent,
-                is_resumable,
-                (judged.state == "PENDING") | judged.is_asked_still,
-            ],
-            ["close", "decide", "decide", "resume", "wait"],
-            "none",
-        )
-    )
+    choices = [
+        (judged.is_closable, "close"),
+        (is_pending & judged.newest_is(judged.others.is_prepared) & ~is_asked, "decide"),
+        # A resumed half is appended at the end: a stopped check does not reach it either.
+        (reach.is_never_asked & is_pending | reach.is_stopped & is_resumable | reach.is_spent, "decide"),
+        (is_resumable, "resume"),
+        (is_pending | judged.is_asked_still, "wait"),
+    ]
+    numbers = np.select([rows for rows, _ in choices], list(range(len(choices))), len(choices))
+    return pa.array([*(word for _, word in choices), "none"]).take(pa.array(numbers))
 
 
 class _Rows:
@@ -146,7 +142,7 @@ def _checks_counts(judged: Judgement) -> pa.Array:
 _COLUMNS: dict[str, Callable[[_Rows], pa.Array]] = {
     "store": lambda rows: rows.judged.store,
     "transaction_id": lambda rows: rows.judged.identity(),
-    "state": lambda rows: pa.array(rows.judged.state),
+    "state": lambda rows: rows.judged.state.names(),
     "flags": lambda rows: _flag_lists(rows.flags),
     "reason": lambda rows: sentences(rows.judged, rows.codes, rows.flags, rows.reach),
     "advice": lambda rows: _advice(rows.judged, rows.reach, rows.flags["masked"]),

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s
+from readers.model.columns import Bools, Int64s, are_among
 from readers.model.releases import DELAYED_HALVES_DROPPED
 from readers.old_tables.beside_log import NONE
 from readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC
@@ -119,7 +119,7 @@ class JudgedCopies:
         for store in self.chains.stores:
             here = np.asarray(pc.equal(naming.table["store"], store)) & is_naming
             if here.any():
-                marked |= np.isin(offsets, named[here]) & np.asarray(pc.equal(self.marks.table["store"], store))
+                marked |= are_among(offsets, named[here]) & np.asarray(pc.equal(self.marks.table["store"], store))
         return marked
 
     def _misdirected_marks(self) -> tuple[Bools, Bools]:

@@ -20,6 +20,7 @@ from verdicts.transactions.chains import Chains
 from verdicts.transactions.found_states import FoundStates
 from verdicts.transactions.missing_rule import MissingRule
 from verdicts.transactions.reason_codes import NO_CODE, NUMBERS
+from verdicts.transactions.state_numbers import StateNumbers
 
 
 class Judgement(FoundStates):
@@ -68,17 +69,17 @@ class Judgement(FoundStates):
         self._undecide_where_bytes_are_missing()
         self._undecide_where_ends_name_nothing(states)
         self._undecide_where_the_index_knows_other_ids(states)
-        self._undecide(halves.any_of(others.is_ended_beside) & (states == "PENDING"), "ended_beside_log")
+        self._undecide(halves.any_of(others.is_ended_beside) & states.are("PENDING"), "ended_beside_log")
         # Tested last: with this code only the RocksDB table is missing, so it is certain that no decision is recorded.
         self._undecide(self.is_unread & ~is_committed & ~self.is_reopened & ~self.is_waiting, "rocksdb_table_unread")
-        self.state = np.where(self.undecidable_codes == NO_CODE, states, "UNDECIDABLE")
+        self.state = states.replaced(self.undecidable_codes != NO_CODE, "UNDECIDABLE")
 
     def _undecide(self, rows: Bools, code: str, what: str = "") -> None:
         rows = rows & (self.undecidable_codes == NO_CODE)
         self.undecidable_codes[rows] = NUMBERS[code]
         self.undecidable_what[rows] = what
 
-    def _undecide_where_log_begins_later(self, states: npt.NDArray[np.str_]) -> None:
+    def _undecide_where_log_begins_later(self, states: StateNumbers) -> None:
         begin = self.log_begin
         halves = self.halves
         is_copy = (halves.integers("checks_count", 0) > 0) | (halves.integers("prepared_queue_offset") >= 0)
@@ -86,7 +87,7 @@ class Judgement(FoundStates):
         # Before a lone ROLLBACK record there was its prepared record, and a prepared record has no copies.
         first_is_copy &= ~self.has_rollback_record
         self.may_begin_earlier = (begin > 0) & first_is_copy
-        rows = self.may_begin_earlier & (states != "COMMITTED")
+        rows = self.may_begin_earlier & ~states.are("COMMITTED")
         self._undecide(rows, "log_begins_later")
 
     def _undecide_where_bytes_are_missing(self) -> None:
@@ -99,7 +100,7 @@ class Judgement(FoundStates):
             self.may_lack_op |= rule.may_lack_op(one)
             self.may_lack_final |= rule.may_lack_final(one)
 
-    def _undecide_where_the_index_knows_other_ids(self, states: npt.NDArray[np.str_]) -> None:
+    def _undecide_where_the_index_knows_other_ids(self, states: StateNumbers) -> None:
         """Mark as UNDECIDABLE ids that only records with a damaged id have, and ids of these records in the index."""
         bearers = (self.halves, self.finals, self.discards)
         for view in self.views.values():
@@ -118,10 +119,10 @@ class Judgement(FoundStates):
                 what = f"the record at commit-log offset {one.commit_log_offset}, which has another id in the index"
                 self._undecide(mine & ~has_other, "id_damaged", what)
                 keys = key_hashes([f"{one.topic}#{name}".encode() for name in names]).astype(np.int64)
-                may_own = np.isin(keys, np.array(one.key_hashes, np.int64)) & (states != "COMMITTED")
+                may_own = np.isin(keys, np.array(one.key_hashes, np.int64)) & ~states.are("COMMITTED")
                 self._undecide(may_own & has_other, "id_perhaps_damaged", what)
 
-    def _undecide_where_ends_name_nothing(self, states: npt.NDArray[np.str_]) -> None:
+    def _undecide_where_ends_name_nothing(self, states: StateNumbers) -> None:
         """Mark as UNDECIDABLE the transactions that a decision with a damaged reference may concern.
 
         A COMMIT record turns a rollback into a commit; an op message does not turn a commit into a rollback.
@@ -138,7 +139,7 @@ class Judgement(FoundStates):
                 else:
                     is_of_group = pc.fill_null(pc.equal(self.first_of("producer_group"), end.producer_group), True)
                     hit = halves.any_of(offsets < end.commit_log_offset) & np.asarray(is_of_group)
-                could_turn = (states != "COMMITTED") & (end.is_commit | (states != "ROLLED_BACK"))
+                could_turn = ~states.are("COMMITTED") & (end.is_commit | ~states.are("ROLLED_BACK"))
                 self._undecide(here & hit & could_turn, "end_damaged", end.what)
 
     def _find_open_copies(self) -> None:
@@ -149,10 +150,10 @@ class Judgement(FoundStates):
         closable = halves.any_of(self.is_open_per_copy & ~others.is_prepared)
         # If the RocksDB table was not read, it may still contain a half without op: closing the half does no harm.
         perhaps = halves.any_of(others.is_unknown & ~self.is_settled_for_check_per_copy)
-        is_decided = np.isin(self.state, ["COMMITTED", "ROLLED_BACK"])
+        is_decided = self.state.are("COMMITTED", "ROLLED_BACK")
         # The check asks again for a discarded one if an open copy has checks left; else it discards it once more.
         left = halves.integers("checks_count", 0) < self.checks_count[halves.number]
-        is_asked = (self.state == "DISCARDED") & halves.any_of(self.is_open_per_copy & ~others.is_prepared & left)
+        is_asked = self.state.are("DISCARDED") & halves.any_of(self.is_open_per_copy & ~others.is_prepared & left)
         self.is_closable = is_decided & (closable | perhaps)
         self.is_asked_still = self.is_closable | is_asked
         self.is_perhaps_asked = self.is_closable & ~closable

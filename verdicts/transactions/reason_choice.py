@@ -25,7 +25,7 @@ def chosen_codes(judged: Judgement) -> Codes:
     """Return the code of each transaction's reason, as its number in REASONS."""
     codes = judged.undecidable_codes.copy()
     for state, choose in _CHOOSERS.items():
-        rows = np.flatnonzero(judged.state == state)
+        rows = np.flatnonzero(judged.state.are(state))
         if len(rows):
             codes[rows] = _first_that_holds(choose(judged, rows))
     return codes

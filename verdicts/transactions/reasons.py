@@ -63,7 +63,7 @@ def _clauses(
     """Clauses for flags and for what the check will do, and the transactions that each clause applies to."""
     for flag, clause in _OF_FLAGS.items():
         yield flags[flag], clause
-    is_pending, is_never_asked = judged.state == "PENDING", reach.is_never_asked
+    is_pending, is_never_asked = judged.state.are("PENDING"), reach.is_never_asked
     yield is_pending & (judged.marks_count > 0), "; another of its half messages was rolled back"
     yield reach.is_spent, "; it had all its {checks_count} checks: the next round discards it without asking"
     yield is_pending & is_never_asked, f"{_STOPPED}, so the broker never checks this transaction"

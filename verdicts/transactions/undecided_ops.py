@@ -42,7 +42,7 @@ def may_be_decided(judged: Judgement, is_checked_again: Bools) -> Bools:
     occasion = halves.integers("store_time_ms")[halves.last]
     in_window = is_cut & (occasion + np.maximum(time_out, immunity) >= end - held)
     in_half_topic = halves.has & ~judged.newest_is(judged.others.is_other)
-    is_open = (judged.state == "PENDING") | ((judged.state == "DISCARDED") & ~judged.is_without_copy)
+    is_open = judged.state.are("PENDING") | (judged.state.are("DISCARDED") & ~judged.is_without_copy)
     found: Bools = is_open & in_half_topic & (held > 0) & (in_window | is_checked_again)
     return found
 

@@ -76,6 +76,23 @@ def transaction_table_findings(
     """
     yield from table.findings
     found = joined(table, records, ranges)
+    yield from _row_findings(store, table, found, ranges)
+    if found.is_expired.any():
+        yield Finding(
+            store.root, "table-row-expired", table.name, expected=f"offsets from {ranges.begin_offset} on",
+            actual=f"{int(found.is_expired.sum())} rows",
+        )
+    missing = found.prepared.chosen(found.is_missing)
+    if len(missing):
+        yield Finding(
+            store.root, "table-row-missing", table.name, commit_log_offset=int(missing.offsets[0]),
+            expected=f"rows for {int((found.first_ends == UNDECIDED).sum())} open prepared records",
+            actual=f"{len(missing)} of them without a row, first {missing.offsets[0]}",
+        )
+
+
+def _row_findings(store: Store, table: TransactionTable, found: Joined, ranges: LogRanges) -> Iterator[Finding]:
+    """Return where single rows differ from the log, kind by kind, by offset."""
     offsets = table.offsets
 
     def each(code: str, rows: Bools, expected: str, actual: Callable[[int], str]) -> Iterator[Finding]:
@@ -101,15 +118,3 @@ def transaction_table_findings(
         "table-row-group", found.is_other_group, "the producer group of its record",
         lambda row: f" of {str(groups[row].as_py())[:80]}",
     )  # fmt: skip
-    if found.is_expired.any():
-        yield Finding(
-            store.root, "table-row-expired", table.name, expected=f"offsets from {ranges.begin_offset} on",
-            actual=f"{int(found.is_expired.sum())} rows",
-        )
-    missing = found.prepared.chosen(found.is_missing)
-    if len(missing):
-        yield Finding(
-            store.root, "table-row-missing", table.name, commit_log_offset=int(missing.offsets[0]),
-            expected=f"rows for {int((found.first_ends == UNDECIDED).sum())} open prepared records",
-            actual=f"{len(missing)} of them without a row, first {missing.offsets[0]}",
-        )

@@ -119,11 +119,7 @@ class Verify:
         yield from _loss_findings(store, splits)
         backwards = _backwards(splits)
         yield from _log_findings(store, splits, backwards)
-        if store.has_rocksdb_queues and (is_quick or is_partial):
-            yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
-        elif store.has_rocksdb_queues:
-            yield from rocksdb_queue_findings(store, ranges)
-        yield from rocksdb_table_findings(store, ranges, with_records=not is_quick)
+        yield from _rocksdb_findings(store, ranges, is_quick=is_quick, is_partial=is_partial)
         queues = QueueComparison(
             store, [split.queues for split in splits], ranges, only_ends=is_quick, is_partial=is_partial
         )
@@ -136,12 +132,9 @@ class Verify:
             yield from IndexComparison(store, index, ranges, reported_offsets, is_partial=is_partial).findings()
         if self.level == FULL:
             yield from chain_findings(store)
-        times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
-        yield from checkpoint_findings(store, max(times, default=None))
-        firsts = [split.first for split in splits if split.first is not None]
-        if firsts and not is_partial and not len(ranges.damaged) and not backwards:
-            held = {value for split in splits for value in split.checkpoint_values}
-            yield from checkpoint_record_findings(store, firsts[0], held, max(times))
+        yield from _checkpoint_findings(
+            store, splits, is_log_whole=not is_partial and not len(ranges.damaged) and not backwards
+        )
         yield from cursor_findings(store)
         yield from configuration_findings(store)
         has_halves = is_quick and any(split.has_halves for split in splits)
@@ -169,6 +162,25 @@ class Verify:
             yield from state_table_findings(store, settings, old, ranges)
         if self.transaction_table is not None:
             yield from transaction_table_findings(store, self.transaction_table, old, ranges)
+
+
+def _rocksdb_findings(store: Store, ranges: LogRanges, *, is_quick: bool, is_partial: bool) -> Iterator[Finding]:
+    """Return where queues and transactions in RocksDB differ from the log."""
+    if store.has_rocksdb_queues and (is_quick or is_partial):
+        yield Finding(store.root, "queues-unchecked", store.place("consumequeue"))
+    elif store.has_rocksdb_queues:
+        yield from rocksdb_queue_findings(store, ranges)
+    yield from rocksdb_table_findings(store, ranges, with_records=not is_quick)
+
+
+def _checkpoint_findings(store: Store, splits: list[VerifiedSplit], *, is_log_whole: bool) -> Iterator[Finding]:
+    """Return where the checkpoint differs from the log; single records are compared only if the log is whole."""
+    times = [split.latest_time_ms for split in splits if split.latest_time_ms is not None]
+    yield from checkpoint_findings(store, max(times, default=None))
+    firsts = [split.first for split in splits if split.first is not None]
+    if firsts and is_log_whole:
+        held = {value for split in splits for value in split.checkpoint_values}
+        yield from checkpoint_record_findings(store, firsts[0], held, max(times))
 
 
 def _rows(findings: list[Finding]) -> list[pa.RecordBatch]:

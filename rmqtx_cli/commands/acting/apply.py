@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,10 +96,8 @@ def command(
     wanted = parse_plan(text, str(plan))
     journal = Journal()
     with acted_on(live, offline, act.live_only, voice) as place:
-        missing = missing_stores(wanted, place.roots)
-        if missing:
-            given = ", ".join(place.roots)
-            say.error(f"the plan is stale: it is for {', '.join(missing)}, and the command is for {given}")
+        if missing := missing_stores(wanted, place.roots):
+            _say_other_stores(missing, place.roots)
             return exit_status.STALE_PLAN
         found = application(
             wanted, {"file": str(plan), "digest": digest_of(text)}, place.earlier(journal.read().receipts),
@@ -110,6 +109,10 @@ def command(
             return exit_status.STALE_PLAN
         status = _carried_out(found, place, journal, conduct, act, listing)
     return _status(status, found)
+
+
+def _say_other_stores(missing: Sequence[str], roots: Sequence[str]) -> None:
+    say.error(f"the plan is stale: it is for {', '.join(missing)}, and the command is for {', '.join(roots)}")
 
 
 def _say_stale(plan: Plan, found: Application) -> None:

@@ -126,7 +126,8 @@ def command(
     voice: VoiceOptions,
     live: LiveOptions,
 ) -> int:
-    """Write a plan file: the action, its transactions, the record to name for each, the evidence, the preconditions.
+    """Write a plan file: the action, its transactions, the record that each decision names, the evidence, the
+    preconditions.
 
     Nothing is changed in stores or brokers. Transactions that a guard refuses are not planned, and are listed with the
     reason; `apply` tests all guards again, and may refuse more. Without IDs the options select among: pending

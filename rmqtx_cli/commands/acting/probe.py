@@ -136,7 +136,7 @@ def _thresholds(warning: str, critical: str) -> Thresholds:
 
     warning_ms, critical_ms = parse_duration_ms(warning), parse_duration_ms(critical)
     if warning_ms > critical_ms:
-        raise BadRequest("--warning is more than --critical: no value could be a warning only")
+        raise BadRequest("--warning must not be more than --critical")
     return Thresholds(warning_ms, critical_ms)
 
 

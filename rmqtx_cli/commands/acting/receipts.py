@@ -169,10 +169,7 @@ def command(
     number = len(found.receipts)
     nothing = f"no match among {number} in {book.path}" if number else f"no receipts in {book.path}"
     listing = Listing(schema, view(nothing, with_standing=again.recheck), output, where, fail_on, limit, voice)
-    receipts = [receipt for receipt in reversed(found.receipts) if chosen.takes(receipt)]
-    if asked.name is not None and not receipts:
-        advice = "list all: rmqtx receipts"
-        raise NoSuchTransaction(f"no receipt {asked.name} in {book.path}", advice=advice)
+    receipts = _newest_first(found.receipts, chosen, asked.name, book.path)
     reading = Reading(schema, [], findings=found.findings)
     standings = {} if opener is None else _standings(receipts, opener, reading, voice)
     if again.record:
@@ -183,6 +180,17 @@ def command(
     status = listing.conclude(reading)
     is_contradicted = any(one.word == "contradicted" for one in standings.values())
     return exit_status.FINDINGS if status == exit_status.DONE and is_contradicted else status
+
+
+def _newest_first(receipts: list[Receipt], chosen: _Chosen, name: str | None, journal: Path) -> list[Receipt]:
+    """Return the chosen receipts.
+
+    Raises: NoSuchTransaction if the named receipt does not exist.
+    """
+    found = [receipt for receipt in reversed(receipts) if chosen.takes(receipt)]
+    if name is not None and not found:
+        raise NoSuchTransaction(f"no receipt {name} in {journal}", advice="list all: rmqtx receipts")
+    return found
 
 
 def _print(

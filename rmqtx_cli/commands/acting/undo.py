@@ -62,8 +62,8 @@ def command(
     """Restore the files of a store to their content before rmqtx changed them in place.
 
     Refused if a changed byte, or the name, length or time of another file differs from the record in the undo file, for
-    example because a broker has run on the store since. The command can be interrupted and repeated at any time;
-    --resume reverses it. The rows on stdout list the changes.
+    example because a broker has run on the store since. The command can be interrupted and repeated at any time.
+    --resume makes the changes again. The rows on stdout list the changes.
     """
     from repairs.changes import execution
     from repairs.changes.undo_table import EDITS, table

@@ -225,7 +225,7 @@ def unknown(message: str) -> int:
 
 def _refuse_reversed(warning: int | None, critical: int | None, warning_name: str, critical_name: str) -> None:
     if warning is not None and critical is not None and warning > critical:
-        raise BadRequest(f"{warning_name} is more than {critical_name}: no value could be a warning only")
+        raise BadRequest(f"{warning_name} must not be more than {critical_name}")
 
 
 def _write_textfile(

@@ -35,7 +35,7 @@ WordArgument = Annotated[
 
 
 def command(words: WordArgument = None, no_pager: NoPagerOption = False) -> int:
-    """Explain a word of the output, and name its page of the documentation.
+    """Explain words of the output, and name their pages of the documentation.
 
     Without a word, lists all words by kind.
     """
@@ -50,8 +50,8 @@ def command(words: WordArgument = None, no_pager: NoPagerOption = False) -> int:
         _print(_by_kind(known), is_paged=not no_pager)
         return 0
     word = " ".join(words)
-    wanted = _plain(word)
-    found = [entry for entry in known if _plain(entry.word) == wanted]
+    parts = [_of_word(known, part) for part in words]
+    found = _of_word(known, word) or ([entry for part in parts for entry in part] if all(parts) else [])
     if not found:
         close = near(word, dict.fromkeys(entry.word for entry in known))
         raise BadRequest(
@@ -65,6 +65,12 @@ def command(words: WordArgument = None, no_pager: NoPagerOption = False) -> int:
             lines.append(f"  page: {page}")
     _print(lines, is_paged=not no_pager)
     return 0
+
+
+def _of_word(known: Iterable[WordEntry], word: str) -> list[WordEntry]:
+    """Return the entries of one word, which may have several parts."""
+    plain = _plain(word)
+    return [entry for entry in known if _plain(entry.word) == plain]
 
 
 def _by_kind(known: Iterable[WordEntry]) -> list[str]:

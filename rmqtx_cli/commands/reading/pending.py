@@ -176,6 +176,7 @@ def _lines(
         chosen, pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0, reading.check_stops,
         functools.partial(never_asked_counts, rows), reading.predicted, times.now_ms, source.live, following,
         is_one_store=len(source.stores) == 1,
+        is_incomplete=any(finding.kind.severity == "error" for finding in reading.findings),
     )
 
 

@@ -88,8 +88,8 @@ BodyRegexOption = Annotated[
     str | None,
     typer.Option(
         "--body-regex", parser=stored_text, metavar="RE",
-        help="Records whose body matches this Python regular expression; an expression that backtracks without limit "
-        "takes as long",
+        help="Records whose body matches this Python regular expression; an expression with nested repetitions, like "
+        "(a+)+, can run without end",
     ),
 ]
 

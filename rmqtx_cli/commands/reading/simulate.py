@@ -164,7 +164,8 @@ def command(
     listing.write(batches, answer=None if run.show is Shown.TRANSACTIONS else counted.lines)
     for finding in reading.findings:
         if finding.advice is not None:
-            voice.note(f"next: {finding.advice}")
+            for line in finding.advice.splitlines():
+                voice.note(f"next: {line}")
     return listing.conclude(reading)
 
 

@@ -121,9 +121,10 @@ def command(
 ) -> int:
     """Find damage in stores: broken records and CRCs, contradictions between log, queues, index, checkpoint, cursors.
 
-    Each row is one finding: what is wrong, where, and the consequence for transactions. Findings start-... are what the
-    broker's next start would truncate, skip or delete, by the rules of its version. The exit status is 1 if there is an
-    error or a warning, or with --fail-on if a row meets that condition.
+    Each row is one finding: what is wrong, where, and the consequence for transactions. Findings whose code begins with
+    start- predict what the broker's next start would truncate, skip or delete, by the rules of its version. The lines
+    on stderr advise what to do. The exit status is 1 if there is an error or a warning, or with --fail-on if a row
+    meets that condition.
     """
     from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
@@ -228,7 +229,7 @@ class _FindingCounts:
     """Findings seen so far, by severity and code."""
 
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
-    #: Advice of single findings that differs from the advice of their kind, by code.
+    #: Commands of single findings that replace the advice of their kind, by code, one in a line.
     commands: dict[str, str] = field(default_factory=dict)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -259,4 +260,15 @@ class _FindingCounts:
             if codes:
                 counts = ", ".join(f"{number} {code}" for code, number in codes.items())
                 yield f"{count(sum(codes.values()), wanted)}: {counts}"
-        yield from (f"next: {command}   # {code}" for code, command in self.commands.items())
+        for advice, named in self._advice().items():
+            yield f"advice: {advice}   # {', '.join(named)}"
+        yield from (f"next: {line}" for advice in self.commands.values() for line in advice.splitlines())
+
+    def _advice(self) -> dict[str, list[str]]:
+        """Return the advice of the kinds of errors and warnings, worst first: advice → codes."""
+        found: dict[str, list[str]] = {}
+        for severity in SEVERITIES[:2]:
+            for code in sorted(code for of, code in self.kinds if of == severity and code not in self.commands):
+                if advice := KINDS[code].advice:
+                    found.setdefault(advice, []).append(code)
+        return found

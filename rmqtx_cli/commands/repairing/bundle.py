@@ -23,7 +23,7 @@ NAME = "bundle"
 EXAMPLES = (
     Example("rmqtx bundle STORE --transaction ORDER-4711 -o case.tar.xz", "one transaction with all its records"),
     Example("rmqtx bundle STORE --transaction ORDER-4711 --redact -o case.tar.xz", "without bodies and names"),
-    Example("rmqtx bundle STORE --finding slot-mismatch --to case", "the records after a finding of verify"),
+    Example("rmqtx bundle STORE --finding slot-mismatch --to case", "what shows the findings of verify with one code"),
     Example(
         "rmqtx bundle STORE --transaction ID --redact --redact-key-file key -o two.tar.xz",
         "with the pseudonyms of an earlier bundle",

@@ -77,9 +77,10 @@ def command(
     """Set the cursors of the transaction check (CID_RMQ_SYS_TRANS) in the files of a stopped broker.
 
     Changes config/consumerOffset.json and its backup, with enableLmq config/lmqConsumerOffset.json. The rows list the
-    transactions that the broker would then treat differently. Refused, unless overridden: cursors that leave undecided
-    transactions unchecked (abandoned), or that have decided ones checked again (asked-again). To set the half cursor
-    back, set the op cursor back to before their op messages too. `rmqtx simulate` predicts the next rounds.
+    transactions that the broker would then treat differently: abandoned ones are undecided and no longer checked,
+    asked-again ones are decided and checked again, taken-up ones are undecided or discarded and checked again.
+    Abandoned and asked-again ones are refused, unless overridden. If you set the half cursor back, set the op cursor
+    back too, to before the op messages of the decided transactions. `rmqtx simulate` predicts the next rounds.
     """
     from readers.store.broker_conf import read_broker_conf
     from repairs.cursors.cursors import CURSOR_EFFECTS, change_set, effects, moves

@@ -171,7 +171,8 @@ def _lines(result: Salvaged) -> list[str]:
         )
     if result.lost_bytes or result.lost_numbers_count:
         lines.append(
-            f"lost: {size(result.lost_bytes)} inside the log, {count(result.lost_numbers_count, 'number')} of queues; "
+            f"lost: {size(result.lost_bytes)} inside the log, and the records of "
+            f"{count(result.lost_numbers_count, 'queue offset')}; "
             f"{count(result.placeholders_count, 'empty message')} in their place"
         )
     entries = count(made.slots_count, "entry", "entries")

@@ -11,7 +11,7 @@ from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Ran, Tool
 from tests.brokers.proxy import FaultProxy
 from tests.brokers.rig import REQUEST_END_TRANSACTION
-from tests.brokers.stage import Transaction
+from tests.brokers.transaction import Transaction
 
 OPTIONS = ("--reason", "a fault", "--yes", "--format", "jsonl")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.brokers.forcing.naive import op_numbers
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Ran, Tool
-from tests.brokers.stage import Transaction
+from tests.brokers.transaction import Transaction
 
 REFUSED = 12
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from remoting.connections.broker import Broker
 from tests.brokers.forcing.stage import TOPIC, Stage
 from tests.brokers.rig import HALF_TOPIC, OP_TOPIC
-from tests.brokers.stage import Transaction
+from tests.brokers.transaction import Transaction
 
 LOOKS = ("none", "op", "final", "both")
 _SLOTS_AT_ONCE = 1000

@@ -11,7 +11,7 @@ from tests.brokers.forcing.naive import op_numbers
 from tests.brokers.forcing.stage import Shop, Stage
 from tests.brokers.forcing.tool import Ran, Row, Tool
 from tests.brokers.rig import COMMIT, DISCARD_TOPIC
-from tests.brokers.stage import Transaction
+from tests.brokers.transaction import Transaction
 
 COMPRESSIBLE = b"a body that the client compresses, for it is longer than four kibibytes; " * 90
 RESUME_KEEPS_COMPRESSED_SINCE = (5, 3, 2)

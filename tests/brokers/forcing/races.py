@@ -17,7 +17,7 @@ from tests.brokers.forcing.stage import Shop, Stage, soon_ms
 from tests.brokers.forcing.tally import Done, Tally, done_of
 from tests.brokers.forcing.tool import Ran, Row, Tool
 from tests.brokers.rig import COMMIT, ROLLBACK
-from tests.brokers.stage import Transaction
+from tests.brokers.transaction import Transaction
 
 SPAN_MS = 5000
 """The producer decides at most so long before us."""

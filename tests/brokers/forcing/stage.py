@@ -16,7 +16,9 @@ from remoting.connections.broker import Broker
 from remoting.connections.client import Client
 from tests.brokers.forcing.tool import Tool
 from tests.brokers.rig import HALF_TOPIC, Agent, now_ms
-from tests.brokers.stage import Play, Script, Transaction, same
+from tests.brokers.script import Script
+from tests.brokers.stage import Play
+from tests.brokers.transaction import Transaction, same
 
 TOPIC = "orders"
 FILLER = "filler"

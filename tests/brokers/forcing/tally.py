@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Row
-from tests.brokers.stage import Transaction
+from tests.brokers.transaction import Transaction
 
 DECISIONS = {"COMMIT_MESSAGE": "COMMIT", "ROLLBACK_MESSAGE": "ROLLBACK"}
 UNDECIDED = "UNDECIDED"

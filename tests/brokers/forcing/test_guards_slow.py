@@ -16,7 +16,7 @@ from tests.brokers.forcing.stage import PATIENCE_SECONDS, Stage
 from tests.brokers.forcing.tool import Ran
 from tests.brokers.rig import HALF_TOPIC, Rig
 from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB
-from tests.brokers.stage import Transaction
+from tests.brokers.transaction import Transaction
 
 pytestmark = pytest.mark.slow
 REFUSED, REFUSED_BY_BROKER = 12, 15

@@ -14,7 +14,7 @@ from remoting.protocol.codes import COMMIT
 from rmqtx_cli.words.exit_status import DONE, FINDINGS, REFUSED_BY_GUARD, SOME_REFUSED, STALE_PLAN
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Tool
-from tests.brokers.stage import Transaction
+from tests.brokers.transaction import Transaction
 
 
 def planned(tool: Tool, action: str, transactions: list[Transaction], file: Path, *more: str) -> None:

@@ -138,4 +138,4 @@ def test_a_bundle_says_where_the_check_of_its_store_is_stopped(tmp_path: Path) -
     root = copy_of("common-4.9.7", tmp_path)
     (root / "config" / SLICE_FILE).write_text(json.dumps(stops_as_json([stop])))
     (found,) = check_stops(open_store(root), settings_of(name)(store))
-    assert found == replace(stop, store=found.store, transaction_id=None, commit_log_offset=None)
+    assert found == replace(stop, store=found.store, transaction_id=None, commit_log_offset=None, version=None)

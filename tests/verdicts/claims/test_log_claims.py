@@ -23,7 +23,7 @@ from verdicts.claims.claims_of_queues import QUEUES_ASKED_MAX
 from verdicts.claims.log_claim import QUEUE
 from verdicts.claims.log_claims import log_claims
 
-Deed = Callable[[bytes], bytes]
+Damage = Callable[[bytes], bytes]
 ROCKSDB = {"rocksdb-5.5.0", "rocksdb-queues-5.5.0", "rocksdb-single-5.5.0", "rocksdb-queues-killed-5.5.0"}
 
 
@@ -37,7 +37,7 @@ def without_a_piece(data: bytes) -> bytes:
     return (data[: used(data) // 2] + data[used(data) // 2 + 9 :]).ljust(len(data), b"\0")
 
 
-DEEDS: dict[str, Deed] = {
+DAMAGES: dict[str, Damage] = {
     "zero": lambda data: bytes(len(data)),
     "0xff": lambda data: b"\xff" * len(data),
     "random": lambda data: random.Random(len(data)).randbytes(len(data)),
@@ -76,21 +76,21 @@ def require_heeded(root: Path, name: str) -> list[str]:
 
 
 def cases() -> list[Any]:
-    """The stores of the reproductions, clean and killed, each with every deed."""
+    """The stores of the reproductions, clean and killed, each with every damage."""
     names = ("common-4.9.7", "killed-5.5.0", "statetable-3.1.4", "statetable-killed-3.1.4", "prepared-3.2.6",
              "prepared-killed-4.2.0", "rocksdb-5.5.0", "rocksdb-queues-5.5.0", "dledger-5.1.4")
     return [
-        pytest.param(name, deed, marks=[needs_rocksdict] if name in ROCKSDB else [])
-        for name in names for deed in DEEDS
+        pytest.param(name, damage, marks=[needs_rocksdict] if name in ROCKSDB else [])
+        for name in names for damage in DAMAGES
     ]
 
 
-@pytest.mark.parametrize(("name", "deed"), cases())
-def test_a_destroyed_end_is_missing_evidence(name: str, deed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "damage"), cases())
+def test_a_destroyed_end_is_missing_evidence(name: str, damage: str, tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
     file = last_used(root)
     data = file.read_bytes()
-    file.write_bytes(DEEDS[deed](data))
+    file.write_bytes(DAMAGES[damage](data))
     require_heeded(root, name)
 
 
@@ -167,7 +167,7 @@ def test_a_running_broker_wrote_the_log_first(tmp_path: Path) -> None:
     in_use = replace(open_store(root), used_by_process=1)
     assert audited(in_use, name)[1] == []
     file = last_used(root)
-    file.write_bytes(DEEDS["zero from the middle"](file.read_bytes()))
+    file.write_bytes(DAMAGES["zero from the middle"](file.read_bytes()))
     assert "log-missing" in audited(in_use, name)[1]
 
 
@@ -180,12 +180,12 @@ def test_one_slot_that_leads_behind_the_end_is_damaged_itself(tmp_path: Path) ->
     assert "log-missing" not in audited(open_store(root), name)[1]
 
 
-@pytest.mark.parametrize("deed", ["zero", "0xff from the middle", "a piece is gone"])
-def test_an_audit_that_follows_says_the_same(deed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["zero", "0xff from the middle", "a piece is gone"])
+def test_an_audit_that_follows_says_the_same(damage: str, tmp_path: Path) -> None:
     name = "common-4.9.7"
     root = copy_of(name, tmp_path / "store")
     file = last_used(root)
-    file.write_bytes(DEEDS[deed](file.read_bytes()))
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
     followed = Followed([root], tmp_path / "checkpoint", settings_of(name))
     followed.assert_current()
     assert any(finding.kind.severity == "error" for finding in followed.last.findings)

@@ -82,16 +82,16 @@ def test_an_id_that_others_contradict_is_found(name: str, of_name: bool, tmp_pat
     root = copy_of(name, tmp_path)
     before, sound = read(root, name)
     assert "words-contradict" not in {finding.code for finding in sound}
-    complaints = []
+    violations = []
     for kind, record, place, mask in flips(root, of_name=of_name):
         offset = record["commit_log_offset"]
         with flipped(Path(record["file"]), place, mask):
             after, findings = read(root, name)
         what = f"{kind} at {offset}, byte {place} ^ {mask:#x}"
         if not any(one.kind.severity == "error" for one in findings):
-            complaints.append(f"{what}: nothing was found")
-        complaints += [f"{what}: {line}" for line in wrong_states(before, after, offset)]
-    assert complaints == []
+            violations.append(f"{what}: nothing was found")
+        violations += [f"{what}: {line}" for line in wrong_states(before, after, offset)]
+    assert violations == []
 
 
 def test_an_audit_that_follows_knows_it_too(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,14 +23,14 @@ from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import lookup, open_rows, pending, show
 from verdicts.claims.segment_joins import broken_join
 
-Deed = Callable[[bytes], bytes]
+Damage = Callable[[bytes], bytes]
 
 
 def _used(data: bytes) -> int:
     return len(data.rstrip(b"\0"))
 
 
-DEEDS: dict[str, Deed] = {
+DAMAGES: dict[str, Damage] = {
     "zeros": lambda data: bytes(len(data)),
     "0xff": lambda data: b"\xff" * len(data),
     "inverted": lambda data: bytes(255 - byte for byte in data),
@@ -40,7 +41,7 @@ DEEDS: dict[str, Deed] = {
 }
 
 
-@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
     ("name", "place"),
     rest_is_slow([
@@ -48,11 +49,11 @@ DEEDS: dict[str, Deed] = {
         ("multipath-5.5.0", 1),
     ], quick=1),
 )
-def test_whole_files(tmp_path: Path, name: str, place: int, deed: str) -> None:
+def test_whole_files(tmp_path: Path, name: str, place: int, damage: str) -> None:
     """Many of these were answered with status 0 and others than the true transactions, or PENDING for UNDECIDABLE."""
     root = copy_of(name, tmp_path)
     file = [path for path in log_files(root) if path.read_bytes().strip(b"\0")][place]
-    file.write_bytes(DEEDS[deed](file.read_bytes()))
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
     whole = audit([open_store(root)], settings_of(name))
     rows = whole.table()
     states = dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True))
@@ -134,6 +135,21 @@ def test_an_op_slot_that_seems_older_than_what_is_read(tmp_path: Path) -> None:
     truth = open_rows(audit([opened(name)], settings_of(name)).table())["state"].to_pylist()
     assert states == truth or errors(hanging)
     assert any("does not point to its record" in note.text for note in hanging.notes)
+
+
+def test_an_op_queue_that_ends_before_the_cursor_of_the_check(tmp_path: Path) -> None:
+    """The files of the op queue are missing: two rolled back transactions were PENDING, with status 0."""
+    name = "common-5.3.3"
+    root = copy_of(name, tmp_path)
+    shutil.rmtree(root / "consumequeue" / OP_TOPIC)
+    hanging = pending([open_store(root)], settings_of(name))
+    found, rows = hanging.table(), open_rows(audit([opened(name)], settings_of(name)).table())
+    states, true_states = (
+        dict(zip(table["transaction_id"].to_pylist(), table["state"].to_pylist(), strict=True))
+        for table in (found, rows)
+    )
+    assert states == true_states
+    assert any("op cursor 8 lies beyond the op queue's end 0" in note.text for note in hanging.notes)
 
 
 def test_a_half_copy_that_contradicts_its_property_crc(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Damaged:
     before: Reading
 
     def after(self, record: Row, place: int, mask: int) -> list[str]:
-        """The complaints when one byte of a record is another."""
+        """The violations when one byte of a record is another."""
         file = Path(record["file"])
         with flipped(file, record["position_bytes"] + place, mask):
             now = Reading.of(self.root, settings_of(self.name))
@@ -66,41 +66,41 @@ def chosen(damaged: Damaged, kind: str) -> Iterator[tuple[Row, dict[str, range],
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_flip_in_header_body_or_topic_never_makes_a_wrong_state(damaged: Damaged, kind: str) -> None:
-    complaints: list[str] = []
+    violations: list[str] = []
     for record, parts, chance in chosen(damaged, kind):
         for part, places in parts.items():
             if part == "properties" or not places:
                 continue
             place, mask = chance.choice(places), 1 << chance.randrange(8)
             told = damaged.after(record, place, mask)
-            complaints += [f"{part}, byte {place} ^ {mask:#x}: {line}" for line in told]
-    assert complaints == []
+            violations += [f"{part}, byte {place} ^ {mask:#x}: {line}" for line in told]
+    assert violations == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_bit_of_the_flags_may_flip(damaged: Damaged, kind: str) -> None:
-    complaints: list[str] = []
+    violations: list[str] = []
     for record, parts, _ in chosen(damaged, kind):
         for mask in (0x01, 0x04, 0x08, 0x0C, 0x10, 0x20):
             told = damaged.after(record, parts["sys_flag"].stop - 1, mask)
-            complaints += [f"sys_flag ^ {mask:#x}: {line}" for line in told]
-    assert complaints == []
+            violations += [f"sys_flag ^ {mask:#x}: {line}" for line in told]
+    assert violations == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_flip_in_the_properties_touches_no_other_transaction(damaged: Damaged, kind: str) -> None:
-    complaints: list[str] = []
+    violations: list[str] = []
     for record, parts, chance in chosen(damaged, kind):
         for _ in range(6 if parts["properties"] else 0):
             place, mask = chance.choice(parts["properties"]), chance.randrange(1, 256)
             told = damaged.after(record, place, mask)
-            complaints += [f"byte {place} ^ {mask:#x}: {line}" for line in told if not is_known_limit(line)]
-    assert complaints == []
+            violations += [f"byte {place} ^ {mask:#x}: {line}" for line in told if not is_known_limit(line)]
+    assert violations == []
 
 
-def is_known_limit(complaint: str) -> bool:
+def is_known_limit(violation: str) -> bool:
     """Whether it only says that the record now belongs to another transaction."""
-    return complaint.startswith(("state: ", "invented: "))
+    return violation.startswith(("state: ", "invented: "))
 
 
 def test_the_last_op_does_not_move_the_clock_of_all_others(damaged: Damaged) -> None:

@@ -1,18 +1,19 @@
-"""Histories of stores whose files lie elsewhere, or that several versions wrote one after the other."""
+"""Histories of stores with files in other places, or written by several versions one after the other."""
 
 from __future__ import annotations
 
 from random import Random
 
-from tests.brokers.histories import history
-from tests.brokers.stage import BETWEEN, Play
+from tests.brokers.histories.registry import history
+from tests.brokers.script import BETWEEN
+from tests.brokers.stage import Play
 
 REQUEST_COMMIT_OFFSET = 15
 
 
 @history()
 def light(play: Play, count: int, rng: Random) -> None:
-    """Messages that two light queues hold as well (INNER_MULTI_DISPATCH), one of which a light group has read."""
+    """Messages that are also in two light queues (INNER_MULTI_DISPATCH), one of which a light group has read."""
     for number in range(count):
         words = {"p.INNER_MULTI_DISPATCH": "%LMQ%one,%LMQ%two"}
         play.send("light", number, rng, kind="ordinary", **words)
@@ -24,7 +25,7 @@ def light(play: Play, count: int, rng: Random) -> None:
 
 @history(phase=BETWEEN)
 def between(play: Play, count: int, rng: Random) -> None:
-    """Committed or rolled back at once, or never decided, under a broker between the first and the last."""
+    """Committed or rolled back at once, or never decided, on a broker version between the first and the last."""
     for number in range(count):
         play.send("between", number, rng, first=("COMMIT", "ROLLBACK", "UNKNOWN")[number % 3])
     sent = [play.cases[f"between.{number}"] for number in range(count)]

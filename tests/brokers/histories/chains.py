@@ -1,4 +1,4 @@
-"""Histories that make chains which are not one line: halves that a timer kept, cursors older than what was checked."""
+"""Histories with several chains for one half message: timers, and cursors that are older than the last checks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import time
 from random import Random
 
-from tests.brokers.histories import history
+from tests.brokers.histories.registry import history
 from tests.brokers.slave import fail_over, start_slave, wait_copied, wait_cursors
 from tests.brokers.stage import Play
 
@@ -17,8 +17,8 @@ TIMER_MS = 3000
 def timer_unanswered(play: Play, count: int, rng: Random) -> None:
     """TIMER_DELAY_MS on a half (5.x), committed at once or not at all; every check is answered UNKNOW.
 
-    The first one is the first record of the log. The op number of its commit is the timer queue's, as those of the
-    others are; halves without a timer, never answered, are among those of the half queue that have such a number too.
+    The first one is the first record of the log. The op of each commit has a number of the timer queue; some halves
+    without a timer, never answered, have the same numbers in the half queue.
     """
     for number in range(count):
         first = "UNKNOWN" if number % 5 == 4 else "COMMIT"
@@ -31,10 +31,11 @@ def timer_unanswered(play: Play, count: int, rng: Random) -> None:
 
 @history()
 def killed_between_checks(play: Play, count: int, rng: Random) -> None:
-    """The broker is killed between two checks and started again, at cursors that are older than what it did.
+    """The broker is killed between two checks and started again, with cursors that are older than its last checks.
 
-    What it had put back goes on, and beside that further chains of the same halves begin. It is stopped again when the
-    first chain was given up on and others are still asked for. Every fourth one is rolled back late, one committed.
+    Copies that it had put back are checked further, and more chains of the same halves begin. It is stopped again when
+    the first chain was discarded and others are still checked. Of four transactions one is rolled back late, one
+    committed.
     """
     play.until("cursors flushed", lambda: (play.rig.store / "config" / "consumerOffset.json").exists())
     plans = ("chain_unanswered", "chain_unanswered", "chain_rollback", "chain_commit")
@@ -54,12 +55,12 @@ def killed_between_checks(play: Play, count: int, rng: Random) -> None:
 
 @history(phase=1)
 def failed_over(play: Play, count: int, rng: Random) -> None:
-    """The master is killed and its slave's store goes on as a master's: the log, and cursors of seconds before.
+    """The master is killed, and its slave becomes a master: it has the log, and cursors that are some seconds old.
 
-    A slave fetches cursors every ten seconds. What was put back since has several copies behind them, each of which
-    begins a chain of its own. Some were decided at once, some at their first check, some will be at the new master's
-    checks; four are sent to the new master. When the first chain was given up on, the check is held up by a long
-    timeout, two more are sent, and it is stopped.
+    A slave fetches cursors every ten seconds. A half message that was put back since has several copies after them,
+    each of which begins a chain of its own. Some were decided at once, some at their first check, some are decided at
+    checks of the new master; four are sent to the new master. When the first chain was discarded, a long timeout
+    delays the check, two more are sent, and the broker is stopped.
     """
     start_slave(play.rig, play.out / "slave")
     play.record("slave_started")

@@ -1,17 +1,17 @@
-"""Histories that only transactions in RocksDB have, where a half is never put back."""
+"""Histories of transactions in RocksDB, where a half message is never put back."""
 
 from __future__ import annotations
 
 import time
 from random import Random
 
-from tests.brokers.histories import IMMUNITY, history
+from tests.brokers.histories.registry import IMMUNITY, history
 from tests.brokers.stage import Play
 
 
 @history()
 def answered_late(play: Play, count: int, rng: Random) -> None:
-    """The local transaction ends after the first check: the decision names the only half that there is."""
+    """The local transaction ends after the first check: the decision names the only half copy."""
     for number in range(count):
         play.send("answered_late", number, rng, first=("COMMIT@1", "ROLLBACK@1")[number % 2])
     sent = [play.cases[f"answered_late.{number}"] for number in range(count)]
@@ -29,7 +29,7 @@ def dropped_then_late_commit(play: Play, count: int, rng: Random) -> None:
 
 @history(phase=1)
 def pending_after_drop(play: Play, count: int, rng: Random) -> None:
-    """Dropped shortly before the end: of a broker that is then killed the database does not show it."""
+    """Dropped shortly before the end: if the broker is then killed, its database does not show the drop."""
     play.until_discarded(play.send_all("pending_after_drop", count, rng))
 
 

@@ -1,4 +1,4 @@
-"""What the damage matrix does to a file: bytes before → bytes after, or None where the file is gone."""
+"""The damages of the damage matrix: the bytes of a file → its bytes after the damage, or None if it is deleted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 _BLOCK_BYTES_MAX = 600
 
-Deed = Callable[[bytes, int, random.Random], bytes | None]
+Damage = Callable[[bytes, int, random.Random], bytes | None]
 
 
 def _flip(data: bytes, place: int, chance: random.Random) -> bytes:
@@ -26,14 +26,14 @@ def _truncate(data: bytes, place: int, _chance: random.Random) -> bytes:
 
 
 def _duplicate(data: bytes, place: int, chance: random.Random) -> bytes:
-    """A block once more, over what follows it."""
+    """Write a block again over the bytes that follow it."""
     length = min(chance.randint(1, _BLOCK_BYTES_MAX), max(1, (len(data) - place) // 2))
     block = data[place : place + length]
     return (data[: place + length] + block + data[place + 2 * length :])[: len(data)]
 
 
 def _drop(data: bytes, place: int, chance: random.Random) -> bytes | None:
-    """A block is gone and what follows moves up; sometimes the whole file is."""
+    """Remove a block, so that later bytes move up; sometimes delete the file."""
     if chance.random() < 0.2:
         return None
     length = chance.randint(1, _BLOCK_BYTES_MAX)
@@ -41,7 +41,7 @@ def _drop(data: bytes, place: int, chance: random.Random) -> bytes | None:
 
 
 def _swap(data: bytes, place: int, chance: random.Random) -> bytes:
-    """Two neighbouring blocks of one length change places."""
+    """Exchange two neighbouring blocks of the same length."""
     length = min(chance.choice((4, 8, 20, chance.randint(1, _BLOCK_BYTES_MAX))), max(1, (len(data) - place) // 2))
     one, other = data[place : place + length], data[place + length : place + 2 * length]
     return data[:place] + other + one + data[place + 2 * length :]
@@ -51,14 +51,14 @@ def _grow(data: bytes, place: int, chance: random.Random) -> bytes:
     return data[:place] + chance.randbytes(chance.randint(1, _BLOCK_BYTES_MAX)) + data[place:]
 
 
-DEEDS: dict[str, Deed] = {
+DAMAGES: dict[str, Damage] = {
     "flip": _flip, "zero": _zero, "truncate": _truncate, "duplicate": _duplicate, "drop": _drop, "swap": _swap,
     "grow": _grow,
 }
 
 
 def place_in(used_bytes: int, where: str, chance: random.Random) -> int:
-    """A place in the used part of a file: in its first, middle or last twentieth (in a checkpoint, all are near)."""
+    """A position in the used part of a file: in its first, middle or last twentieth."""
     used = max(1, used_bytes)
     width = max(1, used // 20)
     begin = {"head": 0, "middle": (used - width) // 2, "tail": used - width}[where]
@@ -66,7 +66,7 @@ def place_in(used_bytes: int, where: str, chance: random.Random) -> int:
 
 
 def changed_range(before: bytes, after: bytes | None) -> tuple[int, int]:
-    """First and last place of a file whose bytes are other now; where its length is, all from the first one on."""
+    """Position of the first and the last changed byte; up to the end of the longer file if the length changed."""
     if after is None:
         return 0, len(before)
     shared = min(len(before), len(after))
@@ -77,9 +77,9 @@ def changed_range(before: bytes, after: bytes | None) -> tuple[int, int]:
 
 
 def change_text(before: bytes, after: bytes | None) -> str:
-    """A change in words."""
+    """A sentence about a change."""
     if after is None:
-        return "is gone"
+        return "is deleted"
     if len(before) != len(after):
         return f"{len(before)} bytes became {len(after)}"
     first, last = changed_range(before, after)

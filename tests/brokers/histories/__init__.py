@@ -1,0 +1,24 @@
+"""The planned histories: what may happen to a transaction, one small program each.
+
+A history is registered under its function's name when its module is imported; this package imports all of them.
+"""
+
+from tests.brokers.histories import (
+    answers,
+    chains,
+    delays,
+    message_forms,
+    old_copies,
+    open_at_end,
+    other_records,
+    paths,
+    repeated_decisions,
+    rocksdb,
+    store_forms,
+)
+from tests.brokers.histories.registry import HISTORIES, IMMUNITY, history
+
+__all__ = [
+    "HISTORIES", "IMMUNITY", "answers", "chains", "delays", "history", "message_forms", "old_copies", "open_at_end",
+    "other_records", "paths", "repeated_decisions", "rocksdb", "store_forms",
+]  # fmt: skip
