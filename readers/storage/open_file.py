@@ -10,6 +10,8 @@ from readers.model.errors import FileChanged, UnreadableFile
 
 #: For reads that fail where the bytes must be loaded first.
 _NOWAIT = os.RWF_NOWAIT
+#: Runs that the system is asked to load at once: enough for a disk to work on many.
+_LOADED_TOGETHER = 64
 
 
 class OpenFile:
@@ -66,10 +68,10 @@ class OpenFile:
     def read_runs(self, runs: Sequence[tuple[int, int]], view: memoryview) -> None:
         """Read runs, given by begin and end, one after another into a buffer. No run ends after the snapshot's length.
 
-        Once a run is not in the page cache, the system is asked to load all others at the same time.
+        Where a run is not in the page cache, the system is asked to load the next ones at the same time.
         Raises: FileChanged, UnreadableFile.
         """
-        place, is_waiting = 0, False
+        place = asked = 0
         for number, (begin, end) in enumerate(runs):
             following = place + end - begin
             try:
@@ -77,9 +79,9 @@ class OpenFile:
             except OSError:
                 is_whole = False
             if not is_whole:
-                if not is_waiting:
-                    is_waiting = True
-                    for first, last in runs[number:]:
+                if number >= asked:
+                    asked = number + _LOADED_TOGETHER
+                    for first, last in runs[number:asked]:
                         os.posix_fadvise(self._descriptor, first, last - first, os.POSIX_FADV_WILLNEED)
                 view[place:following] = self.read(begin, end - begin)  # or raises what is wrong
             place = following
