@@ -40,7 +40,7 @@ class Block:
         `offsets`: for records from different places of the file, the commit-log offset of each.
         `fields`: columns that the accelerator has decoded; the others are decoded on demand.
         """
-        self.raw = cast(bytes, data)  # nobody writes into it
+        self.raw = cast(bytes, data)  # never changed
         self.data = np.frombuffer(data, np.uint8)
         self._buffer = pa.py_buffer(data)
         self.base_offset = base_offset

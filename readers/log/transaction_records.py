@@ -223,7 +223,7 @@ def parse_op_bodies(bodies: pa.Array, intact: Bools) -> tuple[pa.Array, pa.Array
     offsets = np.frombuffer(bodies.buffers()[1], np.int32, count + 1 + bodies.offset)[bodies.offset :].astype(np.int64)
     text = np.frombuffer(bodies.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
     offsets = offsets - offsets[0]
-    breaks = np.flatnonzero((text - np.uint8(ord("0"))) > 9)  # bytes that are no digits
+    breaks = np.flatnonzero((text - np.uint8(ord("0"))) > 9)  # bytes other than digits
     first_breaks = np.searchsorted(breaks, offsets)
     are_commas = text[breaks] == ord(",")
     strange = np.zeros(count, np.int64)
