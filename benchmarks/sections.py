@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks import big_store, mqadmin, rocketmq
 from benchmarks.measure import Command, CommandFailed, Measured, fill_page_cache, in_turns, ratio
@@ -284,6 +285,30 @@ def pending_flat(bench: Bench) -> Section:
     return section
 
 
+class _DecodeRates(NamedTuple):
+    """The rates of one run of a decoder: medians over the later half of its passes; `first_pass_s` is wall time."""
+
+    bytes_per_cpu_s: float
+    bytes_per_thread_cpu_s: float
+    records_per_cpu_s: float
+    first_pass_s: float
+
+
+def _decode_rates(program: str, output: str, records_count: int) -> _DecodeRates:
+    """Return the rates that a run printed, one JSON line per pass.
+
+    Raises: CommandFailed if a pass decoded another number of records.
+    """
+    lines = [json.loads(line) for line in output.splitlines()]
+    if any(line["records"] != records_count for line in lines):
+        raise CommandFailed(f"{program}: not all {records_count} records decoded")
+    warm = lines[len(lines) // 2 :]
+    cpu = statistics.median(line["process_cpu_s"] for line in warm)
+    thread = statistics.median(line.get("thread_cpu_s", line["process_cpu_s"]) for line in warm)
+    log_bytes, records = warm[0]["bytes"], warm[0]["records"]
+    return _DecodeRates(log_bytes / cpu, log_bytes / thread, records / cpu, lines[0]["wall_s"])
+
+
 def decode(bench: Bench) -> Section:
     """Measure the full decode per core, warm, and a warmed-up Java loop."""
     section = Section(
@@ -307,29 +332,23 @@ def decode(bench: Bench) -> Section:
         Command("Java decoder", rocketmq.java("JavaScan", bench.store("M"), "nobody", "-", str(passes))),
         Command("rmqtx, reference", [*decoder, "--engine", "reference"]),
     ]
-    has_accelerator = (
-        subprocess.run([*decoder[:3], "--engines"], capture_output=True, text=True, check=True)
-        .stdout.split()
-        .count("fast")
-    )
+    engines = subprocess.run([*decoder[:3], "--engines"], capture_output=True, text=True, check=True).stdout.split()
+    has_accelerator = "fast" in engines
     if has_accelerator:
         commands.append(Command("rmqtx, accelerator", [*decoder, "--engine", "fast"]))
     expected = big_store.truth_of(bench.store("M"))
     medians: dict[str, list[float]] = {}
     for measured in bench.measure(commands, turns=3, warm_up=0):
-        rates: list[tuple[float, float, float, float]] = []
-        for run in measured.runs:
-            lines = [json.loads(line) for line in run.output.splitlines()]
-            if any(line["records"] != expected.records for line in lines):
-                raise CommandFailed(f"{measured.name}: not all {expected.records} records decoded")
-            warm = lines[passes // 2 :]
-            cpu = statistics.median(line["process_cpu_s"] for line in warm)
-            thread = statistics.median(line.get("thread_cpu_s", line["process_cpu_s"]) for line in warm)
-            log_bytes, records = warm[0]["bytes"], warm[0]["records"]
-            rates.append((log_bytes / cpu, log_bytes / thread, records / cpu, lines[0]["wall_s"]))
-        best = [statistics.median(column) for column in zip(*rates, strict=True)]
-        medians[measured.name] = [one[0] for one in rates]
-        row = (measured.name, rate(best[0]), rate(best[1]), f"{best[2]:,.0f}", seconds(best[3]))
+        rates = [_decode_rates(measured.name, run.output, expected.records) for run in measured.runs]
+        medians[measured.name] = [one.bytes_per_cpu_s for one in rates]
+        middle = _DecodeRates(*(statistics.median(column) for column in zip(*rates, strict=True)))
+        row = (
+            measured.name,
+            rate(middle.bytes_per_cpu_s),
+            rate(middle.bytes_per_thread_cpu_s),
+            f"{middle.records_per_cpu_s:,.0f}",
+            seconds(middle.first_pass_s),
+        )
         section.rows.append((*row, f"{measured.others_share:.0%}"))
 
     def turns_ratio(name: str) -> float:

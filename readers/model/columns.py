@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,16 @@ def int64s(column: pa.ChunkedArray | pa.Array, missing: int = -1) -> Int64s:
     """A column as native integers; `missing` stands for null."""
     values: Int64s = np.asarray(pc.fill_null(column.cast(pa.int64()), missing))
     return values
+
+
+def coalesced(columns: Iterable[pa.Array]) -> pa.Array:
+    """Return the first known value of each row; columns after the one that leaves no null are not made."""
+    found: pa.Array | None = None
+    for column in columns:
+        found = column if found is None else pc.coalesce(found, column)
+        if not found.null_count:
+            break
+    return found
 
 
 def are_among(values: Int64s, chosen: Int64s) -> Bools:

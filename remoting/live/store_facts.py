@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from readers.model.errors import BadRequest
@@ -115,30 +116,15 @@ def live_store(broker: Broker) -> LiveStore:
     Raises: Unreachable, NoAnswer, Refused, BadFrame.
     Source: TransactionalMessageBridge.fetchConsumeOffset; docs/formats/half_and_op.md#check-start.
     """
-    half_cursor = op_cursor = None
-    half_begin = half_end = op_begin = 0
-    # a request for half and op topics would create queues in the memory of earlier brokers
-    has_half_topic = HALF_TOPIC_DESIGN.holds(broker.version())
-    if has_half_topic:
-        half_cursor = broker.consumer_offset(CHECK_GROUP, HALF_TOPIC)
-        op_cursor = broker.consumer_offset(CHECK_GROUP, OP_TOPIC)
-    taken_time_ms = time.time_ns() // 1_000_000
-    if has_half_topic:
-        half_begin, half_end = broker.min_offset(HALF_TOPIC), broker.max_offset(HALF_TOPIC)
-        op_begin = broker.min_offset(OP_TOPIC)
+    queues = _check_queues(broker)
     conf, runtime = broker.config(), broker.runtime()
-    try:
-        settings = settings_of_broker(conf, runtime["brokerVersionDesc"])
-        log_begin_offset = int(runtime["commitLogMinOffset"])
-        log_end_offset = int(runtime["commitLogMaxOffset"])
-        booted_ms = int(runtime["bootTimestamp"])
-        behind_bytes = int(runtime.get("dispatchBehindBytes", "0"))
-    except (KeyError, ValueError, BadRequest) as error:
-        raise BadFrame(f"the runtime information of {broker.address} lacks a needed value: {error}") from error
+    reported = _reported(broker, conf, runtime)
+    settings = reported.settings
     is_in_use = conf.get("transRocksDBEnable") == "true"
     rocksdb_begin, rocksdb_end = rocksdb_range(
         broker, settings.version_low, ROCKSDB_HALF_TOPIC, is_needed=is_in_use
     )
+    half_begin = max(0, queues.half_begin)
     facts = LiveStore(
         broker=broker,
         settings=settings,
@@ -146,23 +132,76 @@ def live_store(broker: Broker) -> LiveStore:
         rocksdb_begin=rocksdb_begin,
         rocksdb_end=rocksdb_end,
         has_index=conf.get("messageIndexEnable", "true") == "true",
-        log_begin_offset=max(0, log_begin_offset),
-        log_end_offset=log_end_offset,
+        log_begin_offset=max(0, reported.log_begin_offset),
+        log_end_offset=reported.log_end_offset,
         log_file_bytes=_log_file_bytes(conf),
         query_span_ms=_query_span_ms(conf, settings),
-        dispatch_behind_bytes=behind_bytes,
-        half_cursor=_cursor(half_cursor, half_begin),
-        op_cursor=_cursor(op_cursor, op_begin),
-        half_begin=first_kept(broker, HALF_TOPIC, 0, max(0, half_begin), half_end, log_begin_offset),
-        half_end=max(0, half_end),
-        op_begin=max(0, op_begin),
-        taken_time_ms=taken_time_ms,
-        index_whole_since_ms=booted_ms + _START_MS,
-        booted_time_ms=booted_ms,
+        dispatch_behind_bytes=reported.dispatch_behind_bytes,
+        half_cursor=_cursor(queues.half_cursor, queues.half_begin),
+        op_cursor=_cursor(queues.op_cursor, queues.op_begin),
+        half_begin=first_kept(broker, HALF_TOPIC, 0, half_begin, queues.half_end, reported.log_begin_offset),
+        half_end=max(0, queues.half_end),
+        op_begin=max(0, queues.op_begin),
+        taken_time_ms=queues.taken_time_ms,
+        index_whole_since_ms=reported.booted_time_ms + _START_MS,
+        booted_time_ms=reported.booted_time_ms,
         scheduled=_scheduled(runtime),
     )
-    facts.findings.extend(_findings(facts, max(0, half_begin)))
+    facts.findings.extend(_findings(facts, half_begin))
     return facts
+
+
+@dataclass(frozen=True, slots=True)
+class _CheckQueues:
+    """The cursors and bounds of the half and op queues, as the broker reports them.
+
+    Shape: `taken_time_ms`: after the cursors and before the bounds were requested.
+    """
+
+    half_cursor: int | None
+    op_cursor: int | None
+    taken_time_ms: int
+    half_begin: int
+    half_end: int
+    op_begin: int
+
+
+def _check_queues(broker: Broker) -> _CheckQueues:
+    # a request for half and op topics would create queues in the memory of earlier brokers
+    if not HALF_TOPIC_DESIGN.holds(broker.version()):
+        return _CheckQueues(None, None, time.time_ns() // 1_000_000, 0, 0, 0)
+    return _CheckQueues(  # the requests are sent in this order
+        half_cursor=broker.consumer_offset(CHECK_GROUP, HALF_TOPIC),
+        op_cursor=broker.consumer_offset(CHECK_GROUP, OP_TOPIC),
+        taken_time_ms=time.time_ns() // 1_000_000,
+        half_begin=broker.min_offset(HALF_TOPIC),
+        half_end=broker.max_offset(HALF_TOPIC),
+        op_begin=broker.min_offset(OP_TOPIC),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    """Values of a broker's runtime information, with its settings."""
+
+    settings: BrokerSettings
+    log_begin_offset: int
+    log_end_offset: int
+    booted_time_ms: int
+    dispatch_behind_bytes: int
+
+
+def _reported(broker: Broker, conf: Mapping[str, str], runtime: Mapping[str, str]) -> _Reported:
+    try:
+        return _Reported(
+            settings=settings_of_broker(conf, runtime["brokerVersionDesc"]),
+            log_begin_offset=int(runtime["commitLogMinOffset"]),
+            log_end_offset=int(runtime["commitLogMaxOffset"]),
+            booted_time_ms=int(runtime["bootTimestamp"]),
+            dispatch_behind_bytes=int(runtime.get("dispatchBehindBytes", "0")),
+        )
+    except (KeyError, ValueError, BadRequest) as error:
+        raise BadFrame(f"the runtime information of {broker.address} lacks a needed value: {error}") from error
 
 
 def rocksdb_range(broker: Broker, version: Version | None, topic: str, *, is_needed: bool) -> tuple[int, int]:

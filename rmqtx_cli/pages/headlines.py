@@ -36,8 +36,7 @@ def pending_sentence(rows: pa.Table, now_ms: int, pending_count: int, *, is_inco
         others_pending = count(pending_count, "pending transaction")
         known = "no pending transaction found, but evidence is missing or damaged: more may be pending"
         known = known if is_incomplete else "nothing is pending"
-        nothing = f"{known}; for LOST and DISCARDED transactions: rmqtx audit"
-        return (f"no match among {others_pending}" if pending_count else nothing) + more
+        return (f"no match among {others_pending}" if pending_count else known) + more
     oldest_ms = pc.min(pending["half_store_time_ms"]).as_py()
     age = "" if oldest_ms is None else f", oldest {duration_text(now_ms - oldest_ms)}"
     which = "" if pending.num_rows == pending_count else f" (of {pending_count})"

@@ -1,4 +1,4 @@
-"""The committed stores: reading them (standard library only) and packing them."""
+"""The stores of the corpus: reading them (with the standard library only) and packing them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ CORPUS = Path(__file__).resolve().parent.parent / "corpus"
 STORE, TRUTH, EXPECTED, RECIPE = "store.tar.xz", "truth.jsonl.xz", "expected.jsonl", "recipe.json"
 HALF_TOPIC_DESIGN = "half_topic"
 ROCKS_DESIGNS = ("rocksdb", "rocksdb_queues", "dledger", "controller")
-"""Where RocksDB, DLedger or a controller have a hand: with transactions in RocksDB, with queues or configurations
-there, with a commit log of DLedger entries, with the epochs of a controller.
+"""Designs of stores that use RocksDB, DLedger or a controller: with transactions in RocksDB, with queues or
+configuration there, with a commit log of DLedger entries, with the epochs of a controller.
 """
 PAGE = 4096
 EXECUTABLE, PLAIN = 0o755, 0o644
@@ -36,12 +36,12 @@ def all_names() -> list[str]:
 
 
 def unpack(name: str, to: Path) -> Path:
-    """Unpack a store below a directory; gives the store's root (`storePathRootDir`)."""
+    """Unpack a store below a directory; return the store's root (`storePathRootDir`)."""
     return unpack_archive(CORPUS / name / STORE, to)
 
 
 def unpack_archive(archive: Path, to: Path) -> Path:
-    """Unpack an archive of ours; zero pages become holes, so that preallocated files cost nothing."""
+    """Unpack an archive of `pack`; zero pages become holes, so that preallocated files use no space."""
     to.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive, "r:xz") as tar:
         for member in tar:
@@ -65,7 +65,7 @@ def unpack_archive(archive: Path, to: Path) -> Path:
 
 
 def expected(name: str) -> list[Row]:
-    """The rows that must be found, one for each transaction."""
+    """The rows that an audit must have, one for each transaction."""
     with (CORPUS / name / EXPECTED).open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
@@ -111,7 +111,7 @@ def pack(store: Path, archive: Path) -> None:
 
 
 def machine_paths(store: Path, hints: Iterable[str]) -> list[str]:
-    """Places of the store's files where the name of a directory of this machine stands (there must be none)."""
+    """Files of the store that contain the name of a directory of this machine (there must be none)."""
     wanted = [hint.encode() for hint in hints if len(hint) > 1]
     found = []
     for path in sorted(store.rglob("*")):
@@ -122,7 +122,7 @@ def machine_paths(store: Path, hints: Iterable[str]) -> list[str]:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write JSON lines, packed where the name says so."""
+    """Write JSON lines; packed if the name ends with .xz."""
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     if path.suffix == ".xz":
         path.write_bytes(lzma.compress(text.encode(), preset=9))

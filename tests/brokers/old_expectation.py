@@ -1,8 +1,8 @@
-"""What must be found in a store from before half topics, worked out from the truth of its run.
+"""The rows that an audit of a store without half topics must have, derived from the truth of its run.
 
-The witnesses: the handle that the producer got for its prepared record; what consumers got; the records that the
-broker served by offset from a copy (`after_record`); and what the broker asked of that copy's producers, and delivered
-of their answers (`after_check`, `after_delivered` beyond the log's end).
+The evidence: the handle that the producer received for its prepared record; messages that consumers received; records
+that the broker returned by offset from a copy (`after_record`); the checks of the copy's producers, and the deliveries
+after their answers (`after_check`, `after_delivered` after the end of the log).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ CONSUMERS = ("warehouse", "after")
 
 
 def design(version: str) -> str:
-    """How an old version keeps transactions."""
+    """The design of an old version: how it stores transactions."""
     return STATE_TABLE if release(version) < (3, 2) else PREPARED_RECORDS
 
 
 def before_half_topics(lines: Iterable[Event]) -> tuple[list[Event], list[Event]]:
-    """The lines of old versions, and those of a version with half topics that went on in the same directory."""
+    """The lines of old versions, and those of a version with half topics that used the same directory after them."""
     every = list(lines)
     first = next((line["version"] for line in every if line["event"] == "started"), None)
     if first is None or not is_old(first):
@@ -37,7 +37,7 @@ def before_half_topics(lines: Iterable[Event]) -> tuple[list[Event], list[Event]
 
 
 class OldTruth:
-    """The lines of a truth file about an old store, sorted by what they are."""
+    """The lines of a truth file of an old store, by kind."""
 
     def __init__(self, lines: Iterable[Event], later: Iterable[Event] = ()) -> None:
         self.lines = list(lines)
@@ -74,7 +74,7 @@ def old_rows(lines: Iterable[Event], later: Iterable[Event] = ()) -> list[Row]:
 
 
 def versions_of_sent(lines: Iterable[Event]) -> Iterable[tuple[Event, str]]:
-    """Each `sent` line with the version of the broker that took it."""
+    """Each `sent` line with the version of the broker that stored the message."""
     version = ""
     for line in lines:
         if line["event"] == "started":
@@ -84,12 +84,12 @@ def versions_of_sent(lines: Iterable[Event]) -> Iterable[tuple[Event, str]]:
 
 
 def place(record: Mapping[str, Any]) -> Row:
-    """Where a record lies."""
+    """The place of a record."""
     return {name: record[name] for name in ("queue_id", "queue_offset", "commit_log_offset")}
 
 
 def old_row(sent: Event, truth: OldTruth, version: str) -> Row:
-    """What must be said of one transaction, and by which witnesses."""
+    """The expected row of one transaction, with its evidence."""
     offset = int(sent["commit_log_offset"])
     prepared = [record for record in truth.records if record["commit_log_offset"] == offset]
     finals, rollbacks = truth.named(offset, COMMIT_BITS), truth.named(offset, ROLLBACK_BITS)
@@ -141,8 +141,8 @@ def old_row(sent: Event, truth: OldTruth, version: str) -> Row:
 def flags(
     state: str, finals: list[Event], rollbacks: list[Event], asked: bool, answered: bool, truth: OldTruth, version: str
 ) -> set[str]:
-    """The flags that the truth makes certain. Whether 3.1 will ask, and take the answer, is only certain of a store
-    that was stopped cleanly: after a crash it numbers its table anew.
+    """The flags that follow from the truth. Whether 3.1 will check, and accept the answer, is only certain after a
+    clean stop: after a crash it rebuilds its table with new numbers.
     """
     found: set[str] = set()
     if len(finals) > 1:

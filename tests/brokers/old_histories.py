@@ -1,4 +1,4 @@
-"""What may happen to a transaction on a broker from before half topics, one small program each."""
+"""Histories of a transaction on a broker without half topics, one function each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def history(phase: int = 0) -> Callable[[Program], Program]:
 
 
 def until_asked(play: OldPlay, sent: Iterable[Transaction], times: int) -> None:
-    """Wait until the producer was asked so many times about each; 3.1.4 begins a minute after a table file's start."""
+    """Wait until the producer received `times` checks of each; 3.1.4 begins a minute after a table file is created."""
     for one in sent:
         play.until(f"{one.case} asked", lambda one=one: len(one.checks) >= times, PATIENCE_SECONDS)  # type: ignore[misc]
 
@@ -116,7 +116,7 @@ def delayed_commit(play: OldPlay, count: int, rng: Random) -> None:
 
 @history()
 def local_transaction_throws(play: OldPlay, count: int, rng: Random) -> None:
-    """The local transaction throws; the client then says UNKNOW, and so do all checks."""
+    """The local transaction throws; the client then sends UNKNOW, also as the answer to all checks."""
     play.send_all("local_transaction_throws", count, rng, first="THROW")
 
 
@@ -216,13 +216,13 @@ def rollback_at_check_1(play: OldPlay, count: int, rng: Random) -> None:
 
 @history()
 def asked_forever(play: OldPlay, count: int, rng: Random) -> None:
-    """UNKNOW to four checks and more: 3.1 never gives up."""
+    """UNKNOW to four or more checks: 3.1 never discards."""
     until_asked(play, play.send_all("asked_forever", count, rng), 4)
 
 
 @history()
 def group_gone(play: OldPlay, count: int, rng: Random) -> None:
-    """The only producer of the group leaves at once: nobody hears the checks."""
+    """The only producer of the group leaves at once: no producer receives the checks."""
     play.join_group("gone")
     play.send_all("group_gone", count, rng, group="gone")
     play.agent.do("leave", group="gone")
@@ -246,7 +246,7 @@ def last_second(play: OldPlay, count: int, rng: Random) -> None:
     time.sleep(0.4)
 
 
-# ---- after a crash (3.1: the table is made anew from the redo log, and numbered from 0)
+# ---- after a crash (3.1: the table is rebuilt from the redo log, and numbered from 0)
 
 
 @history()
@@ -263,8 +263,8 @@ def decided_late(play: OldPlay, count: int, rng: Random) -> None:
 
 @history()
 def late_end(play: OldPlay, count: int, rng: Random) -> None:
-    """Never decided before the broker is killed and makes its table anew (`recovered`); then COMMIT or ROLLBACK by hand
-    with the handle from before: the record is written, and delivered, and the table does not see it.
+    """Never decided before the broker is killed and rebuilds its table (`recovered`); then COMMIT or ROLLBACK by hand
+    with the earlier handle: the record is written and delivered, but the table is not updated.
     """
     play.send_all("late_end", count, rng)
 
@@ -272,7 +272,7 @@ def late_end(play: OldPlay, count: int, rng: Random) -> None:
 @history(phase=2)
 def recovered(play: OldPlay, count: int, rng: Random) -> None:
     """The broker is killed and started again; every check is then answered with COMMIT, which is refused where the
-    slot's number has changed. New transactions go by the new numbers: committed, or never decided.
+    slot's number has changed. New transactions have the new numbers: committed, or never decided.
     """
     deciding = [one for one in play.cases.values() if one.plan in ("first_decided_late", "decided_late")]
     for number, one in enumerate(deciding):
@@ -291,7 +291,7 @@ def recovered(play: OldPlay, count: int, rng: Random) -> None:
     time.sleep(10)
 
 
-# ---- on the version that went on in the same directory
+# ---- on the version that is started on the same directory after the old one
 
 
 @history()
@@ -314,7 +314,7 @@ def later_pending(play: OldPlay, count: int, rng: Random) -> None:
 
 @history()
 def leftover(play: OldPlay, count: int, rng: Random) -> None:
-    """After the upgrade: some of the pending ones from before are committed or rolled back by hand."""
+    """After the upgrade: some earlier pending transactions are committed or rolled back by hand."""
     waiting = [one for one in play.cases.values() if one.plan == "pending"][:count]
     for number, one in enumerate(waiting):
         play.end_by_hand(one, (COMMIT, ROLLBACK)[number % 2], "after the upgrade")
@@ -323,8 +323,8 @@ def leftover(play: OldPlay, count: int, rng: Random) -> None:
 
 @history()
 def leftover_refused(play: OldPlay, count: int, rng: Random) -> None:
-    """After an upgrade to a version with half topics: COMMIT by hand for prepared records from before; the broker
-    fails on it and writes nothing.
+    """After an upgrade to a version with half topics: COMMIT by hand for earlier prepared records; the broker refuses
+    it with an error and writes nothing.
     """
     earlier = cast("LaterPlay", play).earlier
     for one in [one for one in earlier.cases.values() if one.plan == "pending"][:count]:
@@ -334,9 +334,9 @@ def leftover_refused(play: OldPlay, count: int, rng: Random) -> None:
 
 @history()
 def leftover_rollback(play: OldPlay, count: int, rng: Random) -> None:
-    """After an upgrade to a version with half topics, and while its first half waits: ROLLBACK by hand for two prepared
-    records from before. The broker writes an op with their number, which is 0, into the op queue that has the number of
-    their own queue: from queue 0 it masks the first half, from others nobody reads it.
+    """After an upgrade to a version with half topics, while its first half is pending: ROLLBACK by hand for two earlier
+    prepared records. The broker writes an op with their number, which is 0, to the op queue with the id of their own
+    queue: in queue 0 it masks the first half, and other op queues are never read.
     """
     victims = play.send_all("leftover_rollback", 1, rng)
     assert victims[0].original[0] == 0

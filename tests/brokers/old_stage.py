@@ -1,8 +1,8 @@
-"""Runs on brokers from before half topics, with restarts, crashes and upgrades in between.
+"""Runs on brokers without half topics (before 4.3), with restarts, crashes and upgrades.
 
-As in stage.py the truth is what clients, consumers and brokers reported. The second run, on a copy, is another here:
-its producers answer every check with COMMIT, and what is then delivered shows which answers this broker can still take;
-its records are those that the broker serves by offset, since no consumer gets prepared records or rollback records.
+As in stage.py, the truth is what clients, consumers and brokers reported. The second run, on a copy, differs: its
+producers answer every check with COMMIT, and the deliveries show which answers this broker still accepts; its records
+are those that the broker returns by offset, because no consumer receives prepared records or rollback records.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ FIRST = "first_"
 
 @dataclass
 class OldScript(Script):
-    """What a run on an old broker is to do."""
+    """The plan of a run on an old broker."""
 
     upgrade: str | None = None
-    """The version that goes on in the same directory when the histories are over."""
+    """The version that is started on the same directory after the histories."""
     later: Mapping[str, int] = field(default_factory=dict)
-    """What is played on that version."""
+    """The histories played on that version."""
     slave: bool = False
     """Keep the slave's store instead of the master's."""
 
     @property
     def last_version(self) -> str:
-        """The version that wrote last."""
+        """The version of the last broker that wrote."""
         return self.upgrade or self.version
 
 
@@ -56,12 +56,10 @@ class OldPlay(Play):
         self.rig.close()
         self.rig = OldRig(script.version, out, script.conf)
         self.strangers: str | None = None
-        """What producers answer to checks of transactions that an earlier process began."""
+        """The answer of producers to checks of transactions that an earlier process sent."""
 
     def boot(self) -> None:
-        """Start the broker on the store, and the clients; the log's first record is a transaction's where the script
-        wants that.
-        """
+        """Start the broker on the store, and the clients; send the first record of the log if it is in the script."""
         super().boot()
         if self.script.slave and self.rig.slave is None:
             start_slave(self.rig, self.out / "slave", haMasterAddress=f"127.0.0.1:{self.rig.port + 1}")
@@ -77,7 +75,7 @@ class OldPlay(Play):
         self.groups.add(group)
 
     def end_by_hand(self, transaction: Transaction, what: int, why: str = "by hand", **other: object) -> Event:
-        """Send END_TRANSACTION with the handle that the producer got, or parts of another; gives the answer."""
+        """Send END_TRANSACTION with the producer's handle; `other` replaces fields. Return the answer."""
         known = transaction.known
         self.record(
             "decision",
@@ -95,7 +93,7 @@ class OldPlay(Play):
         return answer
 
     def start_again(self, how: Stop, version: str | None = None, strangers: str | None = None) -> None:
-        """Stop the broker or kill it, and start it again on the same store."""
+        """Stop or kill the broker, and start it again on the same store."""
         self.halt(how)
         self.strangers = strangers
         if version is not None:
@@ -103,7 +101,7 @@ class OldPlay(Play):
         self.boot()
 
     def run(self, acts: Mapping[str, Act]) -> None:
-        """Play the histories; then, where the script has an upgrade to another old version, the later ones on that."""
+        """Play the histories; then, if the script upgrades to another old version, the later ones on that version."""
         super().run(acts)
         if self.rig.slave is not None:
             shutil.rmtree(self.rig.store)
@@ -117,8 +115,8 @@ class OldPlay(Play):
             super().run(acts)
 
     def halt(self, how: Stop) -> None:
-        """Stop the broker, then the clients. A slave first gets what it lacks, and is stopped before its master, which
-        otherwise (3.1.4) does not come to an end.
+        """Stop the broker, then the clients. A slave is first synchronized, and stopped before its master, because a
+        master of 3.1.4 with a slave does not stop.
         """
         if self.rig.slave is not None:
             wait_copied(self.rig)
@@ -126,9 +124,9 @@ class OldPlay(Play):
         super().halt(how)
 
     def after(self, wait_seconds: float = 2) -> None:
-        """Start the version that wrote last on a copy of the finished store, answer COMMIT to every check, and note
-        what is asked, what is delivered of it, and every record before the end. Versions that never ask are given the
-        minute that 3.1 takes, too.
+        """Start the last version on a copy of the finished store, answer COMMIT to every check, and record the checks,
+        the deliveries, and every record before the end of the log. Wait as long as 3.1 needs for its first check, also
+        with versions that never check.
         """
         end = log_end(self.rig.store)
         self.record("log_end", commit_log_offset=end)
@@ -160,8 +158,8 @@ class LaterPlay(Play):
 
 
 def play_old(script: OldScript, out: Path, acts: Mapping[str, Act]) -> Play:
-    """Play a script of an old version in a directory: the store is then `out/store`, the truth in the result. Where it
-    was upgraded to a version with half topics, the result is the run of that version.
+    """Play a script of an old version in a directory: the store is then `out/store`, the truth in the result. After an
+    upgrade to a version with half topics, the result is the run of that version.
     """
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)

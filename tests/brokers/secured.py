@@ -1,4 +1,4 @@
-"""Brokers that ask who one is (ACL of 4.9, authentication of 5.3+), and brokers that speak TLS, by keys of our own."""
+"""Brokers with access control (ACL of 4.9, authentication of 5.3+), and brokers with TLS and keys made here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, 
 ADMIN = Credentials("rmqadmin", "admin-secret-4711")
 #: May publish to and read TOPIC, and nothing else.
 USER = Credentials("rmquser", "user-secret-4711")
-#: May do what docs/remoting.md says that rmqtx needs, and nothing else.
+#: May do what rmqtx needs according to docs/remoting.md, and nothing else.
 OPERATOR = Credentials("rmqoperator", "operator-secret-4711")
 WRONG_SECRET = Credentials("rmqadmin", "wrong-secret-4711")
 STRANGER = Credentials("stranger", "stranger-secret-4711")
@@ -109,7 +109,7 @@ def _create_user(client: Client, address: str, who: Credentials, rights: Mapping
 
 
 def create_topic(client: Client, address: str, topic: str, queues: int = 4) -> None:
-    """Create a topic by our own client."""
+    """Create a topic with the client of rmqtx."""
     fields: dict[str, Value] = {
         "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
         "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
@@ -132,10 +132,10 @@ def wait_registered(client: Client, rig: Rig) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Files of a small authority of our own, all PEM.
+    """Files of a certificate authority and of what it signed, all PEM.
 
     Shape: `server` is for 127.0.0.1 and localhost; `other` is for another name; `stranger` is an authority that signed
-           nothing. Keys are PKCS#8, which RocketMQ wants.
+           nothing. Keys are PKCS#8, which RocketMQ needs.
     """
 
     authority: Path
@@ -149,7 +149,7 @@ class Certificates:
 
 
 def make_certificates(directory: Path) -> Certificates:
-    """A small authority, and what it signed, by openssl."""
+    """A certificate authority, and what it signed, made with openssl."""
     authority, authority_key = _authority(directory, "authority")
     stranger, _ = _authority(directory, "stranger")
     server = _signed(directory, "server", "DNS:localhost,IP:127.0.0.1", authority, authority_key)
@@ -188,9 +188,9 @@ def tls_broker(
     version: str, out: Path, certificates: Certificates, *, mode: str = "enforcing", wants_client: bool = False,
     is_other: bool = False,
 ) -> Iterator[Rig]:
-    """A broker that speaks TLS with a certificate of ours (`is_other`: one for another name); its name server may.
+    """A broker with TLS and `server`'s certificate (`is_other`: one for another name); its name server accepts both.
 
-    `mode`: tls.server.mode, of which enforcing takes nothing but TLS, and disabled none.
+    `mode`: tls.server.mode: enforcing accepts only TLS, disabled accepts none.
     """
     certificate = certificates.other if is_other else certificates.server
     key = certificates.other_key if is_other else certificates.server_key
@@ -206,8 +206,8 @@ def tls_broker(
     properties.write_text("\n".join(lines) + "\n")
     with Rig(version, out) as rig:
         rig.options += ["-Dtls.server.mode=permissive", f"-Dtls.config.file={properties}"]
-        rig.start_names()  # takes both
-        rig.options.append(f"-Dtls.server.mode={mode}")  # the last one holds
+        rig.start_names()  # accepts TLS and plain connections
+        rig.options.append(f"-Dtls.server.mode={mode}")  # the last option is in effect
         rig.start_broker()
         with Client() as client:
             wait_registered(client, rig)

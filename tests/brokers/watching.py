@@ -1,4 +1,4 @@
-"""A broker on a store of the corpus, what its clients see of it, and what `rmqtx verify` says of what it leaves."""
+"""A broker on a store of the corpus, what its clients see, and what `rmqtx verify` finds in the store afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from rmqtx_cli.main import status_of
 from tests.brokers.rig import DISCARD_TOPIC, Agent, Event, Rig
 
-#: The check asks everything that is open and gives nothing up, however old the store is.
+#: The check sends a request for every open transaction and discards none, however old the store is.
 CALM = {
     "transactionCheckMax": "100000", "transactionTimeOut": "1000", "transactionCheckInterval": "1000",
     "fileReservedTime": "100000",
@@ -32,7 +32,7 @@ class Seen:
         self.checks: set[str] = set()
 
     def case(self, event: Event) -> str:
-        """Which transaction it is of: some have no property that says so, others no id."""
+        """The history of its transaction: some events lack the property with it, others the id."""
         return str(event["case"] or self._cases.get(event["transaction_id"]))
 
     def take(self, event: Event) -> None:
@@ -43,7 +43,7 @@ class Seen:
             self.checks.add(self.case(event))
 
     def until_quiet(self) -> None:
-        """Wait until nothing new comes any more."""
+        """Wait until no new event comes."""
         begin = last = time.monotonic()
         before: Any = None
         while time.monotonic() < begin + WAIT_SECONDS or time.monotonic() < last + QUIET_SECONDS:
@@ -53,7 +53,7 @@ class Seen:
             time.sleep(0.2)
 
     def meet_clients(self, agent: Agent, made: Mapping[str, Any]) -> None:
-        """Let every producer group of a recipe be asked and a new consumer read every topic, until they are quiet."""
+        """Start every producer group of a recipe and a new consumer of every topic; wait until no new event comes."""
         for group in made["groups"]:
             agent.do("producer", group=group, topic=next(iter(made["topics"])))
         agent.do("consumer", group="fresh", topics=",".join(made["topics"]))
@@ -62,7 +62,7 @@ class Seen:
 
 @contextmanager
 def booted(rig: Rig, take: Callable[[Event], None] | None = None) -> Iterator[Agent]:
-    """A broker that runs beside its name server, and is stopped cleanly behind its clients; gives their agent."""
+    """Run a broker and its name server; yield the agent of its clients. Stopped cleanly after the clients."""
     rig.start_broker()
     agent = rig.agent(on_event=take)
     rig.wait_broker(agent)
@@ -72,14 +72,14 @@ def booted(rig: Rig, take: Callable[[Event], None] | None = None) -> Iterator[Ag
 
 
 def finding_codes(root: Path, directory: Path) -> list[str]:
-    """What is wrong with the store that a broker left, by `rmqtx verify`; notes do not count."""
+    """The codes of the findings of `rmqtx verify` in a broker's store, without notes."""
     output = directory / "findings.json"
     status_of(["verify", str(root), "-o", str(output)])
     return [row["code"] for row in json.loads(output.read_text()) if row["severity"] != "note"]
 
 
 def until(what: str, true: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait until something is true; fail with its name when it takes too long."""
+    """Wait until `true()`; fail with `what` when it takes too long."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, what

@@ -145,7 +145,7 @@ def _candidates(settings: BrokerSettings) -> list[Version]:
 
 def with_broker_named(stop: CheckStop, settings: BrokerSettings, version: Version) -> CheckStop:
     """Return the stop with the broker named: the version whose rules were applied."""
-    why = f"a broker of {dotted(version)} {stop.why} (version uncertain: add --broker-version)"
+    why = f"a broker of {dotted(version)} {stop.why}; the version is uncertain: add --broker-version"
     if settings.version_low == settings.version_high is not None:
         why = f"broker {dotted(version)} {stop.why}"
     return replace(stop, why=why, version=version)

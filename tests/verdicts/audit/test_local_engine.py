@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from readers.jobs.spool import Spool
-from readers.model.tables import MARKS
+from readers.log.kernels import is_accelerator_installed, use_accelerator
+from readers.model.tables import MARKS, TRANSACTIONS
 from readers.store.store import open_store
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened, settings_of
@@ -48,6 +49,31 @@ def test_partitions_in_files_give_what_memory_gives(name: str, request: pytest.F
     wanted = verdicts(name)
     request.getfixturevalue("many")
     assert verdicts(name) == wanted
+
+
+@pytest.mark.parametrize("columns", [("state", "half_copies"), ("discard_at_ms",), ("reason", "store"), ("flags",)])
+@pytest.mark.parametrize("engine", ["memory", "many"])
+def test_some_columns_are_those_of_all(columns: tuple[str, ...], engine: str, request: pytest.FixtureRequest) -> None:
+    if engine == "many":
+        request.getfixturevalue("many")
+    name, now_ms = "killed-4.9.7", 1_800_000_000_000
+    whole, part = (
+        audit([opened(name)], settings_of(name), at_ms=now_ms, processes=1, columns=chosen).table()
+        for chosen in (TRANSACTIONS.names, columns)
+    )
+    assert part.schema.names == [name for name in TRANSACTIONS.names if name in columns]
+    assert part.equals(whole.select(part.schema.names))
+
+
+def test_the_accelerator_gives_the_same(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    if not is_accelerator_installed():
+        pytest.skip("numba (extra `fast`) is not installed")
+    wanted = {name: verdicts(name) for name in STORES}
+    monkeypatch.setattr(local_audit, "ACCELERATED_BYTES_MIN", 0)
+    for _ in ("one partition", "many"):
+        assert {name: verdicts(name) for name in STORES} == wanted
+        request.getfixturevalue("many")
+    use_accelerator(False)
 
 
 @pytest.mark.parametrize("seed", range(6))
