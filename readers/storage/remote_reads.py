@@ -198,7 +198,7 @@ class RemoteFile(OpenFile):
         return data[begin : begin + wanted]
 
     def read_runs(self, runs: Sequence[tuple[int, int]], view: memoryview) -> None:
-        """Read runs, given by begin and end, one after another into a buffer, at most as many bytes as the cache holds.
+        """Read runs, given by begin and end, one after another into a buffer; the cache must have room for them.
 
         Raises: FileChanged, UnreadableFile.
         """
