@@ -39,7 +39,8 @@ SIMULATED_CHECKS = pa.schema(
         *_WORDS,
         column(
             "action", pa.string(),
-            "checked, put back immune, discarded, expired, unreadable; without put-backs asked, unanswerable, dropped",
+            "checked, put back immune, discarded, expired, ended or unreadable; in designs that put no "
+            "copies back: asked, unanswerable, dropped or unreadable",
             values=dict.fromkeys((*Action, *Asking)),
         ),
         column("checks_count", pa.int32(), "number of checks of the transaction at that time"),
