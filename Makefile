@@ -51,7 +51,7 @@ $(DEMO)/store: $(EXAMPLE)
 	@touch $@
 
 .PHONY: demo
-demo: compiled $(DEMO)/store ## what hangs in a store that a real broker wrote, and one transaction in full
+demo: compiled $(DEMO)/store ## the pending transactions of a store that a real broker wrote, and one transaction in full
 	@echo '$$ rmqtx pending $(DEMO)/store'
 	@$(BIN)/rmqtx pending $(DEMO)/store
 	@echo
@@ -134,7 +134,7 @@ test-crashes: $(INSTALLED) ## crashes at every write, rename and sync of changes
 		tests/repairs/test_apply_processes.py tests/brokers/test_half_changed.py
 
 .PHONY: test-kills
-test-kills: $(INSTALLED) ## kill acts by SIGKILL at random, KILLS (200) times, on every design of transactions; SEED repeats a run
+test-kills: $(INSTALLED) ## kill acts by SIGKILL at random, KILLS (200) times, on every design of transactions; SEED repeats the acts, not the moments
 	@$(BIN)/python -m tests.kills --kills $${KILLS:-200} $${SEED:+--seed $$SEED}
 
 .PHONY: test-salvage

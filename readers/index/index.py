@@ -20,6 +20,7 @@ import numpy.typing as npt
 from readers.model.columns import Bools, Int64s
 from readers.model.layout import Field, Layout
 from readers.storage.open_file import OpenFile
+from readers.storage.runs import Limits, portions
 from readers.storage.segments import Segment
 
 Entries = npt.NDArray[np.void]
@@ -63,9 +64,9 @@ ENTRIES_PER_SLOT_DEFAULT = 4
 
 BLOCK_ENTRIES = 65_536
 _BLOCK_BYTES = 4 << 20
-#: Positions closer than this are read together: one longer read costs less than two.
-_NEAR_BYTES = 16 << 10
-_PREPARED_POSITIONS = 256
+_LOCAL = Limits()
+#: A remote file is read in blocks; a portion must fit into their cache.
+_REMOTE = Limits(portion_bytes=_BLOCK_BYTES, places_max=256)
 _SAMPLES = 32
 BAD_HEADER = "an impossible header"
 _GUESSES_MAX = 4096
@@ -268,25 +269,14 @@ def _gather(file: OpenFile, positions: Int64s, width: int) -> npt.NDArray[np.uin
     """Return the `width` bytes at each position, one row each; close positions are read together."""
     unique, places = np.unique(positions, return_inverse=True)
     rows = np.empty((len(unique), width), np.uint8)
-    begin = 0
-    is_cut = np.diff(unique) > _NEAR_BYTES
-    if file.is_remote:
-        is_cut |= np.arange(1, len(unique)) % _PREPARED_POSITIONS == 0
-    cuts = np.flatnonzero(is_cut) + 1
-    for cut in [*cuts.tolist(), len(unique)]:
-        if file.is_remote and begin % _PREPARED_POSITIONS == 0:
-            file.prepare((position, width) for position in unique[begin : begin + _PREPARED_POSITIONS].tolist())
-        while begin < cut:
-            end, first = cut, int(unique[begin])
-            if int(unique[cut - 1]) - first >= _BLOCK_BYTES:
-                end = int(np.searchsorted(unique, first + _BLOCK_BYTES))
-            data = np.frombuffer(file.read(first, int(unique[end - 1]) - first + width), np.uint8)
-            if end == begin + 1:
-                rows[begin] = data
-            else:
-                windows = np.ndarray((len(data) - width + 1, width), np.uint8, data, 0, (1, 1))
-                rows[begin:end] = windows[unique[begin:end] - first]
-            begin = end
+    data = np.empty(0, np.uint8)
+    for portion in portions(unique, unique + width, _REMOTE if file.is_remote else _LOCAL):
+        runs = list(zip(portion.begins.tolist(), portion.ends.tolist(), strict=True))
+        size = int((portion.ends - portion.begins).sum())
+        data = data if len(data) >= size else np.empty(size, np.uint8)
+        file.read_runs(runs, memoryview(data))  # type: ignore[arg-type]
+        windows = np.ndarray((len(data) - width + 1, width), np.uint8, data, 0, (1, 1))
+        rows[portion.first : portion.last] = windows[portion.starts]
     return rows[places]
 
 

@@ -43,8 +43,9 @@ def _pairs(rows: Block, keys: pa.Array, owners: Int64s) -> tuple[Int64s, Int64s]
 
 
 def may_lack_entries(block: Block) -> Bools:
-    """Return the records whose keys a broker may have left out: COMMIT records of 3.1.4 and 3.2.6, whose clients set no
-    unique key. 4.2.0 and later index them.
+    """Return the records whose keys a broker may have left out: COMMIT records without a unique key.
+
+    3.1.4 and 3.2.6 do not index them, and their clients set no unique key; 4.2.0 and later index them.
     """
     commits: Bools = (block.sys_flag & TRANSACTION_MASK) == COMMIT
     return commits & ~block.properties.locate(UNIQ_KEY)[2] if commits.any() else commits

@@ -87,7 +87,7 @@ class Spool:
 def _constants(table: pa.Table) -> dict[str, Any]:
     """Return the columns with one value in all rows, and this value; at least one column is left."""
     found: dict[str, Any] = {}
-    for name, column in zip(table.schema.names[1:], table.columns[1:], strict=True):
+    for name, column in zip(table.schema.names, table.columns, strict=True):
         if pa.types.is_nested(column.type):
             continue
         if column.null_count == len(column):
@@ -96,6 +96,8 @@ def _constants(table: pa.Table) -> dict[str, Any]:
             value = column[0]
             if pc.all(pc.equal(column, value)).as_py():
                 found[name] = value.as_py()
+    if len(found) == table.num_columns:  # a batch without columns has no rows
+        found.popitem()
     return found
 
 

@@ -212,6 +212,7 @@ def _least_difference(data: Any, count: int) -> Any:
 
 def may_hold_mark(data: bytes) -> bool:
     """Return False if FILLER_MARK is not in the data; True if it may be."""
-    return len(data) > _MARK_BYTES and not _least_difference(np.frombuffer(data, np.uint8), len(data) - _MARK_BYTES + 1)
+    places = len(data) - _MARK_BYTES + 1
+    return places > 0 and not _least_difference(np.frombuffer(data, np.uint8), places)
 
 

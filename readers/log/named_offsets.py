@@ -16,9 +16,10 @@ NO_PLACE = -1
 def named_offsets(block: Block) -> Int64s:
     """Return the commit-log offset that each record names; NO_PLACE if it names none.
 
-    0 is a name only in the half topic: the COMMIT record of a diverted half message that is the log's first record goes
-    to the half topic again (seen on 5.3.0). A copy of it that the check puts back keeps the flag, names nothing, and
-    has a count of checks.
+    The offset 0 in a record usually stands for no name. Only a COMMIT record in the half topic with 0 names the log's
+    first record: a half message that was diverted by a delay or a timer, whose COMMIT record is written to the half
+    topic (seen on 5.3.0). If the check puts this COMMIT record back, the copy has the same flag and a count of checks,
+    and names nothing.
     """
     named: Int64s = block.header("prepared_transaction_offset").astype(np.int64)
     rows = np.flatnonzero(named == 0)

@@ -92,10 +92,26 @@ class PropertyAreas:
         starts[records], lengths[records], present[records] = values, ends - values, True
         return starts, lengths, present
 
+    def _located(self, name: str) -> tuple[Int64s, Int64s, Bools]:
+        if name not in self._of_name:
+            self._of_name[name] = self.locate(name)
+        return self._of_name[name]
+
+    @cached_property
+    def _of_name(self) -> dict[str, tuple[Int64s, Int64s, Bools]]:
+        return {}
+
     def value(self, name: str) -> pa.Array:
         """The property as bytes (a binary view), null if absent."""
-        starts, lengths, present = self.locate(name)
+        return self.views_of(*self.locate(name))
+
+    def views_of(self, starts: Int64s, lengths: Int64s, present: Bools) -> pa.Array:
+        """Return values at places in the copied areas, as bytes (a binary view)."""
         return views(self._bytes, self._buffer, starts, lengths, present)
+
+    def take(self, rows: Int64s | Bools) -> PropertyAreas:
+        """Return the areas of some of the records, in which nothing is searched for again."""
+        return _TakenAreas(self, rows)
 
     def text(self, name: str) -> pa.Array:
         """The property as text, null if absent."""
@@ -136,6 +152,37 @@ class PropertyAreas:
         return pa.MapArray.from_arrays(pa.array(offsets), names, values).cast(PROPERTIES)
 
 
+class _TakenAreas(PropertyAreas):
+    """Some of the areas of other areas."""
+
+    def __init__(self, areas: PropertyAreas, rows: Int64s | Bools) -> None:
+        self._areas, self._chosen_rows = areas, rows
+        self.count = len(np.arange(areas.count)[rows])
+
+    def locate(self, name: str) -> tuple[Int64s, Int64s, Bools]:
+        """Return start, length and presence of a property's value, per record. Units: bytes of the copied areas."""
+        starts, lengths, present = self._areas._located(name)
+        return starts[self._chosen_rows], lengths[self._chosen_rows], present[self._chosen_rows]
+
+    def value(self, name: str) -> pa.Array:
+        """The property as bytes (a binary view), null if absent."""
+        return self._areas.views_of(*self.locate(name))
+
+    def views_of(self, starts: Int64s, lengths: Int64s, present: Bools) -> pa.Array:
+        """Return values at places in the copied areas, as bytes (a binary view)."""
+        return self._areas.views_of(starts, lengths, present)
+
+    def malformed(self) -> Bools:
+        """Return which records have a piece that is not a property."""
+        return self._areas.malformed()[self._chosen_rows]
+
+    def maps(self) -> pa.Array:
+        """All properties of every record, in stored order, as the map type PROPERTIES."""
+        rows = self._chosen_rows
+        numbers = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        return self._areas.maps().take(pa.array(numbers))
+
+
 #: Properties that verdicts and record columns use; the accelerator finds them in one pass.
 KNOWN = (
     UNIQ_KEY,
@@ -162,6 +209,10 @@ class PropertyViews(PropertyAreas):
     @cached_property
     def _gathered(self) -> PropertyAreas:
         return PropertyAreas(self._data, self._data_buffer, self._area_starts, self._area_lengths)
+
+    def take(self, rows: Int64s | Bools) -> PropertyAreas:
+        """Return the areas of some of the records."""
+        return PropertyViews(self._data, self._data_buffer, self._area_starts[rows], self._area_lengths[rows])
 
     @cached_property
     def _known(self) -> dict[str, tuple[Int64s, Int64s, Bools]]:

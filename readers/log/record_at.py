@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from readers.log.record_block import Block
 from readers.log.record_layout import FILLER_MARK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from readers.log.segment_scan import walk
-from readers.model.columns import SLACK_BYTES
+from readers.model.columns import SLACK_BYTES, Int32s, Int64s, integers_at
+from readers.storage.runs import Limits, Portion, portions
 from readers.storage.segments import Segment, SegmentedLog
 
 #: Longer than brokers write (maxMessageSize is 4 MiB by default): a larger length is damage.
 RECORD_BYTES_MAX = 256 << 20
 _FIRST_READ_BYTES = 4096
-_GATHERED_BYTES = 8 << 20
-_PREPARED_RECORDS = 2048
-_PREPARED_APART_BYTES = 64 << 10
-_PREPARED_PLACES = 384
+#: What is read of a record of unknown length: most records are shorter.
+_GUESSED_BYTES = 1024
+_LOCAL = Limits()
+#: A remote file is read in blocks; a portion must fit into their cache.
+_REMOTE = Limits(portion_bytes=16 << 20, places_max=384)
 
 
 def block_at(log: SegmentedLog, offset: int) -> Block | None:
@@ -51,7 +52,11 @@ def block_of_one(data: bytes, offset: int, file: str, position: int) -> Block | 
 
 
 def blocks_at(
-    log: SegmentedLog, offsets: Iterable[int], lengths: Iterable[int] | None = None, *, with_fillers: bool = False
+    log: SegmentedLog,
+    offsets: Int64s | Sequence[int],
+    lengths: Int64s | Int32s | None = None,
+    *,
+    with_fillers: bool = False,
 ) -> Iterator[Block]:
     """Yield the sound records at given commit-log offsets, collected into blocks.
 
@@ -61,82 +66,69 @@ def blocks_at(
     Shape: blocks of records of one file; places without a sound record are left out.
     Raises: FileChanged, UnreadableFile.
     """
-    known: Iterable[int | None] = itertools.repeat(None) if lengths is None else lengths
-    pairs = zip(offsets, known, strict=False)
-    gathered: _Gathered | None = None
-    for offset, length in _prepared(log, pairs) if log.is_remote else pairs:
-        segment = log.segment_at(offset)
-        if segment is None:
-            continue
-        if gathered is None or gathered.segment is not segment or gathered.size_bytes > _GATHERED_BYTES:
-            if gathered is not None:
-                yield from gathered.blocks(with_fillers=with_fillers)
-            gathered = _Gathered(log, segment)
-        gathered.add(offset, length)
-    if gathered is not None:
+    places = np.asarray(offsets, np.int64)
+    sizes = None if lengths is None else np.asarray(lengths).astype(np.int64)
+    for segment, rows in log.segments_of(places):
+        gathered = _Gathered(log, segment, places[rows], None if sizes is None else sizes[rows])
         yield from gathered.blocks(with_fillers=with_fillers)
 
 
-def _prepared(log: SegmentedLog, records: Iterable[tuple[int, int | None]]) -> Iterator[tuple[int, int | None]]:
-    """Yield the records, fetched in portions that fit into the cache."""
-    portion: list[tuple[int, int | None]] = []
-    places: set[int] = set()
-    for record in records:
-        portion.append(record)
-        places.add(record[0] // _PREPARED_APART_BYTES)
-        if len(places) == _PREPARED_PLACES or len(portion) == _PREPARED_RECORDS:
-            yield from _fetched(log, portion)
-            portion, places = [], set()
-    yield from _fetched(log, portion)
-
-
-def _fetched(log: SegmentedLog, portion: list[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
-    log.prepare((offset, max(_FIRST_READ_BYTES, length or 0)) for offset, length in portion)
-    return portion
-
-
 class _Gathered:
-    """Collects records of one segment into a block; adjacent records are read together."""
+    """Records of one segment, read in portions, close ones together.
 
-    def __init__(self, log: SegmentedLog, segment: Segment) -> None:
-        self.segment = segment
-        self.size_bytes = 0
-        self._log = log
-        self._records: list[bytes] = []
-        self._offsets: list[int] = []
-        self._ahead, self._ahead_offset = b"", 0
+    `sizes`: their lengths; None if these are not known.
+    """
 
-    def add(self, offset: int, length: int | None) -> None:
-        """Read a record; one with an impossible length is left out."""
-        if length is None:
-            length = int.from_bytes(self._read(offset, 4), "big", signed=True)
-        if not RECORD_BYTES_MIN <= length <= min(RECORD_BYTES_MAX, self.segment.end_offset - offset):
-            return
-        self._records.append(self._read(offset, length))
-        self._offsets.append(offset)
-        self.size_bytes += length
-
-    def _read(self, offset: int, length: int) -> bytes:
-        place = offset - self._ahead_offset
-        if not 0 <= place <= len(self._ahead) - length:
-            self._ahead = self._log.read(offset, max(length, _FIRST_READ_BYTES))
-            self._ahead_offset, place = offset, 0
-        return self._ahead[place : place + length]
+    def __init__(self, log: SegmentedLog, segment: Segment, offsets: Int64s, sizes: Int64s | None) -> None:
+        self._log, self._segment = log, segment
+        self._has_sizes = sizes is not None
+        rooms = segment.end_offset - offsets
+        if sizes is None:
+            sizes = np.minimum(rooms, _FIRST_READ_BYTES if log.is_remote else _GUESSED_BYTES)
+        possible = (sizes >= RECORD_BYTES_MIN) & (sizes <= np.minimum(rooms, RECORD_BYTES_MAX))
+        self._offsets, self._sizes = offsets[possible], sizes[possible]
 
     def blocks(self, *, with_fillers: bool) -> Iterator[Block]:
-        """Yield the collected records as one block; nothing if no record is sound."""
-        sizes = np.array([len(record) for record in self._records], np.int64)
-        offsets = np.array(self._offsets, np.int64)
-        block = Block(
-            b"".join([*self._records, bytes(SLACK_BYTES)]),
-            self.segment.base_offset, 0, self.segment.file, np.cumsum(sizes) - sizes, offsets,
-        )
+        """Yield the records of each portion as one block; nothing if no record is sound."""
+        limits = _REMOTE if self._log.is_remote else _LOCAL
+        for portion in portions(self._offsets, self._offsets + self._sizes, limits):
+            block = self._block(portion)
+            block = block.take(block.sound())
+            if not with_fillers and len(block) and FILLER_MARK in block.raw:
+                block = block.take(~block.are_fillers())
+            if len(block):
+                yield block
+
+    def _block(self, portion: Portion) -> Block:
+        """Return the records of a portion that have the length of their place and their own offset."""
+        rows = slice(portion.first, portion.last)
+        offsets, sizes, starts = self._offsets[rows], self._sizes[rows], portion.starts
+        data = self._log.read_runs(portion.begins, portion.ends, SLACK_BYTES)
+        if not self._has_sizes:
+            offsets, sizes, starts, data = self._with_lengths(offsets, sizes, starts, data)
+        base = self._segment.base_offset
+        block = Block(data, base, 0, self._segment.file, starts, offsets)
         magic = block.header("magic").astype(np.int64) & 0xFFFFFFFF
         good = (block.header("commit_log_offset") == offsets) & (block.lengths == sizes)
-        good &= (magic == MAGIC_V1) | (magic == MAGIC_V2)
-        block = block.take(good)
-        block = block.take(block.sound())
-        if not with_fillers and FILLER_MARK in block.raw and len(block):
-            block = block.take(~block.are_fillers())
-        if len(block):
-            yield block
+        return block.take(good & ((magic == MAGIC_V1) | (magic == MAGIC_V2)))
+
+    def _with_lengths(
+        self, offsets: Int64s, sizes: Int64s, starts: Int64s, data: bytearray
+    ) -> tuple[Int64s, Int64s, Int64s, bytearray]:
+        """Return the records with the lengths that they begin with; the rest of longer ones is read after the data."""
+        view = np.frombuffer(data, np.uint8)
+        lengths = integers_at(view, starts, ">i4").astype(np.int64)
+        rooms = self._segment.end_offset - offsets
+        possible = (lengths >= RECORD_BYTES_MIN) & (lengths <= np.minimum(rooms, RECORD_BYTES_MAX))
+        offsets, lengths, sizes, starts = offsets[possible], lengths[possible], sizes[possible], starts[possible]
+        longer = np.flatnonzero(lengths > sizes)
+        if not len(longer):
+            return offsets, lengths, starts, data
+        parts, place = [data], len(data)
+        starts = starts.copy()
+        ends = offsets + lengths
+        for portion in portions(offsets[longer], ends[longer], _REMOTE if self._log.is_remote else _LOCAL):
+            parts.append(self._log.read_runs(portion.begins, portion.ends))
+            starts[longer[portion.first : portion.last]] = place + portion.starts
+            place += len(parts[-1])
+        return offsets, lengths, starts, bytearray(b"".join([*parts, bytes(SLACK_BYTES)]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ class Block:
 
     def __init__(
         self,
-        data: bytes,
+        data: bytes | bytearray,
         base_offset: int,
         position_bytes: int,
         file: str,
@@ -40,7 +40,7 @@ class Block:
         `offsets`: for records from different places of the file, the commit-log offset of each.
         `fields`: columns that the accelerator has decoded; the others are decoded on demand.
         """
-        self.raw = data
+        self.raw = cast(bytes, data)  # never changed
         self.data = np.frombuffer(data, np.uint8)
         self._buffer = pa.py_buffer(data)
         self.base_offset = base_offset
@@ -56,6 +56,8 @@ class Block:
 
     def take(self, rows: Int64s | Bools) -> Block:
         """Return a block of the same window with some of the records."""
+        if rows.dtype == np.bool_ and rows.all():
+            return self
         block = Block.__new__(Block)
         block.raw, block.data, block._buffer = self.raw, self.data, self._buffer
         block.base_offset, block.position_bytes, block.file = self.base_offset, self.position_bytes, self.file
@@ -65,6 +67,9 @@ class Block:
         if self._fields is not None:
             numbers = np.arange(len(self)) if self._rows is None else self._rows
             block._rows = numbers[rows]
+        known: PropertyAreas | None = self.__dict__.get("properties")
+        if known is not None and 2 * len(block) >= len(self):
+            block.__dict__["properties"] = known.take(rows)  # has found the properties already
         return block
 
     def _decoded(self, name: str) -> npt.NDArray[Any] | None:

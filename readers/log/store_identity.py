@@ -1,7 +1,8 @@
 """Identify a store, wherever it is copied, by the first record of its log.
 
-The record contains the broker's address, times and a message that no other store has at that offset; neither a broker
-nor rmqtx changes it. It is deleted when its file expires, so this shows whether two stores are the same now.
+The record contains the broker's address, times and a message. Only copies and replicas of the store have the same
+record at that offset, and neither a broker nor rmqtx changes it. It is deleted when its file expires, so this shows
+whether two stores are the same now.
 """
 
 from __future__ import annotations

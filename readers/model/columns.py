@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,16 @@ def int64s(column: pa.ChunkedArray | pa.Array, missing: int = -1) -> Int64s:
     """A column as native integers; `missing` stands for null."""
     values: Int64s = np.asarray(pc.fill_null(column.cast(pa.int64()), missing))
     return values
+
+
+def coalesced(columns: Iterable[pa.Array]) -> pa.Array:
+    """Return the first known value of each row; columns after the one that leaves no null are not made."""
+    found: pa.Array | None = None
+    for column in columns:
+        found = column if found is None else pc.coalesce(found, column)
+        if not found.null_count:
+            break
+    return found
 
 
 def are_among(values: Int64s, chosen: Int64s) -> Bools:
@@ -97,8 +107,22 @@ def integers(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if column.null_count == len(column):
         return pa.nulls(len(column), kind)
     digits = 9 if kind == pa.int32() else 18
+    if column.null_count == len(column):
+        return pa.nulls(len(column), kind)
+    if _are_digits(column, digits):
+        return column.cast(kind)
     good = pc.match_substring_regex(column, rf"^-?[0-9]{{1,{digits}}}$")
     return pc.if_else(good, column, pa.scalar(None, column.type)).cast(kind)
+
+
+def _are_digits(column: pa.Array, digits_max: int) -> bool:
+    """Whether all texts of a column consist of digits only, as most numbers do."""
+    lengths = pc.min_max(pc.binary_length(column))
+    if lengths["min"].as_py() < 1 or lengths["max"].as_py() > digits_max:
+        return False
+    begin, end = np.frombuffer(column.buffers()[1], np.int32)[[column.offset, column.offset + len(column)]].tolist()
+    text = np.frombuffer(column.buffers()[2], np.uint8)[begin:end]
+    return bool(text.min() >= ord("0") and text.max() <= ord("9"))
 
 
 def nulls(count: int, kind: pa.DataType) -> pa.Array:

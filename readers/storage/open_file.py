@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from readers.model.errors import FileChanged, UnreadableFile
+
+#: For reads that fail where the bytes must be loaded first.
+_NOWAIT = os.RWF_NOWAIT
+#: Runs that the system is asked to load at once: enough for a disk to work on many.
+_LOADED_TOGETHER = 64
 
 
 class OpenFile:
@@ -59,6 +64,27 @@ class OpenFile:
             wanted -= len(part)
             position_bytes += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_runs(self, runs: Sequence[tuple[int, int]], view: memoryview) -> None:
+        """Read runs, given by begin and end, one after another into a buffer. No run ends after the snapshot's length.
+
+        Where a run is not in the page cache, the system is asked to load the next ones at the same time.
+        Raises: FileChanged, UnreadableFile.
+        """
+        place = asked = 0
+        for number, (begin, end) in enumerate(runs):
+            following = place + end - begin
+            try:
+                is_whole = os.preadv(self._descriptor, [view[place:following]], begin, _NOWAIT) == end - begin
+            except OSError:
+                is_whole = False
+            if not is_whole:
+                if number >= asked:
+                    asked = number + _LOADED_TOGETHER
+                    for first, last in runs[number:asked]:
+                        os.posix_fadvise(self._descriptor, first, last - first, os.POSIX_FADV_WILLNEED)
+                view[place:following] = self.read(begin, end - begin)  # or raises what is wrong
+            place = following
 
     def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Announce ranges (position, length) that will be read next; no effect for a local file."""

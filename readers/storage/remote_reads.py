@@ -13,7 +13,7 @@ import bisect
 import functools
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -196,6 +196,19 @@ class RemoteFile(OpenFile):
         data = b"".join(self._kept(number) for number in range(first, last + 1))
         begin = position_bytes - first * BLOCK_BYTES
         return data[begin : begin + wanted]
+
+    def read_runs(self, runs: Sequence[tuple[int, int]], view: memoryview) -> None:
+        """Read runs, given by begin and end, one after another into a buffer; the cache must have room for them.
+
+        Raises: FileChanged, UnreadableFile.
+        """
+        self.prepare((begin, end - begin) for begin, end in runs)
+        place = 0
+        for begin, end in runs:
+            for position in range(begin, end, KEPT_READ_BYTES_MAX):
+                data = self.read(position, min(KEPT_READ_BYTES_MAX, end - position))
+                view[place : place + len(data)] = data
+                place += len(data)
 
     def next_data(self, position_bytes: int) -> int:
         """Return where bytes begin that are not known to be zeros."""

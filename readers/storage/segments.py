@@ -7,12 +7,14 @@ this process, and in a store of unknown history that is likely. A short read is 
 from __future__ import annotations
 
 import bisect
-import itertools
 import re
 import struct
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
 
 from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.findings import Finding, as_text
@@ -20,6 +22,7 @@ from readers.storage.open_file import OpenFile
 from readers.storage.opening import open_file
 from readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined
 
+Int64s = npt.NDArray[np.int64]
 _SEGMENT_NAME = re.compile(r"\d{20}")
 _DLEDGER_DIRECTORY = re.compile(r"(.*/)?dledger-[^/]+/data/?")
 #: The header of a DLedger entry, in front of each record (4.5.0+, enableDLegerCommitLog).
@@ -96,21 +99,34 @@ class SegmentedLog:
             return b""
         return self._opened(number).read(offset - self.segments[number].base_offset, length_bytes)
 
+    def segments_of(self, offsets: Int64s) -> Iterator[tuple[Segment, slice]]:
+        """Return which segment has the bytes at offsets, for stretches of offsets; offsets in no file are left out."""
+        bases, ends = np.array(self._bases, np.int64), np.array([one.end_offset for one in self.segments], np.int64)
+        numbers = np.searchsorted(bases, offsets, "right") - 1
+        if len(ends):
+            numbers[(numbers >= 0) & (offsets >= ends[numbers])] = -1
+        bounds = np.flatnonzero(np.diff(numbers)) + 1
+        for low, high in zip([0, *bounds.tolist()], [*bounds.tolist(), len(offsets)], strict=True):
+            if low < high and numbers[low] >= 0:
+                yield self.segments[int(numbers[low])], slice(low, high)
+
+    def read_runs(self, begins: Int64s, ends: Int64s, room_bytes: int = 0) -> bytearray:
+        """Return the bytes of runs of one segment, one after another; then `room_bytes` of zeros.
+
+        Raises: FileChanged, UnreadableFile.
+        """
+        number = bisect.bisect_right(self._bases, int(begins[0])) - 1
+        base = self.segments[number].base_offset
+        runs = list(zip((begins - base).tolist(), (ends - base).tolist(), strict=True))
+        data = bytearray(int((ends - begins).sum()) + room_bytes)
+        with memoryview(data) as view:
+            self._opened(number).read_runs(runs, view)
+        return data
+
     @property
     def is_remote(self) -> bool:
         """Whether a read is a network request."""
         return bool(self.segments) and is_uri(self.segments[0].file)
-
-    def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Announce ranges (offset, length), ascending, that will be read next; remote ranges are fetched together.
-
-        Raises: FileChanged, UnreadableFile.
-        """
-        for number, group in itertools.groupby(ranges, lambda one: bisect.bisect_right(self._bases, one[0]) - 1):
-            if number >= 0:
-                segment = self.segments[number]
-                mine = [(offset - segment.base_offset, length) for offset, length in group]
-                self._opened(number).prepare([one for one in mine if one[0] < segment.size_bytes])
 
     def _opened(self, number: int) -> OpenFile:
         opened = self._open.get(number)

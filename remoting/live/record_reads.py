@@ -21,7 +21,7 @@ from verdicts.evidence.indexed_lookup import offset_of
 from verdicts.evidence.witness_collector import CollectedWitnesses
 from verdicts.transactions.judged_copies import FINAL_SLACK_MS
 
-#: A query of the index costs about as much as this number of records of a queue.
+#: Reading this number of records from a queue costs about as much as one query of the index.
 RECORDS_PER_QUERY = 2
 #: Most records from before the broker's last start that are read because the index may lack them.
 HOLE_RECORDS_MAX = 1_000_000
@@ -40,7 +40,10 @@ class LiveReads:
         self.gaps: list[UnreadEntries] = []
 
     def place_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """Return a queue offset after everything stored before a time; 4.x returns the nearest offset instead."""
+        """Return a queue offset after all records that were stored before a time.
+
+        The 2 is added because 4.x answers with the nearest offset.
+        """
         return self._broker.offset_at(topic, queue_id, time_ms) + 2
 
     def queue(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Block]:
@@ -57,7 +60,7 @@ class LiveReads:
         self._facts.findings.extend(Finding(self._facts.root, "key-incomplete", actual=key) for key in incomplete)
 
     def read_view(self, identity: str) -> None:
-        """Add the record at the offset in an identity, if that is its message id."""
+        """Add the record with a message id, which contains its offset; nothing if the text is not a record's id."""
         offset = offset_of(identity)
         if offset is None or not self._facts.log_begin_offset <= offset < self._facts.log_end_offset:
             return  # most ids have the form of message ids, but are not message ids
@@ -68,7 +71,7 @@ class LiveReads:
 
     @property
     def lone_names(self) -> set[str]:
-        """Names of the half copies without an id, among those read."""
+        """The names of the half copies without an id that were read."""
         halves = self.gathered.table("halves")
         prints = halves["fingerprint"]
         return set() if prints.null_count == len(prints) else set(prints.to_pylist()) - {None}

@@ -17,7 +17,7 @@ _LOOK_SECONDS = 2.0
 
 
 def claim_on(group: str) -> str:
-    """Name of the group in which processes that act on a group register, where every rmqtx process sees them."""
+    """Return the name of the group that rmqtx processes join while they act on a producer group, to see each other."""
     return f"{CLAIM_PREFIX}{group}"
 
 
@@ -40,7 +40,7 @@ class Others:
 
 
 class GroupWatch:
-    """Lists the clients of a group on all brokers of some sets, and keeps the time since when there are no others.
+    """Lists the clients of a group on all brokers of some broker sets, and for how long there has been no other client.
 
     A holder of the claim on the group is a rival, too. `client_id`: this process's own membership, which is excluded.
     """

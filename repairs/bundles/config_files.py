@@ -18,7 +18,7 @@ from readers.store.version_signs import MISSPELT_TIME, VERSION_MARKS
 from repairs.bundles.files import KeptSlots, PlannedFile, planned_queue
 from repairs.bundles.redaction import OP_TOPICS, SYSTEM_NAMES, Redactor
 from repairs.bundles.selection import Selection
-from verdicts.check.check_stops import SLICE_FILE, stops_as_json
+from verdicts.check.check_stops import BUNDLED_STOPS_FILE, stops_as_json
 from verdicts.evidence.store_facts import StoreFacts
 
 #: Files of RocksDB in place of a store's own files; only their existence matters.
@@ -101,7 +101,7 @@ def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | No
     if topics is not None:
         yield PlannedFile.of("store/config/topics.json", _json(topics))
     if facts.check_stops:
-        yield PlannedFile.of(f"store/config/{SLICE_FILE}", _json(stops_as_json(facts.check_stops)))
+        yield PlannedFile.of(f"store/config/{BUNDLED_STOPS_FILE}", _json(stops_as_json(facts.check_stops)))
     if "checkpoint" not in raw:
         values = checkpoint_times(store, facts.reference_time_ms)
         yield PlannedFile.of("store/checkpoint", CHECKPOINT_FIELDS.pack(**values).ljust(SIZE_BYTES, b"\0"))

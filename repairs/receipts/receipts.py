@@ -93,7 +93,7 @@ RECEIPTS = pa.schema(
     [
         column("receipt_id", pa.string(), "its id: start time and a random part; sorts by time"),
         column("outcome", pa.string(), f"one of {', '.join(OUTCOMES)}", values=OUTCOMES),
-        column("action", pa.string(), "what was done: to a transaction, answer, probe or cursor set"),
+        column("action", pa.string(), "the act: commit, rollback, discard, resume, close, answer, probe or cursor set"),
         column("transaction_id", pa.string(), "the transaction; null where cursors were set"),
         column("producer_group", pa.string(), "the group that the decision names"),
         column("topic", pa.string(), "the real topic"),

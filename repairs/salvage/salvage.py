@@ -37,7 +37,8 @@ from verdicts.verify.state_table import has_tables
 #: Commit-log offset → a record for that place.
 Maker = Callable[[int], bytes]
 _COPIED_BYTES = 8 << 20
-#: Blank records have a length of 31 bits; damaged ones have no large common divisor.
+#: Ends from damaged blank records have only small common divisors. The length of a blank record has 31 bits, so no
+#: segment is longer.
 _SEGMENT_BYTES_MIN, _SEGMENT_BYTES_MAX = 4096, (1 << 31) - 1
 _SCRATCH = "queues-being-counted"
 
@@ -335,7 +336,7 @@ def _lost_numbers(
             ranges.insert(0, (0, queue.first, -1, queue.first_offset))
         result.lost_numbers_count += sum(high - low for low, high, _, _ in ranges)
         for low, high, before, after in ranges if not queue.is_batch else ():
-            lost = [Lost(name[1], name[2], number) for number in range(low, min(high, low + _STAND_INS_MAX))]
+            lost = [Lost(name[1], name[2], number) for number in range(low, min(high, low + _PLACEHOLDERS_MAX))]
             if lost[0].is_own_topic or after < sizes.log_file_bytes:
                 _distribute(lost, [hole for hole in holes if before < hole.begin < after], wanted, room)
     target = as_text(root).removesuffix(UNFINISHED_SUFFIX)
@@ -362,7 +363,7 @@ def _lost_behind(builder: QueueBuilder, ends: dict[tuple[bytes, int], int]) -> l
 
 
 #: Most placeholders for one range of lost queue offsets; each is a record.
-_STAND_INS_MAX = 1 << 20
+_PLACEHOLDERS_MAX = 1 << 20
 _BEHIND_MAX = 1 << 16
 
 

@@ -56,7 +56,7 @@ def recall(file: Path) -> dict[str, Any] | None:
 def remember(file: Path, numbers: dict[str, Any]) -> None:
     """Store the numbers for the next run, unless a run that began later already did.
 
-    Raises: OSError, UnreadableFile if the directory cannot be written.
+    Raises: OSError, UnwritableFile if the directory cannot be written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with _locked(file.with_suffix(".lock")):

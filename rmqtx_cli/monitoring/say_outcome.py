@@ -128,13 +128,18 @@ def prometheus_text(numbers: Numbers | None, status: int, now_ms: int, outcome: 
     gauges = of_run("check", status, now_ms)
     if numbers is not None and outcome is not None:
         gauges += [
-            gauge("rmqtx_newly_lost_transactions", "LOST since the last check.", len(outcome.newly.get("LOST", []))),
             gauge(
-                "rmqtx_newly_discarded_transactions", "Discarded since the last check.", outcome.newly_discarded_count
+                "rmqtx_newly_lost_transactions", "LOST since the last run of rmqtx check.",
+                len(outcome.newly.get("LOST", [])),
+            ),
+            gauge(
+                "rmqtx_newly_discarded_transactions", "Discarded since the last run of rmqtx check.",
+                outcome.newly_discarded_count,
             ),
             gauge(
                 "rmqtx_newly_vanished_transactions",
-                "Pending at the last check, and no longer in the commit log although it begins before them.",
+                "Pending at the last run of rmqtx check, and no longer in the commit log although the log begins "
+                "before them.",
                 len(outcome.newly_vanished),
             ),
         ]

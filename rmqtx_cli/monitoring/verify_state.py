@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.model.errors import BadText, UnreadableFile
+from readers.model.errors import BadText, UnreadableFile, UnwritableFile
 from rmqtx_cli.words.durations import duration_text, parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
@@ -55,7 +55,7 @@ def recall(file: Path) -> dict[str, int]:
 def remember(file: Path, checked: dict[str, int]) -> None:
     """Store the times for the next run.
 
-    Raises: UnreadableFile.
+    Raises: UnwritableFile.
     """
     from rmqtx_cli.output.streams import written_whole
 
@@ -64,7 +64,7 @@ def remember(file: Path, checked: dict[str, int]) -> None:
         with written_whole(file) as stream:
             stream.write(json.dumps({"form": _FORM, "files": checked}, indent=1).encode())
     except OSError as error:
-        raise UnreadableFile(
+        raise UnwritableFile(
             f"cannot write {file}: {error.strerror}", file=str(file), advice="choose another file with --state"
         ) from error
 
@@ -80,7 +80,7 @@ def within_budget(
 ) -> Reading:
     """The findings of as many log files as fit into a duration; stores their times and prints the progress.
 
-    Raises: BadRequest for a text that is not a duration; UnreadableFile.
+    Raises: BadRequest for a text that is not a duration; UnreadableFile, UnwritableFile.
     """
     from verdicts.verify.time_budget import verify_within
 

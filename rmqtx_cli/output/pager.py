@@ -34,7 +34,7 @@ _NOT_FOUND = 127
 def paged(output: Path | None, *, is_wanted: bool) -> Iterator[IO[bytes]]:
     """A stream whose bytes a pager shows when the block ends, on a terminal; else stdout, or the file.
 
-    Raises: UnreadableFile if the file cannot be written.
+    Raises: UnwritableFile if the file cannot be written.
     """
     with open_stream(output) as stream:
         command = _command() if is_wanted and is_stdout(output) and sys.stdout.isatty() else None

@@ -59,7 +59,7 @@ def chosen_format(asked: OutputFormat | None, output: Path | None) -> OutputForm
 def open_port(output_format: OutputFormat, output: Path | None, schema: pa.Schema, view: View) -> Iterator[Port]:
     """A port on stdout or on a file; the file gets its name when the rows are complete.
 
-    Raises: BadRequest for binary rows on a terminal; UnreadableFile if the file cannot be written.
+    Raises: BadRequest for binary rows on a terminal; UnwritableFile if the file cannot be written.
     """
     make = _maker(output_format)
     if output_format in _BINARY and is_stdout(output) and sys.stdout.isatty():

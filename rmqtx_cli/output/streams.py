@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from readers.model.errors import UnreadableFile
+from readers.model.errors import UnwritableFile
 from rmqtx_cli.words import progress
 
 #: Permissions of files that may contain message bodies or keys: readable for the owner only.
@@ -25,7 +25,7 @@ def is_stdout(output: Path | None) -> bool:
 def open_stream(output: Path | None) -> Iterator[IO[bytes]]:
     """The stream for results: stdout, or a file that is written whole or not at all.
 
-    Raises: UnreadableFile if the file cannot be written.
+    Raises: UnwritableFile if the file cannot be written.
     """
     if output is None or is_stdout(output):
         sys.stdout.flush()
@@ -42,7 +42,7 @@ def written_whole(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
     `mode`: the permissions of a new file, before the umask; an existing file keeps its own.
     A pipe or device (`/dev/stdout`, a fifo) is written directly.
-    Raises: UnreadableFile.
+    Raises: UnwritableFile.
     """
     special = is_special(file)
     temporary = file if special else file.with_name(f".{file.name}.{os.urandom(8).hex()}.tmp")
@@ -60,7 +60,7 @@ def written_whole(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise UnreadableFile(f"cannot write {file}: {error.strerror or error}", file=file) from error
+        raise UnwritableFile(f"cannot write {file}: {error.strerror or error}", file=file) from error
     finally:
         if not special:
             temporary.unlink(missing_ok=True)

@@ -64,9 +64,10 @@ class TablePort:
             self._fit = fitted(self._columns, rows, shutil.get_terminal_size().columns)
             self._say_what_is_missing()
         columns = [self._columns[number] for number in self._fit.kept]
-        cells = [line for row in rows for line in self._lines_of(row)]
+        is_whole = len(columns) == len(self._columns) and not any(self._fit.limits) and not self._fit.short
+        cells = rows if is_whole else [line for row in rows for line in self._lines_of(row)]
         before = self._widths or [0] * len(columns)
-        self._widths = [max(before[n], *(width(line[n]) for line in cells)) for n in range(len(columns))]
+        self._widths = [max(before[n], *map(width, texts)) for n, texts in enumerate(zip(*cells, strict=True))]
         # Headings as wide as the widest value so far keep later chunks in line with the first.
         headings = [
             (column.heading.rjust if column.is_number else column.heading.ljust)(self._widths[place])
@@ -119,15 +120,17 @@ def print_table(rows: pa.Table, view: View) -> None:
 
 
 def _lines(columns: Sequence[Column], cells: list[list[str]]) -> list[str]:
-    widths = [max(map(_width, texts)) for texts in zip(*cells, strict=True)]
-    lines = []
-    for row in cells:
-        padded = []
-        for text, column, cell_width in zip(row, columns, widths, strict=True):
-            blanks = " " * (cell_width - _width(text))
-            padded.append(blanks + text if column.is_number else text + blanks)
-        lines.append("  ".join(padded).rstrip())
-    return lines
+    padded = [_padded(texts, column) for texts, column in zip(zip(*cells, strict=True), columns, strict=True)]
+    return ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
+
+
+def _padded(texts: Sequence[str], column: Column) -> list[str]:
+    """Return the cells of a column in equal width."""
+    widths = list(map(_width, texts))
+    widest = max(widths)
+    if column.is_number:
+        return [" " * (widest - cells) + text for text, cells in zip(texts, widths, strict=True)]
+    return [text + " " * (widest - cells) for text, cells in zip(texts, widths, strict=True)]
 
 
 def _width(text: str) -> int:

@@ -20,8 +20,8 @@ def check_sentence(stop: CheckStop, counts: tuple[int, int] | None = None) -> st
 
     `counts`: the pending transactions that it never reaches, and all pending transactions of the store.
     """
-    whose = "" if stop.transaction_id is None else f", transaction {stop.transaction_id}"
-    return stopped_sentence(stop, counts, f" ({stop.why}{whose})")
+    whose = "" if stop.transaction_id is None else f"transaction {stop.transaction_id}: "
+    return stopped_sentence(stop, counts, f" ({whose}{stop.why})")
 
 
 def stopped_sentence(stop: CheckStop, counts: tuple[int, int] | None, why: str = "") -> str:

@@ -49,7 +49,7 @@ LINES: dict[str, str] = {name: line for commands in SECTIONS.values() for name, 
 
 #: What most people need, with the arguments that it takes.
 MOST_USED: dict[str, str] = {
-    "rmqtx pending STORE": "which transactions are open, oldest first",
+    "rmqtx pending STORE": "which transactions are pending, oldest first",
     "rmqtx show ID --store STORE": "what happened to one transaction, and why",
     "rmqtx audit STORE": "the state of every transaction",
     "rmqtx verify STORE": "whether the store is whole",

@@ -1,4 +1,4 @@
-"""All exit statuses; the manual pages, `rmqtx explain` and the README use these sentences."""
+"""All exit statuses; the manual pages and `rmqtx explain` print these sentences."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""When real brokers give up on transactions, held against what was foretold; `python -m tests.brokers.deadlines`.
+"""Compare when real brokers discard transactions with the predicted times; `python -m tests.brokers.deadlines`.
 
-A broker gets transactions without an answer, some of them with an immunity of their own. Its deadlines are foretold
-four times: over the wire, from the files of the running broker, from those of a copy that is taken after a clean stop,
-and from those of a killed one. What counts is the store time of the copy in the discard topic.
+A broker receives transactions that are never decided, some with their own immunity time. Their discard times are
+predicted four times: over the network, from the files of the running broker, from a copy after a clean stop, and from
+a copy after a kill. The actual time is the store time of the copy in the discard topic.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from verdicts.audit.lookups import pending
 from verdicts.deadlines.discard_times import with_discard_times
 from verdicts.deadlines.predicting import predict_from_files
 
-#: Settings that brokers are held against; short, so that checks are soon spent.
+#: The compared settings; short, so that a transaction is soon discarded.
 SETTINGS: dict[str, dict[str, str]] = {
     "2s-3": {"transactionCheckInterval": "2000", "transactionCheckMax": "3", "transactionTimeOut": "1000"},
     "5s-5": {"transactionCheckInterval": "5000", "transactionCheckMax": "5", "transactionTimeOut": "3000"},
 }
 VERSIONS = ("4.9.7", "5.1.4", "5.3.3")
 _OTHERS = {"transactionOpBatchInterval": "300", "fileReservedTime": "48"}
-#: Longer than a start and all checks take, however busy the machine is.
+#: Longer than a start and all checks take, even on a busy machine.
 _DISCARDED_SECONDS = 120.0
 
 Times = Mapping[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """One transaction: when it was foretold to be discarded, and when it was.
+class Outcome:
+    """One transaction: its predicted discard time, and the actual one.
 
-    Units: epoch milliseconds. `read_ms`: when that was foretold; of a broker that was stopped, when it had started.
+    Units: epoch milliseconds. `read_ms`: time of the prediction; for a stopped broker, time of its next start.
     """
 
     version: str
@@ -62,7 +62,7 @@ class Held:
 
     @property
     def late_ms(self) -> int | None:
-        """How much later than foretold."""
+        """The actual time after the predicted one."""
         return None if self.predicted_ms is None else self.discarded_ms - self.predicted_ms
 
     @property
@@ -71,13 +71,13 @@ class Held:
         return int(SETTINGS[self.setting]["transactionCheckInterval"])
 
 
-def held(version: str, setting: str, out: Path) -> list[Held]:
-    """Every transaction of one broker, four times foretold."""
+def outcomes(version: str, setting: str, out: Path) -> list[Outcome]:
+    """Every transaction of one broker, predicted from each of the four sources."""
     conf = _OTHERS | SETTINGS[setting]
     interval_seconds = int(conf["transactionCheckInterval"]) / 1000
     play = Play(Script(version, 15, {}, conf=conf, topics={"orders": 2}), out, say=lambda _line: None)
     rng = Random(f"{version} {setting}")
-    found: list[Held] = []
+    found: list[Outcome] = []
     with play.rig as rig, Client() as client:
         rig.start_names()
         play.boot()
@@ -104,7 +104,7 @@ def held(version: str, setting: str, out: Path) -> list[Held]:
 
 
 def _send(play: Play, plan: str, rng: Random, interval_seconds: float) -> list[Transaction]:
-    """Transactions without an answer: at once, after half a round and after one and a half; two are immune."""
+    """Send transactions that stay undecided: at once, after half a round, and after one and a half; two are immune."""
     sent = play.send_all(f"{plan}", 3, rng)
     sent += play.send_all(f"{plan}, immune", 2, rng, **{f"p.{IMMUNITY}": round(1.5 * interval_seconds)})
     time.sleep(0.5 * interval_seconds)
@@ -114,7 +114,7 @@ def _send(play: Play, plan: str, rng: Random, interval_seconds: float) -> list[T
 
 
 def _started_ms(out: Path) -> int:
-    """When the broker said that it had started: the last that it writes there."""
+    """When the broker had started: it writes its last line to broker.log then."""
     log = out / "broker.log"
     while not log.read_text(errors="replace").rstrip().rpartition("\n")[2].startswith("The broker["):
         time.sleep(0.1)
@@ -127,7 +127,7 @@ def _times_live(broker: Broker) -> Times:
 
 
 def _times_of_files(root: Path, conf: Mapping[str, str], version: str, started_ms: int | None = None) -> Times:
-    """`started_ms`: when its broker really started; else as of the moment of reading."""
+    """`started_ms`: the actual start of its broker; None: predict from the time of reading."""
     store = open_store(root)
     settings = broker_settings(store, conf=conf, version=version)
     rows = pending([store], lambda _: settings).table()
@@ -139,18 +139,18 @@ def _times_of_files(root: Path, conf: Mapping[str, str], version: str, started_m
 
 def _compared(
     play: Play, version: str, setting: str, predicted: Mapping[str, tuple[int, Times]], sent: list[Transaction]
-) -> Iterator[Held]:
-    """What became of the transactions: waits until all are discarded."""
+) -> Iterator[Outcome]:
+    """Wait until all transactions are discarded; yield their outcomes."""
     play.until_discarded(sent, seconds=_DISCARDED_SECONDS)
     copies = {one["transaction_id"]: one["store_time_ms"] for one in play.rig.pull(play.agent, DISCARD_TOPIC)}
     for source, (read_ms, times) in predicted.items():
         for one in sent:
-            yield Held(version, setting, source, one.plan, read_ms, times.get(one.id), copies[one.id])
+            yield Outcome(version, setting, source, one.plan, read_ms, times.get(one.id), copies[one.id])
 
 
-def table(rows: list[Held]) -> str:
-    """What was foretold and what came, as docs/deadlines.md has it; times in seconds."""
-    groups: dict[tuple[str, str, str], list[Held]] = {}
+def table(rows: list[Outcome]) -> str:
+    """The table of predicted and actual times of docs/deadlines.md; times in seconds."""
+    groups: dict[tuple[str, str, str], list[Outcome]] = {}
     for row in rows:
         groups.setdefault((row.version, row.setting, row.source), []).append(row)
     lines = [
@@ -175,16 +175,16 @@ def _span(times_ms: list[int]) -> str:
 
 
 def main() -> None:
-    """Hold brokers against what is foretold of them, and print the table."""
+    """Compare brokers with their predictions, and print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("versions", nargs="*", default=VERSIONS)
     parser.add_argument("--setting", choices=SETTINGS, action="append")
     arguments = parser.parse_args()
-    rows: list[Held] = []
+    rows: list[Outcome] = []
     for version in arguments.versions:
         for setting in arguments.setting or SETTINGS:
             with tempfile.TemporaryDirectory() as directory:
-                found = held(version, setting, Path(directory))
+                found = outcomes(version, setting, Path(directory))
                 rows += found
                 for one in found:
                     print(one, one.late_ms, file=sys.stderr, flush=True)

@@ -31,7 +31,7 @@ OLD_EXCLUSIONS = """<exclusions>
 <exclusion><groupId>org.kohsuke</groupId><artifactId>github-api</artifactId></exclusion>
 <exclusion><groupId>io.netty</groupId><artifactId>netty-tcnative</artifactId></exclusion>
 </exclusions>"""
-"""What 3.2 names besides, no run needs, and is not to be had for every machine."""
+"""Dependencies of 3.2 that no run needs, and that do not exist for every machine."""
 
 
 def cache_directory() -> Path:
@@ -45,7 +45,7 @@ def cache_directory() -> Path:
 
 @cache
 def why_not() -> str | None:
-    """The reason why no broker can be run here, in one sentence; None where everything is there."""
+    """The reason why no broker can be run here, in one sentence; None if one can."""
     for tool, package in (("java", "a JDK"), ("javac", "a JDK"), ("mvn", "Maven")):
         if shutil.which(tool) is None:
             return f"{tool} is not on the PATH: install {package} (Java {JAVA_WANTED} or later, and Maven)"
@@ -53,7 +53,7 @@ def why_not() -> str | None:
     found = re.search(r'version "(\d+)', text)
     if found is None or int(found.group(1)) < JAVA_WANTED:
         return (
-            f"Java {JAVA_WANTED} or later is wanted, java -version says: {text.splitlines()[0] if text else 'nothing'}"
+            f"Java {JAVA_WANTED} or later is needed, java -version gave: {text.splitlines()[0] if text else 'nothing'}"
         )
     return None
 
@@ -64,7 +64,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def is_old(version: str) -> bool:
-    """Is it a version from before half topics, with another client?"""
+    """Whether a version has no half topics, and the client of that time."""
     return release(version) < HALF_TOPIC_SINCE
 
 
@@ -74,8 +74,8 @@ def group(version: str) -> str:
 
 
 def jars(version: str, modules: tuple[str, ...] = ()) -> str:
-    """The classpath of a version's name server, broker and client, or of certain modules alone (a Maven run when it is
-    asked for the first time).
+    """The classpath of a version's name server, broker and client, or of some modules only (Maven runs on the first
+    call).
     """
     modules = modules or (OLD_MODULES if has_foreign_name_server(version) else MODULES)
     directory = cache_directory() / (version if modules != ("namesrv",) else f"{version}-namesrv")
@@ -96,12 +96,12 @@ def jars(version: str, modules: tuple[str, ...] = ()) -> str:
 
 
 def has_foreign_name_server(version: str) -> bool:
-    """Does the name server of a version have a classpath of its own?"""
+    """Whether the name server of a version has its own classpath."""
     return is_old(version) or version in NAME_SERVERS
 
 
 def names_jars(version: str) -> str:
-    """The classpath of the name server that goes with a version."""
+    """The classpath of the name server for a version."""
     if not has_foreign_name_server(version):
         return jars(version)
     return jars(NAME_SERVERS.get(version, version), ("namesrv",))
@@ -115,7 +115,7 @@ def scenario(version: str) -> tuple[str, str]:
 
 
 def classpath(version: str) -> str:
-    """The version's jars with our compiled scenario in front of them."""
+    """The compiled scenario, followed by the version's jars."""
     found = jars(version)
     name, source = scenario(version)
     sources = {f"{name}.java": source, LINES.name: LINES.read_text()}

@@ -1,4 +1,4 @@
-"""The stores of the corpus that brokers from before half topics wrote."""
+"""The stores of the corpus that brokers without half topics wrote."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLAIN: Mapping[str, int] = {
     "wrong_number": 1,
     "pending": 6,
 }
-"""What every old version can do."""
+"""The histories of all old versions."""
 CHECKED: Mapping[str, int] = {
     "commit_at_check_1": 3,
     "commit_at_check_2": 2,
@@ -36,7 +36,7 @@ CHECKED: Mapping[str, int] = {
     "asked_forever": 2,
     "group_gone": 2,
 }
-"""What wants a broker that asks: 3.1 alone."""
+"""The histories with checks, which only 3.1 sends."""
 FEW: Mapping[str, int] = {"commit": 5, "rollback": 3, "ordinary": 3, "compressed": 3, "rollback_then_commit": 1}
 SEGMENTS: Mapping[str, str] = {"mappedFileSizeCommitLog": str(1 << 14)}
 """Commit-log files so small that there are several."""
@@ -44,7 +44,7 @@ CRASHING: Mapping[str, int] = {**FEW, "bare": 3, "double_commit": 1, "pending": 
 
 
 def old_scripts(seed: int | None = None) -> Iterator[tuple[str, str, OldScript]]:
-    """Every old store: its name, what it is, and what is played."""
+    """Every old store: its name, its description, and its script."""
 
     def script(
         name: str, about: str, version: str, histories: Mapping[str, int], **more: object

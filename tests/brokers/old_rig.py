@@ -1,4 +1,4 @@
-"""Brokers from before half topics (3.1.4, 3.2.6, 4.2.0) with small files and upgrades in place.
+"""Brokers without half topics (3.1.4, 3.2.6, 4.2.0) with small files and upgrades in place.
 
 For a test of its own: `with old_rig("3.1.4", out) as rig: rig.start(); agent = rig.agent(on_event=events.append)`, then
 `agent.do("producer", group="shop")`, `agent.do("consumer", ...)`, `agent.do("send", ...)` as OldScenario.java says, and
@@ -27,17 +27,17 @@ OLD_SMALL: Mapping[str, str] = {
     "tranRedoLogMapedFileSize": str(ENTRY_BYTES * 2000),
     "checkTransactionMessageTimerInterval": "3000",
 }
-"""The configuration of every old store, unless a recipe says otherwise. The last three are 3.1's alone."""
+"""The configuration of every old store, unless a recipe says otherwise. Only 3.1 has the last three."""
 SMALL_REDO_LOG: Mapping[str, str] = {"tranRedoLogMapedFileSize": str(ENTRY_BYTES * 50)}
 """Redo log files so small that there are several: then 3.1.4's recovery reads the first one only."""
 LATER_SETTINGS = ("transaction", "traceTopic")
-"""How settings begin that these versions don't have."""
+"""Prefixes of settings that these versions do not have."""
 FIRST_CHECK_SECONDS = 60
-"""3.1.4 asks for the first time so long after a table file's first slot, or its own start; no setting changes that."""
+"""Time of 3.1.4 from a table file's first slot, or from its own start, to the first check; no setting changes it."""
 
 
 class OldRig(Rig):
-    """A name server and a broker of a version before half topics."""
+    """A name server and a broker of a version without half topics."""
 
     def __init__(self, version: str, out: Path, conf: Mapping[str, str] | None = None) -> None:
         super().__init__(version, out, dict(OLD_SMALL) | dict(conf or {}))
@@ -49,13 +49,13 @@ class OldRig(Rig):
         self.start_broker()
 
     def use(self, version: str) -> None:
-        """Another version from the next start on: an upgrade in the same directory."""
+        """Use another version from the next start on: an upgrade in the same directory."""
         self.version = version
         self.classpath = maven.classpath(version)
 
     def view(self, agent: Agent, to: int, begin: int = 0) -> list[Event]:
-        """The log's records between two offsets, as the broker serves them one by one and the official decoder reads
-        them: prepared records and rollback records too, which no consumer gets.
+        """The log's records between two offsets, returned by the broker one by one and decoded by the official decoder,
+        with prepared records and rollback records, which no consumer receives.
         """
         size = self.conf["mappedFileSizeCommitLog"]
         answer = agent.do("view", address=self.address, to=to, file=size, **{"from": begin})
@@ -63,8 +63,8 @@ class OldRig(Rig):
         return records
 
     def end(self, agent: Agent, what: int, sent: Event, **other: object) -> Event:
-        """Send END_TRANSACTION by hand with the handle that its producer got (a `sent` event), or parts of another;
-        gives the broker's answer.
+        """Send END_TRANSACTION by hand with the producer's handle (a `sent` event); `other` replaces fields. Return
+        the broker's answer.
         """
         wanted: dict[str, object] = {
             "producerGroup": sent["producer_group"],
@@ -79,6 +79,6 @@ class OldRig(Rig):
 
 
 def old_rig(version: str, out: Path, conf: Mapping[str, str] | None = None) -> OldRig:
-    """A rig of an old version in a directory, which is made."""
+    """A rig of an old version in a new directory."""
     out.mkdir(parents=True, exist_ok=True)
     return OldRig(version, out, conf)

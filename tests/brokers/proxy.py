@@ -1,4 +1,4 @@
-"""A proxy between rmqtx and a broker that knows frames and breaks what it is told to break.
+"""A proxy between rmqtx and a broker that injects faults into chosen frames.
 
     with FaultProxy("127.0.0.1:10911") as proxy:
         proxy.break_next(Fault("drop", "response", request_code=37))
@@ -25,13 +25,13 @@ Direction = Literal["request", "response"]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What becomes of a frame.
+    """What is done to a frame.
 
     Shape: `kind` delay (passed on after `delay_ms`), cut (`keep_bytes` of it are passed on, then both connections end:
-           the default of 6 ends inside the lengths, 0 passes nothing on), drop (it alone vanishes) or hang (from it on
-           nothing is passed on in that direction, and the connections stay). `request_code` limits it to such requests
-           and their responses; it strikes the `nth` of those (from 1, counted from when it was set), and with
-           `is_lasting` every later one too.
+           the default of 6 ends inside the lengths, 0 passes nothing on), drop (only this frame is not passed on) or
+           hang (this frame and all later ones of the direction are not passed on, and the connections stay open).
+           `request_code` limits it to such requests and their responses; it is applied to the `nth` of those (from 1,
+           counted from when it was set), and with `is_lasting` to every later one too.
     """
 
     kind: Literal["delay", "cut", "drop", "hang"]
@@ -44,9 +44,9 @@ class Fault:
 
 
 class FaultProxy:
-    """Listens on 127.0.0.1 and passes everything on to a target, but for the faults that are set.
+    """Listens on 127.0.0.1 and passes all frames on to a target, except for the faults that are set.
 
-    Shape: `requests` and `responses` count frames that came to it, by request code; `struck` the faults that struck.
+    Shape: `requests` and `responses` count received frames, by request code; `struck`: the applied faults.
     """
 
     def __init__(self, target: str) -> None:
@@ -54,7 +54,7 @@ class FaultProxy:
         self.requests: Counter[int] = Counter()
         self.responses: Counter[int] = Counter()
         self.struck: list[Fault] = []
-        self._faults: list[tuple[Fault, int]] = []  # with how many frames it has seen
+        self._faults: list[tuple[Fault, int]] = []  # with the number of matching frames so far
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
         self._is_closed = False
@@ -63,28 +63,28 @@ class FaultProxy:
 
     @property
     def address(self) -> str:
-        """Where to connect to."""
+        """The address to connect to."""
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def break_next(self, *faults: Fault) -> None:
-        """Set some faults, beside those that are set; what lasts is ended by `heal`."""
+        """Add faults; lasting ones are ended by `heal`."""
         with self._lock:
             self._faults += [(fault, 0) for fault in faults]
 
     def heal(self) -> None:
-        """Take all faults away; connections that hang go on hanging."""
+        """Remove all faults; connections that hang still hang."""
         with self._lock:
             self._faults.clear()
 
     def end_connections(self) -> None:
-        """End all connections, as a broker that is killed."""
+        """End all connections, as if the broker was killed."""
         with self._lock:
             sockets, self._sockets = self._sockets, set()
         for each in sockets:
             _end(each)
 
     def close(self) -> None:
-        """Listen no more, and end all connections."""
+        """Stop listening, and end all connections."""
         self._is_closed = True
         _end(self._listener)
         self.end_connections()
@@ -141,8 +141,8 @@ class FaultProxy:
         _end(sink)
 
     def _fault(self, direction: Direction, frame: Frame, codes: dict[int, int]) -> Fault | None:
-        """The fault that strikes a frame, if any."""
-        is_request = not frame.is_response  # brokers ask too (CHECK_TRANSACTION_STATE)
+        """The fault to apply to a frame, if any."""
+        is_request = not frame.is_response  # brokers send requests too (CHECK_TRANSACTION_STATE)
         with self._lock:
             if direction == "request" and is_request:
                 codes[frame.opaque] = frame.code

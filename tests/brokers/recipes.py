@@ -43,7 +43,7 @@ ALWAYS: Mapping[str, int] = {
     "commit_after_discard": 2,
     "rollback_after_discard": 1,
 }
-"""What every version can do."""
+"""The histories of all versions."""
 ENDING: Mapping[str, int] = {
     "pending": 8,
     "pending_immune": 2,
@@ -51,7 +51,7 @@ ENDING: Mapping[str, int] = {
     "pending_late_rollback": 2,
     "pending_without_id": 1,
 }
-"""What is open when the broker stops."""
+"""The histories with open transactions when the broker stops."""
 REREADING: Mapping[str, int] = {"compressed_checked": 4}
 """A compressed half survives being put back (4.6 and later)."""
 RESUMING: Mapping[str, int] = {"resumed_then_commit": 2, "resumed_then_discarded": 1, "pending_resumed": 2}
@@ -72,7 +72,7 @@ SOME = (
     "double_commit",
     "pending",
 )
-"""The histories of a store that is there for its form."""
+"""The histories of a store that shows a file format."""
 LIGHT: Mapping[str, int] = {
     "commit": 8, "rollback": 4, "commit_at_check_1": 3, "commit_at_check_2": 3, "rollback_at_check_1": 3,
     "never_answered": 3, "compressed": 2, "late_commit": 2, "light": 3, "pending": 6,
@@ -113,12 +113,12 @@ def common(version: str) -> dict[str, int]:
 
 
 def halved(histories: Mapping[str, int]) -> dict[str, int]:
-    """The same histories, about half as many transactions."""
+    """The same histories with about half as many transactions."""
     return {name: (count + 1) // 2 for name, count in histories.items()}
 
 
 def recipes(seed: int | None = None) -> dict[str, Recipe]:
-    """Every store of the corpus by name; a seed other than the usual ones gives stores of the same kinds."""
+    """Every store of the corpus by name; with another seed, stores of the same kinds."""
     made = {name: Recipe(name, about, script) for name, about, script in old_scripts(seed)}
 
     def add(name: str, about: str, version: str, histories: Mapping[str, int], **more: object) -> None:

@@ -1,4 +1,4 @@
-"""Records what RocketMQ itself writes to the wire: `python -m tests.brokers.record_frames tests/remoting/frames`.
+"""Record what RocketMQ itself sends over the network: `python -m tests.brokers.record_frames tests/remoting/frames`.
 
 For each version: frames of the official encoder in both encodings, typed requests of the official client, signatures of
 the official hook, and the answers of a real broker and name server, byte for byte.
@@ -45,7 +45,7 @@ SAMPLES: dict[str, Frame] = {
 }
 LARGE_CODE = Frame(200_050, 7, {"a": "1"})
 
-#: What the official client sends, by the class of its header.
+#: Requests of the official client, by the class of the header.
 TYPED: dict[str, tuple[RequestCode, dict[str, str]]] = {
     "PullMessageRequestHeader": (RequestCode.PULL_MESSAGE, {
         "consumerGroup": "TOOLS_CONSUMER", "topic": HALF_TOPIC, "queueId": "0", "queueOffset": "12", "maxMsgNums": "32",
@@ -68,7 +68,7 @@ TYPED: dict[str, tuple[RequestCode, dict[str, str]]] = {
 
 _PULL = TYPED["PullMessageRequestHeader"][1]
 
-#: What is asked of a real broker, harmless all of it.
+#: Requests to a real broker; none changes anything.
 QUESTIONS: dict[str, tuple[RequestCode, dict[str, str]]] = {
     "min offset": (RequestCode.GET_MIN_OFFSET, {"topic": TOPIC, "queueId": "0"}),
     "no cursor": (RequestCode.QUERY_CONSUMER_OFFSET, {
@@ -102,7 +102,7 @@ def _in(encoding: Encoding, frame: Frame) -> Frame:
 
 
 def of_the_encoder(version: str) -> list[dict[str, Any]]:
-    """What the official encoder makes of the samples."""
+    """The samples, encoded by the official encoder."""
     frames = {f"{name}, {code.name}": _in(code, frame) for name, frame in SAMPLES.items() for code in Encoding}
     frames["large code, JSON"] = LARGE_CODE
     answers = asked(version, [encode_line(frame) for frame in frames.values()])
@@ -138,7 +138,7 @@ def of_the_hook(version: str) -> list[dict[str, Any]]:
 
 
 def raw_answer(address: str, frame: Frame) -> bytes:
-    """The bytes that come back for a frame."""
+    """The bytes of the answer to a frame."""
     with socket.create_connection(host_and_port(address), 10) as connection:
         connection.sendall(encoded(frame))
         data = b""
@@ -150,7 +150,7 @@ def raw_answer(address: str, frame: Frame) -> bytes:
 
 
 def of_a_broker(version: str) -> list[dict[str, Any]]:
-    """What a real broker and its name server answer, in both encodings."""
+    """The answers of a real broker and its name server, in both encodings."""
     with tempfile.TemporaryDirectory() as directory, Rig(version, Path(directory)) as rig:
         rig.start_names()
         rig.start_broker()
@@ -169,7 +169,7 @@ def of_a_broker(version: str) -> list[dict[str, Any]]:
 
 
 def recorded(version: str) -> Mapping[str, Any]:
-    """Everything of one version."""
+    """All recorded frames of one version."""
     return {
         "version": version, "encoder": of_the_encoder(version), "client": of_the_client(version),
         "hook": of_the_hook(version), "broker": of_a_broker(version),

@@ -1,4 +1,4 @@
-"""The stores of the corpus in which RocksDB or DLedger keep something: for each name the version and the histories."""
+"""The stores of the corpus with parts in RocksDB or DLedger: for each name the version and the histories."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ROCKSDB: Mapping[str, int] = {
     "pending_once_checked": 3,
     "pending_without_id": 1,
 }
-"""What transactions in RocksDB can do."""
+"""The histories of transactions in RocksDB."""
 CLASSIC: Mapping[str, int] = {
     "commit": 6,
     "rollback": 3,
@@ -57,7 +57,7 @@ CLASSIC: Mapping[str, int] = {
     "double_commit": 1,
     "pending": 6,
 }
-"""The histories of a store that is there for its form."""
+"""The histories of a store that shows a file format."""
 FEW: Mapping[str, int] = {"commit": 4, "rollback": 2, "commit_at_check_1": 2, "ordinary": 4, "pending": 4}
 MIXED: Mapping[str, int] = {
     **{name: count for name, count in CLASSIC.items() if name not in ("pending", "ordinary")},
@@ -77,7 +77,7 @@ SEPARATE: Mapping[str, str] = {
     "useSeparateStorePathForRocksdbCQ": "true",
     "combineCQUseRocksdbForLmq": "true",
 }
-"""5.5.0 ends at once with double writing unless the last one is set."""
+"""5.5.0 with double writing exits at the start unless the last one is set."""
 DLEDGER: Mapping[str, str] = {
     "enableDLegerCommitLog": "true",
     "dLegerGroup": "broker-a",
@@ -107,7 +107,7 @@ QUEUES: tuple[tuple[str, str, Mapping[str, int], Mapping[str, str]], ...] = (
 
 
 def rocks_recipes() -> list[Made]:
-    """Name, description, version, histories and what else their scripts have."""
+    """Name, description, version, histories and other settings of their scripts."""
     made: list[Made] = []
     for version in VERSIONS:
         more: dict[str, Any] = {"design": "rocksdb", "conf": TRANSACTIONS_IN_ROCKSDB, "restart": {}}

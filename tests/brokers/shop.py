@@ -1,4 +1,4 @@
-"""The example store: a day at a small shop, squeezed into a minute."""
+"""The example store: a day of a small shop, played in one minute."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def transaction(
     checks: str,
     group: str,
 ) -> Transaction:
-    """One transaction of the shop: no property of the test's own, a region as the shop's services set it."""
+    """One transaction of the shop: without a property of the tests, with a region as the shop's services set it."""
     text = json.dumps(body, ensure_ascii=False).encode()
     return play.send(
         plan,
@@ -90,7 +90,7 @@ def transaction(
 
 
 def morning(play: Play, count: int, rng: Random) -> None:
-    """Orders and payments, most committed, some rolled back or decided only when the broker asked."""
+    """Orders and payments; most are committed, some rolled back, some decided only at a check."""
     for group in (PAYMENTS, SHIPPING):
         play.join_group(group)
     play.agent.do("consumer", group="invoicing", topics="payments")
@@ -106,7 +106,7 @@ def morning(play: Play, count: int, rng: Random) -> None:
 
 
 def trouble(play: Play, count: int, rng: Random) -> None:
-    """Orders that nobody answers until the broker gives up on them, and one that a person then commits by hand."""
+    """Orders that no producer decides until the broker discards them; one is then committed by hand."""
     lost = [order(play, 900 + number, rng, "UNKNOWN") for number in range(count)]
     play.until_sent(lost)
     play.until_discarded(lost)
@@ -114,8 +114,8 @@ def trouble(play: Play, count: int, rng: Random) -> None:
 
 
 def evening(play: Play, count: int, rng: Random) -> None:
-    """What is open when the shop closes: unanswered orders, a decision that named an old copy, a service that went
-    away.
+    """Open transactions at the end of the day: undecided orders, a decision that named an old copy, a service that
+    stopped.
     """
     late = [order(play, 1000, rng, "COMMIT@1"), payment(play, 1001, rng, "ROLLBACK@1")]
     gone = [order(play, 1010 + number, rng, "UNKNOWN", group=SHIPPING) for number in range(2)]
@@ -127,7 +127,7 @@ def evening(play: Play, count: int, rng: Random) -> None:
 
 
 def last_minute(play: Play, count: int, rng: Random) -> None:
-    """Sent just before the stop: asked by nobody yet."""
+    """Sent just before the stop: not checked yet."""
     play.config(transactionTimeOut="60000")
     time.sleep(1.2)
     play.until_sent([payment(play, 1030 + number, rng, "UNKNOWN") for number in range(count)])

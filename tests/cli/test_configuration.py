@@ -118,6 +118,16 @@ def test_an_error_names_where_the_store_came_from(
     assert rmqtx("pending", "elsewhere").err == "rmqtx: elsewhere does not exist\n"
 
 
+def test_an_output_that_cannot_be_written_does_not_name_the_origin_of_the_store(
+    rmqtx: Run, common: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMQTX_STORE", str(common))
+    output = tmp_path / "missing" / "rows.json"
+    result = rmqtx("pending", "-o", output)
+    assert result.status == UNREADABLE
+    assert result.err.endswith(f"rmqtx: cannot write {output}: No such file or directory\n")
+
+
 def test_name_servers_come_from_the_file_last(
     rmqtx: Run, config: Write, common: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,7 @@ def transactions(*rows: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=TRANSACTIONS)
 
 
-def test_json_has_twins_nulls_and_lists(tmp_path: Path) -> None:
+def test_json_has_each_time_twice_nulls_and_lists(tmp_path: Path) -> None:
     rows = transactions(transaction(born_time_ms=0, decided_time_ms=None), transaction(flags=[]), transaction())
     lines = written(rows, OutputFormat.JSONL, tmp_path / "x").decode().splitlines()
     first = json.loads(lines[0])

@@ -21,7 +21,8 @@ from tests.kills.acts import UNDO_FILE, Case, Workplace, candidates
 #: that changes a file.
 MOMENTS = ("any time", "while it writes", "at a call")
 PARTS = ("before", "half", "after")
-#: Statuses of refusals: by a guard, because the store is in use or half changed, because the undo file exists.
+#: Statuses of refusals: by a guard or because the store is half changed; in use; an undo file that exists; a store that
+#: is not as it was.
 REFUSED = (exit_status.REFUSED_BY_GUARD, exit_status.STORE_IN_USE, exit_status.USAGE, exit_status.STALE_PLAN)
 _LONGEST_SECONDS = 300
 

@@ -65,3 +65,19 @@ def test_every_row_comes_back_once(tmp_path: Path, is_in_memory: bool) -> None:
     for number in range(3):
         assert list(parts[number][:10]) == list(range(number, 30, 3))
     assert spool.part("nothing", 0) == []
+
+
+def test_constant_columns_come_back(tmp_path: Path) -> None:
+    schema = pa.schema([("store", pa.string()), ("n", pa.int64()), ("none", pa.int32()), ("flag", pa.bool_())])
+    spool = Spool(3, tmp_path)
+    for stem, store, numbers in (("a", "one", [1, 2, 3, 4]), ("b", "one", [7]), ("c", "two", [5, 6]), ("d", "two", [])):
+        rows = [{"store": store, "n": number, "none": None, "flag": number < 3} for number in numbers]
+        batch = pa.RecordBatch.from_pylist(rows, schema)
+        spool.add("halves", [batch], np.array(numbers, np.int64) % 3, stem)
+    found = [pa.Table.from_batches(spool.part("halves", number), schema) for number in range(3)]
+    assert [table["n"].to_pylist() for table in found] == [[3, 6], [1, 4, 7], [2, 5]]
+    for table in found:
+        for row in table.to_pylist():
+            assert row == {
+                "store": "two" if row["n"] in (5, 6) else "one", "n": row["n"], "none": None, "flag": row["n"] < 3,
+            }  # fmt: skip

@@ -115,7 +115,7 @@ def test_on_a_store_that_was_stopped_cleanly_the_table_is_what_the_log_says() ->
 
 
 @pytest.mark.parametrize("name", REMADE)
-def test_the_table_that_the_broker_made_anew_is_foretold(name: str) -> None:
+def test_the_table_that_the_broker_rebuilt_is_predicted(name: str) -> None:
     store = opened(name)
     records, slots, entries = records_of(store), state_slots(store, []), redo_entries(store, [])
     assert slots is not None
@@ -146,7 +146,7 @@ def test_what_is_asked_in_vain_and_what_is_never_asked_is_what_clients_saw(name:
     assert {row["code"] for row in rows} <= {"table-unanswerable", "table-slot-missing", "table-slot-stale"}
 
 
-def test_after_a_kill_the_next_start_is_foretold() -> None:
+def test_after_a_kill_the_next_start_is_predicted() -> None:
     (row,) = findings(unpacked(KILLED))
     expected = corpus.expected(KILLED)
     asked = [one for one in expected if one["asked_after_restart"]]

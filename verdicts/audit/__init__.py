@@ -1,1 +1,1 @@
-"""Entry points: `local_audit` reads whole logs, `lookups` serves pending and show by the index."""
+"""Entry points: `local_audit` reads whole logs, `lookups` reads for `pending` and `show` by queues and index."""

@@ -197,10 +197,9 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
     """
     for root, fact in facts.items():
         mine = rows.filter(pc.and_(pc.equal(rows["store"], root), pc.not_equal(rows["state"], "COMMITTED")))
-        copies = [copy["commit_log_offset"] for copies in mine["half_copies"].to_pylist() for copy in copies]
-        if not copies:
+        begin = pc.min(pc.struct_field(pc.list_flatten(mine["half_copies"]), "commit_log_offset")).as_py()
+        if begin is None:
             continue
-        begin = min(copies)
         length = written_end_offset(fact.store.commit_log) - begin
         if fact.store.is_remote or length > bytes_max:
             reading.notes.append(Note(

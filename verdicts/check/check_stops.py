@@ -1,8 +1,8 @@
 """Where the broker's check is stopped, and which commands let it continue. No other module decides this.
 
-A message that a broker cannot read stays unreadable in every round, and messages after it are never checked. Ages play
-no part: the round is played at a time at which all waiting is over. A running broker's check may also stand still, or
-never start, although no message stops it: then nothing is checked either.
+A message that a broker cannot read stays unreadable in every round, and messages after it are never checked. Ages do
+not matter: the round is played as of a time at which no half message is too young. A running broker's check may also
+stand still, or never start, although no message stops it: then nothing is checked either.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _SEARCHED_BYTES = 4 << 20
 _GROWTH_BYTES = 128
 
 
-#: The file of a bundle with the stops of its store's check, which the slice itself does not show.
-SLICE_FILE = "rmqtxCheckStops.json"
+#: The file of a bundle with the stops of its store's check, which the records in the bundle do not show.
+BUNDLED_STOPS_FILE = "rmqtxCheckStops.json"
 
 
 def check_stops(
@@ -51,12 +51,13 @@ def check_stops(
 ) -> list[CheckStop]:
     """Return where the check of each half queue of a store is stopped; nothing for a queue whose check continues.
 
-    `cursors`: those of the check, if not the store's own. `windows`: the kept windows of the store.
+    `cursors`: those of the check, if not the store's own. `windows`: the parts of the store's half and op queues that
+    were read already.
     Damage: no result where cursors or queues cannot be read; the code that reads them reports it.
     """
     if store.has_rocksdb_queues:
         return []
-    if store.size_bytes("config", SLICE_FILE):
+    if store.size_bytes("config", BUNDLED_STOPS_FILE):
         return _of_bundle(store)
     cursors = cursors or check_cursors(store)
     if cursors.half is None or cursors.op is None:
@@ -79,7 +80,7 @@ def stops_as_json(stops: Sequence[CheckStop]) -> dict[str, Any]:
 
 
 def _of_bundle(store: Store) -> list[CheckStop]:
-    value = read_config(store, SLICE_FILE).value
+    value = read_config(store, BUNDLED_STOPS_FILE).value
     entries = value.get("checkStops") if isinstance(value, dict) else None
     try:
         return [_stop_of_json(store.root, entry) for entry in entries or ()]
@@ -145,7 +146,7 @@ def _candidates(settings: BrokerSettings) -> list[Version]:
 
 def with_broker_named(stop: CheckStop, settings: BrokerSettings, version: Version) -> CheckStop:
     """Return the stop with the broker named: the version whose rules were applied."""
-    why = f"a broker of {dotted(version)}, assumed without --broker-version, {stop.why}"
+    why = f"a broker of {dotted(version)} {stop.why}; the version is uncertain: add --broker-version"
     if settings.version_low == settings.version_high is not None:
         why = f"broker {dotted(version)} {stop.why}"
     return replace(stop, why=why, version=version)

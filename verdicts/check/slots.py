@@ -71,18 +71,23 @@ def _last_offset(store: Store, queue: Queue) -> int:
     return int(last[-1]) if last else store.log_begin_offset - 1
 
 
-def slots_without_record(store: Store, topic: str, queue_id: int, slots: CheckedSlots) -> Finding | None:
+def numbers_of_own(block: Block, numbers: Int64s, topic: str, queue_id: int) -> Int64s:
+    """Return the slot numbers of the records that are of the queue and have this number in it."""
+    is_own = (block.header("queue_offset") == numbers) & (block.header("queue_id") == queue_id)
+    own: Int64s = numbers[is_own & block.topic_is(topic)]
+    return own
+
+
+def slots_without_record(
+    store: Store, topic: str, queue_id: int, slots: CheckedSlots, own_numbers: list[Int64s]
+) -> Finding | None:
     """Return a finding for slots that point to no record of their own; None if there are none.
 
     Slots of expired records are not included: brokers delete the oldest files of a log and leave the slots.
-    Raises: UnreadableFile, FileChanged.
+    `own_numbers`: as `numbers_of_own` returns them.
     """
     due = slots.numbers[slots.offsets >= store.log_begin_offset]
-    found = [np.empty(0, np.int64)]
-    for block, numbers in records_of(store, slots):
-        is_own = (block.header("queue_offset") == numbers) & (block.header("queue_id") == queue_id)
-        found.append(numbers[is_own & block.topic_is(topic)])
-    without = np.setdiff1d(due, np.concatenate(found))
+    without = np.setdiff1d(due, np.concatenate([np.empty(0, np.int64), *own_numbers]))
     unread = slots.end - slots.begin - len(slots.numbers)  # invalid entries are no slots
     if not len(without) and unread <= 0:
         return None
@@ -97,7 +102,7 @@ def records_of(store: Store, slots: CheckedSlots) -> Iterator[tuple[Block, Int64
     numbers, offsets, lengths = slots.numbers[order], slots.offsets[order], slots.lengths[order]
     log = store.log()
     try:
-        for block in blocks_at(log, offsets.tolist(), lengths.tolist(), with_fillers=True):
+        for block in blocks_at(log, offsets, lengths, with_fillers=True):
             yield block, numbers[np.searchsorted(offsets, block.commit_log_offsets)]
     finally:
         log.close()

@@ -30,7 +30,14 @@ from readers.model.releases import DELAYED_HALVES_DROPPED, TIMERS
 from readers.queues.consume_queue import open_queue
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules
-from verdicts.check.slots import CheckedSlots, checked_slots, records_of, slots_without_record, unqueued
+from verdicts.check.slots import (
+    CheckedSlots,
+    checked_slots,
+    numbers_of_own,
+    records_of,
+    slots_without_record,
+    unqueued,
+)
 from verdicts.check.state import CheckState, HalfCopy, Op
 
 #: What 5.2.0 and later append to a record's properties where enabledAppendPropCRC=true, and its length in bytes.
@@ -144,10 +151,16 @@ def check_window(
         op_cursor = ops.min_offset if op_cursor is None else op_cursor
         half_slots = checked_slots(halves, half_cursor, tails.get(HALF_TOPIC, []))
         op_slots = checked_slots(ops, op_cursor, tails.get(OP_TOPIC, []))
-        stored_halves = halves_of_records(_read(store, half_slots, findings), rules, half_slots.begin, half_slots.end)
+        slots_by_topic = {HALF_TOPIC: half_slots, OP_TOPIC: op_slots}
+        reads = {topic: _Records(topic, queue_id, slots) for topic, slots in slots_by_topic.items()}
+        stored_halves = halves_of_records(
+            reads[HALF_TOPIC].read(store, findings), rules, half_slots.begin, half_slots.end
+        )
         # Numbers below the half cursor never count; the cursor moves back only from after the queue's end.
         least = half_cursor if half_cursor <= half_slots.end else 0
-        stored_ops = ops_of_records(_read(store, op_slots, findings), rules, op_slots.begin, op_slots.end, least)
+        stored_ops = ops_of_records(
+            reads[OP_TOPIC].read(store, findings), rules, op_slots.begin, op_slots.end, least
+        )
         state = CheckState(
             queue_id, half_cursor, halves.min_offset, half_slots.end, op_cursor, ops.min_offset, op_slots.end,
             stored_halves, stored_ops,
@@ -160,18 +173,28 @@ def check_window(
             )
             for queue in (halves, ops) if queue.has_bytes_after_end
         ]  # fmt: skip
-        for topic, slots in ((HALF_TOPIC, half_slots), (OP_TOPIC, op_slots)):
-            finding = slots_without_record(store, topic, queue_id, slots)
+        for topic, slots in slots_by_topic.items():
+            finding = slots_without_record(store, topic, queue_id, slots, reads[topic].own_numbers)
             findings += [] if finding is None else [finding]
     return CheckWindow(state, stored_halves.words, stored_halves.diverted_count, findings)
 
 
-def _read(store: Store, slots: CheckedSlots, findings: list[Finding]) -> Iterator[tuple[Block, Int64s]]:
-    """Return the records of some slots; impossible values become findings."""
-    for block, numbers in records_of(store, slots):
-        findings += broken_rules(block, store.root, TIME_RULES)
-        findings += word_crc_findings(block, store.root)
-        yield block, numbers
+@dataclass(slots=True)
+class _Records:
+    """The records of some slots of a queue; `own_numbers` are of slots whose record is of the queue."""
+
+    topic: str
+    queue_id: int
+    slots: CheckedSlots
+    own_numbers: list[Int64s] = field(default_factory=list)
+
+    def read(self, store: Store, findings: list[Finding]) -> Iterator[tuple[Block, Int64s]]:
+        """Return the records with their slot numbers; impossible values become findings."""
+        for block, numbers in records_of(store, self.slots):
+            self.own_numbers.append(numbers_of_own(block, numbers, self.topic, self.queue_id))
+            findings += broken_rules(block, store.root, TIME_RULES)
+            findings += word_crc_findings(block, store.root)
+            yield block, numbers
 
 
 def has_op_lists(store: Store) -> bool | None:

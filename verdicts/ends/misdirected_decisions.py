@@ -32,7 +32,10 @@ class RecordLookup(Protocol):
         """Return records by queue offset in queue 0 of any topic except those of halves and ops, one per block."""
 
     def namesakes(self, named: Sequence[Block]) -> Iterator[Block]:
-        """Return records after one of these that share one of its `names_of`, one per block, and possibly others."""
+        """Return the records that share topic and id (`names_of`) with a named record and follow it in the log.
+
+        Shape: one record per block; other records may be among them.
+        """
 
 
 def misdirected_decisions(store: str, kept: Witnesses, lookup: RecordLookup) -> list[MisdirectedDecision]:
@@ -55,9 +58,10 @@ def misdirected_decisions(store: str, kept: Witnesses, lookup: RecordLookup) -> 
 
 
 def unexplained_numbers(kept: Witnesses) -> list[int]:
-    """Return the half queue offsets that an op names, except those of half copies with one op and a final.
+    """Return the half queue offsets that an op names, except those of half copies that have one op and a final.
 
-    That final wrote the op (`judged_copies.py` treats no mark on these copies as misdirected).
+    The decision that wrote the final also wrote this op: `judged_copies.py` treats no op mark on these copies as
+    misdirected.
     """
     own = pa.array(int64s(kept.finals["prepared_transaction_offset"]))
     explained = kept.halves.filter(pc.is_in(kept.halves["commit_log_offset"], value_set=own))
@@ -66,7 +70,7 @@ def unexplained_numbers(kept: Witnesses) -> list[int]:
 
 
 def can_be_decided(block: Block) -> Bools:
-    """Which records outside the half topic a broker accepts as a half: copies with the values of one."""
+    """Which records outside the half topic a broker accepts as a half: they are copies of a half, with its values."""
     return block.topic_is(DISCARD_TOPIC) | is_final(block) | is_delayed_half(block)
 
 

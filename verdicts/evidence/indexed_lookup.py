@@ -78,6 +78,8 @@ class DerivedFiles:
         self._facts = facts
         self._store = facts.store
         self._gathered = CollectedWitnesses(self._store.root)
+        #: Rows of the requested transactions, with the number of batches that they were chosen from.
+        self._kept: dict[str, tuple[int, pa.Table]] = {}
 
     def __enter__(self) -> DerivedFiles:
         with ExitStack() as stack:  # closed here if a file cannot be trusted
@@ -147,7 +149,7 @@ class DerivedFiles:
 
     def witnesses(self, named: dict[str, str | None]) -> Witnesses:
         """Return half copies, op marks, finals and discard copies of some transactions, given as id → real topic."""
-        self._names = list(named)
+        self._names, self._kept = list(named), {}
         if named:
             self._follow_index(named)
             self._require_half_copies(self._chosen("halves"))
@@ -245,7 +247,7 @@ class DerivedFiles:
                 continue
             with open_queue(self._store, SCHEDULE_TOPIC, int(level) - 1) as queue:
                 _, offsets, lengths, _ = queue.read(max(cursor, queue.min_offset), queue.max_offset)
-                for block in blocks_at(self._log, offsets.tolist(), lengths.tolist()):
+                for block in blocks_at(self._log, offsets, lengths):
                     self._add(block.take(is_delayed_half(block)))
 
     def _read(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> None:
@@ -261,7 +263,7 @@ class DerivedFiles:
         if (np.diff(offsets) <= 0).any():
             raise Untrusted(f"the queue of {topic} is not in the order of the log")
         found = 0
-        for block in blocks_at(self._log, offsets.tolist(), lengths.tolist()):
+        for block in blocks_at(self._log, offsets, lengths):
             if not block.topic_is(topic).all():
                 raise Untrusted(f"the queue of {topic} points to records of other topics")
             place = np.searchsorted(offsets, block.commit_log_offsets)
@@ -299,8 +301,8 @@ class DerivedFiles:
         numbers, offsets = self._index.find(keys)
         hashes = key_hashes(keys).astype(np.int64)[numbers]
         begin, end = self._log.begin_offset, self._log.end_offset
-        left = [offset for offset in np.unique(offsets).tolist() if begin <= offset < end]
-        unseen = [offset for offset in left if offset not in self._gathered.seen]
+        unseen = np.unique(offsets[(offsets >= begin) & (offsets < end)])
+        unseen = unseen[~self._gathered.has(unseen)]
         led = np.flatnonzero(np.isin(offsets, unseen))
         led = led[np.argsort(offsets[led], kind="stable")]
         offsets, hashes = offsets[led], hashes[led]
@@ -371,7 +373,10 @@ class DerivedFiles:
 
     def _chosen(self, name: str) -> pa.Table:
         """Return only the rows of the requested transactions: keys with the same hash add others."""
-        return self._gathered.chosen(name, self._names)
+        version = self._gathered.batches_count(name)
+        if name not in self._kept or self._kept[name][0] != version:
+            self._kept[name] = version, self._gathered.chosen(name, self._names)
+        return self._kept[name][1]
 
     # -- op numbers of other records ------------------------------------------------------------------------------
 

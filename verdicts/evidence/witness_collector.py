@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from readers.log.offset_marks import OFFSET_MARKS
 from readers.log.record_block import Block
 from readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findings, witnesses_of
-from readers.model.columns import int64s, rows_in_order, rows_where
+from readers.model.columns import Bools, Int64s, int64s, rows_in_order, rows_where
 from readers.model.findings import Finding
 from readers.model.identities import identities
 from readers.model.tables import MARKS
@@ -41,20 +41,25 @@ class CollectedWitnesses:
     def __init__(self, root: str) -> None:
         self.root = root
         self.findings: list[Finding] = []
-        self.seen: set[int] = set()
+        self._seen = np.empty(0, np.int64)
         self._rows: dict[str, list[pa.RecordBatch]] = {name: [] for name in _SCHEMAS}
         self._marks: list[pa.RecordBatch] = []
 
     def add(self, block: Block) -> None:
         """Keep the witnesses of a block, each record once."""
-        fresh = np.array([offset not in self.seen for offset in block.commit_log_offsets.tolist()], np.bool_)
-        block = block.take(fresh)
-        self.seen.update(block.commit_log_offsets.tolist())
+        block = block.take(~self.has(block.commit_log_offsets))
+        self._seen = np.sort(np.concatenate([self._seen, block.commit_log_offsets]), kind="stable")
         for name, rows in witnesses_of(block, self.root).items():
             if name == "ops":
                 self.add_ops(rows)
             else:
                 self._rows[name].append(rows)
+
+    def has(self, offsets: Int64s) -> Bools:
+        """Return whether the record at each commit-log offset was added before."""
+        places = np.searchsorted(self._seen, offsets)
+        found: Bools = np.append(self._seen, -1)[places] == offsets
+        return found
 
     def add_ops(self, rows: pa.RecordBatch, wanted: pa.Array | None = None) -> None:
         """Keep the marks of op messages. `wanted`: only those of these half queue offsets."""
@@ -64,6 +69,10 @@ class CollectedWitnesses:
     def table(self, name: str) -> pa.Table:
         """Return all collected `halves`, `finals`, `discards` or `offset_marks`."""
         return pa.Table.from_batches(self._rows[name], _SCHEMAS[name])
+
+    def batches_count(self, name: str) -> int:
+        """Return the number of batches of `halves`, `finals`, `discards` or `offset_marks`; it only grows."""
+        return len(self._rows[name])
 
     def chosen(self, name: str, names: Iterable[str]) -> pa.Table:
         """Return only the rows of some identities: keys with the same hash add others."""
@@ -114,18 +123,19 @@ def incomplete_chains(halves: pa.Table) -> list[str]:
 
     A put-back after n checks has n copies before it; a resumed copy has a count of 0, an original none.
     """
-    is_copy = pc.is_valid(halves["checks_count"])
-    if not pc.any(is_copy).as_py():
+    is_copy = np.asarray(pc.is_valid(halves["checks_count"]))
+    if not is_copy.any():
         return []
-    ids = identities(halves)
-    halves = halves.filter(pc.is_in(ids, value_set=pc.unique(ids.filter(is_copy))))
     # numpy rather than Table.group_by, whose import of pyarrow.acero loads datasets, file systems and ssl
     by_id = identities(halves).combine_chunks().dictionary_encode("encode")
-    ids, checks = by_id.indices.to_numpy(), int64s(pc.fill_null(halves["checks_count"], 0))
-    counts_max = np.zeros(len(by_id.dictionary), np.int64)
+    ids, checks = int64s(by_id.indices), int64s(halves["checks_count"], 0)
+    count = len(by_id.dictionary)
+    counts_max = np.zeros(count, np.int64)
     np.maximum.at(counts_max, ids, checks)
-    distinct_counts = np.bincount(np.unique(np.stack([ids, checks]), axis=1)[0], minlength=len(counts_max))
-    has_original = np.zeros(len(counts_max), np.bool_)
-    has_original[ids[np.asarray(pc.is_null(halves["checks_count"]))]] = True
-    names: list[str] = by_id.dictionary.filter(pa.array((distinct_counts <= counts_max) | ~has_original)).to_pylist()
+    _, firsts = np.unique((checks - checks.min()) * count + ids, return_index=True)
+    distinct_counts = np.bincount(ids[firsts], minlength=count)
+    has_original, has_copy = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    has_original[ids[~is_copy]] = has_copy[ids[is_copy]] = True
+    without = has_copy & ((distinct_counts <= counts_max) | ~has_original)
+    names: list[str] = by_id.dictionary.filter(pa.array(without)).to_pylist()
     return names

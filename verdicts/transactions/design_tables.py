@@ -118,7 +118,6 @@ class OtherDesigns:
 
     def _read_rocksdb(self, rows: Int64s, view: StoreView, chains: Chains) -> None:
         table = chains.halves.table.take(pa.array(rows))
-        offsets = self._offsets[rows]
         indexed = np.asarray(pc.fill_null(table["is_indexed"], False))
         # With "skip", Arrow drops rows with both values null: halves whose properties cannot be read.
         words = pc.binary_join_element_wise(
@@ -126,23 +125,31 @@ class OtherDesigns:
         )
         self.is_unindexed[rows] = ~indexed
         self.is_unreadable_key[rows] = np.asarray(pc.match_substring(words, _KEY_SEPARATOR))
-        if ROCKSDB not in view.beside.kinds:
-            stored_ms, settings = int64s(table["store_time_ms"]), view.settings
-            # The check drops a half after transactionCheckMax + 1 checks, the first one not before the timeout, which
-            # counts from the born time of the client; it cannot drop a half earlier. During its immunity a half is
-            # never checked. Every start of a broker is one more pass, maybe with other settings: files show neither, so
-            # there only immunity is a proof.
-            first_ms = np.maximum(stored_ms, int64s(table["born_time_ms"]) + settings.transaction_time_out_ms)
-            drops_after_ms = settings.transaction_check_max * settings.transaction_check_interval_ms
-            is_young = np.full(len(rows), settings.check_max_is_configured and view.booted_time_ms is not None)
-            is_young &= view.reference_time_ms - first_ms < drops_after_ms
-            if view.booted_time_ms is not None:
-                is_young &= stored_ms >= view.booted_time_ms
-            immunity_ms = int64s(table["immunity_seconds"], 0) * 1000
-            is_young |= view.reference_time_ms - int64s(table["born_time_ms"]) < immunity_ms
-            self.is_ahead[rows] = indexed & is_young
-            self.is_unknown[rows] = indexed & ~is_young
-            return
+        if ROCKSDB in view.beside.kinds:
+            self._read_rocksdb_table(rows, view, indexed)
+        else:
+            self._estimate_rocksdb(rows, view, table, indexed)
+
+    def _estimate_rocksdb(self, rows: Int64s, view: StoreView, table: pa.Table, indexed: Bools) -> None:
+        """Without the table: a half is in it if the check cannot have dropped it yet; else that is unknown."""
+        stored_ms, settings = int64s(table["store_time_ms"]), view.settings
+        # The check drops a half after transactionCheckMax + 1 checks, the first one not before the timeout, which
+        # counts from the born time of the client; it cannot drop a half earlier. During its immunity a half is
+        # never checked. Every start of a broker is one more round, maybe with other settings: files show neither, so
+        # there only immunity is a proof.
+        first_ms = np.maximum(stored_ms, int64s(table["born_time_ms"]) + settings.transaction_time_out_ms)
+        drops_after_ms = settings.transaction_check_max * settings.transaction_check_interval_ms
+        is_young = np.full(len(rows), settings.check_max_is_configured and view.booted_time_ms is not None)
+        is_young &= view.reference_time_ms - first_ms < drops_after_ms
+        if view.booted_time_ms is not None:
+            is_young &= stored_ms >= view.booted_time_ms
+        immunity_ms = int64s(table["immunity_seconds"], 0) * 1000
+        is_young |= view.reference_time_ms - int64s(table["born_time_ms"]) < immunity_ms
+        self.is_ahead[rows] = indexed & is_young
+        self.is_unknown[rows] = indexed & ~is_young
+
+    def _read_rocksdb_table(self, rows: Int64s, view: StoreView, indexed: Bools) -> None:
+        offsets = self._offsets[rows]
         self.has_tables[rows] = True
         asked, entries = view.beside.rows_of(offsets)
         found = view.beside.taken(entries)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ import pyarrow.compute as pc
 
 from readers.log.header_doubts import has_port
 from readers.log.offset_marks import is_rocksdb_mark
-from readers.model.columns import Bools, Int64s, int64s
+from readers.model.columns import Bools, Int64s, coalesced, int64s
 from readers.model.identities import identities, identity_hashes
 from readers.old_tables.beside_log import NONE
 from readers.store.store import HALF_TOPIC
@@ -116,11 +117,10 @@ class FoundStates(JudgedCopies):
         return int64s(pc.index_in(self.store, value_set=pa.array(names, pa.string())), 0)
 
     def _store_of_transaction(self) -> pa.Array:
-        columns = [
+        return coalesced(
             group.at("store", group.first)
             for group in (self.halves, self.discards, self.finals, self.chains.offset_marks)
-        ]
-        return pc.coalesce(*columns)
+        )
 
     def _find_states(self) -> None:
         halves, finals, discards = self.halves, self.finals, self.discards
@@ -172,13 +172,13 @@ class FoundStates(JudgedCopies):
 
     def real_topics(self) -> pa.Array:
         """Return the topic that each transaction's message is delivered to, as far as its records show."""
-        halves, finals = self.halves, self.finals
-        return pc.coalesce(
-            halves.at("real_topic", halves.first),
-            self.discards.at("real_topic", self.discards.first),
-            finals.at("topic", finals.last),
-            self.chains.offset_marks.at("real_topic", self.chains.offset_marks.last),
-        )
+        marks = self.chains.offset_marks
+        return coalesced(
+            group.at(name, rows) for group, name, rows in (
+                (self.halves, "real_topic", self.halves.first), (self.discards, "real_topic", self.discards.first),
+                (self.finals, "topic", self.finals.last), (marks, "real_topic", marks.last),
+            )
+        )  # fmt: skip
 
     def names(self) -> tuple[pa.Array, pa.Array]:
         """Return the id of each transaction, and its business keys."""
@@ -208,17 +208,13 @@ class FoundStates(JudgedCopies):
 
     def identity(self) -> pa.Array:
         """Return the id of each transaction."""
-        halves, discards, finals = self.halves, self.discards, self.finals
-        return pc.coalesce(
-            self._id_by_other_records(),
-            self._id_by_ends(),
-            halves.at("transaction_id", halves.first),
-            halves.at("lone_message_id", halves.first),
-            discards.at("transaction_id", discards.first),
-            discards.at("lone_message_id", discards.first),
-            *(group.at(name, group.first) for group in (finals, self.chains.offset_marks)
-              for name in ("transaction_id", "lone_prepared_id")),
-        )
+        halves, discards, marks = self.halves, self.discards, self.chains.offset_marks
+        own = [(group, name) for group in (halves, discards) for name in ("transaction_id", "lone_message_id")]
+        named = [(group, name) for group in (self.finals, marks) for name in ("transaction_id", "lone_prepared_id")]
+        return coalesced(chain(
+            (self._id_by_other_records(), self._id_by_ends()),
+            (group.at(name, group.first) for group, name in [*own, *named]),
+        ))  # fmt: skip
 
     def newest_is(self, copies: Bools) -> Bools:
         """Return which transactions have one of the given copies as their newest half copy."""
@@ -228,4 +224,4 @@ class FoundStates(JudgedCopies):
     def first_of(self, name: str) -> pa.Array:
         """Return a column that halves, discard copies and finals have, of the transaction's first witness."""
         groups = (self.halves, self.discards, self.finals, self.chains.offset_marks)
-        return pc.coalesce(*(group.at(name, group.first) for group in groups))
+        return coalesced(group.at(name, group.first) for group in groups)

@@ -31,12 +31,13 @@ def _none() -> Int64s:
 class VerifiedSplit:
     """The facts of a split that the whole store needs.
 
-    Units: commit-log offsets in bytes. `damaged`: rows [begin, end) that are neither record nor filler, or were not
-           read. `backwards`: rows (record, its time, record before it, time of that record). `op_marks`: rows (op
-           message, half queue offset) of numbers that no half message has. `spans`: neither record nor filler.
-           `breaks`: rows [from, to) of the file, in bytes, where a starting broker may end its reading. `is_unread`:
-           not read for lack of time, nothing is known. `checkpoint_values`: the times and offsets of the checkpoint
-           that a record of the split has.
+    Units: commit-log offsets in bytes. `damaged`: rows [begin, end) of the log that are damaged or could not be read.
+           `backwards`: rows (record, its time, record before it, time of that record). `op_marks`: rows (op message,
+           half queue offset) of numbers that no half message has. `spans`: every span of the file that is neither
+           record nor filler. `breaks`: rows [from, to) of the file, in bytes, where a starting broker may end its
+           reading. `first`, `last`: offset and time of the first and last record with a possible time.
+           `older_offsets`: records of designs before 4.3. `is_unread`: not read for lack of time, nothing is known.
+           `checkpoint_values`: the times and offsets of the checkpoint that a record of the split has.
     """
 
     damaged: Int64s

@@ -57,7 +57,7 @@ EXAMPLES = (
     Example("rmqtx plan show plan.json", "print the plan"),
     Example("rmqtx apply plan.json -n 10.0.0.1:9876", "after the review: carry it out"),
 )
-#: Refused transactions printed one by one without --verbose.
+#: Most refused transactions that are printed one by one; more only with --verbose.
 _REFUSED_SHOWN_MAX = 10
 
 ActionArgument = Annotated[

@@ -89,7 +89,8 @@ def command(
 ) -> int:
     """Write the smallest part of a store that still shows some transactions, or some findings of verify.
 
-    The bundle is a store with the same offsets that every reading command takes; it contains only the selected records.
+    The bundle is a store with the same offsets, and every reading command can read it; it contains only the selected
+    records.
     It is read back and compared before it gets its name. The rows list the id of each transaction in the bundle.
     """
     from repairs.bundles.bundle import BUNDLED, make_bundle, refuse_target

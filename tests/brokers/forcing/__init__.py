@@ -1,1 +1,1 @@
-"""Real brokers, the official client and the official consumer decide whether a forced decision was right."""
+"""Forced decisions on real brokers, judged by what the official client and consumer then see."""

@@ -1,7 +1,7 @@
 """`python -m tests.brokers.forcing`: races on real brokers, guarded and naive; the figures go into docs/forcing.md.
 
-It takes about a quarter of an hour for each version. `--only` and `--versions` make it shorter; figures of parts that
-were not played again are kept from the run before.
+It takes about 15 minutes per version. `--only` and `--versions` make it shorter; figures of parts that were not played
+again are kept from the previous run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.brokers.forcing.tally import Tally
 
 VERSIONS = ("4.9.7", "5.1.4", "5.3.3", "5.5.0")
 QUICK_BATCH = {"transactionOpBatchInterval": "500"}
-"""For the race with the check: a check that comes more often than op batches are written never sees a decision."""
+"""For the race with the check: if it runs more often than op batches are written, it never sees a decision."""
 
 Part = Callable[[Stage, argparse.Namespace], list[dict[str, Any]]]
 
@@ -80,7 +80,7 @@ NAMES = tuple(name for parts in TOGETHER for name in parts)
 
 
 def main() -> int:
-    """Run the command line; gives the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.brokers.forcing", description=__doc__)
     parser.add_argument("--versions", nargs="*", default=list(VERSIONS))
     parser.add_argument("--only", nargs="*", default=list(NAMES), choices=NAMES, metavar="PART", help=", ".join(NAMES))

@@ -1,4 +1,4 @@
-"""A plan of many: how long it takes from the plan to the last proof, with every guard on."""
+"""A plan of many transactions: the time from the plan to the last confirmation, with all guards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.brokers.forcing.tool import Tool
 
 
 def plan(stage: Stage, tool: Tool, count: int) -> dict[str, Any]:
-    """Plan and carry out the commit of so many transactions of a dead producer; gives the figures."""
+    """Plan and apply the commit of `count` transactions of a dead producer; return the figures."""
     shop = stage.shop("bulk")
     begun = [shop.begin("bulk", number) for number in range(count)]
     shop.until_decided(300)

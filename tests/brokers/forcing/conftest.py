@@ -1,4 +1,4 @@
-"""One broker of each version for all tests of forcing: starting it takes longer than most of them."""
+"""One broker of each version for all tests of forcing: its start takes longer than most tests."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tests.brokers.forcing.stage import Stage
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
 WHY_NOT = maven.why_not()
-QUICK = {"waitTimeMillsInTransactionQueue": "2000"}  # with less a busy machine's broker drops decisions (code 2)
+QUICK = {"waitTimeMillsInTransactionQueue": "2000"}  # with less, a broker on a busy machine drops decisions (code 2)
 QUICK_5 = {"transactionOpBatchInterval": "500"}
 SLOW = "RMQTX_FORCING"
-"""Set by `make test-forcing`: what takes too long for every day is played too."""
+"""Set by `make test-forcing`: also run the slow tests."""
 
 
 def quick(version: str) -> dict[str, str]:
-    """Short waits, so that the ordinary run stays short."""
+    """Settings with short waits, for ordinary runs of the tests."""
     return QUICK | (QUICK_5 if version.startswith("5.") else {})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a broker, and skip what cannot be run or is too slow for every day."""
+    """Mark tests that need a broker; skip those that cannot be run here, and the slow ones in ordinary runs."""
     here = [item for item in items if "brokers/forcing" in str(item.path)]
     for item in here:
         item.add_marker(pytest.mark.broker)
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """Keep for docs/forcing.md how many tests passed, where all of them were to be played."""
+    """Store for docs/forcing.md how many tests passed, if this run included all."""
     if os.environ.get(SLOW):
         ended = {one: [report.nodeid for report in terminalreporter.stats.get(one, [])] for one in played.OUTCOMES}
         played.write(ended)

@@ -1,4 +1,4 @@
-"""What breaks between rmqtx and a broker, and what the same command does when it is run again."""
+"""Faults between rmqtx and a broker, and what the same command does when it is run again."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def through_proxy(stage: Stage) -> Iterator[FaultProxy]:
 
 
 def commit(tool: Tool, one: Transaction, address: str, *words: str) -> Ran:
-    """A commit by the address of a broker or a proxy."""
+    """Commit through the address of a broker or a proxy."""
     return tool.run("commit", one.id, "--broker", address, *OPTIONS, *words, live=False)
 
 
 def commit_and_kill(stage: Stage, tool: Tool, one: Transaction, proxy: FaultProxy) -> Ran:
-    """A commit whose broker is killed between the act and the proof."""
+    """Commit; the broker is killed between the decision and its confirmation."""
     process = tool.start("commit", one.id, "--broker", proxy.address, *OPTIONS, "--wait-for", "8s", live=False)
     end = time.monotonic() + 60
     while not proxy.responses[REQUEST_END_TRANSACTION]:

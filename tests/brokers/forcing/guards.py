@@ -1,4 +1,4 @@
-"""Each guard made to refuse on a real broker, then told to let it pass."""
+"""Each guard refuses on a real broker, and is then overridden."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ REFUSED = 12
 
 @dataclass
 class Case:
-    """A command that one guard must refuse, and what the same command must lead to with that guard overridden.
+    """A command that one guard must refuse, and the expected result when that guard is overridden.
 
-    `says`: what its sentence must say, as a pattern; `deliveries` after the override.
+    `says`: pattern of the guard's sentence; `deliveries`: after the override.
     """
 
     guard: str
@@ -29,14 +29,14 @@ class Case:
     words: tuple[str, ...] = ()
     outcomes: tuple[str, ...] = ("proved",)
     also: tuple[str, ...] = ()
-    """Guards that refuse beside it, and must be overridden too."""
+    """Further guards that refuse, and must be overridden too."""
     refused: Ran | None = None
     passed: Ran | None = None
     wrong: list[str] = field(default_factory=list)
 
 
 def cases(stage: Stage) -> list[Case]:
-    """What can be shown on one broker at once."""
+    """The cases that can be played on one broker at the same time."""
     shop = stage.shop("g-main")
     names = ("delivered", "rolled-back", "older", "in-flight", "group", "immune", "open", "closed")
     groups = {name: shop.join(f"g-{name}") for name in names}
@@ -52,7 +52,7 @@ def cases(stage: Stage) -> list[Case]:
     in_flight, group, still_open = begin("in-flight"), begin("group"), begin("open")
     immune = begin("immune", **{"p.CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"})
     shop.until_decided()
-    # The client tells the broker without waiting for an answer: killed too early, it has told nothing.
+    # The client sends without waiting for an answer: killed too early, it has sent nothing.
     stage.until_delivered([delivered, closed])
     stage.until("the rollback is recorded", lambda: rolled_back.original[0] in op_numbers(stage.broker))
     shop.kill()
@@ -78,7 +78,7 @@ def cases(stage: Stage) -> list[Case]:
 
 
 def play(tool: Tool, found: list[Case]) -> None:
-    """Every case without and then with its override, all at once each time."""
+    """Play all cases at the same time: first without, then with their overrides."""
     for case in found:
         case.refused = None
     refused = [_start(tool, case, ()) for case in found]
@@ -97,7 +97,7 @@ def _start(tool: Tool, case: Case, overrides: tuple[str, ...]) -> subprocess.Pop
 
 
 def judge(stage: Stage, found: list[Case]) -> dict[str, list[str]]:
-    """What is wrong, by guard."""
+    """Return what is wrong, by guard."""
     stage.until_consumed()
     for case in found:
         case.wrong = [*_refused_wrongly(case), *_passed_wrongly(stage, case)]

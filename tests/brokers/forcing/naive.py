@@ -1,6 +1,6 @@
-"""What forcing does without guards: END_TRANSACTION on what one sees, after no look or after one at the obvious places.
+"""Forcing without guards: END_TRANSACTION for the newest half copy, after no lookup or after one simple lookup.
 
-The looks are those that people take: the op queue, and the COMMIT record by its unique key; at once, without waiting.
+The lookups are the usual ones by hand: the op queue, and the COMMIT record by its unique key; without waiting.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tests.brokers.transaction import Transaction
 LOOKS = ("none", "op", "final", "both")
 _SLOTS_AT_ONCE = 1000
 _BODY_LENGTH_AT = 84
-"""Where a record of IPv4 hosts has the length of its body; the body follows."""
+"""Position of the body length in a record with IPv4 hosts; the body follows."""
 
 
 def op_numbers(broker: Broker) -> set[int]:
-    """The half queue offsets that op messages name; by consume queue and single records, which 4.x has too."""
+    """The half queue offsets that op messages name, read as 4.x allows: by consume queue, record by record."""
     found: set[int] = set()
     place = max(0, broker.min_offset(OP_TOPIC))
     log_begin_offset = int(broker.runtime()["commitLogMinOffset"])
@@ -27,7 +27,7 @@ def op_numbers(broker: Broker) -> set[int]:
         part = broker.slots(OP_TOPIC, 0, place, _SLOTS_AT_ONCE)
         for slot in part.slots:
             if slot.commit_log_offset < log_begin_offset:
-                continue  # its file of the log was deleted; the queue may still begin with it
+                continue  # its file of the log was deleted, but the queue still has its slot
             record = broker.view(slot.commit_log_offset)
             assert record is not None
             length = int.from_bytes(record[_BODY_LENGTH_AT : _BODY_LENGTH_AT + 4], "big")
@@ -44,7 +44,7 @@ def is_delivered(broker: Broker, transaction: Transaction) -> bool:
 
 
 def newest_copies(stage: Stage, transactions: Iterable[Transaction]) -> dict[str, tuple[int, int]]:
-    """Queue offset and commit-log offset of each one's newest half copy at this moment, by case."""
+    """Queue offset and commit-log offset of the current newest half copy of each transaction, by case."""
     found: dict[str, tuple[int, int]] = {}
     cases = {one.id: one.case for one in transactions}
     for record in stage.rig.pull(stage.agent, HALF_TOPIC):
@@ -54,7 +54,7 @@ def newest_copies(stage: Stage, transactions: Iterable[Transaction]) -> dict[str
 
 
 def force(stage: Stage, transactions: Iterable[Transaction], decision: int, look: str) -> set[str]:
-    """Decide the newest copy of each one in which the look finds nothing; gives the cases that it was sent for."""
+    """Decide the newest copy of each transaction for which `look` finds nothing; return the cases that were decided."""
     broker = stage.broker
     sent: set[str] = set()
     wanted = list(transactions)

@@ -1,4 +1,4 @@
-"""Every action on transactions whose producer is dead, and what then is true: deliveries, op, checks, receipt."""
+"""Every action on transactions whose producer is dead, and its effects: deliveries, op, checks, receipt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESUME_KEEPS_COMPRESSED_SINCE = (5, 3, 2)
 
 @dataclass
 class Act:
-    """One action, what it was done to and by which name, and what it must lead to."""
+    """One action on a transaction, named by one of its identities, and the expected effects."""
 
     what: str
     action: str
@@ -32,14 +32,14 @@ class Act:
 
     @property
     def receipts(self) -> list[Row]:
-        """The receipts of it that were printed."""
+        """Its printed receipts."""
         assert self.ran is not None
         return [row for row in self.ran.rows if row["transaction_id"] == self.one.id]
 
 
 @dataclass
 class Result:
-    """What became of an act, and what is wrong with it."""
+    """The effects of an act, and what is wrong with them."""
 
     act: Act
     delivered: int
@@ -48,7 +48,7 @@ class Result:
 
 
 def play(stage: Stage, tool: Tool) -> list[Result]:
-    """All actions, one command for each and all at once, then what is true."""
+    """Run all actions at the same time, one command for each; then compare the effects."""
     shop = stage.shop("f-first")
     acts = [*_discarded(stage, shop), *_pending(stage)]
     commands: dict[str, subprocess.Popen[str]] = {}
@@ -58,7 +58,7 @@ def play(stage: Stage, tool: Tool) -> list[Result]:
     ran = {action: tool.end(process) for action, process in commands.items()}
     for act in acts:
         act.ran = ran[act.action]
-    back = stage.shop("f-resumed", strangers="COMMIT")  # its producer is back, and commits what it is asked about
+    back = stage.shop("f-resumed", strangers="COMMIT")  # its producer is back, and answers every check with COMMIT
     back.join("f-resumed-compressed", strangers="COMMIT")
     for number, group in enumerate(("f-resumed", "f-resumed-compressed")):
         back.begin("returned", number, first="ROLLBACK", group=group)
@@ -67,7 +67,7 @@ def play(stage: Stage, tool: Tool) -> list[Result]:
 
 
 def _discarded(stage: Stage, shop: Shop) -> list[Act]:
-    """Transactions that the broker has given up on."""
+    """Acts on transactions that the broker has discarded."""
     names = ("discarded", "by-discard", "compressed", "resumed", "resumed-compressed")
     groups = {name: shop.join(f"f-{name}") for name in names}
     compressed = {"body": COMPRESSIBLE}
@@ -94,7 +94,7 @@ def _discarded(stage: Stage, shop: Shop) -> list[Act]:
 
 
 def _pending(stage: Stage) -> list[Act]:
-    """Transactions that the broker still has before it, some of them put back, one decided by an old copy."""
+    """Acts on pending transactions: some were put back, one was decided by an old copy."""
     shop = stage.shop("f-old")
     names = ("commit-by-newest", "rollback-checked", "discard-checked", "close")
     checked = {name: shop.begin(name, 0, group=shop.join(f"f-{name}")) for name in names}
@@ -186,7 +186,7 @@ def _body_differs(stage: Stage, act: Act) -> list[str]:
 
 
 def _incomplete(receipt: Row) -> list[str]:
-    """What every receipt must say."""
+    """Missing parts of a receipt."""
     wanted = (
         "receipt_id", "action", "transaction_id", "store", "begun_time_ms", "ended_time_ms", "who", "made_by", "reason",
         "named_copy", "requests", "state_before", "state_after", "witnesses_before", "witnesses_after", "outcome",

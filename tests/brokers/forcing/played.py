@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 CACHE = Path(__file__).resolve().parents[3] / ".cache" / "forcing"
-"""Where figures are kept between runs."""
+"""Where figures are stored between runs."""
 OUTCOMES = ("passed", "failed", "error", "skipped")
 PART = "tests"
 _NODE = re.compile(r"(?P<file>test_\w+)\.py::(?P<test>\w+)(\[(?P<version>\d+\.\d+\.\d+))?")
@@ -26,13 +26,13 @@ def commit() -> str:
 
 
 def write(ended: Mapping[str, Iterable[str]], results: Path = CACHE) -> None:
-    """Keep what became of tests: their node ids by outcome. What was played again takes the place of what was kept."""
+    """Store the outcomes of tests (their node ids by outcome); a new outcome replaces the stored one."""
     counted: dict[tuple[str, str], Counter[str]] = {}
     for outcome, nodes in ended.items():
         for node in nodes:
             found = _NODE.search(node)
             version = found and (found["version"] or _OWN_VERSION.get(found["test"]))
-            if found and version and (found["version"] or outcome != "skipped"):  # skipped: nobody named its version
+            if found and version and (found["version"] or outcome != "skipped"):  # skipped: its version was not chosen
                 counted.setdefault((version, found["file"]), Counter())[outcome] += 1
     results.mkdir(parents=True, exist_ok=True)
     for (version, file), counts in counted.items():

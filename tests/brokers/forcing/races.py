@@ -1,6 +1,6 @@
-"""Races: somebody decides just before us, the check puts copies back under our hands, a second rmqtx does the same.
+"""Races: the producer decides just before rmqtx, the check puts copies back meanwhile, a second rmqtx does the same.
 
-Each race is played the same way for the guarded tool and for naive forcing; who is right is told by the consumer.
+Each race is played the same way with rmqtx and with naive forcing; the deliveries to the consumer show which was right.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tests.brokers.rig import COMMIT, ROLLBACK
 from tests.brokers.transaction import Transaction
 
 SPAN_MS = 5000
-"""The producer decides at most so long before us."""
+"""Longest time between the producer's decision and the forced one."""
 LAST_WORD_MS = 150
-"""Between its last decision and its death: what it said has left its machine, else nobody could say what it decided."""
+"""Time from the producer's last decision to its kill: the decision must have left the process, to be certain."""
 AT_ONCE = 20
-"""Transactions of one command; each command has a producer group of its own."""
+"""Transactions of one command; each command has its own producer group."""
 DECISIONS = {"commit": COMMIT, "rollback": ROLLBACK}
 OPTIONS = ("--reason", "a race", "--yes", "--format", "jsonl")
 
@@ -33,7 +33,7 @@ Force = Callable[[Stage, list[Transaction], str], dict[str, Done]]
 
 @dataclass(frozen=True)
 class Size:
-    """How many transactions a race has, and how many at once."""
+    """The number of transactions of a race, and of one batch."""
 
     transactions: int = 200
     batch: int = 3 * AT_ONCE
@@ -44,7 +44,7 @@ class Size:
 
 
 def guarded(tool: Tool) -> Force:
-    """Forcing by `rmqtx`, one command for each group and all at once."""
+    """Forcing with `rmqtx`: one command for each group, all at the same time."""
 
     def force(stage: Stage, begun: list[Transaction], action: str) -> dict[str, Done]:
         return done_of(_rows(stage, tool, _started(tool, begun, action)), begun)
@@ -75,7 +75,7 @@ def _tell_if_odd(stage: Stage, ran: Ran) -> None:
 
 
 def unguarded(look: str) -> Force:
-    """Forcing as one does it without rmqtx, after one look."""
+    """Forcing without rmqtx, after one lookup."""
 
     def force(stage: Stage, begun: list[Transaction], action: str) -> dict[str, Done]:
         sent = naive.force(stage, begun, DECISIONS[action], look)
@@ -85,12 +85,12 @@ def unguarded(look: str) -> Force:
 
 
 def _action(number: int, tally: Tally) -> str:
-    """Every third batch is rolled back by us; naive forcing shows what it does wrong by commits."""
+    """Every third batch is rolled back; naive forcing only commits, because commits show its errors."""
     return "rollback" if number % 3 == 2 and tally.is_guarded else "commit"
 
 
 def producer_decides(stage: Stage, tally: Tally, force: Force, size: Size, undecided_share: float = 2 / 3) -> None:
-    """Race a: a producer decides 0 to 5 s before us, or not at all, and is killed; then we force."""
+    """Race a: a producer decides 0 to 5 s before the forced decision, or not at all, and is killed."""
     for number in size.batches():
         action = _action(number, tally)
         shop = stage.shop()
@@ -106,7 +106,7 @@ def producer_decides(stage: Stage, tally: Tally, force: Force, size: Size, undec
 def _deciding(stage: Stage, shop: Shop, name: str, count: int, undecided_share: float) -> list[Transaction]:
     rng = Random(f"{stage.script.seed}/{stage.script.version}/{name}")
     groups = [shop.join(f"{shop.group}-{part}") for part in range(-(-count // AT_ONCE))]
-    for part, group in enumerate(groups):  # the connection is made: what follows is quick
+    for part, group in enumerate(groups):  # opens the connection, so that the next ones are fast
         shop.begin(f"{name}-warm", part, first="ROLLBACK", group=group)
     shop.until_decided()
     begin_ms = soon_ms(2 + count / 100)
@@ -123,7 +123,7 @@ def _deciding(stage: Stage, shop: Shop, name: str, count: int, undecided_share: 
 
 
 def check_puts_back(stage: Stage, tally: Tally, force: Force, size: Size) -> None:
-    """Race b: the check puts a copy back every second while we force; then a producer comes that commits if asked."""
+    """Race b: the check puts a copy back every second during forcing; then a producer starts that answers COMMIT."""
     for number in size.batches():
         action = _action(number, tally)
         begun = _orphans(stage, f"b-{tally.slug}-{number}", size.batch)
@@ -152,19 +152,19 @@ def _orphans(stage: Stage, name: str, count: int) -> list[Transaction]:
 
 
 def _returned(stage: Stage, begun: list[Transaction]) -> Shop:
-    """Their producer is back, and commits whatever it is asked about."""
+    """Start their producer again; it answers every check with COMMIT."""
     groups = sorted({str(one.known["producer_group"]) for one in begun})
     back = stage.shop(groups[0], strangers="COMMIT")
     for group in groups[1:]:
         back.join(group, strangers="COMMIT")
-    for number, group in enumerate(groups):  # one that has sent nothing is not asked either
+    for number, group in enumerate(groups):  # a producer that has sent nothing gets no checks
         back.begin(f"back-{groups[0]}", number, first="ROLLBACK", group=group)
     back.until_decided()
     return back
 
 
 def two_at_once(stage: Stage, tally: Tally, tools: tuple[Tool, Tool], size: Size) -> None:
-    """Race c: two people, on machines of their own, force the same transactions at the same moment."""
+    """Race c: two rmqtx with their own state directories force the same transactions at the same time."""
     for number in size.batches():
         actions = (("commit", "commit"), ("commit", "rollback"))[number % 2]
         begun = _orphans(stage, f"c-{number}", size.batch)
@@ -186,7 +186,7 @@ def two_at_once(stage: Stage, tally: Tally, tools: tuple[Tool, Tool], size: Size
 
 @dataclass
 class After:
-    """Race d: what we did, what the producer did after us, and whether that was seen."""
+    """Race d: the forced decision, the producer's later one, and whether rmqtx reported it."""
 
     ours: str
     theirs: str
@@ -198,7 +198,7 @@ class After:
 
 
 def decision_after_ours(stage: Stage, tool: Tool, count: int = AT_ONCE) -> list[After]:
-    """Race d: a producer decides after us. Nobody can prevent that; it must be seen."""
+    """Race d: a producer decides after the forced decision. This cannot be prevented, but must be reported."""
     found = []
     for ours, theirs in itertools.product(("commit", "rollback"), ("COMMIT", "ROLLBACK")):
         shop = stage.shop()
@@ -227,7 +227,7 @@ def decision_after_ours(stage: Stage, tool: Tool, count: int = AT_ONCE) -> list[
 
 
 def _journalled(tool: Tool) -> set[str]:
-    """What was begun: a line is in the journal before the request goes out."""
+    """The ids in the journal: a line is written before the request is sent."""
     return {str(row["transaction_id"]) for row in tool.journal() if "transaction_id" in row}
 
 

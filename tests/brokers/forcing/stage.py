@@ -1,4 +1,4 @@
-"""A broker with an official consumer that counts, and official producers that can be killed at any moment."""
+"""A broker with an official consumer that counts deliveries, and official producers that can be killed at any time."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ TOPIC = "orders"
 FILLER = "filler"
 QUEUES = 4
 PATIENCE_SECONDS = 300
-"""How long the clients are waited for: the machine may be busy with other things."""
+"""How long to wait for the clients: the machine may be busy."""
 CALM = "600000"
-"""A transactionTimeOut with which nothing is asked back while a test lasts."""
+"""A transactionTimeOut without checks during a test."""
 DEFAULT_WAITS = {"waitTimeMillsInTransactionQueue": "3000"}
 DEFAULT_WAITS_5 = {"transactionOpBatchInterval": "3000"}
-"""What brokers wait when nobody configures them; the rig's own values are others."""
+"""The default waiting times of brokers; those of the rig differ."""
 
 
 def waits(version: str) -> dict[str, str]:
-    """The two waiting times as brokers of a version have them by default."""
+    """The two default waiting times of a version."""
     return DEFAULT_WAITS | (DEFAULT_WAITS_5 if version.startswith("5.") else {})
 
 
@@ -48,20 +48,20 @@ class Shop:
         self._under_way: list[str] = []
 
     def join(self, group: str, strangers: str | None = None) -> str:
-        """Produce for one more group; gives its name."""
+        """Produce for another group; return its name."""
         self.agent.do("producer", group=group, topic=TOPIC, strangers=strangers)
         return group
 
     def fill(self, kibibytes: int) -> None:
-        """Ordinary messages of so much altogether, to have the broker begin another file."""
+        """Send ordinary messages of this size in total, so that the broker begins another file."""
         for number in range(-(-kibibytes // 64)):
             body = base64.b64encode(self.stage.rng.randbytes(48 << 10)).decode()
             self.agent.do("send", group=self.group, topic=FILLER, kind="ordinary", case=f"fill.{number}", body=body)
 
     def begin(self, plan: str, number: int, **wanted: object) -> Transaction:
-        """Begin a transaction; its half and its decision come as events.
+        """Begin a transaction; its half and its decision are reported as events.
 
-        `first` is its decision, UNKNOWN unless given, taken at the time `at` where that is given.
+        `first`: its decision, by default UNKNOWN; it is sent at the time `at`, if given.
         """
         stage = self.stage
         case = f"{plan}.{number}"
@@ -79,7 +79,7 @@ class Shop:
         return transaction
 
     def begin_all(self, plan: str, count: int, **wanted: object) -> list[Transaction]:
-        """Begin several of one kind, and wait until the broker has their halves and the decisions have left."""
+        """Begin several of one kind; wait until the broker has their halves and the decisions are sent."""
         begun = [self.begin(plan, number, **wanted) for number in range(count)]
         self.until_decided()
         return begun
@@ -96,14 +96,14 @@ class Shop:
 
 
 class Stage(Play):
-    """Name server, broker, a consumer that sees every delivery; producers come and go (`shop`)."""
+    """A name server, a broker and a consumer that receives every delivery; `shop` starts producers."""
 
     def __init__(
         self, version: str, out: Path, conf: Mapping[str, str] | None = None, seed: int = 1,
         say: Callable[[str], None] = print,
     ) -> None:
         settings = {"transactionTimeOut": CALM, "transactionCheckInterval": "1000", "transactionCheckMax": "100000"}
-        settings |= {"brokerIP2": "127.0.0.1"}  # where a slave finds it
+        settings |= {"brokerIP2": "127.0.0.1"}  # its address for a slave
         settings |= waits(version) | dict(conf or {})
         topics = {TOPIC: QUEUES, FILLER: 1}
         super().__init__(Script(version, seed, {}, conf=settings, topics=topics, groups=()), out, say)
@@ -127,21 +127,21 @@ class Stage(Play):
         self.rig.close()
 
     def keep(self, transaction: Transaction) -> None:
-        """Let events find a transaction."""
+        """Register a transaction for its events."""
         with self._changed:
             self.cases[transaction.case] = transaction
 
     def tool(self, name_server: str | None = None) -> Tool:
-        """A person with rmqtx on a machine of their own."""
+        """The rmqtx of one user, with its own state directory."""
         return Tool(name_server or self.rig.name_server, self.out / f"state-{next(self._tools)}")
 
     def shop(self, group: str | None = None, strangers: str | None = None) -> Shop:
-        """A new producer process; a group of its own unless one is named."""
+        """Start a producer process; without `group`, with a new group."""
         return Shop(self, group or f"f-shop-{next(self._shops)}", strangers)
 
     @property
     def broker(self) -> Broker:
-        """The broker, by the requests that rmqtx itself has."""
+        """The broker, with the requests of rmqtx."""
         return Broker(self.client, self.rig.address, self.rig.conf["brokerName"], self.rig.conf["brokerClusterName"])
 
     def until_sent(self, transactions: Iterable[Transaction]) -> None:
@@ -158,7 +158,7 @@ class Stage(Play):
         return begun
 
     def put_back(self, transactions: Iterable[Transaction], times: int = 1) -> None:
-        """Let the check put copies back, so many of each."""
+        """Wait until the check has put each transaction back `times` times."""
         wanted = list(transactions)
         with self.checks():
             end = time.monotonic() + 60
@@ -166,17 +166,17 @@ class Stage(Play):
                 if time.monotonic() > end:
                     raise TimeoutError("the check puts nothing back")
                 time.sleep(0.3)
-        time.sleep(1.2)  # the pass under way ends
+        time.sleep(1.2)  # until the current round has ended
 
     def discard(self, transactions: Iterable[Transaction]) -> None:
-        """Let the broker give up on them, and on everything else that is open."""
+        """Let the broker discard them, and all other open transactions."""
         self.config(transactionCheckMax="1")
         with self.checks():
             self.until_discarded(transactions)
         self.config(transactionCheckMax="100000")
 
     def until_gone(self, group: str) -> None:
-        """Wait until the broker has noticed that a killed producer is gone."""
+        """Wait until the broker has removed a killed producer from its list."""
         end = time.monotonic() + 30
         while self.broker.producer_connections(group):
             if time.monotonic() > end:
@@ -185,22 +185,22 @@ class Stage(Play):
 
     @contextlib.contextmanager
     def checks(self, timeout_ms: int = 1000) -> Iterator[None]:
-        """The broker asks back what is older than this, in every interval, while the block lasts."""
+        """Inside the block, the broker checks transactions older than this in every round."""
         self.config(transactionTimeOut=str(timeout_ms))
         try:
             yield
         finally:
             self.config(transactionTimeOut=CALM)
 
-    # ---- what is true in the end, by the official client and consumer
+    # ---- the final state, by the official client and consumer
 
     def delivered(self, transaction: Transaction) -> int:
-        """How many different records of it the consumer got; the same record twice is the consumer's own repetition."""
+        """The number of different records of it that the consumer received; the same record twice is a redelivery."""
         with self._changed:
             return len({event["commit_log_offset"] for event in transaction.deliveries})
 
     def until_consumed(self) -> None:
-        """Wait until the consumer has had every record that the topic holds."""
+        """Wait until the consumer has received every record of the topic."""
         pulled = {queue: self.rig.pull(self.agent, TOPIC, queue) for queue in range(QUEUES)}
         wanted = {(queue, record["queue_offset"]) for queue, records in pulled.items() for record in records}
 
@@ -211,7 +211,7 @@ class Stage(Play):
         self.until("everything consumed", seen, PATIENCE_SECONDS)
 
     def copies_counts(self, transactions: Iterable[Transaction]) -> Counter[str]:
-        """How many half copies each transaction has, by case."""
+        """The number of half copies of each transaction, by case."""
         records = self.rig.pull(self.agent, HALF_TOPIC)
         found: Counter[str] = Counter()
         for one in transactions:
@@ -219,17 +219,17 @@ class Stage(Play):
         return found
 
     def asked_again(self, transactions: Iterable[Transaction], seconds: float = 4) -> list[str]:
-        """The cases that the broker puts back while it is let to check for some intervals."""
+        """The cases that the broker puts back in a few rounds of its check."""
         wanted = list(transactions)
         with self.checks():
-            time.sleep(1.5)  # a pass that began before a decision was readable may still put its copy back
+            time.sleep(1.5)  # a round that began before a decision was readable may still put its copy back
             before = self.copies_counts(wanted)
             time.sleep(seconds)
             after = self.copies_counts(wanted)
         return [case for case in before if after[case] != before[case]]
 
     def logged(self, text: str) -> None:
-        """A line for whoever watches."""
+        """Log a line."""
         self.say(f"{time.strftime('%H:%M:%S')} {self.script.version}: {text}")
 
 

@@ -1,4 +1,4 @@
-"""What became of the transactions of a race: by the consumer's count, against what the producer and the tool did."""
+"""The outcomes of a race: deliveries to the consumer, compared with what the producer and the tool did."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNDECIDED = "UNDECIDED"
 
 @dataclass(frozen=True)
 class Done:
-    """What somebody's force did to one transaction: the outcome as the tool said it, and why it refused."""
+    """The reported outcome of forcing one transaction, and why it was refused."""
 
     outcome: str
     guard: str | None = None
@@ -50,20 +50,20 @@ class Tally:
     seconds: float = 0.0
     wrong: list[str] = field(default_factory=list)
     odd: list[str] = field(default_factory=list)
-    """Decided ones that were acted on and came to no harm."""
+    """Decided transactions that were decided again, without harm."""
 
     @property
     def is_guarded(self) -> bool:
-        """Whether rmqtx forced, and not a test without guards."""
+        """Whether rmqtx forced with its guards, or naive forcing without."""
         return self.how == "rmqtx"
 
     @property
     def slug(self) -> str:
-        """How it was forced, for names."""
+        """How it was forced, for file names."""
         return self.how.replace(" ", "-")
 
     def count(self, stage: Stage, begun: list[Transaction], done: dict[str, Done], action: str) -> None:
-        """Add transactions that the action was asked for; every delivery must have come."""
+        """Add transactions of a command; all deliveries must have happened before."""
         for one in begun:
             self._count(stage, one, done.get(one.case, Done("missing")), action)
 
@@ -102,19 +102,19 @@ class Tally:
         return not (self.second_deliveries or self.rolled_back_delivered or self.committed_lost)
 
     def row(self) -> dict[str, Any]:
-        """The figures as plain values."""
+        """The figures as a row of JSON."""
         return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
 
 
 def decision_of(one: Transaction) -> str:
-    """What the producer decided, as it said itself; UNDECIDED where it did not."""
+    """The decision that the producer reported; UNDECIDED if none."""
     found = {DECISIONS[event["what"]] for event in one.decisions if event["by"] == "client"}
     assert len(found) <= 1, one.case
     return next(iter(found), UNDECIDED)
 
 
 def done_of(rows: list[Row], begun: list[Transaction]) -> dict[str, Done]:
-    """What the rows of `rmqtx` say of each transaction, by case."""
+    """The outcomes in the rows of `rmqtx`, by case."""
     cases = {one.id: one.case for one in begun}
     found: dict[str, Done] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""The command `rmqtx`, run as a user runs it: a process of its own, with a state directory of its own."""
+"""The command `rmqtx`, run as a user runs it: as a process, with its own state directory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Ran:
 
 @dataclass
 class Tool:
-    """Somebody's rmqtx: the name server it is given and the state directory with its journal."""
+    """The rmqtx of one user: its name server, and its state directory with the journal."""
 
     name_server: str
     state: Path
@@ -44,7 +44,7 @@ class Tool:
     environment: dict[str, str] = field(default_factory=dict)
 
     def start(self, *words: str, live: bool = True) -> subprocess.Popen[str]:
-        """A command under way; `live` adds the name server."""
+        """Start a command; `live` adds the name server."""
         given = [*words, "-n", self.name_server] if live else list(words)
         environment = {name: value for name, value in os.environ.items() if name != "NAMESRV_ADDR"}
         environment |= {"RMQTX_STATE_DIR": str(self.state), "COLUMNS": "200"} | self.environment
@@ -59,7 +59,7 @@ class Tool:
         )
 
     def end(self, process: subprocess.Popen[str]) -> Ran:
-        """What a command under way did."""
+        """Wait for the end of a started command; return its result."""
         began = time.monotonic()
         try:
             stdout, stderr = process.communicate(timeout=self.seconds)
@@ -72,18 +72,18 @@ class Tool:
         return Ran(words, process.returncode, stdout, stderr, time.monotonic() - began)
 
     def run(self, *words: str, live: bool = True) -> Ran:
-        """A command from its beginning to its end."""
+        """Run a command to its end."""
         began = time.monotonic()
         ran = self.end(self.start(*words, live=live))
         ran.seconds = time.monotonic() - began
         return ran
 
     def act(self, action: str, *words: str) -> Ran:
-        """One of the acting commands, without questions, as JSON lines."""
+        """Run an acting command without confirmation, with JSON lines."""
         return self.run(action, *words, "--yes", "--format", "jsonl")
 
     def journal(self) -> list[Row]:
-        """The whole lines of the journal, as they are in the file; another process may be writing the next."""
+        """The complete lines of the journal file; another process may be writing the next one."""
         path = self.state / "receipts.jsonl"
         if not path.exists():
             return []

@@ -33,9 +33,9 @@ def timer_unanswered(play: Play, count: int, rng: Random) -> None:
 def killed_between_checks(play: Play, count: int, rng: Random) -> None:
     """The broker is killed between two checks and started again, with cursors that are older than its last checks.
 
-    Copies that it had put back are checked further, and more chains of the same halves begin. It is stopped again when
-    the first chain was discarded and others are still checked. Of four transactions one is rolled back late, one
-    committed.
+    Copies that the check had put back before the kill are checked further, and more chains of the same halves begin.
+    The broker is stopped again when the first chain was discarded and others are still checked. Of four transactions
+    one is rolled back late, one committed.
     """
     play.until("cursors flushed", lambda: (play.rig.store / "config" / "consumerOffset.json").exists())
     plans = ("chain_unanswered", "chain_unanswered", "chain_rollback", "chain_commit")
@@ -57,10 +57,10 @@ def killed_between_checks(play: Play, count: int, rng: Random) -> None:
 def failed_over(play: Play, count: int, rng: Random) -> None:
     """The master is killed, and its slave becomes a master: it has the log, and cursors that are some seconds old.
 
-    A slave fetches cursors every ten seconds. A half message that was put back since has several copies after them,
-    each of which begins a chain of its own. Some were decided at once, some at their first check, some are decided at
-    checks of the new master; four are sent to the new master. When the first chain was discarded, a long timeout
-    delays the check, two more are sent, and the broker is stopped.
+    A slave fetches cursors every ten seconds. A half message that was put back after the slave fetched its cursors has
+    several copies after these cursors, each of which begins a chain of its own. Some were decided at once, some at
+    their first check, some are decided at checks of the new master; four are sent to the new master. When the first
+    chain was discarded, a long timeout delays the check, two more are sent, and the broker is stopped.
     """
     start_slave(play.rig, play.out / "slave")
     play.record("slave_started")

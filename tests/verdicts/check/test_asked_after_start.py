@@ -22,7 +22,7 @@ def audited(name: str) -> dict[str, Row]:
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_each_open_one_is_asked_and_answered_as_foretold(name: str) -> None:
+def test_each_open_one_is_checked_and_answered_as_predicted(name: str) -> None:
     rows, wrong = audited(name), []
     for wanted in corpus.expected(name):
         row = rows[wanted["transaction_id"]]

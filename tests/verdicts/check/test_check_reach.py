@@ -17,7 +17,7 @@ from tests.brokers.corpus import expected
 from tests.forge.stores import copy_of, opened, settings_of, unpacked
 from tests.verdicts.truth import audited
 from verdicts.audit.lookups import pending, show
-from verdicts.check.check_stops import SLICE_FILE, check_stops, stops_as_json
+from verdicts.check.check_stops import BUNDLED_STOPS_FILE, check_stops, stops_as_json
 
 Row = dict[str, Any]
 POISONED = ("poison-4.3.0", "poison-4.4.0", "poison-4.5.0")
@@ -126,7 +126,7 @@ def test_without_cursors_nothing_is_claimed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", ["[]", "{}", '{"checkStops": 7}', '{"checkStops": [{"queue_id": 1}]}', "no JSON"])
 def test_a_file_that_only_looks_like_a_bundles_says_nothing(words: str, tmp_path: Path) -> None:
     root = copy_of("common-4.9.7", tmp_path)
-    (root / "config" / SLICE_FILE).write_text(words)
+    (root / "config" / BUNDLED_STOPS_FILE).write_text(words)
     store = open_store(root)
     assert check_stops(store, settings_of("common-4.9.7")(store)) == []
 
@@ -136,6 +136,6 @@ def test_a_bundle_says_where_the_check_of_its_store_is_stopped(tmp_path: Path) -
     store = opened(name)
     (stop,) = check_stops(store, settings_of(name)(store))
     root = copy_of("common-4.9.7", tmp_path)
-    (root / "config" / SLICE_FILE).write_text(json.dumps(stops_as_json([stop])))
+    (root / "config" / BUNDLED_STOPS_FILE).write_text(json.dumps(stops_as_json([stop])))
     (found,) = check_stops(open_store(root), settings_of(name)(store))
     assert found == replace(stop, store=found.store, transaction_id=None, commit_log_offset=None, version=None)

@@ -155,7 +155,7 @@ def test_transactions_in_rocksdb_are_dropped_when_their_checks_are_spent() -> No
     assert found.times_ms.max() <= first + 5 * 2_000
 
 
-def test_nothing_is_foretold_as_of_a_past_time() -> None:
+def test_nothing_is_predicted_for_a_past_time() -> None:
     name = "common-5.3.3"
     rows = audit([opened(name)], settings_of(name), at_ms=opened(name).taken_time_ms).table()
     assert rows["discard_at_ms"].null_count == rows.num_rows

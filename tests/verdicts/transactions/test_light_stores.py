@@ -42,7 +42,7 @@ def played(name: str) -> Simulated:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_restarted_broker_puts_back_and_discards_what_was_foretold(name: str) -> None:
+def test_a_restarted_broker_puts_back_and_discards_the_predicted_ones(name: str) -> None:
     """The same version was started on a copy of the store with its own settings, until it had nothing more to do."""
     predicted: dict[str, Counter[tuple[str, int]]] = {"as_is_put_back": Counter(), "as_is_discarded": Counter()}
     simulated = played(name)

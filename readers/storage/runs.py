@@ -1,0 +1,76 @@
+"""Merge many small reads of a file into few: close places are read together, with the bytes between them.
+
+The reads are planned in portions, so that memory does not grow with their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+_Int64s = npt.NDArray[np.int64]
+
+#: Bytes between two places that are read with them: a read of its own costs more than to copy them.
+NEAR_BYTES = 8 << 10
+#: What is read at once.
+PORTION_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Reads of some places, one run of bytes after another in one buffer.
+
+    Shape: `first` and `last` are the numbers of the first place and of the one after the last; `begins` and `ends` of
+           the runs in the file; `starts` of each place in the buffer.
+    Units: bytes.
+    """
+
+    first: int
+    last: int
+    begins: _Int64s
+    ends: _Int64s
+    starts: _Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may be read at once, and together. `places_max`: the most places in a portion, for small caches."""
+
+    near_bytes: int = NEAR_BYTES
+    portion_bytes: int = PORTION_BYTES
+    places_max: int = 1 << 62
+
+
+def portions(begins: _Int64s, ends: _Int64s, limits: Limits) -> Iterator[Portion]:
+    """Plan the reads of places, in their order; places that overlap are read once.
+
+    `begins`: usually ascending; where it is not, a new portion begins.
+    Units: bytes.
+    """
+    falls = np.flatnonzero(np.diff(begins) < 0) + 1
+    for low, high in zip([0, *falls.tolist()], [*falls.tolist(), len(begins)], strict=True):
+        if low < high:
+            yield from _ascending(low, begins[low:high], ends[low:high], limits)
+
+
+def _ascending(first: int, begins: _Int64s, ends: _Int64s, limits: Limits) -> Iterator[Portion]:
+    reach = np.maximum.accumulate(ends)
+    is_cut = np.append(True, begins[1:] > reach[:-1] + limits.near_bytes)
+    added = np.where(is_cut, ends - begins, np.append(0, np.diff(reach)))
+    portion_numbers = (np.cumsum(added) - added) // limits.portion_bytes
+    inside = np.arange(len(begins)) - np.searchsorted(portion_numbers, portion_numbers)
+    bounds = np.flatnonzero(np.append(True, (np.diff(portion_numbers) > 0) | (inside[1:] % limits.places_max == 0)))
+    is_cut[bounds] = True
+    cuts = np.flatnonzero(is_cut)
+    run_begins, run_ends = begins[cuts], np.maximum.reduceat(ends, cuts)
+    run_numbers = np.cumsum(is_cut) - 1
+    places = np.cumsum(run_ends - run_begins) - (run_ends - run_begins)
+    starts = places[run_numbers] + begins - run_begins[run_numbers]
+    for low, high in zip(bounds.tolist(), [*bounds[1:].tolist(), len(begins)], strict=True):
+        runs = slice(int(run_numbers[low]), int(run_numbers[high - 1]) + 1)
+        yield Portion(
+            first + low, first + high, run_begins[runs], run_ends[runs], starts[low:high] - places[run_numbers[low]]
+        )
