@@ -213,11 +213,10 @@ def still_open(situation: Situation, request: ActRequest) -> Found:
         return None
     if prepared_record(situation, request) is not None:
         return None
-    return (
-        f"the check will still reach half copy {situation.newest_queue_offset}: with a second copy, both may be "
-        "committed",
-        f"wait for the check, or {_decide(situation)}",
-    )
+    place, both = f"half copy {situation.newest_queue_offset}", "with a second copy, both may be committed"
+    if "never_asked" in situation.row["flags"]:  # waiting is useless: the check is stopped
+        return f"the check has not passed {place}: {both}", _decide(situation)
+    return f"the check will still reach {place}: {both}", f"wait for the check, or {_decide(situation)}"
 
 
 def not_a_half(situation: Situation, request: ActRequest) -> Found:
