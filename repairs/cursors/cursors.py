@@ -44,9 +44,9 @@ class Move:
 
 #: What the broker does differently with a transaction once the cursors are set.
 KINDS: dict[str, str] = {
-    "abandoned": "undecided, and the check will not reach them with the new cursors",
-    "asked-again": "decided, and the check will reach copies of them again: they may be delivered again",
-    "taken-up": "undecided or discarded, and the check will reach them again",
+    "abandoned": "undecided, and not reached by the check with the new cursors",
+    "asked-again": "decided, and checked again with the new cursors: a second delivery is possible",
+    "taken-up": "undecided or discarded, and checked again with the new cursors",
 }
 #: Effects that are refused unless the operator accepts them.
 UNWANTED = ("abandoned", "asked-again")
