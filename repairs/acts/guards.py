@@ -79,7 +79,8 @@ GUARDS: tuple[Guard, ...] = (
         "consumers get a message whose transaction failed", guard_rules.op_in_memory,
     ),
     Guard(
-        "not-open", "closing a transaction that the broker will not check again", "an op message without effect",
+        "not-open", "closing a transaction that the broker will not check again, or that is not decided",
+        "a decided one: an op message without effect; any other is rolled back",
         guard_rules.not_open,
     ),
     Guard(

@@ -219,7 +219,9 @@ def print_act(checked_act: CheckedAct, voice: Voice) -> None:
         say.error(f"  refused by {refusal}" if not voice.quiet else f"{row['transaction_id']}: refused by {refusal}")
     if checked_act.is_allowed and named is not None:
         place = f"queue offset {named.queue_offset}, log offset {named.commit_log_offset}"
-        voice.note(f"  {_DOES[action]} at {place} of {named.store}")
+        is_rollback = action == "close" and row["state"] not in ("COMMITTED", "ROLLED_BACK")
+        does = "ROLLBACK (no decision was found: this rolls it back)" if is_rollback else _DOES[action]
+        voice.note(f"  {does} at {place} of {named.store}")
 
 
 _DOES = {

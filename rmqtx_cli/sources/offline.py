@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="STORE", help="Act on the files of this stopped broker instead of a live one."),
+    typer.Option("--store", metavar="STORE", help="Root of a stopped broker's store: act on its files."),
 ]
 ToOption = Annotated[
     Path | None,

@@ -34,7 +34,7 @@ MEANINGS: dict[int, str] = {
     REFUSED_BY_BROKER: "the broker refused (live brokers)",
     NO_SUCH_TRANSACTION: "no such transaction: no record has this id, message id or key",
     SOME_REFUSED: "some were refused, others were done (commands that act)",
-    UNKNOWN_OUTCOME: "unknown outcome, or the producer decided too: run rmqtx show (commands that act)",
+    UNKNOWN_OUTCOME: "unknown outcome, or also decided elsewhere: run rmqtx show (commands that act)",
     SPARK_UNAVAILABLE: "Spark or Java is not available, or the connection to Spark was lost",
     BUG: "a bug in rmqtx; set RMQTX_DEBUG=1 to see the traceback",
     INTERRUPTED: "interrupted",

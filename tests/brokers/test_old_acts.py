@@ -60,7 +60,7 @@ class Shop:
         self.sent[case] = next(one for one in self.events if one["event"] == "sent" and one["case"] == case)
 
     def deliveries(self, case: str) -> int:
-        """Each record counts once: after a crash a consumer gets again what it had not reported."""
+        """Each record counts once: after a crash a consumer receives again what it had not acknowledged."""
         got = [one for one in self.events if one["event"] == "delivered" and one["case"] == case]
         return len({one["commit_log_offset"] for one in got})
 

@@ -182,3 +182,5 @@ def test_what_may_have_been_rolled_back_is_committed_only_by_an_override(
     assert "refused by op-in-memory: its producer may have rolled it back" in refused.err
     assert rmqtx("rollback", rolled_back, *where).status == DONE
     assert rmqtx("commit", rolled_back, *where, "--override", "op-in-memory", "--reason", "asked").status == DONE
+    closed = rmqtx("close", rolled_back, *where, "--override", "not-open", "--reason", "asked")
+    assert "ROLLBACK (no decision was found: this rolls it back) at queue offset" in closed.err

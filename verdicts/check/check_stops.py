@@ -1,8 +1,8 @@
 """Where the broker's check is stopped, and which commands let it continue. No other module decides this.
 
-A message that a broker cannot read stays unreadable in every round, and messages after it are never checked. Ages play
-no part: the round is played at a time at which all waiting is over. A running broker's check may also stand still, or
-never start, although no message stops it: then nothing is checked either.
+A message that a broker cannot read stays unreadable in every round, and messages after it are never checked. Ages do
+not matter: the round is played as of a time at which no half message is too young. A running broker's check may also
+stand still, or never start, although no message stops it: then nothing is checked either.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Exports verdicts as files by topic and day. Verdicts change as the log grows, so each run replaces the last export.
 
-The new files are complete before the old ones are removed. A reader in between sees fewer rows, but none twice; if a
-run is killed in between, its files are gone and the next run writes all again.
+The new files are complete before the old ones are removed, and get their final names after that. A reader between these
+two steps sees fewer rows, but none twice. After a kill between them the next run removes the new files and writes all
+rows again.
 """
 
 from __future__ import annotations

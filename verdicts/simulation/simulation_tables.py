@@ -15,10 +15,12 @@ _TABLE_FILE = column(
     "table_file", pa.string(), "file of the state table (3.0, 3.1), each with its own timer; null for other designs"
 )
 _QUEUE_ID = column("queue_id", pa.int32(), "number of the half queue; null for a state table")
-_WRITTEN = column("written_bytes", pa.int64(), "bytes of the records that it appends to the commit log")
+_WRITTEN = column(
+    "written_bytes", pa.int64(), "bytes of the records that the action, or the round, appends to the commit log"
+)
 _LATER = column(
     "may_be_a_round_later", pa.bool_(),
-    "whether the round of its last check also discards it; if the queue lags behind the log, the next round does",
+    "true if the round reaches a copy that it put back itself; if the queue lags behind the log, only the next does",
 )  # fmt: skip
 _WORDS = [
     column("transaction_id", pa.string(), "property UNIQ_KEY, else the offset message id of the stored copy"),

@@ -50,8 +50,8 @@ FLAGS: dict[str, str] = {
     "current clock, even if its broker is stopped: after that time the check discards it without asking",
     "orphan_op": "an op message refers to it, but the half record itself cannot be read",
     "poison": "pending, and the check cannot ask its producer: its body, group or real topic is unusable",
-    "masked": "an op mark that belongs to another record has its half queue offset and hides it from the check: it "
-    "will not be checked",
+    "masked": "an op mark that belongs to another record names the half queue offset of a copy of this transaction: "
+    "the check skips that copy as settled, and will not check the transaction",
     "delayed_half": "a delay or timer property diverted the half message itself; its real topic is lost",
     "bad_body": "a copy is marked as compressed and is not (put back by a broker before 4.6.0, resumed before 5.3.2): "
     "consumers cannot read it",

@@ -26,10 +26,9 @@ command = acting_command(
     NAME,
     """Commit transactions: each message is delivered once.
 
-    For pending transactions, and for discarded ones whose last half copy is still in the log. All records of the
-    transaction are read again before anything is sent. A transaction that is decided already, or that may be decided
-    elsewhere at the same time, is refused (see `rmqtx explain GUARD`): a broker does not test this, and a second commit
-    delivers twice. With --store the commit is written into the files of a stopped broker, which delivers at its next
-    start.
+    For pending, lost and discarded transactions. All records of the transaction are read again before anything is sent.
+    A transaction that is decided already, or that may be decided elsewhere at the same time, is refused (see `rmqtx
+    explain GUARD`): a broker does not test this, and a second commit delivers twice. With --store the commit is written
+    into the files of a stopped broker, which delivers at its next start.
     """,
 )

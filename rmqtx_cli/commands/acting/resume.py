@@ -20,6 +20,7 @@ command = acting_command(
 
     The receipt has the outcome `accepted` once the new half copy is stored; --wait-for also waits for the producer's
     decision. Brokers before 4.5.2 cannot resume, and brokers before 5.3.2 damage compressed bodies: both are refused.
-    With --store a new half copy with the unchanged body is appended, for any version.
+    With --store a new half copy with the unchanged body is appended, from 4.3.0 on; a compressed body is refused
+    before 4.6.0.
     """,
 )

@@ -137,8 +137,9 @@ def command(
 ) -> int:
     """Monitor a store or live brokers: one line, and an exit status from 0 to 3, for cron, Nagios and Prometheus.
 
-    Tests the age and the number of pending transactions. Compared with the previous run also: newly lost or discarded
-    transactions, a check cursor that does not move, commits without an op message, and a commit log that ends earlier.
+    Tests the age and the number of pending transactions, and whether the broker's check is stopped. Compared with the
+    previous run also: newly lost or discarded transactions, a check cursor that does not move, commits without an op
+    message, and a commit log that ends earlier.
     --deadline warns before the broker discards unanswered transactions, which it does without notice.
     """
     from repairs.receipts.state_directory import state_directory as default_directory

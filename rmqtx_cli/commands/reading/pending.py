@@ -92,7 +92,7 @@ def command(
     output: OutputOptions,
     source: SourceOptions,
 ) -> int:
-    """List the pending transactions: not decided, not discarded, and the check will still reach them.
+    """List the pending transactions: not decided, not discarded, and not passed by the check.
 
     Each row contains the offsets that prove it. The time grows with the number of open transactions, not with the size
     of the log; if queues or index cannot be used, the whole log is read. For live brokers the rows also show whether a

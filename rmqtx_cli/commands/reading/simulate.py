@@ -251,7 +251,7 @@ def _changed(changes: list[str]) -> dict[str, str]:
     for text in changes:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or name not in (*_CHANGEABLE, _SWITCH):
-            advice = f"one of {', '.join(_CHANGEABLE)}, =N, or {_SWITCH}=false"
+            advice = f"one of {', '.join(f'{one}=N' for one in _CHANGEABLE)}, or {_SWITCH}=false"
             raise BadRequest(f"--with {text}: not a setting of the check", advice=advice)
         if name == _SWITCH:
             if value not in ("true", "false"):

@@ -75,7 +75,7 @@ def test_the_size_of_splits_changes_no_row(split_bytes: int, tmp_path: Path) -> 
     assert same(rows_of(tmp_path / "to"), wanted(store))
 
 
-def test_what_rows_say_of_their_files(tmp_path: Path) -> None:
+def test_rows_describe_their_files(tmp_path: Path) -> None:
     store = opened("common-5.3.3")
     files = run(store, tmp_path / "to")
     assert files.schema.equals(EXPORTED)
@@ -246,7 +246,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"store": "x"})])
-def test_a_spoilt_manifest_is_said(text: str, tmp_path: Path) -> None:
+def test_a_spoilt_manifest_is_reported(text: str, tmp_path: Path) -> None:
     run(opened("fifteen-5.3.3"), tmp_path)
     next((tmp_path / STATE_DIRECTORY / "manifests").glob("*.json")).write_text(text)
     with pytest.raises(BadText, match="is not a valid manifest of an export"):
