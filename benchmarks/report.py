@@ -30,7 +30,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 MEASURED_PACKAGES = ("readers", "rmqtx_cli", "benchmarks", "pyproject.toml")
 #: If other processes used this share of the machine during a counted run, the report marks it.
 DISTURBED_SHARE = 0.10
-PACKAGES = ("numpy", "pyarrow", "numba", "pyspark", "typer", "rich")
+PACKAGES = ("numpy", "pyarrow", "numba", "pyspark", "typer", "tabulate", "rich")
 ALL_SECTIONS = {**SECTIONS, "spark": spark_tasks, "sparkaudit": spark_audit}
 ALL_STORES_OF = {**STORES_OF, "spark": ("M", "L"), "sparkaudit": ("S", "L")}
 

@@ -1,11 +1,10 @@
-"""Tables for people: streamed, without unprintable characters, fitted to the width of a terminal only.
+"""Tables for people, by tabulate: streamed, without unprintable characters, fitted to the width of a terminal only.
 
 The first thousand rows determine the widths; later rows are printed as they are read.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CHUNK_ROWS = 1_000
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class TablePort:
@@ -120,19 +118,10 @@ def print_table(rows: pa.Table, view: View) -> None:
 
 
 def _lines(columns: Sequence[Column], cells: list[list[str]]) -> list[str]:
-    padded = [_padded(texts, column) for texts, column in zip(zip(*cells, strict=True), columns, strict=True)]
-    return ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
+    from tabulate import tabulate
 
-
-def _padded(texts: Sequence[str], column: Column) -> list[str]:
-    """Return the cells of a column in equal width."""
-    widths = list(map(_width, texts))
-    widest = max(widths)
-    if column.is_number:
-        return [" " * (widest - cells) + text for text, cells in zip(texts, widths, strict=True)]
-    return [text + " " * (widest - cells) for text, cells in zip(texts, widths, strict=True)]
-
-
-def _width(text: str) -> int:
-    """Return the number of terminal cells of a cell that may be coloured."""
-    return width(_COLOUR.sub("", text) if "\x1b" in text else text)
+    text = tabulate(
+        cells, tablefmt="plain", disable_numparse=True, preserve_whitespace=True,
+        colalign=["right" if column.is_number else "left" for column in columns],
+    )
+    return [line.rstrip() for line in text.splitlines()]

@@ -41,7 +41,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 #: What pyarrow and the standard library have for other commands: files in other places, databases, processes.
 NEEDLESS = (
     "pandas", "pyarrow.dataset", "pyarrow.acero", "pyarrow.parquet", "pyarrow.fs", "pydantic", "sqlite3", "numba",
-    "pyspark", "rich", "multiprocessing", "email", "zipfile",
+    "pyspark", "rich", "multiprocessing",
 )
 
 

@@ -1,0 +1,139 @@
+"""Findings about the commit log: its records, files and end."""
+
+from __future__ import annotations
+
+from readers.model.finding_kinds.kind import Kind
+
+KINDS: dict[str, Kind] = {
+    "record-damaged": Kind(
+        "error",
+        "damaged bytes in the commit log, not part of any sound record",
+        "the record that stood there is lost as evidence; transactions whose state may depend on it are UNDECIDABLE",
+        "compare with the same range on a slave",
+        hides_records=True,
+    ),
+    "record-body-crc": Kind(
+        "error",
+        "a record whose body does not match its CRC",
+        "the body may differ from what the producer sent; a broker whose recovery reads this record cuts the log "
+        "before it",
+        "compare with the same record on a slave",
+    ),
+    "record-header": Kind(
+        "error",
+        "impossible value in a record header",
+        "no checksum covers the header: its other values may be wrong too",
+        "compare with the same record on a slave",
+        hides_records=True,
+    ),
+    "record-properties": Kind(
+        "warning",
+        "a record with properties that cannot be parsed completely",
+        "the unreadable properties may include the id, group or keys of the transaction",
+        hides_records=True,
+    ),
+    "record-property-crc": Kind(
+        "error",
+        "a record whose property CRC does not match its bytes",
+        "something in the record differs from what the broker wrote; a broker with forceVerifyPropCRC=true cuts the "
+        "log before it",
+        "compare with the same record on a slave",
+        hides_records=True,
+    ),
+    "body-stream": Kind(
+        "note",
+        "a body that is marked as compressed and is not a complete compressed stream",
+        "its CRC is right, so the broker stored it like this: no consumer can read it; brokers before 4.6.0 put "
+        "compressed halves back like this, and their check stops there",
+    ),
+    "store-time-backwards": Kind(
+        "note",
+        "a record with an earlier store time than the record before it",
+        "a step of some milliseconds is normal (4.4.0); a larger step shows that the clock was set back or that the "
+        "time is damaged: ages, --at and searches by time use this time",
+    ),
+    "segment-gap": Kind(
+        "error",
+        "a range of the commit log has no file",
+        "all evidence in it is missing; transactions that may have evidence there are UNDECIDABLE",
+        "find the missing file in a backup or on a slave",
+        hides_records=True,
+    ),
+    "log-missing": Kind(
+        "error",
+        "queues, tables or other files beside the commit log refer to records that are not in it",
+        "these records are missing as evidence: transactions that one of them may have decided are UNDECIDABLE, and "
+        "transactions that begin there are not listed",
+        "find the missing files of the commit log in a backup or on a slave",
+        hides_records=True,
+    ),
+    "segment-overlap": Kind(
+        "error",
+        "two files cover the same range",
+        "the file that begins earlier is used, the other file is skipped",
+        "find out from a backup or a slave which of the two files belongs to this log; move the other one out of the "
+        "directory before the broker starts",
+        hides_records=True,
+    ),
+    "segment-size": Kind(
+        "error",
+        "a file with another length than its neighbours",
+        "its content is read as far as possible; brokers from 4.5.1 on refuse to start with this file",
+        "replace the file from a backup or a slave before the broker starts",
+        hides_records=True,
+    ),
+    "stray-file": Kind(
+        "warning",
+        "a file that does not belong in this directory",
+        "it is skipped; brokers from 4.5.1 on refuse to start while it is there",
+        "move the file out of the directory before the broker starts",
+    ),
+    "link-out": Kind(
+        "warning",
+        "a link in the store that leads out of it",
+        "if a broker's file has this name, the target of the link is read; commands that copy or change the store "
+        "refuse it",
+        "if the store came from elsewhere, examine the target of the link first",
+    ),
+    "unreadable-file": Kind(
+        "error",
+        "a file that cannot be opened or read",
+        "all evidence in it is missing",
+        "run the command as the broker's user; if the file stays unreadable, find it in a backup or on a slave",
+        hides_records=True,
+    ),
+    "epochs-damaged": Kind(
+        "warning",
+        "an epoch file whose lines, count and checksum do not match",
+        "no effect on transactions: the file lists where the log of a replica is cut, not what is in it; the broker "
+        "of the replica may refuse to start",
+        "compare with another replica of the group",
+    ),
+    "entry-header": Kind(
+        "warning",
+        "a DLedger entry whose header contradicts the record in it",
+        "no effect on transactions: the record's own offset proves its place; a broker may refuse to start",
+        "compare with another member of the group",
+    ),
+    "blank-length": Kind(
+        "warning",
+        "a blank record that does not end with its file",
+        "the rest of the file is read as records",
+    ),
+    "tail-torn": Kind(
+        "note",
+        "the log ends in an incomplete record",
+        "the broker never confirmed this record to a client; recovery cuts the log before it",
+    ),
+    "tail-foreign": Kind(
+        "warning",
+        "foreign bytes after the end of the log",
+        "no effect on transactions: recovery ends before these bytes and later writes overwrite them",
+    ),
+    "record-left-out": Kind(
+        "error",
+        "a record that was found and is not in the new store",
+        "it does not count there as evidence for its transaction; the file in which it was found is unchanged",
+        "find the record in a backup or on a slave, and give that file to rmqtx salvage too",
+    ),
+}

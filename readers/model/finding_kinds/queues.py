@@ -1,0 +1,88 @@
+"""Findings about consume queues and their slots."""
+
+from __future__ import annotations
+
+from readers.model.finding_kinds.kind import Kind
+
+KINDS: dict[str, Kind] = {
+    "queue-missing": Kind(
+        "warning",
+        "a consume queue that should exist has no files",
+        "the commit log is scanned instead",
+    ),
+    "queue-gap": Kind(
+        "error",
+        "a consume queue lacks a file in the middle",
+        "the commit log is scanned instead",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
+    ),
+    "slot-invalid": Kind(
+        "error",
+        "a consume-queue slot with impossible values",
+        "the commit log is searched for the record",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
+    ),
+    "slot-expired": Kind(
+        "note",
+        "consume-queue slots that point before the beginning of the commit log",
+        "their records expired; queues are deleted in whole files, so every long-lived store has some of these slots",
+    ),
+    "slot-dangling": Kind(
+        "warning",
+        "a consume-queue slot that points outside the commit log",
+        "its record was cut off or is in a missing file; the slot is no longer evidence",
+    ),
+    "slot-mismatch": Kind(
+        "error",
+        "a consume-queue slot whose record has another topic, queue or queue offset",
+        "the commit log is used",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
+        hides_records=True,
+    ),
+    "slot-missing": Kind(
+        "error",
+        "a record of the commit log that has no slot in its consume queue",
+        "no consumer receives it; a half message is never checked, an op message is never read",
+        "with a broker 3.2 or later (not with an earlier one), create an empty file `abort` before the start, first in "
+        "a copy of the store: the broker then dispatches the log again from its checkpoint",
+    ),
+    "slot-pending": Kind(
+        "note",
+        "the newest records of the log are not in their consume queues yet",
+        "the broker dispatches them while it runs, or at its next start",
+    ),
+    "queue-number-missing": Kind(
+        "warning",
+        "queue offsets without a record in the log",
+        "these records are lost; in a rebuilt queue fillers take their places, so all other records keep the offsets "
+        "that cursors and op messages refer to",
+    ),
+    "queue-number-taken": Kind(
+        "warning",
+        "a record whose queue offset cannot be used in its consume queue",
+        "a rebuilt queue does not contain it: another record has this offset, or the record's header is damaged",
+    ),
+    "queues-unchecked": Kind(
+        "note",
+        "consume queues in RocksDB that were not verified",
+        "only a complete verification of the whole log compares them: faults in them were not searched for",
+    ),
+    "op-beyond-end": Kind(
+        "warning",
+        "an op mark for an offset beyond the end of the half queue",
+        "the half message that it ended is lost; the next half message with this offset counts as ended before its "
+        "first check",
+    ),
+    "dispatch-behind": Kind(
+        "warning",
+        "a live broker whose queues and index lag behind its log",
+        "its newest records are not in them yet: a decision of the last moments may be missing",
+        "run the command again in a moment",
+    ),
+    "entries-unread": Kind(
+        "error",
+        "queue slots whose records a live broker does not return",
+        "the records were deleted or are damaged: they are missing as evidence",
+        "run the command again; if the result is the same, read the store's files",
+    ),
+}

@@ -1,0 +1,20 @@
+"""Findings about the journal of receipts."""
+
+from __future__ import annotations
+
+from readers.model.finding_kinds.kind import Kind
+
+KINDS: dict[str, Kind] = {
+    "receipt-torn": Kind(
+        "warning",
+        "an incomplete line in the journal of receipts",
+        "a crash interrupted the write: nothing was sent if the line is the beginning of an act; an act whose "
+        "outcome is incomplete is listed as unknown",
+        "rmqtx receipts --outcome unknown --recheck",
+    ),
+    "receipt-unreadable": Kind(
+        "warning",
+        "a line in the journal of receipts that is not a receipt of this version",
+        "the act that it records is unknown; the other lines count",
+    ),
+}

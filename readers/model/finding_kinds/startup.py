@@ -1,0 +1,82 @@
+"""Findings about what the next start of the broker does."""
+
+from __future__ import annotations
+
+from readers.model.finding_kinds.kind import Kind
+
+KINDS: dict[str, Kind] = {
+    "start-refused": Kind(
+        "error",
+        "the broker would exit at its start because of this file",
+        "no transaction is checked, committed or delivered until this is repaired",
+        "move files that do not belong here out of the directory; replace truncated files from a backup or a slave, "
+        "and damaged configuration files from a backup",
+    ),
+    "start-endless": Kind(
+        "error",
+        "a range without a file, at which the broker would hang at its start",
+        "the broker would open no port: no transaction is checked, committed or delivered",
+        "restore the missing file from a backup or a slave",
+    ),
+    "start-cuts-log": Kind(
+        "error",
+        "records that the next start of the broker would cut off",
+        "the broker ends the log before these records and overwrites them",
+        "copy the store before the broker starts; rmqtx audit reads the records after the damage",
+    ),
+    "start-deletes-segment": Kind(
+        "error",
+        "a file of the commit log with records that the next start of the broker would delete",
+        "all records in it would be lost permanently",
+        "copy the store before the broker starts; rmqtx audit reads the records in the file",
+    ),
+    "start-leaves-out": Kind(
+        "error",
+        "a file of the commit log with records that the next start of the broker would not load",
+        "the broker ends the log before this file, and overwrites the file when the log reaches it",
+        "move files that do not belong here out of the directory; replace a file of another length from a backup or a "
+        "slave",
+    ),
+    "start-deletes-queues": Kind(
+        "error",
+        "consume queues that the next start of the broker would delete, because there is no commit log",
+        "the places of all records would be lost",
+        "find the commit log in a backup or on a slave",
+    ),
+    "start-deletes-index": Kind(
+        "note",
+        "an index file that the next start of the broker would delete and rebuild only in part",
+        "a search would no longer find older keys; the check of transactions does not use the index",
+    ),
+    "start-cuts-queue": Kind(
+        "warning",
+        "consume-queue slots that the next start of the broker would cut off",
+        "those that are not dispatched again afterwards are reported as start-skips",
+        "with a broker 3.2 or later (not with an earlier one), create an empty file `abort` before the start, first in "
+        "a copy of the store: the broker then dispatches the log again from its checkpoint",
+    ),
+    "start-skips": Kind(
+        "error",
+        "records that would still have no slot in their consume queue after the next start of the broker",
+        "no consumer receives them; half messages among them are never checked, op messages are never read",
+        "with a broker 3.2 or later (not with an earlier one), create an empty file `abort` before the start, first in "
+        "a copy of the store: the broker then dispatches the log again from its checkpoint",
+    ),
+    "start-shifts": Kind(
+        "error",
+        "records that the next start of the broker would dispatch to another queue offset than their own",
+        "op messages refer to half messages by queue offset: after the shift, an op message settles another half "
+        "message",
+        "do not start the broker on this store: rmqtx rebuild queues writes the queues again, in a copy of it",
+    ),
+    "start-enters": Kind(
+        "note",
+        "records without a consume-queue slot that the next start of the broker would dispatch",
+        "nothing is lost at the start",
+    ),
+    "start-unforeseen": Kind(
+        "note",
+        "a store whose next start cannot be predicted",
+        "what a broker would cut, skip or delete is unknown",
+    ),
+}

@@ -1,0 +1,89 @@
+"""Findings about half messages, ops and decisions."""
+
+from __future__ import annotations
+
+from readers.model.finding_kinds.kind import Kind
+
+KINDS: dict[str, Kind] = {
+    "copies-contradict": Kind(
+        "error",
+        "two different records for the same place in the log",
+        "the record with a sound body was used; if both are sound, the record from the longer run of records; the "
+        "other record does not count for its transaction",
+        "compare both records: rmqtx decode commitlog",
+        hides_records=True,
+    ),
+    "end-names-nothing": Kind(
+        "error",
+        "a COMMIT, ROLLBACK or op record whose reference leads to no half message of its transaction",
+        "the reference is damaged (no checksum covers it): the record is not listed as a transaction, and what it may "
+        "have ended is UNDECIDABLE",
+        "compare with the same record on a slave",
+        hides_records=True,
+    ),
+    "words-contradict": Kind(
+        "error",
+        "an id, group, topic or name that another part of the record, another record of the transaction or the index "
+        "contradicts",
+        "no checksum covers ids, groups, topics and names: one of the two is damaged; if more records of the "
+        "transaction exist, the id that most of them have is used",
+        "compare with the same records on a slave",
+        hides_records=True,
+    ),
+    "half-unreadable": Kind(
+        "error",
+        "a half message, or a discard copy of one, whose properties cannot be read",
+        "its transaction may be unknown: a transaction whose newest copy it may be is UNDECIDABLE",
+        "compare with the same record on a slave",
+        hides_records=True,
+    ),
+    "op-unreadable": Kind(
+        "error",
+        "an op message whose body is not a list of numbers, or whose CRC is wrong",
+        "which transactions it ended is unknown; the check skips it or stops at it",
+        "compare with the same record on a slave",
+    ),
+    "half-changed": Kind(
+        "warning",
+        "rmqtx is changing the store, or was interrupted during a change",
+        "the store may contain half of the change: neither the state before nor the state after it",
+        "the file named here contains the path of the undo file: rmqtx undo UNDO_FILE restores the store, with "
+        "--resume it completes the change",
+    ),
+    "check-stopped": Kind(
+        "error",
+        "a message at which every round of the broker's check ends",
+        "earlier half messages are put back and checked again in each round, and each COMMIT answer delivers the "
+        "message again; later half messages are never checked",
+        "rmqtx pending STORE prints the commands that let the check continue",
+    ),
+    "undecidable": Kind(
+        "error",
+        "transactions whose state cannot be determined from this store",
+        "they are not listed as pending, but may be pending",
+        "rmqtx audit lists each transaction with its reason",
+    ),
+    "older-design": Kind(
+        "note",
+        "prepared or rollback records of RocketMQ before 4.3 in the log",
+        "brokers from 3.2 on do not check the open ones, and brokers from 4.3 on do not commit them",
+        "rmqtx pending lists the open ones",
+    ),
+    "ops-unreadable": Kind(
+        "error",
+        "a live broker that does not serve its op queue (4.3.0)",
+        "rolled back and open transactions cannot be distinguished: they are UNDECIDABLE",
+        "read the store's files",
+    ),
+    "copies-missing": Kind(
+        "warning",
+        "earlier half copies of a transaction that the broker's index does not return",
+        "its evidence is incomplete: an op mark on one of them is not seen",
+        "run the command again in a moment; if the result is the same, read the store's files",
+    ),
+    "foreign-unsearched": Kind(
+        "note",
+        "could not search for decisions on records outside the half topic",
+        "an op mark that belongs to another record would count as a rollback",
+    ),
+}
