@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.model.finding_kinds import config, index, log, queues, receipts, startup, tables, transactions
-from readers.model.finding_kinds.kind import Kind
+from readers.finding_kinds import config, index, log, queues, receipts, startup, tables, transactions
+from readers.finding_kinds.kind import Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
