@@ -13,7 +13,7 @@ and 5.3.3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -82,11 +82,13 @@ def examined_ends(
     named_offsets: Int64s,
     unreadable_files: frozenset[str] = frozenset(),
     missing: Sequence[MissingRange] = (),
+    damaged_halves: Iterable[Block] = (),
 ) -> ExaminedEnds:
     """Examine the records that some ends, and commits of diverted half messages, name.
 
     `offsets`: their places; `named_offsets`: the places that they name. Ends that name their own half copy need not be
-    included. `unreadable_files`: files that cannot be read; `missing`: other missing ranges.
+    included. `unreadable_files`: files that cannot be read; `missing`: other missing ranges; `damaged_halves`: half
+    records in them that can still be read in part.
     Units: commit-log offsets in bytes; the two arrays go together.
     Order: commit-log offset of the end.
     Damage: end-names-nothing, words-contradict, slot-mismatch.
@@ -94,12 +96,14 @@ def examined_ends(
     """
     log = store.log()
     try:
-        work = _Examination(store, log, unreadable_files, missing)
+        work = _Examination(store, log, unreadable_files, missing, damaged_halves)
         order = np.argsort(offsets, kind="stable")
-        pairs = [
-            pair for pair in zip(offsets[order].tolist(), named_offsets[order].tolist(), strict=True)
-            if not work.cannot_be_read(pair[1], pair[0])
-        ]  # fmt: skip
+        pairs = []
+        for offset, named in zip(offsets[order].tolist(), named_offsets[order].tolist(), strict=True):
+            if work.cannot_be_read(named, offset):
+                work.tie_to_damaged(offset, named)
+            else:
+                pairs.append((offset, named))
         for first in range(0, len(pairs), _ENDS_AT_ONCE):
             portion = pairs[first : first + _ENDS_AT_ONCE]
             settled = _settled(log, store.root, portion)
@@ -129,10 +133,13 @@ class _Examination:
     """The ends of one store."""
 
     def __init__(
-        self, store: Store, log: SegmentedLog, unreadable_files: frozenset[str], missing: Sequence[MissingRange]
+        self, store: Store, log: SegmentedLog, unreadable_files: frozenset[str], missing: Sequence[MissingRange],
+        damaged_halves: Iterable[Block],
     ) -> None:
         self._store, self._log = store, log
         self._unreadable, self._missing = unreadable_files, missing
+        self._missing_from = frozenset(one.begin_offset for one in missing)
+        self._damaged_halves = {int(half.commit_log_offsets[0]): half for half in damaged_halves}
         self._found = ExaminedEnds()
         self._wrong: list[_Wrong] = []
         self._candidates = EndCandidates(store, log)
@@ -157,8 +164,7 @@ class _Examination:
             if words.is_of_same(other) and not is_half:
                 self._add_decision(named, end)
             return
-        is_copy = is_half or bool(named.topic_is(DISCARD_TOPIC)[0])
-        if is_copy:  # a chain may join them by the place, if no other record has the end's id
+        if _is_copy(named):  # a chain may join them by the place, if no other record has the end's id
             self._add_tie(named, end, kind)
         is_known = is_half or bool(can_be_decided(named)[0])
         if not is_known or not words.is_of_same(other) or (_is_of_old_design(end) and not is_half):
@@ -172,6 +178,19 @@ class _Examination:
             ))  # fmt: skip
         if not is_half:
             self._add_decision(named, end)
+
+    def tie_to_damaged(self, offset: int, named_offset: int) -> None:
+        """Tie an end to the damaged copy that it names: if the id of the copy is damaged, its place still joins them."""
+        named, segment = self._damaged_halves.get(named_offset), self._log.segment_at(named_offset)
+        if named is None and named_offset in self._missing_from:
+            is_readable = segment is not None and segment.file not in self._unreadable
+            named = block_at(self._log, named_offset) if is_readable else None
+        if named is None or not _is_copy(named):
+            return
+        end = block_at(self._log, offset)
+        kind = None if end is None else _kind_of(end)
+        if end is not None and kind is not None:
+            self._add_tie(named, end, kind)
 
     def result(self) -> ExaminedEnds:
         """Return all results."""
@@ -231,6 +250,11 @@ class _Examination:
         own = pc.coalesce(rows["transaction_id"], rows["fingerprint"])[0].as_py()
         if own is not None and copy is not None and copy != own:
             self._found.ties.append((copy, own))
+
+
+def _is_copy(named: Block) -> bool:
+    """Whether a record that an end names is a half copy or a discard copy."""
+    return bool(are_halves(named)[0] or named.topic_is(DISCARD_TOPIC)[0])
 
 
 def _kind_of(end: Block) -> str | None:

@@ -69,7 +69,8 @@ def conclude(
         store, [*facts.missing, *missing.ranges, *entries.ranges], offsets, named_offsets
     )
     unreadable = frozenset(f.file for f in splits.findings if f.code == "unreadable-file" and f.file is not None)
-    examined = examined_ends(store, offsets, named_offsets, unreadable, ranges)
+    damaged = [*missing.damaged_halves, *entries.damaged_halves]
+    examined = examined_ends(store, offsets, named_offsets, unreadable, ranges, damaged)
     if splits.has_prepared and not splits.has_halves:  # no cursor decides prepared records
         known = [finding for finding in known if finding.code != "config-missing"]
     concluded = replace(
@@ -89,7 +90,6 @@ def conclude(
         later_hashes=np.concatenate([facts.later_hashes, *(part.later_hashes for part in scanned)]),
         beside=beside,
     )  # fmt: skip
-    damaged = [*missing.damaged_halves, *entries.damaged_halves]
     return Conclusion(
         concluded, splits.coverage, [halves_of(block, store.root, JUDGED_HALVES) for block in damaged], examined.ties
     )

@@ -107,6 +107,30 @@ def test_a_final_of_another_name_is_judged_with_the_copy_it_names(
     assert verdicts(STORES[0], root) == wanted
 
 
+@pytest.mark.parametrize("name", ["rocksdb-both-5.5.0", "common-5.3.3", "prepared-4.2.0"])
+def test_a_half_with_an_id_that_is_no_text_is_judged_with_the_end_that_names_it(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A byte of the id becomes 0xff: the half is reported as unreadable, and its COMMIT record still names its place."""
+    root = copy_of(name, tmp_path)
+    file = damage.log_files(root)[0]
+    data = file.read_bytes()
+    sound = [row for rows in verdicts(name)[0].values() for row in rows]
+    damaged = {
+        row["transaction_id"]: row["half_copies"][0]["commit_log_offset"] for row in sound
+        if len(row["half_copies"]) == 1 and row["final_records"] and not row["discard_copies"]
+    }
+    damaged = {identity: place for identity, place in damaged.items() if place}  # to name offset 0 is to name nothing
+    for place in damaged.values():
+        damage.write_bytes(file, data.index(b"UNIQ_KEY\x01", place) + len("UNIQ_KEY\x01") + 20, b"\xff")
+    assert len(damaged) > 5
+    wanted = verdicts(name, root)
+    assert {identity: wanted[0][identity][0]["half_copies"][0]["commit_log_offset"] for identity in damaged} == damaged
+    assert sum("half-unreadable" in line for line in wanted[1]) == len(damaged)
+    request.getfixturevalue("many")
+    assert verdicts(name, root) == wanted
+
+
 def test_other_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     name = STORES[0]
     wanted = verdicts(name)
