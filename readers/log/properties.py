@@ -141,6 +141,10 @@ class PropertyAreas:
         """Return values at places in the copied areas, as bytes (a binary view)."""
         return views(self._bytes, self._buffer, starts, lengths, present)
 
+    def coded(self, name: str) -> pa.DictionaryArray:
+        """The property as bytes, a dictionary column, null if absent; for properties with few different values."""
+        return self.value(name).cast(pa.binary()).dictionary_encode()
+
     def take(self, rows: Int64s | Bools) -> PropertyAreas:
         """Return the areas of some of the records, in which nothing is searched for again."""
         return _TakenAreas(self, rows)
@@ -257,9 +261,17 @@ class PropertyViews(PropertyAreas):
 
     def value(self, name: str) -> pa.Array:
         """The property as bytes (a binary view), null if absent."""
-        if name not in KNOWN:
+        fast = accelerated()
+        if name not in KNOWN or fast is None:
             return self._gathered.value(name)
-        return views(self._data, self._data_buffer, *self._known[name])
+        return fast.text_views(self._data, self._data_buffer, *self._known[name])
+
+    def coded(self, name: str) -> pa.DictionaryArray:
+        """The property as bytes, a dictionary column, null if absent; for properties with few different values."""
+        fast = accelerated()
+        if name not in KNOWN or fast is None:
+            return super().coded(name)
+        return fast.codes(self._data, self._data_buffer, *self._known[name])
 
     def text(self, name: str) -> pa.Array:
         """The property as text, null if absent."""

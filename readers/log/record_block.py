@@ -13,7 +13,7 @@ import pyarrow as pa
 from readers.log.kernels import accelerated
 from readers.log.properties import PropertyAreas, properties_of
 from readers.log.record_layout import AT, BORN_V6, FILLER, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
-from readers.model.columns import Bools, Int64s, hosts, integers_at, message_ids, strings, views
+from readers.model.columns import Bools, Int64s, coded, hosts, integers_at, message_ids, strings, views
 
 if TYPE_CHECKING:
     from readers.log.accelerated_columns import Fields
@@ -247,19 +247,27 @@ class Block:
 
     def topics(self) -> pa.Array:
         """Topics as bytes (a binary view)."""
-        starts, lengths = self._topic
-        return views(self.data, self._buffer, starts, lengths)
+        return self._views(*self._topic)
+
+    def _views(self, starts: Int64s, lengths: Int64s) -> pa.Array:
+        fast = accelerated()
+        return (views if fast is None else fast.text_views)(self.data, self._buffer, starts, lengths)
+
+    def coded_topics(self) -> pa.DictionaryArray:
+        """Topics as bytes, a dictionary column: there are few different topics."""
+        fast = accelerated()
+        return (coded if fast is None else fast.codes)(self.data, self._buffer, *self._topic)
 
     def topic_texts(self) -> pa.Array:
-        """Topics as text; there are few different topics, so each is decoded once."""
+        """Topics as text; each different topic is decoded once."""
         if (fast := accelerated()) is not None:
             return fast.texts(self.data, self._buffer, *self._topic)
-        encoded = self.topics().cast(pa.binary()).dictionary_encode()
+        encoded = self.coded_topics()
         return strings(encoded.dictionary).take(encoded.indices)
 
     def bodies(self) -> pa.Array:
         """Bodies as stored (a binary view)."""
-        return views(self.data, self._buffer, self.body_starts, self.body_lengths)
+        return self._views(self.body_starts, self.body_lengths)
 
     @cached_property
     def properties(self) -> PropertyAreas:

@@ -104,6 +104,11 @@ def views(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid
     return pa.Array.from_buffers(pa.binary_view(), count, [bitmap, pa.py_buffer(table), buffer])
 
 
+def coded(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid: Bools | None = None) -> pa.Array:
+    """Return byte strings in a buffer as an Arrow dictionary column; see `views`. For strings that are often equal."""
+    return views(data, buffer, starts, lengths, valid).cast(pa.binary()).dictionary_encode()
+
+
 def rows_where(table: pa.Table, chosen: pa.Array | pa.ChunkedArray) -> pa.Table:
     """Return the chosen rows; the table itself if all are chosen, since a copy of everything takes memory."""
     return table if pc.all(chosen, min_count=0, skip_nulls=False).as_py() else table.filter(chosen)
