@@ -245,8 +245,11 @@ def _by_key(found: Int64s, offsets: Int64s, hashes: Int64s, lows: Int64s) -> tup
     key_numbers = order[np.repeat(first, counts) + inside].astype(np.int64)
     offsets = np.repeat(offsets, counts)
     late = offsets >= lows[key_numbers]
-    pairs = np.unique(np.stack([key_numbers[late], offsets[late]], axis=1), axis=0)
-    return pairs[:, 0], pairs[:, 1]
+    key_numbers, offsets = key_numbers[late], offsets[late]
+    order = np.lexsort((offsets, key_numbers))
+    key_numbers, offsets = key_numbers[order], offsets[order]
+    is_first = np.append(True, (np.diff(key_numbers) != 0) | (np.diff(offsets) != 0))[: len(order)]
+    return key_numbers[is_first], offsets[is_first]
 
 
 def open_index(store: Store, slots_count: int | None = None) -> Index:

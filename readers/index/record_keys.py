@@ -36,7 +36,7 @@ def _indexed(block: Block) -> Block:
 
 
 def _pairs(rows: Block, keys: pa.Array, owners: Int64s) -> tuple[Int64s, Int64s]:
-    topics = rows.topics().cast(pa.binary()).dictionary_encode()
+    topics = rows.coded_topics()
     prefixes = [topic + b"#" for topic in topics.dictionary.to_pylist()]
     numbers = np.asarray(topics.indices).astype(np.int64)[owners]
     return rows.commit_log_offsets[owners], _hashes(keys, numbers, prefixes)
@@ -102,8 +102,8 @@ def tag_pairs(block: Block) -> tuple[Int64s, Int64s]:
     tagged = block.take(rows)
     if not len(tagged):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    topics = tagged.topics().cast(pa.binary()).dictionary_encode()
-    tags = tagged.properties.value(TAGS).cast(pa.binary()).dictionary_encode()
+    topics = tagged.coded_topics()
+    tags = tagged.properties.coded(TAGS)
     kinds, places = np.unique(
         np.asarray(topics.indices).astype(np.int64) << 32 | np.asarray(tags.indices), return_inverse=True
     )

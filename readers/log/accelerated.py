@@ -1,9 +1,9 @@
 """The inner loops of a scan, compiled by numba (extra `fast`): the chain of records, and the places of properties.
 
-The columns of records are in `accelerated_columns.py`. The loops return exactly the results of the reference path
-(`segment_scan.walk` with `Block.sound`, `PropertyAreas.locate`), also for damaged bytes: a test compares both. No byte
-outside the buffer is read, whatever the lengths in the data are. Importing this module loads the compiled code from
-numba's cache, or compiles it once.
+The columns of records are in `accelerated_columns.py` and `accelerated_texts.py`. The loops return exactly the results
+of the reference path (`segment_scan.walk` with `Block.sound`, `PropertyAreas.locate`), also for damaged bytes: a test
+compares both. No byte outside the buffer is read, whatever the lengths in the data are. Importing this module loads the
+compiled code from numba's cache, or compiles it once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import numpy as np
 from numba import njit, types
 from numba.extending import register_jitable
 
-from readers.log.accelerated_columns import Fields, by_length, fields, i16, i32, i64, may_hold_mark, texts
+from readers.log.accelerated_columns import Fields, by_length, fields, i16, i32, i64, may_hold_mark
+from readers.log.accelerated_texts import codes, text_views, texts
+from readers.log.accelerated_words import LANES, lowest_bit, separators, word
 from readers.log.record_layout import (
     AT,
     BORN_V6,
@@ -28,8 +30,9 @@ from readers.log.record_layout import (
     VALUE_END,
 )
 from readers.model.columns import Bools, Int64s
+from readers.model.identities import UInt64s
 
-__all__ = ["Fields", "fields", "locate", "may_hold_mark", "texts", "walk"]
+__all__ = ["Fields", "codes", "fields", "locate", "may_hold_mark", "text_views", "texts", "walk"]
 
 _HEAD_BYTES = AT["commit_log_offset"] + 8
 _SYS_FLAG, _OFFSET, _BODY_LENGTH = AT["sys_flag"], AT["commit_log_offset"], AT["body_length_bytes"]
@@ -108,53 +111,73 @@ def walk(data: bytes, base_offset: int, position: int, limit: int) -> tuple[Int6
 
 @njit(
     types.void(
-        _data, _int64s, _int64s, _data, _int64s, _int64s, _int64s,
+        _data, _int64s, _int64s, types.uint64[:, :, ::1], _int64s, _int64s,
         types.int64[:, ::1], types.int64[:, ::1], types.boolean[:, ::1],
     ),
     cache=True,
 )
 def _locate(
-    data: Any, starts: Any, lengths: Any, names: Any, name_starts: Any, first_of_length: Any, next_of_length: Any,
+    data: Any, starts: Any, lengths: Any, words: Any, first_of_length: Any, next_of_length: Any,
     value_starts: Any, value_lengths: Any, present: Any,
 ) -> None:
+    # One function: numba counts references to the arrays for each call of another one. Unsigned indices save a test.
     for row in range(len(starts)):
-        place = starts[row]
-        end = place + lengths[row]
-        while place < end:
-            # Unsigned indices save a test for negative indices.
-            split = place
-            while split < end and data[np.uintp(split)] > _VALUE_END:
-                split += 1
-            while split < end and data[np.uintp(split)] != _NAME_END and data[np.uintp(split)] != _VALUE_END:
-                split += 1
-            stop = split
-            while stop < end and data[np.uintp(stop)] != _VALUE_END:
-                stop += 1
-            if split < stop and data[split] == _NAME_END and stop > split + 1:
-                size = split - place
-                kind = first_of_length[size] if size < len(first_of_length) else np.int64(-1)
+        place = piece = starts[row]
+        end, split = place + lengths[row], np.int64(-1)
+        while place <= end:
+            mask = separators(data, place)
+            if end < place + LANES:
+                mask &= (np.uint64(1) << np.uint64(end - place)) - np.uint64(1)
+                mask |= np.uint64(1) << np.uint64(end - place)
+            while mask:
+                found = place + lowest_bit(mask)
+                mask &= mask - np.uint64(1)
+                if found < end and data[np.uintp(found)] != _VALUE_END:
+                    if data[np.uintp(found)] == _NAME_END and split < 0:
+                        split = found
+                    continue
+                size = split - piece
+                kind = np.int64(-1)
+                if split >= 0 and found > split + 1 and size < len(first_of_length):
+                    kind = first_of_length[np.uintp(size)]
                 while kind >= 0:
-                    step = np.int64(0)
-                    while step < size and data[np.uintp(place + step)] == names[np.uintp(name_starts[kind] + step)]:
-                        step += 1
-                    if step == size:
-                        value_starts[kind, row] = split + 1
-                        value_lengths[kind, row] = stop - split - 1
-                        present[kind, row] = True
+                    name, part = np.uintp(kind), np.uintp(0)
+                    while part * 8 < size and (
+                        word(data, piece + part * 8) & words[name, part, np.uintp(1)] == words[name, part, np.uintp(0)]
+                    ):
+                        part += np.uintp(1)
+                    if part * 8 >= size:
+                        value_starts[name, np.uintp(row)] = split + 1
+                        value_lengths[name, np.uintp(row)] = found - split - 1
+                        present[name, np.uintp(row)] = True
                         break
-                    kind = next_of_length[kind]
-            place = stop + 1
+                    kind = next_of_length[name]
+                piece, split = found + 1, np.int64(-1)
+            place += LANES
 
 
 def locate(
     data: Any, starts: Int64s, lengths: Int64s, names: tuple[str, ...]
 ) -> dict[str, tuple[Int64s, Int64s, Bools]]:
     """Return start, length and presence of several properties' values in the data, per record, in one pass."""
-    text, name_starts, first_of_length, next_of_length = by_length([name.encode() for name in names])
+    encoded = [name.encode() for name in names]
+    _, _, first_of_length, next_of_length = by_length(encoded)
     shape = (len(names), len(starts))
     value_starts, value_lengths = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     present = np.zeros(shape, np.bool_)
+    if int((starts + lengths).max(initial=0)) + LANES > len(data):
+        data = np.append(data, np.zeros(LANES, np.uint8))
+        data.flags.writeable = False
     _locate(
-        data, starts, lengths, text, name_starts, first_of_length, next_of_length, value_starts, value_lengths, present,
+        data, starts, lengths, _words_of(encoded), first_of_length, next_of_length,
+        value_starts, value_lengths, present,
     )
     return {name: (value_starts[i], value_lengths[i], present[i]) for i, name in enumerate(names)}
+
+
+def _words_of(names: list[bytes]) -> UInt64s:
+    """Return each name as words of eight bytes, with the mask of the bytes of the name in each word."""
+    size = -(-max(map(len, names)) // 8) * 8
+    words = [b"".join(name.ljust(size, b"\0") for name in names)]
+    words.append(b"".join((b"\xff" * len(name)).ljust(size, b"\0") for name in names))
+    return np.stack([np.frombuffer(text, "<u8").reshape(len(names), -1) for text in words], axis=2)

@@ -1,4 +1,4 @@
-"""Columns of sound records, compiled by numba (extra `fast`): header fields, topics and texts, each in one pass.
+"""Columns of sound records, compiled by numba (extra `fast`): header fields and known topics, in one pass.
 
 The reference path in `record_block.py` and `columns.py` returns the same values. The records must be sound: their
 lengths were compared with the end of each record, so no byte outside the buffer is read.
@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numba import njit, types
 from numba.extending import register_jitable
 
 from readers.log.record_layout import AT, BORN_V6, FILLER, FILLER_MARK, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
-from readers.model.columns import Bools, Bytes, Int32s, Int64s, strings, views
+from readers.model.columns import Bools, Bytes, Int32s, Int64s
 from readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -163,37 +162,6 @@ def fields(data: Bytes, starts: Int64s) -> Fields:
     columns: dict[str, Int32s | Int64s] = dict(zip(_INTS, ints, strict=True))
     columns |= zip((*_LONGS, *_PLACES), (*longs, *places), strict=True)
     return Fields(columns, topics)
-
-
-@njit(types.boolean(_data, _int64s, _int64s, types.boolean[::1], types.int32[::1], types.uint8[::1]), cache=True)
-def _gather(data: Any, starts: Any, lengths: Any, present: Any, offsets: Any, text: Any) -> Any:
-    place = np.int64(0)
-    seen = np.uint8(0)
-    for row in range(len(starts)):
-        offsets[row] = place
-        if present[row]:
-            start = starts[row]
-            for step in range(lengths[row]):
-                value = data[np.uintp(start + step)]
-                seen |= value
-                text[np.uintp(place + step)] = value
-            place += lengths[row]
-    offsets[len(starts)] = place
-    return seen < 128
-
-
-def texts(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, present: Bools | None = None) -> pa.Array:
-    """Return byte strings as text, null if not present; the same as `strings(views(...))`."""
-    count = len(starts)
-    if present is None:
-        present = np.ones(count, np.bool_)
-    elif not present.any():
-        return pa.nulls(count, pa.string())
-    offsets, text = np.empty(count + 1, np.int32), np.empty(int(lengths.sum()), np.uint8)
-    if not _gather(data, starts, lengths, present, offsets, text):
-        return strings(views(data, buffer, starts, lengths, present))
-    bitmap = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-    return pa.Array.from_buffers(pa.string(), count, [bitmap, pa.py_buffer(offsets), pa.py_buffer(text)])
 
 
 @njit(types.uint8(_data, types.int64), cache=True)

@@ -134,7 +134,7 @@ class OldRecords:
 
 
 def _group_hashes(block: Block) -> Int64s:
-    groups = block.properties.value(PRODUCER_GROUP).cast(pa.binary()).dictionary_encode()
+    groups = block.properties.coded(PRODUCER_GROUP)
     hashes = pa.array([java_hash(group) for group in groups.dictionary.to_pylist()], pa.int64())
     found: Int64s = np.asarray(hashes.take(groups.indices).fill_null(NO_HASH))
     return found

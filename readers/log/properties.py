@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from readers.log.kernels import accelerated
@@ -28,6 +29,19 @@ IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 TRANSACTION_ID = "__transactionId__"
 HALF_MARK = "TRAN_MSG"
+
+
+Words = npt.NDArray[np.uint64]
+
+
+def _masked(words: Words, width: int) -> Words:
+    """Return only the first `width` bytes of words."""
+    return words if width == 8 else words & np.uint64((1 << (8 * width)) - 1)
+
+
+def _word(part: bytes) -> np.uint64:
+    """Return at most eight bytes as a word."""
+    return np.uint64(int.from_bytes(part, "little"))
 
 
 class PropertyAreas:
@@ -60,46 +74,64 @@ class PropertyAreas:
         return np.flatnonzero(begins[: self._offsets[self.count]])
 
     @cached_property
-    def _words(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        return np.ndarray((len(self._bytes) - 7,), "<u8", self._bytes, 0, (1,))[self._pieces]
+    def _words(self) -> Words:
+        """The first eight bytes of every piece."""
+        return self._words_at(self._pieces)
 
-    def _ends(self, inside: Int64s, records: Int64s) -> Int64s:
-        """Return the ends of the pieces that contain given positions."""
-        numbers = np.searchsorted(self._separators, inside)
-        limits = self._offsets[records + 1]
-        if not len(self._separators):
-            return limits
-        ends = self._separators[np.minimum(numbers, len(self._separators) - 1)]
-        return np.where(numbers < len(self._separators), np.minimum(ends, limits), limits)
+    def _words_at(self, positions: Int64s) -> Words:
+        words: Words = np.ndarray((len(self._bytes) - 7,), "<u8", self._bytes, 0, (1,))[positions]
+        return words
+
+    @cached_property
+    def _piece_ends(self) -> Int64s:
+        """Return the end of every piece: the separator after it, or the end of its area."""
+        following = np.append(self._pieces, self._offsets[self.count])[1:]
+        ends: Int64s = following - (self._bytes[following - 1] == VALUE_END)
+        return ends
+
+    @cached_property
+    def _piece_records(self) -> Int64s:
+        """Return the record of every piece."""
+        firsts = np.searchsorted(self._pieces, self._offsets[: self.count])
+        return np.repeat(np.arange(self.count), np.diff(firsts, append=len(self._pieces)))
 
     def locate(self, name: str) -> tuple[Int64s, Int64s, Bools]:
         """Return start, length and presence of a property's value, per record. Units: bytes of the copied areas."""
-        key = name.encode() + bytes([NAME_END])
-        width = min(8, len(key))
-        word = int.from_bytes(key[:8].ljust(8, b"\0"), "little")
-        mask = (1 << (8 * width)) - 1
-        hits = self._pieces[(self._words & np.uint64(mask)) == np.uint64(word)]
-        for place in range(8, len(key)):
-            hits = hits[np.minimum(hits + place, len(self._bytes) - 1) == hits + place]
-            hits = hits[self._bytes[hits + place] == key[place]]
-        records = np.searchsorted(self._offsets, hits, side="right") - 1
-        values = hits + len(key)
-        ends = self._ends(values, records)
-        full = ends > values
-        starts, lengths = np.zeros(self.count, np.int64), np.zeros(self.count, np.int64)
-        present = np.zeros(self.count, np.bool_)
-        records, values, ends = records[full], values[full], ends[full]
-        starts[records], lengths[records], present[records] = values, ends - values, True
-        return starts, lengths, present
-
-    def _located(self, name: str) -> tuple[Int64s, Int64s, Bools]:
         if name not in self._of_name:
-            self._of_name[name] = self.locate(name)
+            self._of_name[name] = self._searched(name)
         return self._of_name[name]
 
     @cached_property
     def _of_name(self) -> dict[str, tuple[Int64s, Int64s, Bools]]:
         return {}
+
+    def _searched(self, name: str) -> tuple[Int64s, Int64s, Bools]:
+        key = name.encode() + bytes([NAME_END])
+        numbers = np.flatnonzero(self._begin_with(key[:8]))
+        for place in range(8, len(key), 8):
+            if not len(numbers):
+                break
+            numbers = numbers[self._contain(self._pieces[numbers] + place, key[place : place + 8])]
+        values, ends = self._pieces[numbers] + len(key), self._piece_ends[numbers]
+        starts, lengths = np.zeros(self.count, np.int64), np.zeros(self.count, np.int64)
+        present = np.zeros(self.count, np.bool_)
+        full = ends > values
+        if not full.all():
+            numbers, values, ends = numbers[full], values[full], ends[full]
+        records = self._piece_records[numbers]
+        starts[records], lengths[records], present[records] = values, ends - values, True
+        return starts, lengths, present
+
+    def _begin_with(self, part: bytes) -> Bools:
+        """Return which pieces begin with at most eight bytes."""
+        found: Bools = _masked(self._words, len(part)) == _word(part)
+        return found
+
+    def _contain(self, positions: Int64s, part: bytes) -> Bools:
+        """Return at which positions there are at most eight bytes; false behind the last position of a word."""
+        inside = np.minimum(positions, len(self._bytes) - 8)
+        found: Bools = (_masked(self._words_at(inside), len(part)) == _word(part)) & (inside == positions)
+        return found
 
     def value(self, name: str) -> pa.Array:
         """The property as bytes (a binary view), null if absent."""
@@ -108,6 +140,10 @@ class PropertyAreas:
     def views_of(self, starts: Int64s, lengths: Int64s, present: Bools) -> pa.Array:
         """Return values at places in the copied areas, as bytes (a binary view)."""
         return views(self._bytes, self._buffer, starts, lengths, present)
+
+    def coded(self, name: str) -> pa.DictionaryArray:
+        """The property as bytes, a dictionary column, null if absent; for properties with few different values."""
+        return self.value(name).cast(pa.binary()).dictionary_encode()
 
     def take(self, rows: Int64s | Bools) -> PropertyAreas:
         """Return the areas of some of the records, in which nothing is searched for again."""
@@ -122,9 +158,7 @@ class PropertyAreas:
 
         An empty piece between two ends of values is allowed: brokers write one before a property CRC.
         """
-        pieces = self._pieces
-        records = np.searchsorted(self._offsets, pieces, side="right") - 1
-        ends = self._ends(pieces, records)
+        pieces, records, ends = self._pieces, self._piece_records, self._piece_ends
         full = ends > pieces
         pieces, records, ends = pieces[full], records[full], ends[full]
         equals = np.flatnonzero(self._bytes[: self._offsets[self.count]] == NAME_END)
@@ -138,9 +172,7 @@ class PropertyAreas:
 
     def maps(self) -> pa.Array:
         """All properties of every record, in stored order, as the map type PROPERTIES."""
-        pieces = self._pieces
-        records = np.searchsorted(self._offsets, pieces, side="right") - 1
-        ends = self._ends(pieces, records)
+        pieces, records, ends = self._pieces, self._piece_records, self._piece_ends
         equals = np.flatnonzero(self._bytes == NAME_END)
         numbers = np.searchsorted(equals, pieces)
         splits = equals[np.minimum(numbers, len(equals) - 1)] if len(equals) else np.zeros(len(pieces), np.int64)
@@ -161,7 +193,7 @@ class _TakenAreas(PropertyAreas):
 
     def locate(self, name: str) -> tuple[Int64s, Int64s, Bools]:
         """Return start, length and presence of a property's value, per record. Units: bytes of the copied areas."""
-        starts, lengths, present = self._areas._located(name)
+        starts, lengths, present = self._areas.locate(name)
         return starts[self._chosen_rows], lengths[self._chosen_rows], present[self._chosen_rows]
 
     def value(self, name: str) -> pa.Array:
@@ -229,9 +261,17 @@ class PropertyViews(PropertyAreas):
 
     def value(self, name: str) -> pa.Array:
         """The property as bytes (a binary view), null if absent."""
-        if name not in KNOWN:
+        fast = accelerated()
+        if name not in KNOWN or fast is None:
             return self._gathered.value(name)
-        return views(self._data, self._data_buffer, *self._known[name])
+        return fast.text_views(self._data, self._data_buffer, *self._known[name])
+
+    def coded(self, name: str) -> pa.DictionaryArray:
+        """The property as bytes, a dictionary column, null if absent; for properties with few different values."""
+        fast = accelerated()
+        if name not in KNOWN or fast is None:
+            return super().coded(name)
+        return fast.codes(self._data, self._data_buffer, *self._known[name])
 
     def text(self, name: str) -> pa.Array:
         """The property as text, null if absent."""

@@ -18,6 +18,8 @@ RECORD_BYTES_MAX = 256 << 20
 _FIRST_READ_BYTES = 4096
 #: What is read of a record of unknown length: most records are shorter.
 _GUESSED_BYTES = 1024
+#: Records in which the properties are searched sooner than all bytes.
+_MANY = 256
 _LOCAL = Limits()
 #: A remote file is read in blocks; a portion must fit into their cache.
 _REMOTE = Limits(portion_bytes=16 << 20, places_max=384)
@@ -94,7 +96,7 @@ class _Gathered:
         for portion in portions(self._offsets, self._offsets + self._sizes, limits):
             block = self._block(portion)
             block = block.take(block.sound())
-            if not with_fillers and len(block) and FILLER_MARK in block.raw:
+            if not with_fillers and (len(block) >= _MANY or FILLER_MARK in block.raw):
                 block = block.take(~block.are_fillers())
             if len(block):
                 yield block

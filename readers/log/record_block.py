@@ -13,7 +13,7 @@ import pyarrow as pa
 from readers.log.kernels import accelerated
 from readers.log.properties import PropertyAreas, properties_of
 from readers.log.record_layout import AT, BORN_V6, FILLER, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
-from readers.model.columns import Bools, Int64s, hosts, integers_at, message_ids, strings, views
+from readers.model.columns import Bools, Int64s, coded, hosts, integers_at, message_ids, strings, views
 
 if TYPE_CHECKING:
     from readers.log.accelerated_columns import Fields
@@ -84,23 +84,28 @@ class Block:
         """Return a field of the record header by its declared name, as native integers."""
         if (decoded := self._decoded(name)) is not None:
             return decoded
-        shift = self._shift(name)
-        codes = {"i": ">i4", "q": ">i8"}
-        field = next(field for field in RECORD.fields if field.name == name)
-        return self._integers(self.starts + AT[name] + shift, codes[field.code])
+        if AT[name] <= AT["born_address"] or not self._has_v6:
+            column = self._heads[name]
+            return column.astype(column.dtype.newbyteorder("="))
+        extra = self._born_extra if AT[name] <= AT["store_address"] else self._born_extra + self._store_extra
+        return self._integers(self.starts + AT[name] + extra, RECORD.dtype[name].str)
 
-    def _shift(self, name: str) -> npt.NDArray[np.int64] | int:
-        """Return the number of bytes by which IPv6 hosts move a field."""
-        if AT[name] <= AT["born_address"]:
-            return 0
-        if AT[name] <= AT["store_address"]:
-            return self._born_extra
-        return self._born_extra + self._store_extra
+    @cached_property
+    def _heads(self) -> npt.NDArray[np.void]:
+        """The headers of the records in one copy; hosts of IPv6 move the fields after them to other places."""
+        width = RECORD.size_bytes
+        rows = np.ndarray((max(0, len(self.data) - width + 1), width), np.uint8, self.data, 0, (1, 1))[self.starts]
+        heads: npt.NDArray[np.void] = rows.view(RECORD.dtype).reshape(-1)
+        return heads
 
     @cached_property
     def sys_flag(self) -> npt.NDArray[np.int32]:
         """System flag bits."""
         return self.header("sys_flag").astype(np.int32)
+
+    @cached_property
+    def _has_v6(self) -> bool:
+        return bool((self.sys_flag & (BORN_V6 | STORE_V6)).any())
 
     @cached_property
     def _born_extra(self) -> npt.NDArray[np.int64]:
@@ -203,6 +208,8 @@ class Block:
         sizes = self._integers(ends, ">i2").astype(np.int64)
         good &= (sizes >= 0) & (ends + 2 + sizes == self.starts + self.lengths)
         good &= self.data[np.where(sizes > 0, self.starts + self.lengths, ends) - 1] != 0
+        if good.all():
+            self.__dict__["_topic"], self.__dict__["_properties_area"] = (starts, lengths), (ends + 2, sizes)
         return good
 
     def topic_is(self, name: str) -> Bools:
@@ -240,19 +247,27 @@ class Block:
 
     def topics(self) -> pa.Array:
         """Topics as bytes (a binary view)."""
-        starts, lengths = self._topic
-        return views(self.data, self._buffer, starts, lengths)
+        return self._views(*self._topic)
+
+    def _views(self, starts: Int64s, lengths: Int64s) -> pa.Array:
+        fast = accelerated()
+        return (views if fast is None else fast.text_views)(self.data, self._buffer, starts, lengths)
+
+    def coded_topics(self) -> pa.DictionaryArray:
+        """Topics as bytes, a dictionary column: there are few different topics."""
+        fast = accelerated()
+        return (coded if fast is None else fast.codes)(self.data, self._buffer, *self._topic)
 
     def topic_texts(self) -> pa.Array:
-        """Topics as text; there are few different topics, so each is decoded once."""
+        """Topics as text; each different topic is decoded once."""
         if (fast := accelerated()) is not None:
             return fast.texts(self.data, self._buffer, *self._topic)
-        encoded = self.topics().cast(pa.binary()).dictionary_encode()
+        encoded = self.coded_topics()
         return strings(encoded.dictionary).take(encoded.indices)
 
     def bodies(self) -> pa.Array:
         """Bodies as stored (a binary view)."""
-        return views(self.data, self._buffer, self.body_starts, self.body_lengths)
+        return self._views(self.body_starts, self.body_lengths)
 
     @cached_property
     def properties(self) -> PropertyAreas:

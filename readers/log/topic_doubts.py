@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.log.op_bodies import parse_op_bodies
 from readers.log.properties import REAL_TOPIC, TAGS
 from readers.log.record_block import Block
-from readers.log.transaction_records import parse_op_bodies
 from readers.model.columns import Bools
 from readers.model.findings import Finding
 from readers.queues.slot_files import cache_of

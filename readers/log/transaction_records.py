@@ -20,6 +20,7 @@ from readers.log import compression
 from readers.log.commit_log import record_columns
 from readers.log.named_offsets import NO_PLACE, named_offsets
 from readers.log.offset_marks import TRANS_OFFSET, rocksdb_marks, rollback_marks
+from readers.log.op_bodies import parse_op_bodies
 from readers.log.prepared_records import is_prepared, is_rollback, prepared_names
 from readers.log.properties import (
     CHECK_TIMES,
@@ -36,7 +37,7 @@ from readers.log.properties import (
 )
 from readers.log.record_block import Block
 from readers.log.record_layout import COMMIT, COMPRESSED, PREPARED, TRANSACTION_MASK
-from readers.model.columns import Bools, Bytes, Int64s, integers
+from readers.model.columns import Bools, Int64s, IntegerSet, int64s, integers
 from readers.model.findings import Finding
 from readers.model.tables import FINALS, HALVES, MARKS, OPS
 from readers.store.store import (
@@ -48,7 +49,6 @@ from readers.store.store import (
     WAITING_TOPICS,
 )
 
-_DIGITS_MAX = 18
 _Column = Callable[[Block], pa.Array]
 #: Columns of HALVES and FINALS that are not columns of RECORDS.
 _HALF_COLUMNS: dict[str, _Column] = {
@@ -211,71 +211,12 @@ def ops_of(block: Block, store: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([arrays[name] for name in OPS.names], schema=OPS)
 
 
-def parse_op_bodies(bodies: pa.Array, intact: Bools) -> tuple[pa.Array, pa.Array]:
-    """Return numbers and form of op bodies: `123` (to 5.0.0) or `123,124,` (from 5.1.0).
-
-    Shape:  (list<int64>, string); null list and form `unreadable` if a body is neither, or is not intact.
-    Source: TransactionalMessageServiceImpl.fillOpRemoveMap; docs/formats/half_and_op.md#op.
-    """
-    count = len(bodies)
-    if not count:
-        return pa.array([], pa.list_(pa.int64())), pa.array([], pa.string())
-    offsets = np.frombuffer(bodies.buffers()[1], np.int32, count + 1 + bodies.offset)[bodies.offset :].astype(np.int64)
-    text = np.frombuffer(bodies.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
-    offsets = offsets - offsets[0]
-    breaks = np.flatnonzero((text - np.uint8(ord("0"))) > 9)  # bytes other than digits
-    first_breaks = np.searchsorted(breaks, offsets)
-    are_commas = text[breaks] == ord(",")
-    strange = np.zeros(count, np.int64)
-    if not are_commas.all():
-        np.add.at(strange, np.searchsorted(offsets, breaks[~are_commas], side="right") - 1, 1)
-    commas = np.append(0, np.cumsum(are_commas))[first_breaks]
-    # A number ends at a break, or at the end of its body.
-    ends = np.insert(breaks, first_breaks[1:], offsets[1:])
-    is_break = np.insert(np.ones(len(breaks), np.int64), first_breaks[1:], 0)
-    widths = np.diff(ends, prepend=0)
-    widths[1:] -= is_break[:-1]
-    ends, widths = ends[widths > 0], widths[widths > 0]
-    counts = np.diff(np.searchsorted(ends, offsets, side="right"))
-    if widths.max(initial=0) > _DIGITS_MAX:
-        np.add.at(strange, np.repeat(np.arange(count), counts)[widths > _DIGITS_MAX], 1)
-    good = (strange == 0) & (np.diff(offsets) > 0) & intact
-    if not good.all():
-        kept = np.repeat(good, counts)
-        ends, widths, counts = ends[kept], widths[kept], np.where(good, counts, 0)
-    list_offsets = np.append(0, np.cumsum(counts)).astype(np.int32)
-    values = pa.array(_decimal_numbers(text, ends, widths))
-    numbers = pa.ListArray.from_arrays(pa.array(list_offsets, mask=np.append(~good, False)), values)
-    forms = pa.array(np.where(good, np.where(np.diff(commas) > 0, "list", "single"), "unreadable"), pa.string())
-    return numbers, forms
-
-
-def _decimal_numbers(text: Bytes, ends: Int64s, widths: Int64s) -> Int64s:
-    """Return the numbers whose digits end before positions; eight digits at once, in one word."""
-    padded = np.concatenate([np.zeros(3 * 8, np.uint8), text])
-    words = np.ndarray((len(padded) - 7,), "<u8", padded, 0, (1,))
-    values, unit = np.zeros(len(ends), np.int64), 1
-    for back in range(0, _DIGITS_MAX, 8):
-        rows = slice(None) if back == 0 else np.flatnonzero(widths > back)
-        word = words[ends[rows] + (2 * 8 - back)]
-        others = ((8 - np.minimum(widths[rows] - back, 8)) * 8).astype(np.uint64)  # bits before the number's digits
-        word = word >> others << others & np.uint64(0x0F0F0F0F0F0F0F0F)
-        word = word * np.uint64(10) + (word >> np.uint64(8)) & np.uint64(0x00FF00FF00FF00FF)
-        word = word * np.uint64(100) + (word >> np.uint64(16)) & np.uint64(0x0000FFFF0000FFFF)
-        word = word * np.uint64(10_000) + (word >> np.uint64(32)) & np.uint64(0xFFFFFFFF)
-        values[rows] += word.astype(np.int64) * unit
-        unit *= 10**8
-        if widths.max(initial=0) <= back + 8:
-            break
-    return values
-
-
 def finals_of(block: Block, store: str, schema: pa.Schema = FINALS) -> pa.RecordBatch:
     """Return the records of a block, which are COMMIT records, as rows of FINALS."""
     return _rows(block, store, schema)
 
 
-def marks_of(ops: pa.RecordBatch, wanted: pa.Array | None = None) -> pa.RecordBatch:
+def marks_of(ops: pa.RecordBatch, wanted: IntegerSet | None = None) -> pa.RecordBatch:
     """Return one row of MARKS for each time that an op message lists a half queue offset.
 
     A half message that was decided twice within a batch interval is listed twice (5.1.0 and later).
@@ -284,11 +225,11 @@ def marks_of(ops: pa.RecordBatch, wanted: pa.Array | None = None) -> pa.RecordBa
     `wanted`: only these half queue offsets.
     """
     lists = ops["half_queue_offsets"]
-    owners = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
     numbers = np.asarray(lists.flatten())
-    if wanted is not None:
-        chosen = np.asarray(pc.is_in(pa.array(numbers), value_set=wanted))
-        owners, numbers = owners[chosen], numbers[chosen]
+    rows = np.arange(len(numbers)) if wanted is None else np.flatnonzero(wanted.has(numbers))
+    numbers = numbers[rows]
+    ends = np.cumsum(int64s(pc.list_value_length(lists), 0))
+    owners = np.searchsorted(ends, rows, side="right")
     order = np.lexsort((numbers, owners))
     owners, numbers = owners[order], numbers[order]
     rows = np.arange(len(numbers))

@@ -21,6 +21,8 @@ Bools = npt.NDArray[np.bool_]
 SLACK_BYTES = 32
 _VIEW = np.dtype([("length", "<i4"), ("head", "<u4"), ("buffer", "<i4"), ("offset", "<i4")])
 _INLINE_BYTES_MAX = 12
+#: Length of the longest table of truths, a byte each.
+_TABLE_MAX = 16 << 20
 
 
 def int64s(column: pa.ChunkedArray | pa.Array, missing: int = -1) -> Int64s:
@@ -46,6 +48,28 @@ def are_among(values: Int64s, chosen: Int64s) -> Bools:
     ordered = np.sort(chosen)
     found: Bools = ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
     return found
+
+
+class IntegerSet:
+    """Some integers; of many others it is asked which are among them. For near integers a table has the answers."""
+
+    def __init__(self, values: Int64s) -> None:
+        """`values`: in any order; they may be repeated."""
+        self._sorted = np.sort(values)
+        self._low = int(self._sorted[0]) if len(values) else 0
+        self._table: Bools | None = None
+        if len(values) and int(self._sorted[-1]) - self._low < _TABLE_MAX:
+            self._table = np.zeros(int(self._sorted[-1]) - self._low + 1, np.bool_)
+            self._table[values - self._low] = True
+
+    def has(self, values: Int64s) -> Bools:
+        """Return which values are in the set."""
+        if self._table is None:
+            return are_among(values, self._sorted)
+        places = values - self._low
+        inside = (places >= 0) & (places < len(self._table))
+        found: Bools = self._table[np.where(inside, places, 0)] & inside
+        return found
 
 
 def integers_at(data: Bytes, positions: Int64s, code: str) -> npt.NDArray[Any]:
@@ -78,6 +102,11 @@ def views(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid
     if valid is not None and not valid.all():
         bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(pa.binary_view(), count, [bitmap, pa.py_buffer(table), buffer])
+
+
+def coded(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid: Bools | None = None) -> pa.Array:
+    """Return byte strings in a buffer as an Arrow dictionary column; see `views`. For strings that are often equal."""
+    return views(data, buffer, starts, lengths, valid).cast(pa.binary()).dictionary_encode()
 
 
 def rows_where(table: pa.Table, chosen: pa.Array | pa.ChunkedArray) -> pa.Table:

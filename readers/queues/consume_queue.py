@@ -60,6 +60,8 @@ PRE_BLANK_LENGTH = 0x7FFFFFFF
 LEFT_OUT_TAGS = int.from_bytes(b"RMQTXOUT", "big")
 
 _PROBE_SLOTS = 64
+#: A negative number begins with this byte or a higher one.
+_NEGATIVE_BYTE = 0x80
 
 
 def are_pre_blank(slots: Slots) -> Bools:
@@ -89,13 +91,23 @@ def are_sound(slots: Slots) -> Bools:
     return sound & ~are_filler(slots)
 
 
-def _is_usable(slots: Slots) -> Bools:
-    return are_sound(slots) | are_filler(slots)
-
-
 def native(slots: Slots, name: str, kind: type[np.signedinteger[Any]] = np.int64) -> npt.NDArray[Any]:
     """Return a field of all slots in this machine's byte order."""
     return slots[name].astype(kind)
+
+
+def _are_plain(slots: Slots) -> bool:
+    """Whether all slots of a simple queue are sound, and none has an address in the extension."""
+    lengths, tags_codes = native(slots, "record_length_bytes", np.int32), native(slots, "tags_code")
+    first_bytes = np.frombuffer(slots, np.uint8)[:: SLOT.size_bytes]
+    return bool(
+        lengths.min() > 0 and lengths.max() < PRE_BLANK_LENGTH and tags_codes.min() > EXTENSION_ADDRESS_MAX
+        and first_bytes.max() < _NEGATIVE_BYTE
+    )
+
+
+def _is_usable(slots: Slots) -> Bools:
+    return are_sound(slots) | are_filler(slots)
 
 
 class Queue:
@@ -185,6 +197,29 @@ class Queue:
             self._extension.findings = []
         lengths: Int32s = native(slots, "record_length_bytes", np.int32)
         return queue_offsets, native(slots, "commit_log_offset"), lengths, tags_codes
+
+    def offsets_at(self, numbers: Int64s) -> Int64s:
+        """Return the commit-log offset in each of some slots; -1 for a slot that cannot be used.
+
+        `numbers`: queue offsets, ascending. All slots between two near ones are examined too.
+        Units:  bytes.
+        Damage: slot-invalid.
+        Raises: UnreadableFile, FileChanged.
+        """
+        found = np.full(len(numbers), -1, np.int64)
+        bounds = np.flatnonzero(np.diff(numbers // BLOCK_UNITS)) + 1
+        for rows in np.split(np.arange(len(numbers)), bounds) if len(numbers) else ():
+            begin, end = int(numbers[rows[0]]), int(numbers[rows[-1]]) + 1
+            for first, slots in self._blocks(max(begin, self.first_offset), end):
+                here = rows[slice(*np.searchsorted(numbers[rows], [first, first + len(slots)]))]
+                if _are_plain(slots):
+                    found[here] = slots["commit_log_offset"][numbers[here] - first]
+                    continue
+                known, places, _, _ = self.read(first, first + len(slots))
+                row = np.searchsorted(known, numbers[here])
+                is_known = np.append(known, -1)[row] == numbers[here]
+                found[here[is_known]] = places[row[is_known]]
+        return found
 
     def offset_of(self, commit_log_offset: int) -> int:
         """Return the queue offset of the first slot at or after a place of the commit log, or `max_offset`.

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from readers.log.properties import TRANSACTION_ID
 from readers.log.record_block import Block
 from readers.log.transaction_records import is_delayed_half, ops_of
+from readers.model.columns import IntegerSet, int64s
 from readers.model.findings import Finding
 from readers.model.releases import TIMERS
 from readers.store.store import (
@@ -291,7 +292,7 @@ class LiveWitnesses:
     def _read_ops(self, named: Named) -> None:
         """Read op messages from the first copy's offset on; an older op cannot name any of the copies."""
         halves = self._halves_outside_rocksdb(named)
-        wanted = pc.unique(halves["queue_offset"])
+        wanted = IntegerSet(int64s(halves["queue_offset"]))
         end = self._broker.max_offset(OP_TOPIC)
         begin = self._facts.op_begin
         first = pc.min(halves["commit_log_offset"]).as_py()
@@ -304,13 +305,13 @@ class LiveWitnesses:
         except OpsUnreadable:
             self._walk_to_ops(first, end - begin, wanted)
 
-    def _add_ops(self, bodies: Iterator[bytes], wanted: pa.Array) -> None:
+    def _add_ops(self, bodies: Iterator[bytes], wanted: IntegerSet) -> None:
         for block in blocks_of(bodies, self._facts.root, self._facts.findings):
             block = block.take(block.topic_is(OP_TOPIC))
             self._gathered.add_ops(ops_of(block, self._facts.root), wanted)
             self._check_ops.append(block.take(block.header("queue_offset") >= self._facts.op_cursor))
 
-    def _walk_to_ops(self, offset: int, count: int, wanted: pa.Array) -> None:
+    def _walk_to_ops(self, offset: int, count: int, wanted: IntegerSet) -> None:
         """Read the ops of a broker that does not serve their queue: from all records after the first half copy."""
         facts = self._facts
         try:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from readers.model.columns import (
     SLACK_BYTES,
+    IntegerSet,
     hexadecimal,
     hosts,
     integers,
@@ -27,6 +28,15 @@ from readers.model.columns import (
 def padded(data: bytes) -> tuple[np.ndarray[tuple[int], np.dtype[np.uint8]], pa.Buffer]:
     whole = data + bytes(SLACK_BYTES)
     return np.frombuffer(whole, np.uint8), pa.py_buffer(whole)
+
+
+@given(
+    st.lists(st.integers(0, 50) | st.integers(-(1 << 62), 1 << 62), max_size=8),
+    st.lists(st.integers(-5, 55) | st.integers(-(1 << 62), 1 << 62), max_size=8),
+)
+def test_which_integers_are_in_a_set(chosen: list[int], asked: list[int]) -> None:
+    found = IntegerSet(np.array(chosen, np.int64)).has(np.array([*asked, *chosen], np.int64))
+    assert found.tolist() == [value in chosen for value in (*asked, *chosen)]
 
 
 @given(st.binary(min_size=8, max_size=64), st.data())

@@ -95,6 +95,24 @@ def test_random_access_gives_what_the_scan_gives(name: str) -> None:
             assert queue.max_offset == len(rows)
 
 
+def test_places_of_single_slots_are_those_of_a_range(tmp_path: Path) -> None:
+    data = bytearray(records(0, 4 * FILE_SLOTS))
+    data[7 * 20] |= 0x80  # a negative offset
+    data[150 * 20 + 8] |= 0x80  # a negative length
+    data[250 * 20 + 12 : 250 * 20 + 20] = (-(1 << 63)).to_bytes(8, "big", signed=True)  # an address in the extension
+    size = FILE_SLOTS * 20
+    store = store_with(tmp_path, {base: bytes(data[base : base + size]) for base in range(0, 4 * size, size)})
+    with open_queue(store, "orders", 3) as queue:
+        numbers, places, _, _ = queue.read(0, 4 * FILE_SLOTS)
+        known = dict(zip(numbers.tolist(), places.tolist(), strict=True))
+        findings, queue.findings = queue.findings, []
+        asked = np.array([-3, 0, 6, 7, 8, 99, 100, 150, 250, 251, 399, 400, 9999], np.int64)
+        assert queue.offsets_at(asked).tolist() == [known.get(number, -1) for number in asked.tolist()]
+        assert set(queue.findings) == set(findings)
+        assert queue.offsets_at(asked[:0]).tolist() == []
+        assert queue.offsets_at(np.array([5, 5, 6])).tolist() == [500, 500, 600]
+
+
 def test_tags_codes_behind_extension_addresses_are_the_tags_hashes() -> None:
     rows = read(scan_slots(opened("cqext-4.9.7")))
     ops = {row["tags_code"] for row in rows if row["topic"] == OP_TOPIC}

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from readers.log.corrected_records import corrected_op_numbers
-from readers.log.transaction_records import parse_op_bodies
+from readers.log.op_bodies import parse_op_bodies
 
 numbers = st.integers(0, 10**18 - 1)
 lists = st.lists(numbers, max_size=6).map(lambda found: "".join(f"{number}," for number in found).encode())
@@ -38,6 +38,33 @@ def test_bodies(found: list[tuple[bytes, bool]]) -> None:
     wanted = [parsed(*pair) for pair in found]
     assert values.to_pylist() == [value for value, _ in wanted]
     assert forms.to_pylist() == [form for _, form in wanted]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 60)), min_size=1, max_size=40),
+    st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from(b",x0\0")), max_size=3), st.booleans(),
+)
+def test_lists_of_numbers_of_one_width(
+    widths: list[tuple[int, int]], flips: list[tuple[int, int]], is_sorted: bool
+) -> None:
+    widths = sorted(widths) if is_sorted else widths
+    text = bytearray(b"".join(b"7" * width + b"," for width, count in widths for _ in range(count)))
+    for place, value in flips:
+        text[place % len(text)] = value
+    found, place = [], 0
+    for width, count in widths:
+        found.append(bytes(text[place : place + (width + 1) * count]))
+        place += (width + 1) * count
+    values, forms = parse_op_bodies(pa.array(found, pa.binary()), np.ones(len(found), np.bool_))
+    wanted = [parsed(body, True) for body in found]
+    assert list(zip(values.to_pylist(), forms.to_pylist(), strict=True)) == wanted
+
+
+def test_each_digit_counts() -> None:
+    numbers = list(range(1_234_000, 1_267_890, 7))
+    body = "".join(f"{number}," for number in numbers).encode()
+    values, _ = parse_op_bodies(pa.array([body] * 9, pa.binary()), np.ones(9, np.bool_))
+    assert values.to_pylist() == [numbers] * 9
 
 
 @given(bodies, st.integers(0, 3))

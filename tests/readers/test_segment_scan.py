@@ -98,6 +98,8 @@ def test_columns_of_a_window_are_those_of_its_bytes(tmp_path: Path) -> None:
             for name in ("UNIQ_KEY", "TAGS", "KEYS"):
                 assert part.properties.text(name).equals(strings(part.properties.value(name)))
             assert part.topic_texts().equals(strings(part.topics()))
+            assert part.coded_topics().to_pylist() == part.topics().to_pylist()
+            assert part.properties.coded("TAGS").to_pylist() == part.properties.value("TAGS").to_pylist()
             some = np.arange(len(part))[::-2]
             assert columns_of(part.take(some)) == columns_of(plain.take(some))
 

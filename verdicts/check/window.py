@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from readers.log import compression
 from readers.log.header_rules import TIME_RULES, broken_rules
+from readers.log.op_bodies import parse_op_bodies
 from readers.log.properties import (
     CHECK_TIMES,
     IMMUNITY,
@@ -23,7 +24,6 @@ from readers.log.properties import (
 )
 from readers.log.property_crcs import word_crc_findings
 from readers.log.record_block import Block
-from readers.log.transaction_records import parse_op_bodies
 from readers.model.columns import Bools, Int64s, integers
 from readers.model.findings import Finding, as_text
 from readers.model.releases import DELAYED_HALVES_DROPPED, TIMERS

@@ -76,12 +76,16 @@ class IdentifiedRows:
         return settled, contradicted
 
     def _agrees(self, name: str, rows: Int64s, halves: IdentifiedRows, half_rows: Int64s) -> Bools:
-        # Compare dictionary numbers of the values: gathering texts by place costs more than comparing them.
+        """Whether ends and halves have the same value, or one of them has none."""
         ends = [batch[name] for batch in self._batches]
-        values = pa.chunked_array([*ends, *(batch[name] for batch in halves._batches)])
-        numbers = np.asarray(values.combine_chunks().dictionary_encode().indices.fill_null(-1))
-        mine, its = numbers[rows], numbers[len(self._offsets) :][half_rows]
-        agrees: Bools = (mine == its) | (mine < 0) | (its < 0)
+        values = pa.chunked_array([*ends, *(batch[name] for batch in halves._batches)]).combine_chunks()
+        known = np.asarray(values.is_valid())
+        # Texts are compared by their dictionary numbers: gathering texts by place costs more than comparing them.
+        # Numbers are compared as they are: most are different, and a dictionary of them is large.
+        numbers = values.dictionary_encode().indices if pa.types.is_string(values.type) else values
+        numbers = np.asarray(numbers.fill_null(0))
+        both = len(self._offsets) + half_rows
+        agrees: Bools = (numbers[rows] == numbers[both]) | ~known[rows] | ~known[both]
         return agrees
 
 

@@ -27,7 +27,6 @@ from readers.store.store import HALF_TOPIC, Store
 from verdicts.claims.log_agreement import disagreement
 from verdicts.evidence.store_facts import StoreFacts
 
-_SLOTS_AT_ONCE = 1 << 16
 #: The number of slots before the first one of a reading that are examined.
 _SLOTS_BEFORE = 64
 #: How far after the apparent end of a log records are searched for.
@@ -63,17 +62,12 @@ def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
     is_new = (numbers >= queue.max_offset) & (store.aborted or store.in_use)
     asked = ~is_new & ~((numbers >= 0) & (numbers < queue.first_offset))
     numbers, offsets = numbers[asked], offsets[asked]
-    for portion in np.unique(numbers // _SLOTS_AT_ONCE).tolist():
-        here = numbers // _SLOTS_AT_ONCE == portion
-        low, high = int(numbers[here].min()), int(numbers[here].max())
-        found, places, _, _ = queue.read(low, high + 1)
-        row = np.minimum(np.searchsorted(found, numbers[here]), max(len(found) - 1, 0))
-        wrong = np.ones(len(row), np.bool_)
-        if len(found):
-            wrong = (found[row] != numbers[here]) | (places[row] != offsets[here])
-        if wrong.any():
-            number, offset = int(numbers[here][wrong][0]), int(offsets[here][wrong][0])
-            raise Untrusted(f"slot {number} of the half queue does not point to the half message at {offset}")
+    order = np.argsort(numbers, kind="stable")
+    numbers, offsets = numbers[order], offsets[order]
+    wrong = np.flatnonzero(queue.offsets_at(numbers) != offsets)
+    if len(wrong):
+        number, offset = int(numbers[wrong[0]]), int(offsets[wrong[0]])
+        raise Untrusted(f"slot {number} of the half queue does not point to the half message at {offset}")
 
 
 def require_end(queue: Queue) -> None:

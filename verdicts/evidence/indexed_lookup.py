@@ -23,7 +23,7 @@ from readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
 from readers.log.record_at import block_at, blocks_at
 from readers.log.record_block import Block
 from readers.log.transaction_records import are_damaged_finals, is_delayed_half, is_final, ops_of
-from readers.model.columns import Int32s, Int64s
+from readers.model.columns import Int32s, Int64s, IntegerSet, int64s
 from readers.model.java_hashes import key_hashes
 from readers.queues.consume_queue import open_queue
 from readers.store.fastjson import read_config
@@ -357,7 +357,7 @@ class DerivedFiles:
 
     def _read_ops(self) -> None:
         """Read op messages from the first copy's place on; an older op cannot name any of the copies."""
-        wanted = pc.unique(self._chosen("halves")["queue_offset"])
+        wanted = IntegerSet(int64s(self._chosen("halves")["queue_offset"]))
         queue = self._op_queue
         begin = queue.offset_of(self._first_offset())
         require_order_before(queue, begin, self._log)

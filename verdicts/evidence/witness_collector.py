@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from readers.log.offset_marks import OFFSET_MARKS
 from readers.log.record_block import Block
 from readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findings, witnesses_of
-from readers.model.columns import Bools, Int64s, int64s, rows_in_order, rows_where
+from readers.model.columns import Bools, Int64s, IntegerSet, int64s, rows_in_order, rows_where
 from readers.model.findings import Finding
 from readers.model.identities import identities
 from readers.model.tables import MARKS
@@ -61,7 +61,7 @@ class CollectedWitnesses:
         found: Bools = np.append(self._seen, -1)[places] == offsets
         return found
 
-    def add_ops(self, rows: pa.RecordBatch, wanted: pa.Array | None = None) -> None:
+    def add_ops(self, rows: pa.RecordBatch, wanted: IntegerSet | None = None) -> None:
         """Keep the marks of op messages. `wanted`: only those of these half queue offsets."""
         self.findings.extend(op_findings(rows, self.root))
         self._marks.append(marks_of(rows, wanted))

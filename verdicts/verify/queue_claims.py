@@ -109,7 +109,7 @@ class QueueClaims:
         rows = block if has_slot.all() else block.take(has_slot)
         if not len(rows):
             return
-        topics = rows.topics().cast(pa.binary()).dictionary_encode()
+        topics = rows.coded_topics()
         tags = self._tags_codes(rows)
         queue_ids = rows.header("queue_id").astype(np.int64)
         names = self._queue_numbers(topics, queue_ids)
@@ -130,7 +130,7 @@ class QueueClaims:
 
     def _tags_codes(self, rows: Block) -> Int64s:
         """Java's hash of each record's tags; 0 where it has none."""
-        tags = rows.properties.value(TAGS).cast(pa.binary()).dictionary_encode()
+        tags = rows.properties.coded(TAGS)
         texts = tags.dictionary.to_pylist()
         for text in texts:
             if text not in self._hashes:
