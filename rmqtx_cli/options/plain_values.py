@@ -23,9 +23,8 @@ class _Unusual(Exception):
 def use_plain_values(parameters: Iterable[Any]) -> None:
     """Make parameters of a command convert their values here first."""
     for parameter in parameters:
-        # The place where Typer (0.29) keeps the conversion that it builds at the first value.
-        if getattr(parameter, "_runtime_param", parameter) is None:
-            parameter._runtime_param = PlainValue(parameter)
+        if hasattr(parameter, "get_runtime_param"):
+            parameter.get_runtime_param = PlainValue(parameter).itself
 
 
 class PlainValue:
@@ -35,6 +34,10 @@ class PlainValue:
         self._parameter = parameter
         self._info = parameter.type_descriptor.parameter_info
         self._annotation = parameter.type_descriptor.annotation
+
+    def itself(self) -> PlainValue:
+        """Return this conversion: Typer calls `get_runtime_param` of a parameter for each value."""
+        return self
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return a value as its parameter's type; `param` and `ctx` are for Typer.
@@ -47,8 +50,7 @@ class PlainValue:
         try:
             return self._many(value) if get_origin(self._annotation) is list else self._one(self._annotation, value)
         except Exception:  # Typer repeats the conversion and raises its own error
-            self._parameter._runtime_param = None
-            return self._parameter.get_runtime_param().coerce(value, param=param, ctx=ctx)
+            return type(self._parameter).get_runtime_param(self._parameter).coerce(value, param=param, ctx=ctx)
 
     def _many(self, value: Any) -> list[Any]:
         if not isinstance(value, list | tuple):

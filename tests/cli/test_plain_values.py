@@ -40,6 +40,5 @@ def test_values_are_those_of_typer(parameter: Any, value: str | None) -> None:
         except Exception as error:
             return type(error).__name__, str(error)
 
-    parameter._runtime_param = None
-    expected = outcome(parameter.get_runtime_param())
+    expected = outcome(type(parameter).get_runtime_param(parameter))
     assert outcome(PlainValue(parameter)) == expected
