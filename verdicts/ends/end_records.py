@@ -180,7 +180,7 @@ class _Examination:
             self._add_decision(named, end)
 
     def tie_to_damaged(self, offset: int, named_offset: int) -> None:
-        """Tie an end to the damaged copy that it names: if the id of the copy is damaged, its place still joins them."""
+        """Tie an end to the damaged copy that it names: the place joins them even if the id is damaged."""
         named, segment = self._damaged_halves.get(named_offset), self._log.segment_at(named_offset)
         if named is None and named_offset in self._missing_from:
             is_readable = segment is not None and segment.file not in self._unreadable

@@ -111,7 +111,7 @@ def test_a_final_of_another_name_is_judged_with_the_copy_it_names(
 def test_a_half_with_an_id_that_is_no_text_is_judged_with_the_end_that_names_it(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """A byte of the id becomes 0xff: the half is reported as unreadable, and its COMMIT record still names its place."""
+    """A byte of the id becomes 0xff: the half is reported as unreadable, and its COMMIT record names its place."""
     root = copy_of(name, tmp_path)
     file = damage.log_files(root)[0]
     data = file.read_bytes()
