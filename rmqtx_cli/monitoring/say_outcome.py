@@ -7,7 +7,7 @@ from typing import Any
 
 from rmqtx_cli.monitoring.judge import NAMES, Outcome, Thresholds
 from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
-from rmqtx_cli.monitoring.prometheus import Gauge, as_text, gauge, of_run
+from rmqtx_cli.monitoring.prometheus import Gauge, as_text, of_run
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import escaped
 from rmqtx_cli.words.times import time_text
