@@ -24,13 +24,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from readers.log.filler_mark import holds_mark
 from readers.log.kernels import accelerated
 from readers.log.properties import CHECK_TIMES
 from readers.log.record_block import Block
 from readers.log.record_layout import (
     AT,
     BORN_V6,
-    FILLER_MARK,
     IPV6_EXTRA_BYTES,
     MAGIC_BLANK,
     MAGIC_V1,
@@ -172,7 +172,7 @@ class SegmentScan:
                     limit = len(data)
                     data += bytes(SLACK_BYTES)
                 block, stop = self._block(file, data, position, limit)
-                if _holds_mark(data) and len(block) and not self._with_fillers:
+                if holds_mark(data) and len(block) and not self._with_fillers:
                     block = self._without_fillers(block)
                 if len(block):
                     self.decoded_bytes += int(block.lengths.sum()) + len(block) * self._frame
@@ -387,12 +387,6 @@ class SegmentScan:
         if not self._frame:
             return _is_blank(head, left_bytes)
         return head[:4] == _DLEDGER_BLANK_BYTES and int.from_bytes(head[4:8], "big") == left_bytes
-
-
-def _holds_mark(data: bytes) -> bool:
-    """Whether the mark of fillers is in the data; usually it is not, and the accelerator finds this out sooner."""
-    fast = accelerated()
-    return (fast is None or fast.may_hold_mark(data)) and FILLER_MARK in data
 
 
 def _windows(file: OpenFile, position: int, end: int | None, *, overlap: int) -> Iterator[tuple[int, bytes]]:

@@ -19,10 +19,11 @@ Bools = npt.NDArray[np.bool_]
 #: Bytes after the last record of a buffer that may be read: short values are read as whole words, and the shortest
 #: record may have the IPv6 flag, with which its header would end 21 bytes after the record.
 SLACK_BYTES = 32
-_VIEW = np.dtype([("length", "<i4"), ("head", "<u4"), ("buffer", "<i4"), ("offset", "<i4")])
 _INLINE_BYTES_MAX = 12
 _ASCII_LAST = 127
 _OFFSET_MAX = np.iinfo(np.int32).max
+#: By number of bytes, the mask that keeps them in a word.
+_KEPT = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 #: Length of the longest table of truths, a byte each.
 _TABLE_MAX = 16 << 20
 
@@ -90,20 +91,22 @@ def views(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid
     Shape:  one value per start; null if `valid` is false.
     Needs:  SLACK_BYTES after every start in `data`, and `data` shorter than 2 GiB.
     """
-    count = len(starts)
-    table = np.zeros(count, _VIEW)
-    table["length"] = lengths
-    table["head"] = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))[starts]
-    table["offset"] = starts
+    words = np.ndarray((max(len(data) - 7, 0),), "<u8", data, 0, (1,))
+    first = words[starts]
+    table = np.empty((len(starts), 2), np.uint64)
+    heads, rests = first & np.uint64(0xFFFFFFFF), starts.astype(np.uint64) << np.uint64(32)
     short = np.flatnonzero(lengths <= _INLINE_BYTES_MAX)
     if len(short):
-        raw = np.ndarray((len(data) - 11, 12), np.uint8, data, 0, (1, 1))[starts[short]]
-        raw[np.arange(12)[None, :] >= lengths[short][:, None]] = 0
-        table.view(np.uint8).reshape(count, 16)[short, 4:] = raw
+        sizes = lengths[short]
+        heads[short] &= _KEPT[np.minimum(sizes, 4)]
+        rests[short] = (first[short] >> np.uint64(32) | words[starts[short] + 8] << np.uint64(32)) & _KEPT[
+            np.maximum(sizes - 4, 0)
+        ]
+    table[:, 0], table[:, 1] = lengths.astype(np.uint64) | heads << np.uint64(32), rests
     bitmap = None
     if valid is not None and not valid.all():
         bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(pa.binary_view(), count, [bitmap, pa.py_buffer(table), buffer])
+    return pa.Array.from_buffers(pa.binary_view(), len(starts), [bitmap, pa.py_buffer(table), buffer])
 
 
 def even_texts(data: Bytes, starts: Int64s, lengths: Int64s) -> pa.Array | None:

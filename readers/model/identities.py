@@ -31,14 +31,22 @@ def identity_hashes(identities: pa.Array) -> UInt64s:
     ends = offsets[1:].astype(np.int64) + _HASHED_BYTES
     lengths = np.diff(offsets).astype(np.int64)
     mixed = np.zeros(len(plain), np.uint64)
+    shortest = int(lengths.min())
     for back in range(8, min(int(lengths.max()) + 7, _HASHED_BYTES) // 8 * 8 + 1, 8):
-        kept = np.clip(lengths - (back - 8), 0, 8)
         word = words[ends - back]
+        if back <= shortest:  # every identity has these eight bytes
+            mixed = _mixed(mixed, word)
+            continue
+        kept = np.clip(lengths - (back - 8), 0, 8)
         word = np.where(kept < 8, word >> ((8 - kept) * 8 % 64).astype(np.uint64), word)
-        changed = (mixed ^ word) * _MIXER
-        changed ^= changed >> np.uint64(29)
-        mixed = np.where(kept > 0, changed, mixed)
+        mixed = np.where(kept > 0, _mixed(mixed, word), mixed)
     return mixed
+
+
+def _mixed(hashes: UInt64s, words: UInt64s) -> UInt64s:
+    changed = (hashes ^ words) * _MIXER
+    changed ^= changed >> np.uint64(29)
+    return changed
 
 
 def partition_of(hashes: UInt64s, partitions_count: int) -> Int64s:

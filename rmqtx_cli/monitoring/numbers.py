@@ -44,6 +44,8 @@ class StoreNumbers:
     @property
     def half_lag(self) -> int | None:
         """Half copies between the check's cursor and the end of the half queue."""
+        if self.half_max_offset == 0:
+            return 0
         if self.half_next_offset is None or self.half_max_offset is None:
             return None
         return max(0, self.half_max_offset - self.half_next_offset)
@@ -70,6 +72,10 @@ class Numbers:
     first_discard_id: str | None = None
     unforetold_why: str | None = None
 
+    def counted(self, count: int) -> int | None:
+        """A number of transactions; None if none was found and missing evidence may hide some."""
+        return None if count == 0 and self.evidence_missing else count
+
     @property
     def pending_count(self) -> int:
         """Pending transactions of all stores."""
@@ -90,6 +96,17 @@ class Numbers:
     def unforetold_count(self) -> int:
         """Pending transactions whose discard time cannot be predicted."""
         return sum(store.unforetold_count for store in self.stores)
+
+    @property
+    def never_asked_count(self) -> int:
+        """Pending transactions that the check never reaches."""
+        return sum(store.never_asked_count for store in self.stores)
+
+    @property
+    def half_lag(self) -> int | None:
+        """Half copies between cursor and end of the half queues of all stores; None if unknown for one of them."""
+        lags = [store.half_lag for store in self.stores]
+        return None if None in lags else sum(lag or 0 for lag in lags)
 
     @property
     def commit_without_op_count(self) -> int:

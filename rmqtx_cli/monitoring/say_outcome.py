@@ -7,7 +7,7 @@ from typing import Any
 
 from rmqtx_cli.monitoring.judge import NAMES, Outcome, Thresholds
 from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
-from rmqtx_cli.monitoring.prometheus import Gauge, as_text, gauge, of_run
+from rmqtx_cli.monitoring.prometheus import Gauge, as_text, of_run
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import escaped
 from rmqtx_cli.words.times import time_text
@@ -44,7 +44,10 @@ def _seconds_left(numbers: Numbers, store: StoreNumbers | None = None) -> float 
 
 
 def performance(numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> str:
-    """Performance data as the Nagios plug-in guidelines write it: label=value[unit];warning;critical;minimum."""
+    """Performance data as the Nagios plug-in guidelines write it: label=value[unit];warning;critical;minimum.
+
+    A value that could not be determined is U, without a unit.
+    """
 
     def seconds(value_ms: int | None) -> str:
         return "" if value_ms is None else f"{value_ms / 1000:.3f}".rstrip("0").rstrip(".")
@@ -52,32 +55,35 @@ def performance(numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> s
     def number(value: int | None) -> str:
         return "" if value is None else str(value)
 
-    oldest = numbers.oldest_pending_ms or 0
+    def counted(count: int) -> str:
+        return number(numbers.counted(count)) or "U"
+
+    oldest_ms = numbers.oldest_pending_ms if numbers.evidence_missing else numbers.oldest_pending_ms or 0
+    oldest = "U" if oldest_ms is None else f"{oldest_ms / 1000:.3f}s"
     deadline = "" if thresholds.deadline_ms is None else f"{seconds(thresholds.deadline_ms)}:"  # critical below it
-    lag = sum(store.half_lag or 0 for store in numbers.stores)
     left = _seconds_left(numbers)
     return " ".join([
-        f"oldest_pending={oldest / 1000:.3f}s;{seconds(thresholds.warning_age_ms)};"
-        f"{seconds(thresholds.critical_age_ms)};0",
-        f"pending={numbers.pending_count};{number(thresholds.warning_count)};{number(thresholds.critical_count)};0",
-        f"half_lag={lag};;;0",
-        f"newly_lost={len(outcome.newly.get('LOST', []))};;;0",
-        f"newly_discarded={outcome.newly_discarded_count};;;0",
-        f"commit_without_op={numbers.commit_without_op_count};;;0",
-        f"never_asked={sum(store.never_asked_count for store in numbers.stores)};;;0",
+        f"oldest_pending={oldest};{seconds(thresholds.warning_age_ms)};{seconds(thresholds.critical_age_ms)};0",
+        f"pending={counted(numbers.pending_count)};{number(thresholds.warning_count)};"
+        f"{number(thresholds.critical_count)};0",
+        f"half_lag={number(numbers.half_lag) or 'U'};;;0",
+        f"newly_lost={counted(len(outcome.newly.get('LOST', [])))};;;0",
+        f"newly_discarded={counted(outcome.newly_discarded_count)};;;0",
+        f"commit_without_op={counted(numbers.commit_without_op_count)};;;0",
+        f"never_asked={counted(numbers.never_asked_count)};;;0",
         *([] if left is None else [f"first_discard={left:.3f}s;;{deadline}"]),
     ])
 
 
 def as_json(numbers: Numbers, outcome: Outcome) -> str:
-    """The same as one JSON object."""
+    """The same as one JSON object; a number is null if missing evidence may hide what it counts."""
     stores: list[dict[str, Any]] = [
         {
             "store": store.store,
-            "pending_count": store.pending_count,
+            "pending_count": numbers.counted(store.pending_count),
             "oldest_pending_ms": store.oldest_pending_ms,
-            "commit_without_op_count": store.commit_without_op_count,
-            "never_asked_count": store.never_asked_count,
+            "commit_without_op_count": numbers.counted(store.commit_without_op_count),
+            "never_asked_count": numbers.counted(store.never_asked_count),
             "check_stopped": store.check_stopped,
             "half_next_offset": store.half_next_offset,
             "half_max_offset": store.half_max_offset,
@@ -96,13 +102,13 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
             "reasons": [{"status": NAMES[status], "reason": reason} for status, reason in outcome.reasons],
             "taken_time_ms": numbers.taken_time_ms,
             "taken_time": time_text(numbers.taken_time_ms),
-            "pending_count": numbers.pending_count,
+            "pending_count": numbers.counted(numbers.pending_count),
             "oldest_pending_ms": numbers.oldest_pending_ms,
             "oldest_transaction_id": numbers.oldest_id,
             "newly_lost": outcome.newly.get("LOST", []),
-            "newly_discarded_count": outcome.newly_discarded_count,
+            "newly_discarded_count": numbers.counted(outcome.newly_discarded_count),
             "newly_vanished": outcome.newly_vanished,
-            "commit_without_op_count": numbers.commit_without_op_count,
+            "commit_without_op_count": numbers.counted(numbers.commit_without_op_count),
             "seconds_until_first_discard": _seconds_left(numbers),
             "first_discard_id": numbers.first_discard_id,
             "stores": stores,
@@ -110,6 +116,12 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
     )
 
 
+_METRICS_OF_CHANGES = {
+    "rmqtx_newly_lost_transactions": "LOST since the last run of rmqtx check.",
+    "rmqtx_newly_discarded_transactions": "Discarded since the last run of rmqtx check.",
+    "rmqtx_newly_vanished_transactions": "Pending at the last run of rmqtx check, and no longer in the commit log "
+    "although the log begins before them.",
+}
 _METRICS = {
     "rmqtx_pending_transactions": "Transactions in the state PENDING.",
     "rmqtx_oldest_pending_seconds": "Age of the oldest pending transaction; 0 if none is pending.",
@@ -124,25 +136,15 @@ _METRICS = {
 
 
 def prometheus_text(numbers: Numbers | None, status: int, now_ms: int, outcome: Outcome | None = None) -> str:
-    """The numbers as Prometheus text; without numbers only the failure of the check."""
+    """The numbers as Prometheus text; without numbers only the failure of the check.
+
+    A metric has no value where missing evidence may hide what it counts.
+    """
     gauges = of_run("check", status, now_ms)
     if numbers is not None and outcome is not None:
-        gauges += [
-            gauge(
-                "rmqtx_newly_lost_transactions", "LOST since the last run of rmqtx check.",
-                len(outcome.newly.get("LOST", [])),
-            ),
-            gauge(
-                "rmqtx_newly_discarded_transactions", "Discarded since the last run of rmqtx check.",
-                outcome.newly_discarded_count,
-            ),
-            gauge(
-                "rmqtx_newly_vanished_transactions",
-                "Pending at the last run of rmqtx check, and no longer in the commit log although the log begins "
-                "before them.",
-                len(outcome.newly_vanished),
-            ),
-        ]
+        newly = (len(outcome.newly.get("LOST", [])), outcome.newly_discarded_count, len(outcome.newly_vanished))
+        for (name, meaning), value in zip(_METRICS_OF_CHANGES.items(), map(numbers.counted, newly), strict=True):
+            gauges.append(Gauge(name, meaning, [] if value is None else [({}, value)]))
         counted = {store.store: _values(numbers, store) for store in numbers.stores}
         for name, meaning in _METRICS.items():
             found = [(store, values[name]) for store, values in counted.items()]
@@ -153,12 +155,13 @@ def prometheus_text(numbers: Numbers | None, status: int, now_ms: int, outcome: 
 
 
 def _values(numbers: Numbers, store: StoreNumbers) -> dict[str, float | None]:
+    oldest_ms = store.oldest_pending_ms if numbers.evidence_missing else store.oldest_pending_ms or 0
     return {
-        "rmqtx_pending_transactions": store.pending_count,
-        "rmqtx_oldest_pending_seconds": (store.oldest_pending_ms or 0) / 1000,
-        "rmqtx_commit_without_op_transactions": store.commit_without_op_count,
-        "rmqtx_never_asked_transactions": store.never_asked_count,
-        "rmqtx_check_stopped": int(store.check_stopped is not None),
+        "rmqtx_pending_transactions": numbers.counted(store.pending_count),
+        "rmqtx_oldest_pending_seconds": None if oldest_ms is None else oldest_ms / 1000,
+        "rmqtx_commit_without_op_transactions": numbers.counted(store.commit_without_op_count),
+        "rmqtx_never_asked_transactions": numbers.counted(store.never_asked_count),
+        "rmqtx_check_stopped": numbers.counted(int(store.check_stopped is not None)),
         "rmqtx_half_queue_next_offset": store.half_next_offset,
         "rmqtx_half_queue_max_offset": store.half_max_offset,
         "rmqtx_discard_queue_max_offset": store.discard_max_offset,

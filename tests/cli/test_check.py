@@ -122,6 +122,38 @@ def test_damage_is_not_ok(rmqtx: Run, fifteen: Path, memory: Path, tmp_path: Pat
     assert "config-damaged" in result.out
 
 
+def test_a_zero_that_missing_evidence_may_hide_is_not_printed(
+    rmqtx: Run, common: Path, memory: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(common, store)
+    for file in log_files(store):
+        file.write_bytes(bytes(file.stat().st_size))
+    textfile = tmp_path / "rmqtx.prom"
+    result = rmqtx("check", store, "--state-dir", memory, "--textfile", textfile)
+    assert result.status == UNKNOWN
+    found = dict(part.split("=") for part in result.out.strip().split("|")[1].split(" "))
+    assert {name for name, value in found.items() if value.startswith("U;")} == {
+        "oldest_pending", "pending", "newly_lost", "newly_discarded", "commit_without_op", "never_asked",
+    }  # fmt: skip
+    assert found["half_lag"] == "20;;;0"
+    metrics = textfile.read_text()
+    for name in ("pending_transactions", "newly_lost_transactions", "oldest_pending_seconds", "check_stopped"):
+        assert f"\nrmqtx_{name}" not in metrics
+    outcome = json.loads(rmqtx("check", store, "--state-dir", tmp_path / "other", "--format", "json").out)
+    assert outcome["pending_count"] is None
+    assert outcome["stores"][0]["pending_count"] is None
+
+
+def test_numbers_are_lower_bounds_if_evidence_is_missing() -> None:
+    measured = numbers()
+    measured.evidence_missing = ["log-missing"]
+    assert measured.counted(0) is None
+    assert measured.counted(2) == 2
+    measured.evidence_missing = []
+    assert measured.counted(0) == 0
+
+
 def numbers(**values: Any) -> Numbers:
     store = StoreNumbers("/s", is_in_use=True, half_next_offset=5, half_max_offset=9, discard_max_offset=3,
                          check_interval_ms=30_000, pending_count=1, oldest_pending_ms=120_000)

@@ -45,6 +45,7 @@ from readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.damage import RANDOM
 from tests.forge.stores import settings_of
+from tests.fuzz.both_paths import same_by_both_paths
 from tests.fuzz.file_damages import DAMAGES, change_text, place_in
 from tests.fuzz.meaningless import used_bytes
 from verdicts.audit.local_audit import audit
@@ -181,6 +182,7 @@ def questions(name: str, chance: random.Random) -> dict[str, Question]:
         "audit": lambda store: audited(audit([store], settings), store),
         "audit as of a time": lambda store: audited(audit([store], settings, at_ms=at_ms), store),
         "pending": lambda store: audited(pending([store], settings), store),
+        "reference path and accelerator": same_by_both_paths,
         "verify": lambda store: run_job(Verify(FULL), plan_splits([store]), processes=1).table(),
         **{f"show {identity!r}": shown(identity) for identity in asked},
     }

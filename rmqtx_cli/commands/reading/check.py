@@ -141,6 +141,8 @@ def command(
     previous run also: newly lost or discarded transactions, a check cursor that does not move, commits without an op
     message, and a commit log that ends earlier.
     --deadline warns before the broker discards unanswered transactions, which it does without notice.
+    If evidence is missing, a number that would be 0 is unknown: U in performance data, null in JSON, absent from FILE
+    of --textfile; other numbers are then lower bounds.
     """
     from repairs.receipts.state_directory import state_directory as default_directory
     from rmqtx_cli.sources.source import chosen_opener
