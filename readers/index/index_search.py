@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile, entries_at, heads_of, open_index_file
+from readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile, columns_of, entries_at, heads_of, open_index_file
 from readers.model.columns import Int64s
 from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.findings import Finding
@@ -104,8 +104,11 @@ class Index:
         Order:  key number, commit-log offset.
         Damage: index-damaged, unreadable-file; `uncovered` is valid afterwards.
         """
-        hashes = key_hashes(keys).astype(np.int64)
-        lows = np.zeros(len(keys), np.int64) if from_offsets is None else from_offsets
+        return self.find_hashes(key_hashes(keys).astype(np.int64), from_offsets)
+
+    def find_hashes(self, hashes: Int64s, from_offsets: Int64s | None = None) -> tuple[Int64s, Int64s]:
+        """Return where records with keys of the given hashes may be, as `find`: places in `hashes`, and offsets."""
+        lows = np.zeros(len(hashes), np.int64) if from_offsets is None else from_offsets
         unique, groups = np.unique(hashes, return_inverse=True)
         earliest = np.full(len(unique), np.iinfo(np.int64).max)
         np.minimum.at(earliest, groups, lows)
@@ -159,16 +162,16 @@ class Index:
         for _ in range(_CHAIN_MAX):
             if not len(numbers):
                 break
-            entries = entries_at(file, index, numbers)
+            entries = columns_of(entries_at(file, index, numbers))
             good = index.is_plausible(entries, numbers)
-            good &= index.are_of_one_slot(entries["key_hash"].astype(np.int64), hashes)
-            offsets = entries["commit_log_offset"].astype(np.int64)
+            good &= index.are_of_one_slot(entries["key_hash"], hashes)
+            offsets = entries["commit_log_offset"]
             if not good.all():
                 self._doubt(index, "impossible entries")
                 swept.append((hashes[~good], lows[~good], count))
             hit = good & (entries["key_hash"] == hashes)
             hits.add(hashes[hit], offsets[hit])
-            numbers = entries["previous_entry_number"].astype(np.int64)
+            numbers = entries["previous_entry_number"]
             going = good & (numbers > 0) & (offsets >= lows)
             hashes, lows, numbers = hashes[going], lows[going], numbers[going]
         if len(numbers):
