@@ -150,6 +150,10 @@ test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do w
 benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/performance.md
 	@$(BIN)/python -m benchmarks.report --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks}
 
+.PHONY: benchmark-spark
+benchmark-spark: $(INSTALLED) ## measure Spark against one plain process and the local engine, into docs/performance_spark.md
+	@$(BIN)/python -m benchmarks.report --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks} --only spark,sparkaudit --output docs/performance_spark.md
+
 .PHONY: benchmark-quick
 benchmark-quick: $(INSTALLED) ## measure the ratios that a slower commit changes (three minutes, 700 MB), a row in docs/benchmark_quick.md
 	@$(BIN)/python -m benchmarks.quick --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks}

@@ -10,6 +10,7 @@ on the recipe only, so two machines get the same truth.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import shutil
 import socket
@@ -61,16 +62,27 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class Truth:
-    """What the generator did, read from the file beside the store."""
+    """What the generator did, read from the files beside the store.
+
+    `open_copies`: id of each pending transaction → commit-log offsets of its first and of its newest half copy, in
+    the order of the first.
+    """
 
     transactions: int
     committed: int
     rolled_back: int
     discarded: int
     pending: int
+    half_cursor: int
+    half_records: int
     records: int
     end_of_log: int
-    pending_ids: frozenset[str]
+    open_copies: Mapping[str, tuple[int, int]]
+
+    @property
+    def pending_ids(self) -> frozenset[str]:
+        """The ids of the transactions that are pending."""
+        return frozenset(self.open_copies)
 
     def states(self) -> dict[str, int]:
         """Return the number of transactions in each state, by the names of `rmqtx audit`."""
@@ -86,10 +98,14 @@ def truth_of(store: Path) -> Truth:
     """Return the truth written beside a store."""
     directory = store.with_name(f"{store.name}.truth")
     totals = json.loads((directory / "truth.json").read_text())
-    lines = (directory / "pending.tsv").read_text().splitlines()[1:]
+    with (directory / "pending.tsv").open() as file:
+        rows = sorted(csv.DictReader(file, delimiter="\t"), key=lambda row: int(row["first_commit_log_offset"]))
     return Truth(
-        **{key: int(totals[key]) for key in Truth.__dataclass_fields__ if key != "pending_ids"},
-        pending_ids=frozenset(line.split("\t", 1)[0] for line in lines),
+        **{key: int(totals[key]) for key in Truth.__dataclass_fields__ if key != "open_copies"},
+        open_copies={
+            row["transaction_id"]: (int(row["first_commit_log_offset"]), int(row["last_commit_log_offset"]))
+            for row in rows
+        },
     )
 
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import measure, rocketmq
+from benchmarks.bench import rmqtx
 from benchmarks.report import circumstances, table
-from benchmarks.sections import rmqtx
 from remoting.connections.client import Client
 from remoting.connections.connection import Request
 from remoting.protocol.codes import RequestCode

@@ -7,6 +7,7 @@ remained disturbed are reported.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import statistics
@@ -14,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +28,12 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 CORES = os.cpu_count() or 1
 
 
+#: No command of a report runs longer than this.
+TIMEOUT_SECONDS = 900.0
+
+
 class CommandFailed(RuntimeError):
-    """A measured command ended with another status than expected."""
+    """A measured command ended with another status than expected, did not end, or gave a wrong answer."""
 
 
 @dataclass(frozen=True)
@@ -47,63 +52,78 @@ class Run:
 
 @dataclass(frozen=True)
 class Command:
-    """A command to run: its name in the report, its arguments, and the check of its output."""
+    """A command to run: its name in the report, its arguments, and the check of its output.
+
+    `prepare`: called before each run, outside the measured time. `merges_errors`: stderr is a part of the output.
+    """
 
     name: str
     words: Sequence[str]
     check: Callable[[str], None] | None = None
     environment: Mapping[str, str] | None = None
     statuses: tuple[int, ...] = (0,)
+    prepare: Callable[[], None] | None = None
+    merges_errors: bool = False
+    timeout_s: float = TIMEOUT_SECONDS
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The runs of one command, in the order in which they were made."""
+    """The runs of one command, in the order in which they were made.
+
+    Shape: `failure` is the reason for the lack of runs; every number is then NaN.
+    """
 
     name: str
     runs: tuple[Run, ...]
+    failure: str = ""
 
     @property
     def wall_s(self) -> float:
         """Median wall time."""
-        return statistics.median(run.wall_s for run in self.runs)
+        return self._over(statistics.median, "wall_s")
 
     @property
     def answered_s(self) -> float:
         """Median time until the last output."""
-        return statistics.median(run.answered_s for run in self.runs)
+        return self._over(statistics.median, "answered_s")
 
     @property
     def best_wall_s(self) -> float:
         """Shortest wall time."""
-        return min(run.wall_s for run in self.runs)
+        return self._over(min, "wall_s")
 
     @property
     def cpu_s(self) -> float:
         """Median processor time, user and system."""
-        return statistics.median(run.cpu_s for run in self.runs)
+        return self._over(statistics.median, "cpu_s")
 
     @property
-    def peak_rss_bytes(self) -> int:
+    def peak_rss_bytes(self) -> float:
         """The largest resident memory of any run, mapped files included."""
-        return max(run.peak_rss_bytes for run in self.runs)
+        return self._over(max, "peak_rss_bytes")
 
     @property
-    def peak_anonymous_bytes(self) -> int:
+    def peak_anonymous_bytes(self) -> float:
         """The largest anonymous memory of any run, which the kernel cannot drop."""
-        return max(run.peak_anonymous_bytes for run in self.runs)
+        return self._over(max, "peak_anonymous_bytes")
 
     @property
     def others_share(self) -> float:
         """The largest share of the machine that other processes used during any run."""
-        return max(run.others_share for run in self.runs)
+        return self._over(max, "others_share")
+
+    def _over(self, choose: Callable[[Iterable[float]], float], name: str) -> float:
+        return choose([getattr(run, name) for run in self.runs]) if self.runs else math.nan
 
 
 def ratio(first: Measured, second: Measured, what: str = "wall_s") -> float:
     """Return how many times longer `first` took than `second`: the median over the turns of both.
 
-    `what`: the field of `Run` that is compared.
+    Shape: NaN if one of them failed. `what`: the field of `Run` that is compared.
     """
+    if not first.runs or not second.runs:
+        return math.nan
     pairs = zip(first.runs, second.runs, strict=True)
     return statistics.median(float(getattr(a, what) / getattr(b, what)) for a, b in pairs)
 
@@ -111,9 +131,11 @@ def ratio(first: Measured, second: Measured, what: str = "wall_s") -> float:
 def run(command: Command) -> Run:
     """Run a command once and return its times and memory.
 
-    Raises: CommandFailed for another status than expected; any exception of `check`.
+    Raises: CommandFailed for another status than expected, and after its `timeout_s`; any exception of `check`.
     """
     environment = {**os.environ, **command.environment} if command.environment else None
+    if command.prepare is not None:
+        command.prepare()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         busy = _busy_seconds()
         began = time.perf_counter()
@@ -121,12 +143,15 @@ def run(command: Command) -> Run:
             command.words,
             stdin=subprocess.DEVNULL,
             stdout=out,
-            stderr=err,
+            stderr=out if command.merges_errors else err,
             env=environment,
             start_new_session=True,
         )
         watcher = _Watcher(process.pid, out.fileno(), began)
         watcher.start()
+        timeout = threading.Timer(command.timeout_s, os.killpg, (process.pid, signal.SIGKILL))
+        timeout.daemon = True
+        timeout.start()
         try:
             # wait4, not Popen.wait: it gives this process's own times, and its children's.
             _, status, usage = os.wait4(process.pid, 0)
@@ -135,6 +160,7 @@ def run(command: Command) -> Run:
             raise
         finally:
             wall = time.perf_counter() - began
+            timeout.cancel()
             watcher.stop()
         process.returncode = os.waitstatus_to_exitcode(status)
         # Spark's workers are not waited for by processes of the tree: the watcher's values of them are added.
@@ -144,6 +170,8 @@ def run(command: Command) -> Run:
         out.seek(0)
         err.seek(0)
         output = out.read().decode(errors="replace")
+        if wall >= command.timeout_s:
+            raise CommandFailed(f"{command.name}: not finished after {command.timeout_s:.0f} s")
         if process.returncode not in command.statuses:
             errors = err.read().decode(errors="replace")
             raise CommandFailed(f"{command.name}: exit {process.returncode}\n{(errors or output)[-2000:]}")
@@ -175,27 +203,56 @@ def in_turns(
 
     `warm_up` turns are not counted: they fill the page cache and the caches of compiled code. A turn in which other
     processes used more than `share_max` of the machine is repeated, up to `retries` times in all; then it counts
-    anyway.
+    anyway. A command that fails once is not run again; the others are.
     """
+    turn = _Turn(commands, say)
     for _ in range(warm_up):
-        for command in commands:
-            run(command)
-    kept: list[list[Run]] = []
+        turn.take(reports=False)
+    kept: list[list[Run | None]] = []
     while len(kept) < turns:
         wait_until_quiet(patience_s, say)
-        turn = []
-        for command in commands:
-            turn.append(run(command))
-            if turn[-1].wall_s > LONG_SECONDS:
-                say(f"{command.name} {turn[-1].wall_s:.1f} s")
-        share = max((one.others_share for one in turn if one.others_cpu_s > CLOCK_ERROR_SECONDS), default=0.0)
+        runs = turn.take()
+        made = [one for one in runs if one is not None]
+        share = max((one.others_share for one in made if one.others_cpu_s > CLOCK_ERROR_SECONDS), default=0.0)
         if share > share_max and retries > 0:
             retries -= 1
             say(f"others used {share:.0%} of the machine: again")
             continue
-        kept.append(turn)
-        say("  ".join(f"{c.name} {r.wall_s:.2f} s" for c, r in zip(commands, turn, strict=True)))
-    return [Measured(command.name, tuple(turn[i] for turn in kept)) for i, command in enumerate(commands)]
+        kept.append(runs)
+        say("  ".join(f"{c.name} {r.wall_s:.2f} s" for c, r in zip(commands, runs, strict=True) if r is not None))
+    return [
+        Measured(command.name, (), turn.failures[number])
+        if number in turn.failures
+        else Measured(command.name, tuple(run for runs in kept if (run := runs[number]) is not None))
+        for number, command in enumerate(commands)
+    ]
+
+
+class _Turn:
+    """Runs each command once, except those that have failed before."""
+
+    def __init__(self, commands: Sequence[Command], say: Callable[[str], None]) -> None:
+        self._commands = commands
+        self._say = say
+        self.failures: dict[int, str] = {}
+
+    def take(self, *, reports: bool = True) -> list[Run | None]:
+        """Return the run of each command; None for a command that failed."""
+        return [self._run(number, command, reports) for number, command in enumerate(self._commands)]
+
+    def _run(self, number: int, command: Command, reports: bool) -> Run | None:
+        if number in self.failures:
+            return None
+        try:
+            made = run(command)
+        except Exception as error:  # a check may raise anything; the other commands are still useful
+            lines = str(error).splitlines()
+            self.failures[number] = lines[0] if lines else type(error).__name__
+            self._say(f"{command.name} failed: {error}")
+            return None
+        if reports and made.wall_s > LONG_SECONDS:
+            self._say(f"{command.name} {made.wall_s:.1f} s")
+        return made
 
 
 def wait_until_quiet(
@@ -216,17 +273,6 @@ def wait_until_quiet(
         if not told:
             say(f"waiting for a quiet machine ({share:.0%} in use)")
             told = True
-
-
-def fill_page_cache(directory: Path) -> int:
-    """Read every file below a directory once; return the number of bytes."""
-    total = 0
-    for path in sorted(directory.rglob("*")):
-        if path.is_file():
-            with path.open("rb", buffering=0) as file:
-                while chunk := file.read(16 << 20):
-                    total += len(chunk)
-    return total
 
 
 def _busy_seconds() -> float:

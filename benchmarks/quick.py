@@ -16,9 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import big_store
-from benchmarks.measure import Command, fill_page_cache, ratio, wait_until_quiet
-from benchmarks.report import DISTURBED_SHARE, REPOSITORY, commit, table
-from benchmarks.sections import Bench, audit_commands, imports, rmqtx, times
+from benchmarks.bench import Bench, imports, rmqtx
+from benchmarks.measure import Command, ratio, wait_until_quiet
+from benchmarks.page_cache import fill_page_cache
+from benchmarks.report import REPOSITORY, commit, table
+from benchmarks.section import DISTURBED_SHARE, times
+from benchmarks.sections.audit import audit_commands
 
 PAGE = REPOSITORY / "docs" / "benchmark_quick.md"
 INTRO = """# Quick benchmark
@@ -41,9 +44,10 @@ def row(bench: Bench) -> tuple[str, ...]:
     commands = [help_page, imports("typer"), bench.pending("S"), imports("numpy", "pyarrow")]
     shown, typer, small, libraries = bench.measure(commands, turns=7)
     pending, java, parquet, jsonl, summary = bench.measure(
-        [bench.pending("M"), bench.java_pending("M", "pending"), *audit_commands(bench, "M")], turns=3
+        [bench.pending("M"), bench.java_pending("M"), *audit_commands(bench, "M")], turns=3
     )
-    others = f"{bench.others_share:.0%}" + ("" if bench.others_share <= DISTURBED_SHARE else ", **disturbed**")
+    share = max(bench.shares, default=0.0)
+    others = f"{share:.0%}" + ("" if share <= DISTURBED_SHARE else ", **disturbed**")
     return (
         f"{datetime.now(UTC):%Y-%m-%d}", commit(),
         times(ratio(shown, typer, "cpu_s")), times(ratio(small, libraries, "cpu_s")),

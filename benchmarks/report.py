@@ -1,6 +1,7 @@
 """Measure rmqtx against its targets and other programs in one run, and write docs/performance.md.
 
     python -m benchmarks.report --stores DIR
+    python -m benchmarks.report --stores DIR --only spark,sparkaudit --output docs/performance_spark.md
 
 Missing stores are written first. Ratios are of programs that ran in turns in this run; numbers of different runs or
 machines are not compared.
@@ -15,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -22,17 +24,15 @@ from importlib import metadata
 from pathlib import Path
 
 from benchmarks import big_store, rocketmq
+from benchmarks.bench import Bench, has_package
 from benchmarks.measure import CORES, wait_until_quiet
-from benchmarks.sections import SECTIONS, STORES_OF, Bench, Section, Target, has_package
-from benchmarks.spark_section import spark_audit, spark_tasks
+from benchmarks.section import DISTURBED_SHARE, NOT_MEASURED, Section, Target
+from benchmarks.sections.by_name import SECTIONS, SPARK_SECTIONS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 MEASURED_PACKAGES = ("readers", "rmqtx_cli", "benchmarks", "pyproject.toml")
-#: If other processes used this share of the machine during a counted run, the report marks it.
-DISTURBED_SHARE = 0.10
+EVERY_SECTION = {**SECTIONS, **SPARK_SECTIONS}
 PACKAGES = ("numpy", "pyarrow", "numba", "pyspark", "typer", "tabulate", "rich")
-ALL_SECTIONS = {**SECTIONS, "spark": spark_tasks, "sparkaudit": spark_audit}
-ALL_STORES_OF = {**STORES_OF, "spark": ("M", "L"), "sparkaudit": ("S", "L")}
 
 
 def circumstances(load_before: tuple[float, float, float], others_share: float) -> list[tuple[str, str]]:
@@ -75,10 +75,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
-def render(sections: Sequence[Section], facts: Sequence[tuple[str, str]], stores: Path) -> str:
+def render(title: str, sections: Sequence[Section], facts: Sequence[tuple[str, str]], stores: Path) -> str:
     """The whole report as Markdown."""
     lines = [
-        "# Performance",
+        f"# {title}",
         "",
         INTRO,
         "",
@@ -88,19 +88,18 @@ def render(sections: Sequence[Section], facts: Sequence[tuple[str, str]], stores
         "",
         *table(
             ("what", "target", "measured", ""),
-            [
-                (target.what, target.bound, target.value, "kept" if target.kept else "**missed**")
-                for section in sections
-                for target in section.targets
-            ],
+            [_target_row(section, target) for section in sections for target in section.targets],
         ),
     ]
     for section in sections:
         lines += ["", f"## {section.title}", "", section.intro, ""]
         if section.rows:
             lines += table(section.header, section.rows)
-        if section.notes:
-            lines += ["", " ".join(section.notes)]
+        notes = [*section.notes]
+        if section.is_disturbed:
+            notes.append(f"**Disturbed:** other processes took up to {section.others_share:.0%} of the machine.")
+        if notes:
+            lines += ["", " ".join(notes)]
     lines += ["", "## Stores", "", STORES_INTRO, ""]
     rows = []
     for recipe in big_store.RECIPES.values():
@@ -113,8 +112,33 @@ def render(sections: Sequence[Section], facts: Sequence[tuple[str, str]], stores
     return "\n".join(lines) + "\n"
 
 
+def _target_row(section: Section, target: Target) -> tuple[str, ...]:
+    verdict = "kept" if target.kept else "**missed**"
+    return (target.what, target.bound, target.value, f"{verdict}, disturbed" if section.is_disturbed else verdict)
+
+
+def measure_section(bench: Bench, name: str) -> Section:
+    """Return a section by its name, with what it took of time and what disturbed it; a failed one has the reason."""
+    bench.say(f"== {name}")
+    already = len(bench.shares)
+    began = time.monotonic()
+    try:
+        section = EVERY_SECTION[name].measure(bench)
+    except Exception as error:  # the other sections are still useful
+        traceback.print_exc()
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        section = Section(name, f"Not measured: {reason}")
+        section.targets.append(Target(f"section {name}", "", NOT_MEASURED, False))
+    section.others_share = max(bench.shares[already:], default=0.0)
+    for target in section.targets:
+        verdict = "kept  " if target.kept else "MISSED"
+        bench.say(f"{verdict} {target.what}: {target.value} ({target.bound})")
+    bench.say(f"== {name} took {time.monotonic() - began:.0f} s")
+    return section
+
+
 INTRO = (
-    "Written by `python -m benchmarks.report --stores DIR`; do not edit. Programs that are compared ran in "
+    "Written by `python -m benchmarks.report`; do not edit. Programs that are compared ran in "
     "turns in one run, and every answer was compared with the truth of its store. *CPU* is user and system "
     "time, children included. *Peak anonymous* is memory that cannot be dropped; resident memory also counts "
     "mapped files. *Others* is the largest share of the machine that other processes took during a run."
@@ -143,11 +167,14 @@ def main(words: Sequence[str] | None = None) -> int:
         metavar="N",
         help="how many disturbed turns of a table are repeated",
     )
-    parser.add_argument("--only", default="", metavar="NAMES", help=f"some of {','.join(ALL_SECTIONS)}")
+    parser.add_argument(
+        "--only", default="", metavar="NAMES",
+        help=f"some of {','.join(EVERY_SECTION)} (default: all but Spark's)",
+    )  # fmt: skip
     arguments = parser.parse_args(words)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that started processes are ended too
-    names = [name for name in arguments.only.split(",") if name] or list(ALL_SECTIONS)
-    if unknown := [name for name in names if name not in ALL_SECTIONS]:
+    names = [name for name in arguments.only.split(",") if name] or list(SECTIONS)
+    if unknown := [name for name in names if name not in EVERY_SECTION]:
         parser.error(f"no such section: {', '.join(unknown)}")
     stores: Path = arguments.stores.resolve()
     stores.mkdir(parents=True, exist_ok=True)
@@ -155,26 +182,14 @@ def main(words: Sequence[str] | None = None) -> int:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     bench = Bench(stores, arguments.turns, arguments.patience, arguments.retries, scratch)
-    for store in dict.fromkeys(store for name in names for store in ALL_STORES_OF[name]):
+    for store in dict.fromkeys(store for name in names for store in EVERY_SECTION[name].stores):
         bench.say(f"store {store}")
         big_store.write(big_store.RECIPES[store], stores)
     load = os.getloadavg()
     wait_until_quiet(arguments.patience, bench.say)
-    sections = []
-    for name in names:
-        bench.say(f"== {name}")
-        try:
-            sections.append(ALL_SECTIONS[name](bench))
-        except Exception as error:  # the other sections are still useful
-            traceback.print_exc()
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            section = Section(name, f"Not measured: {reason}")
-            section.targets.append(Target(name, "", "not measured", False))
-            sections.append(section)
-        for target in sections[-1].targets:
-            verdict = "kept  " if target.kept else "MISSED"
-            bench.say(f"{verdict} {target.what}: {target.value} ({target.bound})")
-    text = render(sections, circumstances(load, bench.others_share), stores)
+    sections = [measure_section(bench, name) for name in names]
+    title = "Performance" if set(names) - set(SPARK_SECTIONS) else "Performance on Spark"
+    text = render(title, sections, circumstances(load, max(bench.shares, default=0.0)), stores)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(text)
     bench.say(f"written: {arguments.output}")

@@ -10,7 +10,7 @@ the log and can be deleted. This module reads the files; `index_search` finds ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -133,20 +133,21 @@ class IndexFile:
             return f"room for {self.entries_count} entries of {counted}"
         return None
 
-    def is_plausible(self, entries: Entries, first_number: int | Int64s) -> Bools:
+    def is_plausible(self, entries: Entries | Mapping[str, Int64s], first_number: int | Int64s) -> Bools:
         """Return which entries are possible; `first_number` is the number of the first entry, or the numbers of all."""
-        numbers = first_number + np.arange(len(entries)) if isinstance(first_number, int) else first_number
+        hashes = entries["key_hash"]
+        numbers = first_number + np.arange(len(hashes)) if isinstance(first_number, int) else first_number
         offsets, previous = entries["commit_log_offset"], entries["previous_entry_number"]
-        good: Bools = (entries["key_hash"] >= 0) & (entries["seconds_since_begin"] >= 0)
+        good: Bools = (hashes >= 0) & (entries["seconds_since_begin"] >= 0)
         good &= (offsets >= self.begin_offset) & (offsets <= self.end_offset)
         good &= (previous >= 0) & (previous < numbers)
         return good
 
-    def is_chained(self, entries: Entries, first_number: int) -> bool:
+    def is_chained(self, entries: Entries | Mapping[str, Int64s], first_number: int) -> bool:
         """Whether each entry has the same slot as the entry before it in its chain, if both are given."""
         hashes = entries["key_hash"].astype(np.int64)
         previous = entries["previous_entry_number"].astype(np.int64) - first_number
-        inside = np.flatnonzero((previous >= 0) & (previous < len(entries)))
+        inside = np.flatnonzero((previous >= 0) & (previous < len(hashes)))
         return bool(self.are_of_one_slot(hashes[inside], hashes[previous[inside]]).all())
 
     def are_of_one_slot(self, hashes: Int64s, others: Int64s) -> Bools:
@@ -267,17 +268,18 @@ def data_blocks(file: OpenFile, position: int, end: int, overlap: int) -> Iterat
 
 def _gather(file: OpenFile, positions: Int64s, width: int) -> npt.NDArray[np.uint8]:
     """Return the `width` bytes at each position, one row each; close positions are read together."""
-    unique, places = np.unique(positions, return_inverse=True)
-    rows = np.empty((len(unique), width), np.uint8)
+    order = np.argsort(positions)
+    begins = positions[order]
+    rows = np.empty((len(begins), width), np.uint8)
     data = np.empty(0, np.uint8)
-    for portion in portions(unique, unique + width, _REMOTE if file.is_remote else _LOCAL):
+    for portion in portions(begins, begins + width, _REMOTE if file.is_remote else _LOCAL):
         runs = list(zip(portion.begins.tolist(), portion.ends.tolist(), strict=True))
         size = int((portion.ends - portion.begins).sum())
         data = data if len(data) >= size else np.empty(size, np.uint8)
         file.read_runs(runs, memoryview(data))  # type: ignore[arg-type]
         windows = np.ndarray((len(data) - width + 1, width), np.uint8, data, 0, (1, 1))
-        rows[portion.first : portion.last] = windows[portion.starts]
-    return rows[places]
+        rows[order[portion.first : portion.last]] = windows[portion.starts]
+    return rows
 
 
 def entries_at(file: OpenFile, index: IndexFile, numbers: Int64s) -> Entries:
@@ -287,6 +289,11 @@ def entries_at(file: OpenFile, index: IndexFile, numbers: Int64s) -> Entries:
     """
     positions = index.entry_position(0) + numbers.astype(np.int64) * ENTRY.size_bytes
     return index.entries_of(_gather(file, positions, ENTRY.size_bytes).tobytes())
+
+
+def columns_of(entries: Entries) -> dict[str, Int64s]:
+    """Return the fields of entries in this machine's byte order."""
+    return {name: entries[name].astype(np.int64) for name in ENTRY.offsets}
 
 
 def heads_of(file: OpenFile, index: IndexFile, hashes: Int64s) -> Int64s:

@@ -10,7 +10,9 @@ from readers.log.properties import KEYS, TAGS, UNIQ_KEY
 from readers.log.record_block import Block
 from readers.log.record_layout import COMMIT, ROLLBACK, TRANSACTION_MASK
 from readers.model.columns import Bools, Int64s
-from readers.model.java_hashes import java_hash, key_hashes
+from readers.model.java_hashes import hashed_on, index_hashes, java_hash, key_hashes
+
+_ASCII_LAST = 127
 
 
 def key_pairs(block: Block) -> tuple[Int64s, Int64s]:
@@ -73,27 +75,15 @@ def _hashes(keys: pa.Array, prefix_numbers: Int64s, prefixes: list[bytes]) -> In
     if not count:
         return np.empty(0, np.int64)
     starts = np.array([java_hash(prefix) for prefix in prefixes], np.int64).astype(np.uint32)
-    values = starts[prefix_numbers]
     places = np.frombuffer(keys.buffers()[1], np.int32, count + 1 + keys.offset)[keys.offset :].astype(np.int64)
     text = np.frombuffer(keys.buffers()[2], np.uint8)
-    lengths = np.diff(places)
-    order = np.argsort(-lengths, kind="stable")
-    begins, lengths, values = places[:-1][order], lengths[order], values[order]
-    is_wide = np.zeros(count, np.bool_)
-    active = count
-    for place in range(int(lengths[0])):
-        while lengths[active - 1] <= place:
-            active -= 1
-        units = text[begins[:active] + place]
-        values[:active] = values[:active] * np.uint32(31) + units
-        if units.max() > 0x7F:
-            is_wide[:active] |= units > 0x7F
-    hashes = np.empty(count, np.int64)
-    hashes[order] = values.view(np.int32)
-    for row in order[is_wide].tolist():  # Java hashes UTF-16 units, not bytes
-        hashes[row] = java_hash(prefixes[prefix_numbers[row]] + keys[row].as_py())
-    hashes[hashes == np.iinfo(np.int32).min] = 0
-    return np.abs(hashes)
+    hashes = hashed_on(starts[prefix_numbers], text, places[:-1], np.diff(places)).view(np.int32)
+    inside = text[places[0] : places[-1]]
+    if inside.max(initial=0) > _ASCII_LAST:  # Java hashes UTF-16 units, not bytes
+        ends = np.append(0, np.cumsum(inside > _ASCII_LAST))[places - places[0]]
+        for row in np.flatnonzero(np.diff(ends)).tolist():
+            hashes[row] = java_hash(prefixes[prefix_numbers[row]] + keys[row].as_py())
+    return index_hashes(hashes.view(np.uint32)).astype(np.int64)
 
 
 def tag_pairs(block: Block) -> tuple[Int64s, Int64s]:

@@ -1,16 +1,18 @@
-"""Run tasks in other processes of this machine, or in this process."""
+"""Run tasks in this process, and in others of this machine."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from readers.model.pandas_import import block_pandas
 
 if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import Future, ProcessPoolExecutor
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -51,10 +53,11 @@ def _pool(processes: int) -> ProcessPoolExecutor:
 
 
 class Workers:
-    """Processes that run tasks in order, or this process."""
+    """Processes that run tasks, of which this process is one: a further process costs its start and its memory."""
 
     def __init__(self, processes: int) -> None:
-        self._pool = _pool(processes) if processes > 1 else None
+        self._others = processes - 1
+        self._pool = _pool(self._others) if self._others else None
 
     def __enter__(self) -> Workers:
         return self
@@ -65,4 +68,32 @@ class Workers:
 
     def run(self, function: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
         """Return the results, in the tasks' order."""
-        return self._pool.map(function, tasks) if self._pool is not None else map(function, tasks)
+        return map(function, tasks) if self._pool is None else self._run(self._pool, function, iter(tasks))
+
+    def _run(
+        self, pool: ProcessPoolExecutor, function: Callable[[_Task], _Result], tasks: Iterator[_Task]
+    ) -> Iterator[_Result]:
+        """Return the results; this process takes a task whenever the next result is not ready."""
+        begun: deque[Future[_Result]] = deque()
+        while True:
+            # Each other process has a second task, so that it need not wait for the end of one in this process.
+            free = 2 * self._others - sum(not one.done() for one in begun)
+            begun.extend(pool.submit(function, task) for task in islice(tasks, max(0, free)))
+            if not begun:
+                return
+            own = [] if begun[0].done() else [_done(function, task) for task in islice(tasks, 1)]
+            begun.extend(own)
+            if not own:
+                yield begun.popleft().result()
+
+
+def _done(function: Callable[[_Task], _Result], task: _Task) -> Future[_Result]:
+    """Run a task in this process."""
+    from concurrent.futures import Future
+
+    done: Future[_Result] = Future()
+    try:
+        done.set_result(function(task))
+    except Exception as error:
+        done.set_exception(error)  # raised when it is this task's turn
+    return done

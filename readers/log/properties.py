@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from readers.log.kernels import accelerated
 from readers.log.record_layout import NAME_END, VALUE_END
-from readers.model.columns import SLACK_BYTES, Bools, Bytes, Int64s, strings, views
+from readers.model.columns import SLACK_BYTES, Bools, Bytes, Int64s, even_texts, strings, views
 from readers.model.tables import PROPERTIES
 
 UNIQ_KEY = "UNIQ_KEY"
@@ -141,6 +141,11 @@ class PropertyAreas:
         """Return values at places in the copied areas, as bytes (a binary view)."""
         return views(self._bytes, self._buffer, starts, lengths, present)
 
+    def texts_of(self, starts: Int64s, lengths: Int64s, present: Bools) -> pa.Array:
+        """Return values at places in the copied areas, as text; ids usually have one length."""
+        even = even_texts(self._bytes, starts, lengths) if present.all() else None
+        return strings(self.views_of(starts, lengths, present)) if even is None else even
+
     def coded(self, name: str) -> pa.DictionaryArray:
         """The property as bytes, a dictionary column, null if absent; for properties with few different values."""
         return self.value(name).cast(pa.binary()).dictionary_encode()
@@ -151,7 +156,7 @@ class PropertyAreas:
 
     def text(self, name: str) -> pa.Array:
         """The property as text, null if absent."""
-        return strings(self.value(name))
+        return self.texts_of(*self.locate(name))
 
     def malformed(self) -> Bools:
         """Return which records have a piece that is not a property: no name, no value, or a second end of a name.
@@ -203,6 +208,10 @@ class _TakenAreas(PropertyAreas):
     def views_of(self, starts: Int64s, lengths: Int64s, present: Bools) -> pa.Array:
         """Return values at places in the copied areas, as bytes (a binary view)."""
         return self._areas.views_of(starts, lengths, present)
+
+    def texts_of(self, starts: Int64s, lengths: Int64s, present: Bools) -> pa.Array:
+        """Return values at places in the copied areas, as text."""
+        return self._areas.texts_of(starts, lengths, present)
 
     def malformed(self) -> Bools:
         """Return which records have a piece that is not a property."""

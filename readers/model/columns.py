@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ Bools = npt.NDArray[np.bool_]
 #: record may have the IPv6 flag, with which its header would end 21 bytes after the record.
 SLACK_BYTES = 32
 _INLINE_BYTES_MAX = 12
+_ASCII_LAST = 127
+_OFFSET_MAX = np.iinfo(np.int32).max
 #: By number of bytes, the mask that keeps them in a word.
 _KEPT = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 #: Length of the longest table of truths, a byte each.
@@ -107,12 +109,32 @@ def views(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid
     return pa.Array.from_buffers(pa.binary_view(), len(starts), [bitmap, pa.py_buffer(table), buffer])
 
 
+def even_texts(data: Bytes, starts: Int64s, lengths: Int64s) -> pa.Array | None:
+    """Return byte strings of one length as text; None if their lengths differ or one is not ASCII."""
+    if not len(starts) or (lengths != lengths[0]).any():
+        return None
+    width = int(lengths[0])
+    raw = np.ndarray((len(data) - width + 1, width), np.uint8, data, 0, (1, 1))[starts]
+    if not width or raw.max() > _ASCII_LAST or raw.size > _OFFSET_MAX:
+        return None
+    offsets = np.arange(len(starts) + 1, dtype=np.int32) * np.int32(width)
+    return pa.Array.from_buffers(pa.string(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(raw)])
+
+
 def coded(data: Bytes, buffer: pa.Buffer, starts: Int64s, lengths: Int64s, valid: Bools | None = None) -> pa.Array:
     """Return byte strings in a buffer as an Arrow dictionary column; see `views`. For strings that are often equal."""
+    if valid is None and len(starts) and (lengths == (width := int(lengths[0]))).all():
+        raw = np.ndarray((len(data) - width + 1, width), np.uint8, data, 0, (1, 1))[starts]
+        if (raw == raw[0]).all():
+            same = pa.array([raw[0].tobytes()], pa.binary())
+            return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(starts), np.int32)), same)
     return views(data, buffer, starts, lengths, valid).cast(pa.binary()).dictionary_encode()
 
 
-def rows_where(table: pa.Table, chosen: pa.Array | pa.ChunkedArray) -> pa.Table:
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
+
+
+def rows_where(table: _Rows, chosen: pa.Array | pa.ChunkedArray) -> _Rows:
     """Return the chosen rows; the table itself if all are chosen, since a copy of everything takes memory."""
     return table if pc.all(chosen, min_count=0, skip_nulls=False).as_py() else table.filter(chosen)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,11 @@ import pyarrow as pa
 
 from readers.model.columns import Int32s, Int64s
 
+UInt32s = npt.NDArray[np.uint32]
+
 _ASCII_LAST = 127
+#: Texts of this many different lengths are hashed length by length, else place by place.
+_LENGTHS_MAX = 16
 
 
 def java_hash(text: str | bytes) -> int:
@@ -30,7 +35,7 @@ def key_hashes(keys: Sequence[bytes]) -> Int32s:
     """
     joined = b"".join(keys)
     if joined.isascii():
-        units = np.frombuffer(joined, np.uint8).astype(np.uint32)
+        units: npt.NDArray[Any] = np.frombuffer(joined, np.uint8)
         lengths = np.fromiter((len(key) for key in keys), np.int64, len(keys))
     else:
         encoded = [_utf16(key) for key in keys]
@@ -48,24 +53,52 @@ def column_key_hashes(keys: pa.Array) -> Int32s:
     units = np.frombuffer(plain.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
     if len(units) and units.max() > _ASCII_LAST:
         return key_hashes(plain.to_pylist())
-    return _hashes(units.astype(np.uint32), np.diff(offsets).astype(np.int64))
+    return _hashes(units, np.diff(offsets).astype(np.int64))
 
 
-def _hashes(units: npt.NDArray[np.uint32], lengths: Int64s) -> Int32s:
+def _hashes(units: npt.NDArray[np.uint8] | npt.NDArray[np.uint32], lengths: Int64s) -> Int32s:
     """Return the hashes of keys, given as their UTF-16 units one after another."""
-    order = np.argsort(-lengths, kind="stable")  # the longest first: unfinished keys stay in front
-    starts = (np.cumsum(lengths) - lengths)[order]
-    lengths = lengths[order]
-    values = np.zeros(len(lengths), np.uint32)
+    return index_hashes(hashed_on(np.zeros(len(lengths), np.uint32), units, np.cumsum(lengths) - lengths, lengths))
+
+
+def index_hashes(values: UInt32s) -> Int32s:
+    """Return Java hashes as the index holds them: without a sign, and 0 for the number without an absolute value."""
+    hashes = values.view(np.int32)
+    return np.where(hashes == np.iinfo(np.int32).min, np.int32(0), np.abs(hashes))
+
+
+def hashed_on(
+    values: UInt32s, units: npt.NDArray[np.uint8] | npt.NDArray[np.uint32], starts: Int64s, lengths: Int64s
+) -> UInt32s:
+    """Return Java hashes continued by more units, which are in an array at given places; for many texts at once."""
+    values = values.copy()
+    different = np.unique(lengths)
+    if len(different) > _LENGTHS_MAX:
+        return _hashed_by_place(values, units, starts, lengths)
+    for length in different[different > 0].tolist():
+        rows = np.flatnonzero(lengths == length)
+        width = units.itemsize
+        windows = np.ndarray((len(units) - length + 1, length), units.dtype, units, 0, (width, width))[starts[rows]]
+        found = values[rows]
+        for column in np.ascontiguousarray(windows.T):
+            found *= np.uint32(31)
+            found += column
+        values[rows] = found
+    return values
+
+
+def _hashed_by_place(
+    values: UInt32s, units: npt.NDArray[np.uint8] | npt.NDArray[np.uint32], starts: Int64s, lengths: Int64s
+) -> UInt32s:
+    order = np.argsort(-lengths, kind="stable")  # the longest first: unfinished texts stay in front
+    starts, lengths, found = starts[order], lengths[order], values[order]
     active = len(lengths)
     for place in range(int(lengths[0]) if len(lengths) else 0):
         while active and lengths[active - 1] <= place:
             active -= 1
-        values[:active] = values[:active] * np.uint32(31) + units[starts[:active] + place]
-    hashes = np.empty(len(lengths), np.int32)
-    hashes[order] = values.view(np.int32)
-    smallest = hashes == np.iinfo(np.int32).min  # has no absolute value; the broker uses 0
-    return np.where(smallest, np.int32(0), np.abs(hashes))
+        found[:active] = found[:active] * np.uint32(31) + units[starts[:active] + place]
+    values[order] = found
+    return values
 
 
 def _utf16(text: str | bytes) -> bytes:

@@ -82,4 +82,6 @@ def ordered(rows: pa.Table, orders: Sequence[SortOrder]) -> pa.Table:
 
 def oldest_first(rows: pa.Table) -> pa.Table:
     """Transactions, oldest first; those of equal age by id, so that each run lists them in the same order."""
-    return rows.sort_by([("half_store_time_ms", "ascending"), ("transaction_id", "ascending")])
+    from readers.model.columns import rows_in_order
+
+    return rows_in_order(rows, ["half_store_time_ms", "transaction_id"])

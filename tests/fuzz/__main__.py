@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from readers.log.kernels import use_accelerator
 from tests.brokers import corpus
 from tests.fuzz.rounds import Failure, play
 
@@ -41,6 +42,8 @@ def main() -> int:
     classic = set(corpus.corpus_names())
     names = options.store or [name for name in corpus.all_names() if not (options.other_designs and name in classic)]
     print(f"seed {seed}, {len(names)} stores", flush=True)
+    use_accelerator(True)  # loads LLVM, whose size is no part of what a reading takes
+    use_accelerator(False)
     bound_memory(MEMORY_BYTES)
     failures: list[Failure] = []
     number = options.first if options.only is None else options.only

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from readers.jobs.workers import Workers
 
@@ -29,6 +32,33 @@ if __name__ == "__main__":
 def test_results_come_in_the_order_of_the_tasks() -> None:
     with Workers(1) as here, Workers(2) as there:
         assert list(here.run(abs, range(-3, 3))) == list(there.run(abs, range(-3, 3))) == [3, 2, 1, 0, 1, 2]
+
+
+def not_three(number: int) -> int:
+    if number == 3:
+        raise ValueError("three")
+    return number
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_an_error_is_raised_after_the_results_of_the_tasks_before(processes: int) -> None:
+    with Workers(processes) as workers:
+        results = workers.run(not_three, range(8))
+        assert list(itertools.islice(results, 3)) == [0, 1, 2]
+        with pytest.raises(ValueError, match="three"):
+            next(results)
+
+
+def process_of(_task: int) -> int:
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def test_this_process_is_one_of_them() -> None:
+    with Workers(2) as workers:
+        found = set(workers.run(process_of, range(8)))
+    assert os.getpid() in found
+    assert len(found) == 2
 
 
 def is_alive(process: int) -> bool:

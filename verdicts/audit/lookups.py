@@ -55,7 +55,8 @@ def pending(
     Order:  first half copy.
     Damage: if derived files cannot be trusted, the log is scanned, with a note. `scan` and `at_ms` always scan.
     """
-    facts = {store.root: store_facts(store, settings_of) for store in stores}
+    is_scan = scan or at_ms is not None
+    facts = {store.root: store_facts(store, settings_of, with_records=not is_scan) for store in stores}
     reading = VerdictReading(TRANSACTIONS, [])
 
     def by_queues(files: list[DerivedFiles]) -> _Named:
@@ -64,12 +65,13 @@ def pending(
             named.update(part.open_transactions())
         return named
 
-    table = None if scan or at_ms is not None else _by_derived_files(reading, facts, by_queues)
+    table = None if is_scan else _by_derived_files(reading, facts, by_queues)
     if table is not None and _is_damaged_after(table, reading, facts, _OPEN_BYTES_MAX):
         table = None
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
     else:
+        _return_memory()
         reading.batches = _with_discard_times(open_rows(table), reading, facts).to_batches()
     return reading
 
@@ -221,27 +223,40 @@ def _by_derived_files(
     reading: VerdictReading, facts: dict[str, StoreFacts], name: Callable[[list[DerivedFiles]], _Named]
 ) -> pa.Table | None:
     """Return verdicts by the derived files of all stores; None, with a note, if they cannot be trusted."""
+    found: list[Witnesses] = []
     try:
-        with ExitStack() as stack:
-            files = [stack.enter_context(DerivedFiles(fact)) for fact in facts.values()]
-            named = name(files)
-            parts = [part.witnesses(named) for part in files]
+        found.append(_witnesses_of(facts, name))
     except (Untrusted, UnreadableFile) as reason:
         if isinstance(reason, UnreadableFile) and any(fact.store.is_remote for fact in facts.values()):
             raise  # a scan would read the same remote place
         reading.notes.append(_scanned_for(reason.message))
         return None
-    witnesses = Witnesses(
+    reading.notes.append(Note(NoteKind.HOW, "read by cursors, queues and index"))
+    for fact in facts.values():
+        reading.findings.extend(fact.findings)
+        reading.check_stops.extend(fact.check_stops)
+    views = {root: fact.view(None) for root, fact in facts.items()}
+    _return_memory()
+    return judge(found.pop(), views)  # nothing else holds the witnesses: their memory is free once they are grouped
+
+
+def _return_memory() -> None:
+    """Return memory that is free to the system: the next step needs it in other pieces."""
+    pa.default_memory_pool().release_unused()
+
+
+def _witnesses_of(facts: dict[str, StoreFacts], name: Callable[[list[DerivedFiles]], _Named]) -> Witnesses:
+    """Return the witnesses of the transactions in the derived files of all stores. Raises: Untrusted; SourceError."""
+    with ExitStack() as stack:
+        files = [stack.enter_context(DerivedFiles(fact)) for fact in facts.values()]
+        named = name(files)
+        parts = [part.witnesses(named) for part in files]
+    return Witnesses(
         *(
             pa.concat_tables([getattr(part, kind) for part in parts])
             for kind in ("halves", "marks", "finals", "discards", "offset_marks")
         )
     )
-    reading.notes.append(Note(NoteKind.HOW, "read by cursors, queues and index"))
-    for fact in facts.values():
-        reading.findings.extend(fact.findings)
-        reading.check_stops.extend(fact.check_stops)
-    return judge(witnesses, {root: fact.view(None) for root, fact in facts.items()})
 
 
 def _scanned(

@@ -47,6 +47,8 @@ _WAIT, _WAIT_VALUE = "WAIT", "false"
 _DELAY_LEVEL = "DELAY"
 _TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 _OP_TAG = "d"
+#: Records up to this length are kept for the next reader.
+_KEPT_BYTES_MAX = 32 << 20
 #: The value of an absent property in a column.
 ABSENT = np.iinfo(np.int64).min
 
@@ -111,9 +113,12 @@ class CheckWindows:
     For a running broker nothing is kept, because its queues grow; and nothing is sent to other processes.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, with_records: bool = False) -> None:
+        """`with_records`: keep the records of the last window of half queue 0 too, if they are few."""
         self._store = store
         self._kept: dict[tuple[CheckRules, int, int | None, int | None], CheckWindow] = {}
+        self._with_records = with_records and not store.in_use
+        self._records: list[Block] = []
 
     def __reduce__(self) -> tuple[type[CheckWindows], tuple[Store]]:
         return CheckWindows, (self._store,)
@@ -123,7 +128,10 @@ class CheckWindows:
 
         Raises: as `check_window`.
         """
-        window = check_window(self._store, rules, queue_id, half_cursor, op_cursor)
+        records: list[Block] | None = [] if self._with_records and queue_id == 0 else None
+        window = check_window(self._store, rules, queue_id, half_cursor, op_cursor, records)
+        if records is not None:
+            self._records = records
         if not self._store.in_use:
             self._kept = {(rules, queue_id, half_cursor, op_cursor): window}
         return window
@@ -133,11 +141,23 @@ class CheckWindows:
         kept = self._kept.pop((rules, queue_id, half_cursor, op_cursor), None)
         return check_window(self._store, rules, queue_id, half_cursor, op_cursor) if kept is None else kept
 
+    def take_records(self, offsets: Int64s) -> list[Block] | None:
+        """Return the kept half copies, if they are those at commit-log offsets, else None; none are kept after this.
+
+        Shape: blocks with the fillers of `rmqtx salvage`.
+        """
+        blocks, self._records = self._records, []
+        known = [block.commit_log_offsets for block in blocks]
+        return blocks if known and np.array_equal(np.concatenate(known), offsets) else None
+
 
 def check_window(
-    store: Store, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None
+    store: Store, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None,
+    records: list[Block] | None = None,
 ) -> CheckWindow:
     """Return the initial state of the check of one half queue. A cursor of None begins at the queue's smallest offset.
+
+    `records`: gets the half copies of the slots, if they are few.
 
     Damage: a slot whose record cannot be read stays a slot, as for the broker, and is a finding: its transaction, or
             the effect of its op, is unknown.
@@ -153,6 +173,7 @@ def check_window(
         op_slots = checked_slots(ops, op_cursor, tails.get(OP_TOPIC, []))
         slots_by_topic = {HALF_TOPIC: half_slots, OP_TOPIC: op_slots}
         reads = {topic: _Records(topic, queue_id, slots) for topic, slots in slots_by_topic.items()}
+        reads[HALF_TOPIC].kept = records if int(half_slots.lengths.sum()) <= _KEPT_BYTES_MAX else None
         stored_halves = halves_of_records(
             reads[HALF_TOPIC].read(store, findings), rules, half_slots.begin, half_slots.end
         )
@@ -181,12 +202,16 @@ def check_window(
 
 @dataclass(slots=True)
 class _Records:
-    """The records of some slots of a queue; `own_numbers` are of slots whose record is of the queue."""
+    """The records of some slots of a queue; `own_numbers` are of slots whose record is of the queue.
+
+    `kept`: gets the records.
+    """
 
     topic: str
     queue_id: int
     slots: CheckedSlots
     own_numbers: list[Int64s] = field(default_factory=list)
+    kept: list[Block] | None = None
 
     def read(self, store: Store, findings: list[Finding]) -> Iterator[tuple[Block, Int64s]]:
         """Return the records with their slot numbers; impossible values become findings."""
@@ -194,6 +219,8 @@ class _Records:
             self.own_numbers.append(numbers_of_own(block, numbers, self.topic, self.queue_id))
             findings += broken_rules(block, store.root, TIME_RULES)
             findings += word_crc_findings(block, store.root)
+            if self.kept is not None:
+                self.kept.append(block)
             yield block, numbers
 
 

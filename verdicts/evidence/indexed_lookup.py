@@ -9,7 +9,7 @@ cannot be trusted, `Untrusted` is raised with the cause, and the caller scans th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 
 import numpy as np
@@ -17,14 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.index.index_search import open_index
-from readers.index.record_keys import key_pairs, tag_pairs, unique_key_pairs
 from readers.log.named_offsets import NO_PLACE, named_offsets
 from readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
 from readers.log.record_at import block_at, blocks_at
 from readers.log.record_block import Block
 from readers.log.transaction_records import are_damaged_finals, is_delayed_half, is_final, ops_of
-from readers.model.columns import Int32s, Int64s, IntegerSet, int64s
-from readers.model.java_hashes import key_hashes
+from readers.model.columns import Int64s, IntegerSet, int64s
 from readers.queues.consume_queue import open_queue
 from readers.store.fastjson import read_config
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
@@ -39,6 +37,7 @@ from verdicts.evidence.derived_trust import (
     require_sound_properties,
     sound_blocks,
 )
+from verdicts.evidence.index_entries import Entries, entries_of, require_keys
 from verdicts.evidence.store_facts import StoreFacts
 from verdicts.evidence.witness_collector import CollectedWitnesses, incomplete_chains
 from verdicts.model.witnesses import Witnesses
@@ -51,14 +50,6 @@ _BEFORE_HALVES_BYTES_MAX = 16 << 20
 _TOPICS_MAX = 256
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 _OPS_AT_ONCE = 1 << 16
-#: A hash of the index is no negative Java integer.
-_HASH_BITS = 31
-
-
-def _packed(places: Int64s, offsets: Int64s, hashes: Int64s) -> Int64s:
-    """Pack pairs of offset and hash into numbers; `places`: all existing offsets, ascending."""
-    packed: Int64s = np.searchsorted(places, offsets) << _HASH_BITS | hashes
-    return packed
 
 
 def offset_of(identity: str) -> int | None:
@@ -78,8 +69,6 @@ class DerivedFiles:
         self._facts = facts
         self._store = facts.store
         self._gathered = CollectedWitnesses(self._store.root)
-        #: Rows of the requested transactions, with the number of batches that they were chosen from.
-        self._kept: dict[str, tuple[int, pa.Table]] = {}
 
     def __enter__(self) -> DerivedFiles:
         with ExitStack() as stack:  # closed here if a file cannot be trusted
@@ -133,7 +122,8 @@ class DerivedFiles:
                 block = block_at(self._log, int(identity[-16:], 16))
                 if block is not None and block.message_ids().to_pylist()[0] == identity.upper():
                     self._add(block)
-        self._read_hits([f"{topic}#{one}".encode() for one in identities for topic in (HALF_TOPIC, DISCARD_TOPIC)])
+        names = pa.array(identities, pa.string())
+        self._read_hits(entries_of(self._index, [(HALF_TOPIC, names), (DISCARD_TOPIC, names)]))
         named: dict[str, dict[str, str | None]] = {}
         for identity, records in self._gathered.named_by({one: offset_of(one) for one in identities}).items():
             for name, _, topic in records:
@@ -149,16 +139,16 @@ class DerivedFiles:
 
     def witnesses(self, named: dict[str, str | None]) -> Witnesses:
         """Return half copies, op marks, finals and discard copies of some transactions, given as id → real topic."""
-        self._names, self._kept = list(named), {}
+        self._gathered.restrict(named)
         if named:
             self._follow_index(named)
-            self._require_half_copies(self._chosen("halves"))
+            self._require_half_copies(self._gathered.table("halves"))
             for kind in ("halves", "discards"):
-                require_readable_copies(self._chosen(kind))
-            if self._chosen("halves").num_rows:
+                require_readable_copies(self._gathered.table(kind))
+            if self._gathered.table("halves").num_rows:
                 self._read_holes()
                 self._require_whole_chains()
-                require_slots(self._store, self._half_queue, self._chosen("halves"))
+                require_slots(self._store, self._half_queue, self._gathered.table("halves"))
                 self._read_ops()
         if self._gathered.findings:
             offset = self._gathered.findings[0].commit_log_offset
@@ -166,7 +156,7 @@ class DerivedFiles:
         self._facts.findings.extend(
             [*self._half_queue.findings, *self._op_queue.findings, *self._index.findings]
         )
-        kept = self._gathered.kept(named)
+        kept = self._gathered.kept()
         self._facts.misdirected_decisions.extend(misdirected_decisions(self._store.root, kept, self))
         return kept
 
@@ -233,7 +223,13 @@ class DerivedFiles:
         numbers, offsets, lengths, _ = queue.read(begin, queue.max_offset)
         if len(numbers) != queue.max_offset - begin:
             raise Untrusted("the half queue has invalid slots")
-        self._read(HALF_TOPIC, numbers, offsets, lengths)
+        known = self._facts.windows.take_records(offsets)
+        if known is None:
+            blocks = blocks_at(self._log, offsets, lengths)
+        else:
+            blocks = (block.take(~block.are_fillers()) for block in known)
+        for block in self._checked(blocks, HALF_TOPIC, numbers, offsets):
+            self._gathered.add(block)
 
     def _read_scheduled(self) -> None:
         """Half messages that a delay level diverted and that are not due yet (clients before 4.6.1).
@@ -250,20 +246,17 @@ class DerivedFiles:
                 for block in blocks_at(self._log, offsets, lengths):
                     self._add(block.take(is_delayed_half(block)))
 
-    def _read(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> None:
-        """Read records that queue slots point to; every one must be there and match its slot."""
-        for block in self._records_of(topic, numbers, offsets, lengths):
-            self._gathered.add(block)
+    @staticmethod
+    def _checked(blocks: Iterable[Block], topic: str, numbers: Int64s, offsets: Int64s) -> Iterator[Block]:
+        """Return the records that some slots of a queue point to; every one must be there and match its slot.
 
-    def _records_of(self, topic: str, numbers: Int64s, offsets: Int64s, lengths: Int32s) -> Iterator[Block]:
-        """Return the records of some slots of a queue.
-
+        `numbers`, `offsets`: of the slots.
         Raises: Untrusted if the slots and their records contradict one another.
         """
         if (np.diff(offsets) <= 0).any():
             raise Untrusted(f"the queue of {topic} is not in the order of the log")
         found = 0
-        for block in blocks_at(self._log, offsets, lengths):
+        for block in blocks:
             if not block.topic_is(topic).all():
                 raise Untrusted(f"the queue of {topic} points to records of other topics")
             place = np.searchsorted(offsets, block.commit_log_offsets)
@@ -287,53 +280,37 @@ class DerivedFiles:
 
     def _follow_index(self, named: dict[str, str | None]) -> None:
         """Read other copies, finals and discard copies of the transactions, by the index."""
-        halves = self._chosen("halves")
-        whole = set(halves.filter(pc.is_null(halves["checks_count"]))["transaction_id"].to_pylist())
-        keys = [f"{topic}#{name}".encode() for name, topic in named.items() if topic]
+        halves = self._gathered.table("halves")
+        names, topics = pa.array(named.keys(), pa.string()), pa.array(named.values(), pa.string())
         # An original is the first copy, so all later copies are in the window too.
-        keys.extend(f"{HALF_TOPIC}#{name}".encode() for name in named if name not in whole or self._is_lookup)
-        for topic in (DISCARD_TOPIC, *WAITING_TOPICS):
-            if self._store.has("consumequeue", topic):
-                keys.extend(f"{topic}#{name}".encode() for name in named)
-        self._read_hits(keys)
+        originals = halves.filter(pc.is_null(halves["checks_count"]))
+        is_whole = np.asarray(pc.is_in(names, value_set=originals["transaction_id"].combine_chunks()))
+        keys: list[tuple[str | pa.Array, pa.Array]] = [
+            (topics.drop_null(), names.filter(topics.is_valid())),
+            (HALF_TOPIC, names.filter(pa.array(~is_whole | self._is_lookup))),
+        ]
+        more = [topic for topic in (DISCARD_TOPIC, *WAITING_TOPICS) if self._store.has("consumequeue", topic)]
+        self._read_hits(entries_of(self._index, [*keys, *((topic, names) for topic in more)]))
 
-    def _read_hits(self, keys: list[bytes]) -> None:
-        numbers, offsets = self._index.find(keys)
-        hashes = key_hashes(keys).astype(np.int64)[numbers]
-        begin, end = self._log.begin_offset, self._log.end_offset
-        unseen = np.unique(offsets[(offsets >= begin) & (offsets < end)])
-        unseen = unseen[~self._gathered.has(unseen)]
-        led = np.flatnonzero(np.isin(offsets, unseen))
-        led = led[np.argsort(offsets[led], kind="stable")]
-        offsets, hashes = offsets[led], hashes[led]
+    def _read_hits(self, entries: Entries) -> None:
+        offsets, hashes = entries
+        inside = (offsets >= self._log.begin_offset) & (offsets < self._log.end_offset)
+        inside &= ~self._gathered.has(offsets)
+        order = np.flatnonzero(inside)[np.argsort(offsets[inside], kind="stable")]
+        offsets, hashes = offsets[order], hashes[order]
+        unseen = np.unique(offsets)
         found = 0
         for block in blocks_at(self._log, unseen):
             found += len(block)
             first, last = block.commit_log_offsets[[0, -1]]
             rows = slice(np.searchsorted(offsets, first), np.searchsorted(offsets, last, "right"))
-            self._require_keys(block, offsets[rows], hashes[rows])
+            require_keys(block, offsets[rows], hashes[rows])
             if (lost := are_damaged_finals(block)).any():
                 offset = int(block.commit_log_offsets[lost][0])
                 raise Untrusted(f"the header of the COMMIT record at commit-log offset {offset} is damaged")
             self._add(block)
         if found != len(unseen):
             raise Untrusted(f"{len(unseen) - found} places that the index points to have no record")
-
-    @staticmethod
-    def _require_keys(block: Block, offsets: Int64s, hashes: Int64s) -> None:
-        """Require that records have the keys under which the index has them: it was built from the original records."""
-        places = block.commit_log_offsets
-        wanted = _packed(places, offsets, hashes)
-        wanted = wanted[~np.isin(wanted, _packed(places, *unique_key_pairs(block)))]
-        if not len(wanted):
-            return
-        rest = block.take(np.unique(wanted >> _HASH_BITS))
-        for pairs in (key_pairs, tag_pairs):  # tags are in the index from 5.5.0 on
-            wanted = wanted[~np.isin(wanted, _packed(places, *pairs(rest)))]
-        if not len(wanted):
-            return
-        offset = int(places[wanted[0] >> _HASH_BITS])
-        raise Untrusted(f"the record at commit-log offset {offset} does not have the key that it has in the index")
 
     def _read_holes(self) -> None:
         """Read ranges that the index does not cover: a recovered broker rebuilds its last file from a later place on.
@@ -347,17 +324,17 @@ class DerivedFiles:
 
     def _first_offset(self) -> int:
         """Commit-log offset of the first known half copy."""
-        return int(pc.min(self._chosen("halves")["commit_log_offset"]).as_py())
+        return int(pc.min(self._gathered.table("halves")["commit_log_offset"]).as_py())
 
     def _require_whole_chains(self) -> None:
         """Require that put-backs have all predecessors: n checks need n copies before, unless the log begins later."""
-        without = incomplete_chains(self._chosen("halves"))
+        without = incomplete_chains(self._gathered.table("halves"))
         if without and self._store.log_begin_offset == 0:
             raise Untrusted("the index lacks copies of an open transaction")
 
     def _read_ops(self) -> None:
         """Read op messages from the first copy's place on; an older op cannot name any of the copies."""
-        wanted = IntegerSet(int64s(self._chosen("halves")["queue_offset"]))
+        wanted = IntegerSet(int64s(self._gathered.table("halves")["queue_offset"]))
         queue = self._op_queue
         begin = queue.offset_of(self._first_offset())
         require_order_before(queue, begin, self._log)
@@ -366,17 +343,10 @@ class DerivedFiles:
             numbers, offsets, lengths, _ = queue.read(begin, end)
             if len(numbers) != end - begin:
                 raise Untrusted("the op queue has invalid slots")
-            for block in self._records_of(OP_TOPIC, numbers, offsets, lengths):
+            for block in self._checked(blocks_at(self._log, offsets, lengths), OP_TOPIC, numbers, offsets):
                 rows = ops_of(block, self._store.root)
                 self._gathered.add_ops(rows, wanted)
             begin = end
-
-    def _chosen(self, name: str) -> pa.Table:
-        """Return only the rows of the requested transactions: keys with the same hash add others."""
-        version = self._gathered.batches_count(name)
-        if name not in self._kept or self._kept[name][0] != version:
-            self._kept[name] = version, self._gathered.chosen(name, self._names)
-        return self._kept[name][1]
 
     # -- op numbers of other records ------------------------------------------------------------------------------
 

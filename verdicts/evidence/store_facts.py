@@ -145,9 +145,10 @@ def _half_queue_end_by_log(store: Store) -> int:
     return end
 
 
-def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
+def store_facts(store: Store, settings_of: SettingsOf, *, with_records: bool = False) -> StoreFacts:
     """Return the facts of a store before its records are read.
 
+    `with_records`: keep the half copies that the check will read, in `windows`.
     Damage: cursors that cannot be read are unknown and a finding.
     """
     cursors = check_cursors(store)
@@ -162,6 +163,7 @@ def store_facts(store: Store, settings_of: SettingsOf) -> StoreFacts:
         facts.beside = beside_log(store, facts.findings, has_prepared=False, has_rocksdb_halves=True)
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
+    facts.windows = CheckWindows(store, with_records=with_records)
     facts.check_stops = check_stops(store, facts.settings, cursors, facts.windows)
     return facts
 

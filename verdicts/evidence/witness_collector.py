@@ -44,6 +44,27 @@ class CollectedWitnesses:
         self._seen = np.empty(0, np.int64)
         self._rows: dict[str, list[pa.RecordBatch]] = {name: [] for name in _SCHEMAS}
         self._marks: list[pa.RecordBatch] = []
+        self._names: pa.Array | None = None
+        #: How many batches have only records of these identities.
+        self._restricted = dict.fromkeys(_SCHEMAS, 0)
+
+    def restrict(self, names: Iterable[str]) -> None:
+        """Keep only the records of some identities from now on: keys with the same hash add others."""
+        self._names, self._restricted = pa.array(names, pa.string()), dict.fromkeys(_SCHEMAS, 0)
+
+    def _drop_others(self, name: str) -> None:
+        """Drop the records of other identities among the batches that were added since the last time."""
+        begin, batches = self._restricted[name], self._rows[name]
+        if self._names is None or begin == len(batches):
+            return
+        table = pa.Table.from_batches(batches[begin:], _SCHEMAS[name])
+        chosen = pc.is_in(identities(table), value_set=self._names).combine_chunks()
+        ends = np.cumsum([rows.num_rows for rows in batches[begin:]]).tolist()
+        batches[begin:] = [
+            rows_where(rows, chosen.slice(end - rows.num_rows, rows.num_rows))
+            for rows, end in zip(batches[begin:], ends, strict=True)
+        ]
+        self._restricted[name] = len(batches)
 
     def add(self, block: Block) -> None:
         """Keep the witnesses of a block, each record once."""
@@ -68,11 +89,16 @@ class CollectedWitnesses:
 
     def table(self, name: str) -> pa.Table:
         """Return all collected `halves`, `finals`, `discards` or `offset_marks`."""
+        self._drop_others(name)
         return pa.Table.from_batches(self._rows[name], _SCHEMAS[name])
 
-    def batches_count(self, name: str) -> int:
-        """Return the number of batches of `halves`, `finals`, `discards` or `offset_marks`; it only grows."""
-        return len(self._rows[name])
+    def _in_order(self, name: str, names: list[str] | None) -> pa.Table:
+        """Return the rows of some identities, or all, in log order."""
+        # Most batches are ranges of the log: if these are put in order, no row is copied.
+        self._drop_others(name)
+        self._rows[name].sort(key=lambda rows: int(rows["commit_log_offset"][0].as_py()) if rows.num_rows else 0)
+        table = self.table(name) if names is None else self.chosen(name, names)
+        return rows_in_order(table, ["commit_log_offset"])
 
     def chosen(self, name: str, names: Iterable[str]) -> pa.Table:
         """Return only the rows of some identities: keys with the same hash add others."""
@@ -101,12 +127,11 @@ class CollectedWitnesses:
                     named.setdefault(name, []).append(Names(row["transaction_id"], identity, topic))
         return named
 
-    def kept(self, names: Iterable[str]) -> Witnesses:
-        """Return the witnesses of some identities, in log order, as a scan would find them."""
-        names = list(names)
+    def kept(self, names: Iterable[str] | None = None) -> Witnesses:
+        """Return the witnesses of some identities, or of all, in log order, as a scan would find them."""
+        names = None if names is None else list(names)
         halves, finals, discards, offset_marks = (
-            rows_in_order(self.chosen(name, names), ["commit_log_offset"])
-            for name in ("halves", "finals", "discards", "offset_marks")
+            self._in_order(name, names) for name in ("halves", "finals", "discards", "offset_marks")
         )
         marks = pa.Table.from_batches(self._marks, MARKS)
         marks = marks.filter(pc.is_in(marks["half_queue_offset"], value_set=pc.unique(op_numbers(halves).drop_null())))

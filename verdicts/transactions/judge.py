@@ -38,7 +38,9 @@ def judge(
     Order: first half copy, then those with only discard copies or finals.
     """
     trusted = without_doubtful(witnesses, views)
-    rows = _Rows(Judgement(Chains(trusted, is_of_one_store=len(views) <= 1), views))
+    chains = Chains(trusted, is_of_one_store=len(views) <= 1)
+    del witnesses, trusted  # the groups are copies
+    rows = _Rows(Judgement(chains, views))
     schema = pa.schema([field for field in TRANSACTIONS if field.name in columns])
     return pa.Table.from_arrays([_COLUMNS[name](rows) for name in schema.names], schema=schema)
 

@@ -6,21 +6,13 @@ import json
 import statistics
 import sys
 from collections import defaultdict
+from dataclasses import replace
 
 from benchmarks import big_store
-from benchmarks.measure import Command, CommandFailed, fill_page_cache
-from benchmarks.sections import (
-    PROCESS_HEADER,
-    Bench,
-    Section,
-    at_least,
-    at_most,
-    audit_command,
-    mebibytes,
-    process_rows,
-    seconds,
-    times,
-)
+from benchmarks.bench import Bench
+from benchmarks.measure import Command, CommandFailed
+from benchmarks.page_cache import fill_page_cache
+from benchmarks.section import PROCESS_HEADER, Section, mebibytes, seconds, times
 
 PASSES = 2
 
@@ -29,9 +21,9 @@ def spark_tasks(bench: Bench) -> Section:
     """Measure decoding in Spark's tasks and in a plain process, with one core and with two, on M and on L."""
     section = Section(
         "Spark: full decode",
-        "Two cores (`local[2]`), and one that JVM and worker share (`local[1]`); the same decode as above: in one "
-        "plain process, in tasks that return sums, and through the data source with all columns going to the JVM. The "
-        "first job of a session is not counted; the median of the other passes is. CPU is that of all "
+        "Two cores (`local[2]`), and one that JVM and worker share (`local[1]`); the same decode, all columns as "
+        "text: in one plain process, in tasks that return sums, and through the data source with all columns going to "
+        "the JVM. The first job of a session is not counted; the median of the other passes is. CPU is that of all "
         "processes, the JVM's included.",
         ("what", "store", "cores", "wall", "CPU", "peak anonymous memory of a Python worker"),
     )
@@ -46,17 +38,14 @@ def spark_tasks(bench: Bench) -> Section:
         row = (step, store, str(cores), seconds(wall), seconds(cpu), mebibytes(memory) if step != "plain" else "")
         section.rows.append(row)
     plain = medians["plain", "L", 2][1]
-    section.targets += [
-        at_most("core-seconds, sums return, to one plain process", medians["sums", "L", 2][1] / plain, 2, times),
-        at_most("core-seconds, all columns return", medians["columns", "L", 2][1] / plain, 3.5, times),
-        at_least("two cores to one, sums", medians["sums", "L", 1][0] / medians["sums", "L", 2][0], 1.7, times),
-        at_least("two cores to one, columns", medians["columns", "L", 1][0] / medians["columns", "L", 2][0], 1.7,
-                 times),
-        at_most("a worker's memory, L (10 × the bytes) to M", medians["sums", "L", 2][2] / medians["sums", "M", 2][2],
-                1.25, times),
-        at_most("wall time per byte, L to M, sums", _per_byte(medians, bench, "sums"), 1.1, times),
-        at_most("wall time per byte, L to M, columns", _per_byte(medians, bench, "columns"), 1.1, times),
-    ]
+    sums, columns = medians["sums", "L", 2], medians["columns", "L", 2]
+    section.at_most("core-seconds, sums return, to one plain process", sums[1] / plain, 2, times)
+    section.at_most("core-seconds, all columns return", columns[1] / plain, 3.5, times)
+    section.at_least("two cores to one, sums", medians["sums", "L", 1][0] / sums[0], 1.7, times)
+    section.at_least("two cores to one, columns", medians["columns", "L", 1][0] / columns[0], 1.7, times)
+    section.at_most("a worker's memory, L (10 × the bytes) to M", sums[2] / medians["sums", "M", 2][2], 1.25, times)
+    section.at_most("wall time per byte, L to M, sums", _per_byte(medians, bench, "sums"), 1.1, times)
+    section.at_most("wall time per byte, L to M, columns", _per_byte(medians, bench, "columns"), 1.1, times)
     section.notes.append(f"A session with its first job took {' and '.join(seconds(start) for start in starts)}.")
     return section
 
@@ -69,28 +58,17 @@ def spark_audit(bench: Bench) -> Section:
         PROCESS_HEADER,
     )
     fill_page_cache(bench.store("L"))
-    local = audit_command(bench, "L", "parquet")
-    words = [*local.words, "--engine", "spark", "--master", "local[2]"]
-    command = Command("rmqtx audit L --engine spark", words, local.check)
-    measured = bench.measure([command, local], turns=max(1, bench.turns // 2), warm_up=0)
-    section.rows = process_rows(measured)
-    section.targets.append(at_most(command.name, measured[0].wall_s, 120, seconds))
-    small = bench.measure(
-        [
-            Command("rmqtx audit S --engine spark", _audit("S", bench, "spark")),
-            Command("rmqtx audit S", _audit("S", bench, "local")),
-        ],
-        turns=1,
-        warm_up=0,
-    )
-    section.rows += process_rows(small)
+    commands = [_on_spark(bench.audit("L", "parquet")), bench.audit("L", "parquet")]
+    measured = bench.measure_long(commands, turns=2)
+    section.add_processes(measured)
+    section.at_most(measured[0].name, measured[0].wall_s, 120, seconds)
+    section.add_processes(bench.measure_long([_on_spark(bench.audit("S", "parquet")), bench.audit("S", "parquet")], 1))
     return section
 
 
-def _audit(name: str, bench: Bench, engine: str) -> list[str]:
-    output = str(bench.scratch / f"{name}-{engine}.parquet")
-    words = [sys.executable, "-m", "rmqtx_cli.main", "audit", str(bench.store(name)), "-o", output]
-    return [*words, "--engine", engine, *(("--master", "local[2]") if engine == "spark" else ())]
+def _on_spark(command: Command) -> Command:
+    words = [*command.words, "--engine", "spark", "--master", "local[2]"]
+    return replace(command, name=f"{command.name} --engine spark", words=words)
 
 
 def _passes(bench: Bench, cores: int) -> list[dict[str, str]]:
@@ -100,7 +78,9 @@ def _passes(bench: Bench, cores: int) -> list[dict[str, str]]:
     words = [sys.executable, "-m", "benchmarks.spark_rate", str(bench.store("M")), str(bench.store("L")),
              "--cores", str(cores), "--passes", str(PASSES)]
     command = Command(f"Spark, {cores} cores", [*words, *(["--without-plain"] if cores == 1 else [])])
-    measured = bench.measure([command], turns=1, warm_up=0)[0]
+    (measured,) = bench.measure_long([command], turns=1)
+    if measured.failure:
+        raise CommandFailed(measured.failure)
     lines = [json.loads(line) for line in measured.runs[0].output.splitlines()]
     for line in lines:
         if line["records"] not in (None, big_store.truth_of(bench.store(line["store"])).records):
