@@ -143,11 +143,11 @@ class IndexFile:
         good &= (previous >= 0) & (previous < numbers)
         return good
 
-    def is_chained(self, entries: Entries, first_number: int) -> bool:
+    def is_chained(self, entries: Entries | Mapping[str, Int64s], first_number: int) -> bool:
         """Whether each entry has the same slot as the entry before it in its chain, if both are given."""
         hashes = entries["key_hash"].astype(np.int64)
         previous = entries["previous_entry_number"].astype(np.int64) - first_number
-        inside = np.flatnonzero((previous >= 0) & (previous < len(entries)))
+        inside = np.flatnonzero((previous >= 0) & (previous < len(hashes)))
         return bool(self.are_of_one_slot(hashes[inside], hashes[previous[inside]]).all())
 
     def are_of_one_slot(self, hashes: Int64s, others: Int64s) -> Bools:

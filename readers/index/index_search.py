@@ -20,6 +20,13 @@ from readers.store.store import Store
 
 #: A longer chain belongs to a key of many records; then it is cheaper to read all entries in order.
 _CHAIN_MAX = 64
+#: Bytes that are read in order in the time of one entry by itself: of a local file, and by a request.
+_READ_BYTES, _REQUEST_BYTES = 8 * ENTRY.size_bytes, 512 << 10
+#: Blocks of a remote file that are read at once: large reads are fetched in parallel parts.
+_REMOTE_BLOCKS = 8
+#: Hashes are first looked up in a table of this length.
+_SIEVE = 1 << 20
+_NONE = np.empty(0, np.int64)
 
 
 class Index:
@@ -144,17 +151,20 @@ class Index:
         count = index.entries_count
         numbers = heads_of(file, index, hashes)
         index = index.refreshed(file)  # a broker may have added entries, but no slot can be newer than this header
-        is_swept, count = len(hashes) * 8 > count, index.entries_count
+        is_swept = len(hashes) * (_REQUEST_BYTES if file.is_remote else _READ_BYTES) > count * ENTRY.size_bytes
+        count = index.entries_count
         numbers = self._past_newest(index, file, numbers)
         broken = (numbers < 0) | (numbers > count)
         if broken.any():
             self._doubt(index, f"slots with entry numbers not in 0 to {count}")
         if is_swept:
-            led = (numbers > 0) & ~broken
-            first = entries_at(file, index, numbers[led])["key_hash"].astype(np.int64)
-            if not index.are_of_one_slot(first, hashes[led]).all():
-                self._doubt(index, "slots with entries of other slots")
-            self._sweep(index, file, hashes, lows, count, hits)
+            led = np.flatnonzero((numbers > 0) & ~broken)
+            led = led[np.argsort(numbers[led])]
+            heads = numbers[led], hashes[led]
+            if not file.is_remote:  # single requests for the heads would take longer than all entries
+                self._require_of_slots(index, entries_at(file, index, heads[0])["key_hash"].astype(np.int64), heads[1])
+                heads = _NONE, _NONE
+            self._sweep(index, file, hashes, lows, count, hits, heads)
             return
         swept = [(hashes[broken], lows[broken], count)]
         going = (numbers > 0) & (numbers <= count)
@@ -195,27 +205,39 @@ class Index:
         return np.where(ahead, np.int64(entry["previous_entry_number"]), numbers)
 
     def _sweep(
-        self, index: IndexFile, file: OpenFile, hashes: Int64s, lows: Int64s, upto: int, hits: _Hits
+        self, index: IndexFile, file: OpenFile, hashes: Int64s, lows: Int64s, upto: int, hits: _Hits,
+        heads: tuple[Int64s, Int64s] = (_NONE, _NONE),
     ) -> None:
-        """Search all entries up to a number, newest first, without following chains; `hashes` ascending."""
+        """Search all entries up to a number, newest first, without following chains; `hashes` ascending.
+
+        `heads`: numbers of entries that slots have, ascending, with hashes of the slots.
+        """
         lowest = int(lows.min())
+        may_be = np.zeros(_SIEVE, np.bool_)
+        may_be[hashes % _SIEVE] = True
+        count = BLOCK_ENTRIES * (_REMOTE_BLOCKS if file.is_remote else 1)
         end = upto + 1
         while end > 1:
-            begin = max(1, end - BLOCK_ENTRIES)
+            begin = max(1, end - count)
             length = (end - begin) * ENTRY.size_bytes
-            entries = index.entries_of(file.read(index.entry_position(begin), length))
+            entries = columns_of(index.entries_of(file.read(index.entry_position(begin), length)))
+            found, offsets = entries["key_hash"], entries["commit_log_offset"]
             good = index.is_plausible(entries, begin)
             if not good.all() or not index.is_chained(entries, begin):
                 self._doubt(index, "impossible entries")
-            entries = entries[good]
-            found = entries["key_hash"].astype(np.int64)
-            place = np.minimum(np.searchsorted(hashes, found), len(hashes) - 1)
-            offsets = entries["commit_log_offset"].astype(np.int64)
-            hit = hashes[place] == found
-            hits.add(found[hit], offsets[hit])
-            if len(offsets) and offsets.max() < lowest:
+            rows = slice(*np.searchsorted(heads[0], [begin, end]))
+            self._require_of_slots(index, found[heads[0][rows] - begin], heads[1][rows])
+            near = np.flatnonzero(may_be[found % _SIEVE] & good)
+            near = near[hashes[np.minimum(np.searchsorted(hashes, found[near]), len(hashes) - 1)] == found[near]]
+            hits.add(found[near], offsets[near])
+            if good.any() and offsets[good].max() < lowest:
                 break
             end = begin
+
+    def _require_of_slots(self, index: IndexFile, found: Int64s, hashes: Int64s) -> None:
+        """Doubt a file in which slots have entries of other slots. `found`, `hashes`: of the entries and slots."""
+        if not index.are_of_one_slot(found, hashes).all():
+            self._doubt(index, "slots with entries of other slots")
 
     def _doubt(self, index: IndexFile, what: str | None) -> None:
         if index.segment.file not in self._doubtful:

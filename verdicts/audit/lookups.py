@@ -71,6 +71,7 @@ def pending(
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
     else:
+        _return_memory()
         reading.batches = _with_discard_times(open_rows(table), reading, facts).to_batches()
     return reading
 
@@ -235,7 +236,13 @@ def _by_derived_files(
         reading.findings.extend(fact.findings)
         reading.check_stops.extend(fact.check_stops)
     views = {root: fact.view(None) for root, fact in facts.items()}
+    _return_memory()
     return judge(found.pop(), views)  # nothing else holds the witnesses: their memory is free once they are grouped
+
+
+def _return_memory() -> None:
+    """Return memory that is free to the system: the next step needs it in other pieces."""
+    pa.default_memory_pool().release_unused()
 
 
 def _witnesses_of(facts: dict[str, StoreFacts], name: Callable[[list[DerivedFiles]], _Named]) -> Witnesses:
