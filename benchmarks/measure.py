@@ -138,6 +138,7 @@ def run(command: Command) -> Run:
         command.prepare()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         busy = _busy_seconds()
+        own = time.process_time()  # of the watcher, and of a server for the command
         began = time.perf_counter()
         process = subprocess.Popen(
             command.words,
@@ -166,7 +167,7 @@ def run(command: Command) -> Run:
         # Spark's workers are not waited for by processes of the tree: the watcher's values of them are added.
         cpu = max(usage.ru_utime + usage.ru_stime, watcher.tree_cpu_s)
         window = time.perf_counter() - began
-        others = max(0.0, _busy_seconds() - busy - cpu - watcher.own_cpu_s)
+        others = max(0.0, _busy_seconds() - busy - cpu - (time.process_time() - own))
         out.seek(0)
         err.seek(0)
         output = out.read().decode(errors="replace")
@@ -219,7 +220,8 @@ def in_turns(
             say(f"others used {share:.0%} of the machine: again")
             continue
         kept.append(runs)
-        say("  ".join(f"{c.name} {r.wall_s:.2f} s" for c, r in zip(commands, runs, strict=True) if r is not None))
+        if made:
+            say("  ".join(f"{c.name} {r.wall_s:.2f} s" for c, r in zip(commands, runs, strict=True) if r is not None))
     return [
         Measured(command.name, (), turn.failures[number])
         if number in turn.failures
@@ -295,7 +297,6 @@ class _Watcher:
         self.peak_rss = 0
         self.peak_anonymous = 0
         self.answered_s = 0.0
-        self.own_cpu_s = 0.0
         self._cpu_s: dict[int, float] = {}
 
     @property
@@ -312,8 +313,6 @@ class _Watcher:
         self._look_at_output()
 
     def _watch(self) -> None:
-        # The watcher's own time, so that it does not count as another process's work.
-        began = time.thread_time()
         while not self._ended.is_set():
             processes = descendants(self._pid)
             states = [_memory_of(pid) for pid in processes]
@@ -325,7 +324,6 @@ class _Watcher:
             self.peak_anonymous = max(self.peak_anonymous, sum(state[1] for state in states))
             self._look_at_output()
             self._ended.wait(POLL_SECONDS)
-        self.own_cpu_s = time.thread_time() - began
 
     def _look_at_output(self) -> None:
         written = os.fstat(self._output).st_size

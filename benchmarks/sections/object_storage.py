@@ -25,7 +25,7 @@ def object_storage(bench: Bench) -> Section:
         "`pending` from object storage",
         f"The whole process on L, read from an S3 server on this machine that counts its requests and the bytes of its "
         f"answers: without delay, and with {DELAY_S * 1000:.0f} ms before each answer. The bytes are compared with "
-        "those of the log. *Others* includes the server.",
+        "those of the log.",
         PROCESS_HEADER,
     )
     fill_page_cache(bench.store("L"))
