@@ -24,6 +24,7 @@ def _columns(command: str) -> Iterable[str]:
     from repairs.receipts.receipts import RECEIPTS
     from rmqtx_cli.output.derived_columns import derived_columns
     from rmqtx_cli.pages.stores_table import STORES
+    from verdicts.causes.diagnosing import DIAGNOSES
     from verdicts.ledger.reconcile import RECONCILED
     from verdicts.transactions.diff import DIFFERENCES
 
@@ -32,7 +33,7 @@ def _columns(command: str) -> Iterable[str]:
         "diff": DIFFERENCES, "stores": STORES, "receipts": RECEIPTS, "search": ALL_TABLES["records"],
         "commitlog": ALL_TABLES["records"], "consumequeue": ALL_TABLES["queue_slots"], "half": ALL_TABLES["halves"],
         "op": ALL_TABLES["ops"], "index": ALL_TABLES["index_entries"], "checkpoint": ALL_TABLES["checkpoint"],
-        "cursors": ALL_TABLES["cursors"], "verify": ALL_TABLES["findings"],
+        "cursors": ALL_TABLES["cursors"], "verify": ALL_TABLES["findings"], "diagnose": DIAGNOSES,
     }  # fmt: skip
     schema = tables.get(command)
     return [] if schema is None else [*schema.names, *derived_columns(schema)]

@@ -43,9 +43,16 @@ def _findings() -> Iterable[str]:
     return KINDS
 
 
+def _causes() -> Iterable[str]:
+    from verdicts.causes.register import CAUSES
+
+    return CAUSES
+
+
 #: The lists by the name that a column has in its metadata `words`; metadata `values` contains a list itself.
 LISTS: dict[str, Callable[[], Iterable[str]]] = {
     "states": _states, "flags": _flags, "advice": _advice, "reasons": _reasons, "findings": _findings,
+    "causes": _causes,
 }  # fmt: skip
 
 

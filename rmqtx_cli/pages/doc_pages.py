@@ -51,6 +51,8 @@ _OF_KINDS = {
     "state of a transaction": "docs/generations.md",
     "flag of a transaction": "docs/runbook.md",
     "advice": "docs/runbook.md",
+    "cause": "docs/causes.md",
+    "strength of a cause": "docs/causes.md",
     "finding": "docs/remoting.md",  # those of live brokers, which no page of docs/formats lists
     "word of a ledger": "docs/forensics.md",
     "outcome of a comparison with a ledger": "docs/forensics.md",

@@ -37,6 +37,9 @@ from rmqtx_cli.output.views import View
 from rmqtx_cli.pages.stores_table import STORES
 from rmqtx_cli.pages.summary import SUMMARY
 from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
+from verdicts.causes.cause import STRENGTHS
+from verdicts.causes.diagnosing import DIAGNOSES
+from verdicts.causes.register import CAUSES
 from verdicts.export.export import EXPORTED
 from verdicts.ledger.reconcile import OUTCOMES, RECONCILED, WORDS
 from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
@@ -61,7 +64,7 @@ RESULT_TABLES = {
     "simulated_checks": SIMULATED_CHECKS, "simulated_rounds": SIMULATED_ROUNDS,
     "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
     "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
-    "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
+    "diagnoses": DIAGNOSES, "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
 }  # fmt: skip
 
 #: Terms with one spelling and one meaning; later ones use earlier ones.
@@ -97,6 +100,7 @@ TERMS: dict[str, str] = {
     "number of checks; complete on disk only after a clean stop",
     "state table": "brokers 3.0 and 3.1: a slot for each prepared record, overwritten in place when it is decided",
     "redo log": "brokers 3.0 and 3.1: an entry for each prepared, COMMIT or ROLLBACK record, to rebuild the table",
+    "cause": "why a transaction is unusual: a behaviour or defect of some releases, with the records that show it",
     "plan": "a file of actions: for each the transaction, the record that the decision names, the evidence and what "
     "must stay true",
 }
@@ -120,17 +124,30 @@ def _reason_texts(word: str) -> tuple[str, ...]:
     return f"{reason.meaning}.", f"state: {reason.state}"
 
 
+def _cause_lines(word: str) -> tuple[str, ...]:
+    cause = CAUSES[word]
+    lines = [
+        f"{cause.title}.", f"releases: {cause.releases}", f"follows: {cause.consequence}", f"now: {cause.act}",
+        f"then: {cause.change}" if cause.change else "", f"decided by: {cause.decides}" if cause.decides else "",
+        f"could also be: {', '.join(cause.rivals)}" if cause.rivals else "",
+        *(f"source: {change.source}" for change in cause.affected),
+    ]
+    return tuple(line for line in lines if line)
+
+
 def entries(views: Iterable[View]) -> list[WordEntry]:
     """All words that can be explained; `views`: all printed tables, for the words in their heads.
 
-    Order: states, flags, advice, reasons, findings, outcomes, guards, terms, tables, columns, structures and their
-           fields, response codes, exit statuses.
+    Order: states, flags, advice, reasons, causes, findings, outcomes, guards, terms, tables, columns, structures and
+           their fields, response codes, exit statuses.
     """
     return [
         *(WordEntry(word, "state of a transaction", (text,)) for word, text in STATES.items()),
         *(WordEntry(word, "flag of a transaction", (text,)) for word, text in FLAGS.items()),
         *(WordEntry(word, "advice", _advice_texts(word)) for word in ADVICE),
         *(WordEntry(word, "reason of a state", _reason_texts(word)) for word in REASONS),
+        *(WordEntry(word, "cause", _cause_lines(word)) for word in CAUSES),
+        *(WordEntry(word, "strength of a cause", (text,)) for word, text in STRENGTHS.items()),
         *_findings(),
         *(WordEntry(word, "word of a ledger", (text,)) for word, text in WORDS.items()),
         *(WordEntry(word, "outcome of a comparison with a ledger", (text,)) for word, text in OUTCOMES.items()),

@@ -8,10 +8,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "pending": "list the pending transactions, oldest first",
         "show": "show one transaction: timeline, evidence, advice",
         "audit": "list every transaction with state, flags and evidence",
+        "diagnose": "name the causes of what is unusual, by release",
         "stores": "list stores: version, files, cursors, what can be trusted",
         "search": "find records by key, id, topic, property or body",
         "simulate": "predict the next rounds of the check, without a broker",
-        "explain": "explain a state, flag, finding, column or exit status",
+        "explain": "explain a state, flag, cause, finding, column or status",
     },
     "Verify and repair": {
         "verify": "find damage in a store, and what a start would cut off",

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 NAME = "explain"
 EXAMPLES = (
     Example("rmqtx explain", "list all words, by kind"),
-    Example("rmqtx explain LOST", "a state"),
     Example("rmqtx explain open_after_decision", "a flag"),
+    Example("rmqtx explain decided-twice", "a cause"),
     Example("rmqtx explain record-damaged", "a finding"),
     Example("rmqtx explain 16", "an exit status"),
 )
@@ -28,8 +28,8 @@ WordArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="WORD", autocompletion=completion.words,
-        help="State, flag, advice, reason, finding, guard, term, table, column, structure, response code or exit "
-        "status",
+        help="State, flag, advice, reason, cause, finding, guard, term, table, column, structure, response code or "
+        "exit status",
     ),
 ]
 

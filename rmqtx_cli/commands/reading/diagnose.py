@@ -1,0 +1,115 @@
+"""`rmqtx diagnose`: name the causes of what is unusual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options import completion
+from rmqtx_cli.options.engine import EngineOptions
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.options import (
+    FailOnOption,
+    LimitOption,
+    OptionalStoreArguments,
+    OutputOptions,
+    ProvenanceOptions,
+    WhereOption,
+)
+from rmqtx_cli.sources.source import SourceOptions
+from rmqtx_cli.words.text import stored_text
+
+if TYPE_CHECKING:
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.sources.source import Source
+    from verdicts.model.reading import VerdictReading
+
+NAME = "diagnose"
+EXAMPLES = (
+    Example("rmqtx diagnose STORE", "the causes of all unusual transactions, most transactions first"),
+    Example("rmqtx diagnose STORE --transaction ORDER-4711", "the causes of one transaction"),
+    Example("rmqtx diagnose STORE --broker-version 4.9.7", "with the release, if the store does not show it"),
+    Example("rmqtx diagnose STORE --where 'strength = explains' --format json", "for a script"),
+    Example("rmqtx diagnose -n 10.0.0.1:9876", "of live brokers"),
+)
+
+TransactionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--transaction", parser=stored_text, metavar="ID", autocompletion=completion.transaction_ids,
+        help="Only this transaction: its id, the message id of any of its records, or its business key",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnoseOptions:
+    """Which transactions are diagnosed, and which causes are listed."""
+
+    transaction: TransactionOption = None
+    where: WhereOption = None
+    limit: LimitOption = None
+    fail_on: FailOnOption = None
+
+
+@with_option_groups
+def command(
+    context: typer.Context,
+    store: OptionalStoreArguments = None,
+    *,
+    asked: DiagnoseOptions,
+    output: OutputOptions,
+    engine: EngineOptions,
+    provenance: ProvenanceOptions,
+    source: SourceOptions,
+) -> int:
+    """Name the causes of unusual transactions: why checked again, delivered twice, discarded, never checked.
+
+    A cause explains transactions only if their records show it, the release of the broker is known to behave so, and no
+    other cause leaves the same records; else it could explain them, and would_decide names what is missing. Causes that
+    fit the records but not the release are ruled out. Reads what audit reads, or with --transaction what show reads.
+    """
+    from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.pages.causes_page import causes_view, counts_lines, next_lines
+    from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
+
+    opener = source.opener(store or [], "rmqtx diagnose STORE, or rmqtx diagnose -n HOST:PORT", {})
+    engine = source.database.engine_of(engine)
+    several = opener.live is not None or len(store or []) > 1
+    listing = Listing(
+        DIAGNOSES, causes_view(with_store=several), output, asked.where, asked.fail_on, asked.limit, source.voice,
+        provenance.with_meta,
+    )
+    with opener.opened(output.output) as opened:
+        found = Diagnosis(opened.evidence_of_causes())
+        with _reading(context, opened, listing, asked.transaction, engine, provenance) as reading:
+            for batch in reading:
+                found.add(batch, reading.check_stops)
+            rows = found.table()
+            listing.write(iter(rows.to_batches()), answer=lambda: counts_lines(found))
+            for line in next_lines(listing.fulfilling(rows), opened.arguments):
+                source.voice.note(line)
+            return listing.conclude(reading, has_undecidable=found.undecidable_count > 0)
+
+
+@contextmanager
+def _reading(
+    context: typer.Context, opened: Source, listing: Listing, identity: str | None, engine: EngineOptions,
+    provenance: ProvenanceOptions,
+) -> Iterator[VerdictReading]:
+    """Read all transactions, or one."""
+    from verdicts.causes.evidence import NEEDED_COLUMNS
+
+    if identity is not None:
+        reading = opened.show(identity)
+        if listing.carries_meta:
+            opened.add_provenance(context, listing)
+        yield reading
+        return
+    with opened.audited(context, listing, engine, provenance, None, NEEDED_COLUMNS) as reading:
+        yield reading

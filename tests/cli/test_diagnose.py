@@ -1,0 +1,85 @@
+"""`rmqtx diagnose`: rows, statuses, one transaction, hostile text, the page of all causes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rmqtx_cli.manual.causes_page import filled
+from tests.cli.conftest import Run
+from tests.forge.damage import log_files
+from tests.forge.logs import Forge
+from verdicts.causes.diagnosing import DIAGNOSES
+from verdicts.causes.register import CAUSES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "causes.md"
+
+
+def test_the_page_is_what_is_declared() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == filled(text), "make man"
+
+
+def test_rows_for_scripts(rmqtx: Run, common: Path) -> None:
+    result = rmqtx("diagnose", common, "--format", "json")
+    rows = json.loads(result.out)
+    assert result.status == 0
+    assert {row["cause"] for row in rows} <= set(CAUSES)
+    assert set(DIAGNOSES.names) <= set(rows[0])
+    counts = [row["transactions_count"] for row in rows if row["strength"] != "ruled_out"]
+    assert counts == sorted(counts, reverse=True)
+    assert "transactions are unusual: causes explain" in result.err
+    assert "next: rmqtx explain" in result.err
+    explained = rmqtx("diagnose", common, "--where", "strength = explains", "--fields", "cause", "--format", "jsonl")
+    assert {json.loads(line)["cause"] for line in explained.out.splitlines()} < {row["cause"] for row in rows}
+
+
+def test_one_transaction_has_the_causes_of_its_row(rmqtx: Run, common: Path) -> None:
+    rows = json.loads(rmqtx("diagnose", common, "--format", "json").out)
+    wanted = next(row for row in rows if row["cause"] == "decided-after-discard")["examples"][0]["transaction_id"]
+    result = rmqtx("diagnose", common, "--transaction", wanted, "--format", "json")
+    found = json.loads(result.out)
+    assert "decided-after-discard" in {row["cause"] for row in found}
+    assert {row["transactions_count"] for row in found} == {1}
+    assert {example["transaction_id"] for row in found for example in row["examples"]} == {wanted}
+    assert rmqtx("diagnose", common, "--transaction", "no-such-id").status != 0
+
+
+def test_missing_evidence_is_never_status_0(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(common, store)
+    for file in log_files(store):
+        file.write_bytes(bytes(file.stat().st_size))
+    result = rmqtx("diagnose", store)
+    assert result.status == 3
+    assert "log-missing" in result.err
+
+
+def test_no_cause_found_is_a_line(rmqtx: Run, tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    forge.half("id")
+    result = rmqtx("diagnose", forge.write(), "--broker-version", "5.3.3")
+    assert "1 of 1 transaction is unusual: no known cause fits 1" in result.err  # it was never checked
+    assert "no known cause found" in result.err
+
+
+def test_text_of_a_store_is_escaped(rmqtx: Run, tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "st\x1b[31more")
+    name = "id\x1b]0;title\x07"
+    forge.half(name, topic="or\x1b[2Jders")
+    store = forge.write()
+    for form in ("table", "csv", "json"):
+        for words in ([], ["--transaction", name]):
+            result = rmqtx("diagnose", store, *words, "--format", form)
+            assert "\x1b" not in result.out + result.err
+            assert "\x07" not in result.out + result.err
+
+
+@pytest.mark.parametrize("word", ["decided-twice", "could_explain"])
+def test_words_are_explained(rmqtx: Run, word: str) -> None:
+    result = rmqtx("explain", word)
+    assert result.status == 0
+    assert "docs/causes.md" in result.out

@@ -1,0 +1,173 @@
+"""Causes: found where the history of a store has them, and nowhere claimed beyond the evidence."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from readers.model.releases import parse_version
+from readers.store.broker_settings import broker_settings
+from tests.brokers import corpus
+from tests.forge.stores import opened
+from tests.representatives import each_store
+from verdicts.audit.local_audit import audit
+from verdicts.causes.cause import PROVES
+from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
+from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, StoreEvidence, store_evidence
+from verdicts.causes.register import CAUSES
+
+#: Stores whose check began again at an older cursor: the cursor file was edited, a slave took over, or a kill lost it.
+WENT_BACK = ("cursorback-", "cursoredited-", "failover-", "lmq-switched-", "parallel-")
+#: Plans of the designs before 4.3, and of the first releases with RocksDB, whose clients report no decisions.
+DECIDED_TWICE = ("double_commit", "rollback_then_commit", "commit_then_rollback", "first_decided_late")
+
+
+def diagnosed(name: str, version: str | None = None) -> tuple[Diagnosis, list[dict[str, Any]]]:
+    store = opened(name)
+    settings = broker_settings(store, version=version)
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    found = Diagnosis({store.root: store_evidence(store, settings)})
+    for batch in reading:
+        found.add(batch, reading.check_stops)
+    return found, found.table().to_pylist()
+
+
+def strengths(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in rows:
+        found[row["cause"]][row["strength"]] = row["transactions_count"]
+    return found
+
+
+def version_of(name: str) -> str | None:
+    return None if name.startswith(("upgraded-", "downgraded-")) else corpus.recipe(name)["version"]
+
+
+def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for event in corpus.truth(name):
+        if event["event"] == "decision" and event["what"] in ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE"):
+            found[event["transaction_id"]].append(event)
+    return found
+
+
+@pytest.mark.parametrize("word", CAUSES)
+def test_the_declaration_is_complete(word: str) -> None:
+    cause = CAUSES[word]
+    assert cause.word == word
+    assert cause.shown_by
+    assert set(cause.shown_by) <= set(corpus.all_names())
+    assert set(cause.rivals) <= set(CAUSES) - {word}
+    assert all(change.what and change.source for change in cause.affected)
+    for name in cause.shown_by:
+        if (version := version_of(name)) is not None:
+            assert cause.affects(parse_version(version), parse_version(version)), name
+
+
+@pytest.mark.parametrize("word", CAUSES)
+def test_stores_with_the_cause_show_it(word: str) -> None:
+    found = [strengths(diagnosed(name, version_of(name))[1])[word] for name in CAUSES[word].shown_by]
+    assert all(one.get("explains") or one.get("could_explain") for one in found), found
+    if word not in ("op-cursor-jumped", "rocksdb-asks-again"):  # they leave the same records as their rivals
+        assert any("explains" in one for one in found)
+
+
+@pytest.mark.parametrize("name", each_store(corpus.all_names()))
+def test_no_cause_explains_what_did_not_happen(name: str) -> None:
+    found, rows = diagnosed(name, version_of(name))
+    explained = {row["cause"]: row["transactions_count"] for row in rows if row["strength"] == "explains"}
+    assert ("cursor-went-back" in explained) <= name.startswith(WENT_BACK)
+    assert ("ops-lost-in-memory" in explained) <= ("killed" in name or name.startswith(("opslost", "rollbackslost")))
+    assert ("resumed-by-operator" in explained) <= any("resumed" in str(row["plan"]) for row in corpus.expected(name))
+    assert ("half-unreadable-exception" in explained) <= name.startswith("poison-")
+    assert found.transactions_count == len(corpus.expected(name))
+    assert found.unexplained_count == 0
+
+
+def test_decided_twice_by_the_history() -> None:
+    for name in ("common-4.3.0", "common-5.3.3", "common-5.5.0", "masked-4.9.7", "killed-5.3.3", "prepared-3.2.6"):
+        named = decisions(name)
+        for row in proven("decided-twice", name):
+            places = [one["commit_log_offset"] for one in named[row["transaction_id"]]]
+            assert len(places) > len(set(places)) or row["plan"] in DECIDED_TWICE, row
+
+
+def test_old_copies_by_the_history() -> None:
+    """The client reports the moment of each decision: the next copy was in the log by then."""
+    for name in ("common-4.3.0", "common-4.9.7", "common-5.1.4", "common-5.3.3", "killed-5.5.0", "cursoredited-4.9.7"):
+        named = decisions(name)
+        found = proven("decision-names-old-copy", name)
+        assert found
+        for row in found:
+            copies = row["half_copies"]
+            following = {
+                copy["commit_log_offset"]: after for copy, after in itertools.pairwise(copies)
+            }
+            assert any(
+                one["commit_log_offset"] in following
+                and one["time_ms"] >= following[one["commit_log_offset"]]["store_time_ms"]
+                for one in named[row["transaction_id"]]
+            ), row
+
+
+def proven(word: str, name: str) -> list[dict[str, Any]]:
+    """The transactions whose records prove a cause, with their plans."""
+    store = opened(name)
+    settings = broker_settings(store)
+    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
+    plans = {row["transaction_id"]: row["plan"] for row in corpus.expected(name)}
+    chosen = CAUSES[word].rule(Evidence(rows, {store.root: store_evidence(store, settings)})) == PROVES
+    return [row | {"plan": plans[row["transaction_id"]]} for row in rows.filter(pa.array(chosen)).to_pylist()]
+
+
+def test_the_release_decides_the_strength() -> None:
+    word = "discarded-without-copy"
+    for version, strength in (("4.4.0", "explains"), (None, "could_explain"), ("4.9.7", "ruled_out")):
+        found, rows = diagnosed("common-4.4.0", version)
+        if version == "4.9.7":  # its rule reads a reason that depends on the release too
+            assert word not in strengths(rows)
+            continue
+        assert set(strengths(rows)[word]) == {strength}
+        assert found.needs_release == (version is None)
+    rows = [row for row in diagnosed("common-4.4.0")[1] if row["cause"] == word]
+    assert rows[0]["would_decide"] == "the release of the broker: add --broker-version"
+
+
+def test_a_rival_of_another_release_is_no_rival() -> None:
+    stores = ("cursoredited-4.9.7", "cursoredited-4.4.0")
+    new, old = (strengths(diagnosed(name, version_of(name))[1]) for name in stores)
+    assert "explains" in new["cursor-went-back"]
+    assert set(new["op-cursor-jumped"]) == {"ruled_out"}
+    assert set(old["cursor-went-back"]) == {"could_explain"}
+
+
+def test_batches_give_the_same_as_one_table() -> None:
+    name = "common-5.3.3"
+    store = opened(name)
+    settings = broker_settings(store)
+    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
+    evidence = {store.root: store_evidence(store, settings)}
+    whole, parts = Diagnosis(evidence), Diagnosis(evidence)
+    for batch in rows.combine_chunks().to_batches():
+        whole.add(batch)
+    for first in range(0, rows.num_rows, 7):
+        for batch in rows.slice(first, 7).combine_chunks().to_batches():
+            parts.add(batch)
+    assert parts.table().equals(whole.table())
+    assert whole.table().schema == DIAGNOSES
+
+
+def test_nothing_read_is_nothing_found() -> None:
+    found = Diagnosis({"store": StoreEvidence()})
+    assert found.table().num_rows == 0
+    assert found.unusual_count == 0
+
+
+def test_releases_as_text() -> None:
+    assert CAUSES["discarded-without-copy"].releases == "4.3.0 to 4.5.1"
+    assert CAUSES["op-written-late"].releases == "5.1.0 and later"
+    assert CAUSES["decided-twice"].releases == "all releases"

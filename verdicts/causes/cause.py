@@ -1,0 +1,99 @@
+"""A cause of unusual transactions, as a value: the releases that have it, its rule, its rivals, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from readers.model.columns import Bools
+from readers.model.releases import ALWAYS, LAST_OF_LINES, Change, Version, dotted, release_text
+from verdicts.causes.evidence import Evidence
+
+#: How far the records of each transaction support a cause: NONE, FITS or PROVES.
+Support = npt.NDArray[np.int8]
+NONE, FITS, PROVES = 0, 1, 2
+
+STRENGTHS: dict[str, str] = {
+    "explains": "the records show it, the release of the broker is known to behave so, and no other cause leaves the "
+    "same records",
+    "could_explain": "the records fit, and something is unknown: the release, or which of several causes it was; "
+    "would_decide names what decides it",
+    "ruled_out": "the records would fit, but this release of the broker does not behave so",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why transactions are unusual.
+
+    Shape: `word`: stable name. `affected`: the releases that behave so, each range with its source. `rule`: for each
+           transaction, how far its records support the cause. `decides`: what would turn a fitting rule into a proof,
+           where the rule leaves something open. `rivals`: causes that, if they fit the same transaction, leave open
+           which of them it was. `act`: what to do now. `change`: what to configure or upgrade. `shown_by`: stores of
+           the corpus whose history has it.
+    """
+
+    word: str
+    title: str
+    affected: tuple[Change, ...]
+    rule: Callable[[Evidence], Support]
+    consequence: str
+    act: str
+    change: str
+    shown_by: tuple[str, ...]
+    decides: str = ""
+    rivals: tuple[str, ...] = ()
+
+    @property
+    def releases(self) -> str:
+        """The affected releases as text: "4.3.0 to 4.5.1"."""
+        return "; ".join(map(releases_text, self.affected))
+
+    def affects(self, low: Version | None, high: Version | None) -> bool | None:
+        """Whether the releases within bounds behave so; None if some do and others do not, or if no bound is known."""
+        if all(one.since == ALWAYS and one.until is None and not one.but for one in self.affected):
+            return True
+        if low is None and high is None:
+            return None
+        found = [one.between(low, high) for one in self.affected]
+        return True if True in found else None if None in found else False
+
+
+def proves(rows: Bools) -> Support:
+    """Return PROVES for the chosen transactions."""
+    return np.where(rows, PROVES, NONE).astype(np.int8)
+
+
+def fits(rows: Bools, proven: Bools | None = None) -> Support:
+    """Return FITS for the chosen transactions, PROVES for the proven ones."""
+    found = np.where(rows, FITS, NONE).astype(np.int8)
+    if proven is not None:
+        found[proven] = PROVES
+    return found
+
+
+def releases_text(affected: Change) -> str:
+    """Return the releases with a behaviour as text.
+
+    A release in between that does not have it is named: "5.0.0 and later, not 5.1.0".
+    """
+    begin = None if affected.since == ALWAYS else dotted(affected.since)
+    end = None if affected.until is None else release_text(_last_before(affected.until))
+    if begin is None:
+        text = "all releases" if end is None else f"up to {end}"
+    elif begin == end:
+        text = begin
+    else:
+        text = f"{begin} and later" if end is None else f"{begin} to {end}"
+    return f"{text}, not {', '.join(map(dotted, affected.but))}" if affected.but else text
+
+
+def _last_before(version: Version) -> Version:
+    """Return the last known release before another one."""
+    line = [last for last in LAST_OF_LINES if last[:2] == version[:2]]
+    if line and version[2]:
+        return version[0], version[1], version[2] - 1
+    return max(last for last in LAST_OF_LINES if last < version)

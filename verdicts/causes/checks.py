@@ -1,0 +1,221 @@
+"""Causes in the check of the half queue: rounds that stop, spoiled or missing copies, cursors that move."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from readers.model.columns import Bools, Int64s
+from readers.model.releases import (
+    CHECK_INFLATES,
+    DISCARD_COPY,
+    END_IS_ILLEGAL,
+    HALF_TOPIC_DESIGN,
+    OP_LISTS,
+    ROCKSDB_TRANSACTIONS,
+    Change,
+)
+from verdicts.causes.cause import Cause, Support, fits, proves
+from verdicts.causes.evidence import Evidence, StoreEvidence
+
+_CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
+#: A round ends after this time (MAX_PROCESS_TIME_LIMIT).
+_ROUND_MS_MAX = 60_000
+_BRIDGE = "broker/transaction/queue/TransactionalMessageBridge.java"
+
+
+def _behind_unreadable_half(found: Evidence) -> Support:
+    """The check is stopped at a half message that cannot be read; fits where the place of the stop is not known."""
+
+    def is_at_half(one: StoreEvidence) -> bool:
+        return one.stop is not None and not one.stop.is_op and not one.stop.is_readable
+
+    rows = found.flag("never_asked") & found.half_topic
+    return fits(rows & ~found.of_store(lambda one: one.stop is not None), rows & found.of_store(is_at_half))
+
+
+def _spoiled_by_check(found: Evidence) -> Support:
+    return proves(found.flag("bad_body") & (found.count_of(found.copies) > 1) & ~found.flag("resumed"))
+
+
+def _discarded_without_copy(found: Evidence) -> Support:
+    return proves(found.reason("dropped_without_copy"))
+
+
+def _dropped_from_rocksdb(found: Evidence) -> Support:
+    return proves(found.reason("rocksdb_dropped"))
+
+
+def _no_decision(found: Evidence) -> Support:
+    """Discarded after its checks; where a decision may have been lost with a broker's memory it only fits."""
+    rows = found.state("DISCARDED") & ~found.flag("delayed_half") & ~found.flag("bad_body")
+    rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
+    return fits(rows, rows & ~found.flag("may_be_decided"))
+
+
+def _was_settled_before(found: Evidence) -> Int64s:
+    """The longest time from an op message to a put-back of the copy that it names; -1 where no copy came after an op.
+
+    Units: milliseconds.
+    """
+    copies, marks, following = found.copies, found.marks, found.copy_after_mark
+    rows = np.flatnonzero(following >= 0)
+    rows = rows[copies.offset[following[rows]] > marks.offset[rows]]
+    longest = np.full(found.count, -1, np.int64)
+    np.maximum.at(longest, marks.owner[rows], copies.time_ms[following[rows]] - marks.time_ms[rows])
+    return longest
+
+
+def _is_settled_and_open(found: Evidence) -> Bools:
+    """Transactions whose newest copy has an op message, or that are discarded, and that the check still reaches."""
+    marked = found.copy_of_mark[found.copy_of_mark >= 0]
+    newest = marked[found.next_copy[marked] < 0] if len(found.copies) else marked
+    is_settled = found.any_owner(found.copies.owner[newest]) | found.state("DISCARDED")
+    return found.flag("open_after_decision") & found.half_topic & is_settled
+
+
+def _cursor_went_back(found: Evidence) -> Support:
+    """A copy after the discard that no resume wrote, or a settled copy that the check still reaches, proves it.
+
+    A copy after the op message of its predecessor only fits within the time that a round may take: the round may have
+    read the ops before.
+    """
+    settled_ms = _was_settled_before(found)
+    has_stop = found.of_store(lambda one: one.stop is not None)
+    again = found.flag("checked_again_after_restart") | (_is_settled_and_open(found) & ~has_stop)
+    proven = again | (settled_ms > _ROUND_MS_MAX)
+    return fits(proven | (settled_ms >= 0), proven & ~found.flag("clock_skew"))
+
+
+def _op_cursor_jumped(found: Evidence) -> Support:
+    """The same, except a copy after a discard: an op that is not read again leaves its half message unsettled."""
+    return fits(_is_settled_and_open(found) & ~found.state("DISCARDED") | (_was_settled_before(found) >= 0))
+
+
+def _ops_lost(found: Evidence) -> Support:
+    """A COMMIT record after the last op message of a killed broker proves it; an open one only fits."""
+    finals = found.finals
+    last_op = found.numbers(lambda one: one.last_op_offset, -1)[finals.store]
+    is_after = found.any_of(finals, (last_op >= 0) & (finals.offset > last_op))
+    lost = found.flag("commit_without_op") & (found.count_of(found.discards) == 0)
+    was_killed = found.of_store(lambda one: one.was_killed)
+    return fits(lost | found.flag("may_be_decided"), lost & is_after & was_killed)
+
+
+def _diverted(found: Evidence) -> Support:
+    return proves(found.flag("delayed_half"))
+
+
+CAUSES = (
+    Cause(
+        "half-unreadable-exception",
+        "the check ends each round at a half message that it cannot read, with a NullPointerException",
+        (Change(
+            "a half message that cannot be read ends the round: NullPointerException", f"{_CHECK}; #1568",
+            since=(4, 3, 0), until=(4, 6, 0),
+        ),),
+        _behind_unreadable_half,
+        "transactions behind it are never checked and never discarded; the half queue grows with each round",
+        "rmqtx pending STORE: the place and the commands; decide those behind it: rmqtx plan",
+        "upgrade to 4.9.5 or 5.1.0 or later, whose check passes an unreadable message",
+        ("poison-4.3.0", "poison-4.4.0", "poison-4.5.0"),
+        decides="the place where the check is stopped: rmqtx pending STORE",
+    ),
+    Cause(
+        "check-spoils-compressed",
+        "the check put a compressed message back with a decompressed body and the flag for compression",
+        (Change(CHECK_INFLATES.what, f"{_BRIDGE}; #1569", since=HALF_TOPIC_DESIGN.since, until=CHECK_INFLATES.until),),
+        _spoiled_by_check,
+        "consumers cannot read the message, whichever copy is committed later; the check cannot read the copy either",
+        "rmqtx show ID --store STORE: the first copy still has the readable body; send it again from the application",
+        "upgrade to 4.6.0 or later, or set compressMsgBodyOverHowmuch of the producers above the largest message",
+        ("poison-4.3.0", "poison-4.4.0", "poison-4.5.0"),
+    ),
+    Cause(
+        "discarded-without-copy", "the broker discarded it and wrote nothing but a line in its log",
+        (Change(
+            "resolveDiscardMsg only logs", "broker/transaction/AbstractTransactionalMessageCheckListener.java; #598",
+            since=HALF_TOPIC_DESIGN.since, until=DISCARD_COPY.since,
+        ),),
+        _discarded_without_copy,
+        "the discard topic has no copy: the message exists only in the log, until its file expires",
+        "while the log has it: rmqtx commit ID or rmqtx rollback ID",
+        "upgrade to 4.5.2 or later, which copy what they discard",
+        ("common-4.3.0", "common-4.4.0", "fifteen-4.3.0", "fifteen-4.4.0", "killed-4.3.0"),
+    ),
+    Cause(
+        "rocksdb-drops-without-copy", "the broker dropped it from RocksDB after its last check and wrote no copy",
+        (Change(
+            "the check of RocksDB deletes the key", "RIP-82; seen on 5.4.0 and 5.5.0", ROCKSDB_TRANSACTIONS.since
+        ),),
+        _dropped_from_rocksdb,
+        "neither the discard topic nor the broker's log shows it",
+        "while the log has it: rmqtx commit ID or rmqtx rollback ID",
+        "compare daily: rmqtx audit STORE --where 'reason_code = rocksdb_dropped'",
+        ("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-both-5.5.0", "rocksdb-killed-5.5.0"),
+    ),
+    Cause(
+        "no-decision-in-time", "no decision reached the broker until its last check",
+        (Change("after transactionCheckMax checks the broker discards", _CHECK, since=HALF_TOPIC_DESIGN.since),),
+        _no_decision,
+        "the message is not delivered; the application's own data may say that it was committed",
+        "rmqtx reconcile STORE --ledger FILE compares with the application; then rmqtx commit ID, or rmqtx resume ID",
+        "the producer was away, answered UNKNOWN, or its decisions were refused: look in its log; raise "
+        "transactionCheckMax to win time",
+        ("common-4.9.7", "fifteen-5.3.3", "fifteen-4.3.0", "rocksdb-5.4.0", "rollbackslost-5.3.3"),
+        decides="the producer's log: whether it rolled back in the last seconds before the broker was killed",
+    ),
+    Cause(
+        "cursor-went-back", "the check began again at an older cursor, and checked what was already settled",
+        (Change(
+            "cursors are written every few seconds, and by a slave later than by its master",
+            "broker/offset/ConsumerOffsetManager.java; seen after kills, failovers and changes by hand",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        _cursor_went_back,
+        "settled transactions are checked again, discarded again, and delivered again if a producer answers COMMIT",
+        "before the broker starts: rmqtx simulate STORE; rmqtx cursor set STORE sets the cursors",
+        "stop brokers in order (mqshutdown); do not copy config/consumerOffset.json between brokers",
+        ("cursorback-4.9.7", "cursorback-5.3.3", "cursoredited-4.3.0", "cursoredited-5.5.0", "failover-4.9.7",
+         "failover-5.3.3", "lmq-switched-5.3.3", "parallel-5.3.3"),
+        decides="the broker's log: whether it started, or a slave took over, before the check came again",
+        rivals=("op-cursor-jumped",),
+    ),
+    Cause(
+        "op-cursor-jumped", "the check moved its op cursor to the end of the op queue and left ops unread",
+        (Change(
+            END_IS_ILLEGAL.what, f"{_CHECK}; #549, #1517, #1518", since=HALF_TOPIC_DESIGN.since,
+            until=END_IS_ILLEGAL.until,
+        ),),
+        _op_cursor_jumped,
+        "decided transactions are put back and checked again, and delivered twice if the producer answers COMMIT",
+        "if the broker still checks it: rmqtx close ID --store STORE, or close ID -n HOST:PORT",
+        "upgrade to 4.6.0 or later",
+        ("poison-4.3.0", "poison-4.4.0", "poison-4.5.0"),
+        decides="the broker's log: whether it started again before the check came, which moves the cursors back",
+        rivals=("cursor-went-back",),
+    ),
+    Cause(
+        "ops-lost-in-memory", "the broker was killed with op messages in its memory",
+        (Change(OP_LISTS.what, f"{OP_LISTS.source}; #5386", since=OP_LISTS.since),),
+        _ops_lost,
+        "a commit of the last seconds is checked again, and delivered twice if the producer answers COMMIT; a rollback "
+        "of that time has left no trace and appears undecided",
+        "let the broker check it again; before a commit by hand look up its outcome in the application",
+        "stop brokers in order; a lower transactionOpBatchInterval makes the window shorter",
+        ("killed-5.1.4", "killed-5.3.3", "killed-5.5.0", "opslost-5.3.3", "rollbackslost-5.3.3"),
+        decides="the producer's log: its decisions of the last seconds before the kill",
+    ),
+    Cause(
+        "delay-diverts-half", "a delay level or timer on the half message sent the half itself into a delay topic",
+        (Change(
+            "brokers divert every message with a delay level or timer, half messages too",
+            "store/CommitLog.java, broker/util/HookUtils.java; #1540, #1722", since=HALF_TOPIC_DESIGN.since,
+        ),),
+        _diverted,
+        "REAL_TOPIC names the half topic: the real topic is lost, and a commit writes into the half topic",
+        "rmqtx show ID --store STORE; send the message again from the application, then rmqtx rollback ID",
+        "do not set delays or timers on transactional messages; Java clients from 4.6.0 on clear the delay level, none "
+        "clears timers",
+        ("delayed-4.3.0", "delayed-4.4.0", "delayed-5.1.4", "delayed-5.3.3", "delayed-5.5.0", "timer-5.3.0"),
+    ),
+)

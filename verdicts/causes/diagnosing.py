@@ -1,0 +1,196 @@
+"""Applies all causes to judged transactions and counts what they explain, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools, Int64s, int64s
+from readers.model.tables import column
+from verdicts.causes.cause import NONE, PROVES, STRENGTHS, Cause, Support
+from verdicts.causes.evidence import Evidence, StoreEvidence
+from verdicts.causes.register import CAUSES
+from verdicts.model.check_stop import CheckStop
+
+_EXAMPLES_MAX = 3
+_EXAMPLE = pa.struct([
+    column("transaction_id", pa.string(), "id of the transaction"),
+    column("half_commit_log_offset", pa.int64(), "commit-log offset of its first half copy"),
+])  # fmt: skip
+_UNKNOWN_RELEASE = "the release of the broker: add --broker-version"
+
+DIAGNOSES = pa.schema(
+    [
+        column("store", pa.string(), "the store; a broker's name and address where it is live"),
+        column("cause", pa.string(), "why transactions are unusual, as a stable word", words="causes"),
+        column(
+            "strength", pa.string(), "how far the evidence goes: explains, could_explain or ruled_out",
+            values=tuple(STRENGTHS),
+        ),
+        column("title", pa.string(), "the cause in a sentence"),
+        column("transactions_count", pa.int64(), "transactions with this cause"),
+        column("half_copies_count", pa.int64(), "half copies of these transactions"),
+        column("first_time_ms", pa.int64(), "broker clock at the first half copy of the oldest of them"),
+        column("last_time_ms", pa.int64(), "broker clock at the first half copy of the newest of them"),
+        column("examples", pa.list_(_EXAMPLE), f"the first {_EXAMPLES_MAX} of them in the order of the audit"),
+        column("consequence", pa.string(), "what follows for the application"),
+        column("would_decide", pa.string(), "what would show which cause it was; null where the cause explains"),
+        column("act", pa.string(), "what to do now"),
+        column("change", pa.string(), "what to configure, or which release to upgrade to; null if nothing helps"),
+        column("releases", pa.string(), "the releases of RocketMQ that behave so"),
+        column("sources", pa.string(), "upstream files and issues, and the brokers that were seen to behave so"),
+    ]
+)
+
+
+@dataclass(slots=True)
+class _Count:
+    """What one cause has in one store with one strength."""
+
+    transactions: int = 0
+    half_copies: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    open_points: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """The causes of the transactions seen so far; memory does not grow with their number.
+
+    Shape: `stores`: the facts of each store. `unusual_count`: transactions that have a flag, or are DISCARDED, LOST or
+           UNDECIDABLE, or that a cause explains; of these `explained_count` have a cause that explains them, and
+           `unexplained_count` none, not even one that could explain them. `needs_release`: whether a cause depends on
+           the release of the broker, which is not known exactly.
+    """
+
+    stores: Mapping[str, StoreEvidence]
+    transactions_count: int = 0
+    unusual_count: int = 0
+    explained_count: int = 0
+    unexplained_count: int = 0
+    undecidable_count: int = 0
+    needs_release: bool = False
+    _counts: dict[tuple[str, str, str], _Count] = field(default_factory=dict)
+
+    def add(self, batch: pa.RecordBatch, stops: Iterable[CheckStop] = ()) -> None:
+        """Add judged transactions.
+
+        Shape: `batch` has NEEDED_COLUMNS; `stops`: where the checks of the stores are stopped, as far as known.
+        """
+        if not batch.num_rows:
+            return
+        by_store = {stop.store: stop for stop in stops}
+        stores = {name: replace(one, stop=by_store.get(name)) for name, one in self.stores.items()}
+        found = Evidence(pa.Table.from_batches([batch]), stores)
+        supports = {word: cause.rule(found) for word, cause in CAUSES.items()}
+        has_cause, is_explained = np.zeros(found.count, np.bool_), np.zeros(found.count, np.bool_)
+        for word, cause in CAUSES.items():
+            if supports[word].any():
+                explained, possible = self._add_cause(found, cause, supports)
+                is_explained |= explained
+                has_cause |= explained | possible
+        is_unusual = _are_unusual(found) | has_cause
+        self.transactions_count += found.count
+        self.unusual_count += int(is_unusual.sum())
+        self.explained_count += int(is_explained.sum())
+        self.unexplained_count += int((is_unusual & ~has_cause).sum())
+        self.undecidable_count += int(found.state("UNDECIDABLE").sum())
+
+    def table(self) -> pa.Table:
+        """Return the causes found.
+
+        Shape: DIAGNOSES.
+        Order: those that are ruled out last; then most transactions first, then by store and word.
+        """
+        keys = sorted(
+            self._counts,
+            key=lambda key: (key[2] == "ruled_out", -self._counts[key].transactions, *key),
+        )
+        return pa.Table.from_pylist([_row(*key, self._counts[key]) for key in keys], DIAGNOSES)
+
+    def _add_cause(self, found: Evidence, cause: Cause, supports: Mapping[str, Support]) -> tuple[Bools, Bools]:
+        """Count a cause in each store; return the transactions that it explains, and those that it could explain."""
+        support = supports[cause.word]
+        explained, possible = np.zeros(found.count, np.bool_), np.zeros(found.count, np.bool_)
+        for number, (store, facts) in enumerate(found.stores.items()):
+            rows = (support > NONE) & (found.store == number)
+            if not rows.any():
+                continue
+            is_affected = cause.affects(facts.version_low, facts.version_high)
+            if is_affected is False:
+                self._count(found, rows, (store, cause.word, "ruled_out"), ())
+                continue
+            rivals = _fitting_rivals(cause, rows, supports, facts)
+            is_contested = np.zeros(found.count, np.bool_)
+            for word in rivals:
+                is_contested |= supports[word] > NONE
+            proven = rows & (support == PROVES) & ~is_contested & bool(is_affected)
+            open_points = [_UNKNOWN_RELEASE] if is_affected is None else []
+            self.needs_release |= is_affected is None
+            open_points += [cause.decides] if (rows & (support < PROVES)).any() else []
+            open_points += [f"whether it was {cause.word} or {' or '.join(rivals)}"] if rivals else []
+            self._count(found, proven, (store, cause.word, "explains"), ())
+            self._count(found, rows & ~proven, (store, cause.word, "could_explain"), open_points)
+            explained |= proven
+            possible |= rows & ~proven
+        return explained, possible
+
+    def _count(self, found: Evidence, rows: Bools, key: tuple[str, str, str], open_points: Iterable[str]) -> None:
+        chosen = np.flatnonzero(rows)
+        if not len(chosen):
+            return
+        one = self._counts.setdefault(key, _Count())
+        times = int64s(found.rows["half_store_time_ms"].combine_chunks(), -1)[chosen]
+        one.transactions += len(chosen)
+        one.half_copies += int(found.count_of(found.copies)[chosen].sum())
+        if (known := times[times >= 0]).size:
+            one.first_ms = min(int(known.min()), one.first_ms if one.first_ms is not None else int(known.min()))
+            one.last_ms = max(int(known.max()), one.last_ms or 0)
+        one.examples += _examples(found, chosen[: _EXAMPLES_MAX - len(one.examples)])
+        one.open_points |= dict.fromkeys(point for point in open_points if point)
+
+
+def _fitting_rivals(
+    cause: Cause, rows: Bools, supports: Mapping[str, Support], facts: StoreEvidence
+) -> list[str]:
+    """Return the rivals that fit some of the rows, and that the release of the store may have."""
+    return [
+        word for word in cause.rivals
+        if (rows & (supports[word] > NONE)).any()
+        and CAUSES[word].affects(facts.version_low, facts.version_high) is not False
+    ]
+
+
+def _are_unusual(found: Evidence) -> Bools:
+    flags = int64s(pc.list_value_length(found.rows["flags"].combine_chunks()), 0)
+    return (flags > 0) | found.state("DISCARDED", "LOST", "UNDECIDABLE")
+
+
+def _examples(found: Evidence, chosen: Int64s) -> list[dict[str, Any]]:
+    rows = found.rows.select(["transaction_id", "half_copies"]).take(pa.array(chosen)).to_pylist()
+    return [
+        {
+            "transaction_id": row["transaction_id"],
+            "half_commit_log_offset": next((copy["commit_log_offset"] for copy in row["half_copies"]), None),
+        }
+        for row in rows
+    ]
+
+
+def _row(store: str, word: str, strength: str, found: _Count) -> dict[str, Any]:
+    cause = CAUSES[word]
+    return {
+        "store": store, "cause": word, "strength": strength, "title": cause.title,
+        "transactions_count": found.transactions, "half_copies_count": found.half_copies,
+        "first_time_ms": found.first_ms, "last_time_ms": found.last_ms, "examples": found.examples,
+        "consequence": cause.consequence, "would_decide": "; ".join(found.open_points) or None,
+        "act": cause.act, "change": cause.change or None, "releases": cause.releases,
+        "sources": "; ".join(change.source for change in cause.affected),
+    }  # fmt: skip

@@ -1,0 +1,257 @@
+"""What the rules of causes read: columns of judged transactions as flat arrays, and facts of their stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools, Int64s, int64s
+from readers.model.errors import SourceError
+from readers.model.releases import HALF_TOPIC_DESIGN, Version
+from readers.queues.consume_queue import open_queue
+from readers.store.broker_settings import BrokerSettings
+from readers.store.store import OP_TOPIC, Store
+from verdicts.model.check_stop import CheckStop
+
+#: The columns of TRANSACTIONS that rules and the table of causes read.
+NEEDED_COLUMNS = (
+    "store", "transaction_id", "state", "flags", "reason_code", "half_store_time_ms", "half_copies", "op_marks",
+    "final_records", "discard_copies",
+)  # fmt: skip
+#: A number that no record has.
+_UNKNOWN = -1
+#: How long a broker from 5.1.0 on holds an op message at most before it writes it: two waits of 3 s before 5.5.0, and
+#: the time to write (#10199).
+OP_HOLD_MS = 7_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEvidence:
+    """The facts of one store that rules read.
+
+    Shape: `last_op_offset`: commit-log offset of the last op message in the op queue; None in an empty queue, or if it
+           is unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows.
+    Units: commit-log offsets; versions are (5, 1, 4).
+    """
+
+    version_low: Version | None = None
+    version_high: Version | None = None
+    last_op_offset: int | None = None
+    was_killed: bool = False
+    stop: CheckStop | None = None
+
+
+def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:
+    """Return the facts of a store; reads the last slot of its op queue.
+
+    Damage: what cannot be read is unknown; the audit reports it.
+    """
+    return StoreEvidence(
+        settings.version_low, settings.version_high, _last_op_offset(store), store.was_killed and not store.in_use
+    )
+
+
+def _last_op_offset(store: Store) -> int | None:
+    try:
+        with open_queue(store, OP_TOPIC, 0) as queue:
+            last: list[int] = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
+            return last[-1] if last else None
+    except SourceError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of one kind of all transactions.
+
+    Shape: `owner`: the row of each record's transaction; `store`: its number in `Evidence.names`; `half`: the half
+           queue offset that an op mark names; `checks`: checks before a half copy was written.
+    Order: transaction, store, commit-log offset.
+    """
+
+    owner: Int64s
+    store: Int64s
+    queue_offset: Int64s
+    offset: Int64s
+    time_ms: Int64s
+    checks: Int64s
+    half: Int64s
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+
+@dataclass
+class Evidence:
+    """Judged transactions as arrays.
+
+    Shape: every method that returns a value for each transaction has them in the order of `rows`.
+    """
+
+    rows: pa.Table
+    stores: Mapping[str, StoreEvidence]
+
+    @property
+    def count(self) -> int:
+        """The number of transactions."""
+        return int(self.rows.num_rows)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The stores, by number."""
+        return list(self.stores)
+
+    # --- values of a transaction --------------------------------------------------------------------------------------
+
+    def flag(self, name: str) -> Bools:
+        """Whether each transaction has a flag."""
+        lists = self._column("flags")
+        owners = np.asarray(pc.list_parent_indices(lists))
+        return self.any_owner(owners[np.asarray(pc.equal(pc.list_flatten(lists), name))])
+
+    def state(self, *words: str) -> Bools:
+        """Whether each transaction has one of the states."""
+        return np.asarray(pc.is_in(self._column("state"), value_set=pa.array(words)))
+
+    def reason(self, *codes: str) -> Bools:
+        """Whether each transaction has one of the reason codes."""
+        return np.asarray(pc.is_in(self._column("reason_code"), value_set=pa.array(codes)))
+
+    def of_store(self, value: Callable[[StoreEvidence], bool]) -> Bools:
+        """A fact of the store of each transaction."""
+        return self.whether(value)[self.store]
+
+    def whether(self, value: Callable[[StoreEvidence], bool]) -> Bools:
+        """A fact of each store."""
+        return np.array([value(one) for one in self.stores.values()], np.bool_)
+
+    def numbers(self, value: Callable[[StoreEvidence], int | None], missing: int) -> Int64s:
+        """A number of each store; `missing` stands for unknown."""
+        found = [value(one) for one in self.stores.values()]
+        return np.array([missing if one is None else one for one in found], np.int64)
+
+    @cached_property
+    def store(self) -> Int64s:
+        """The number of the store of each transaction."""
+        return self._store_numbers(self._column("store"))
+
+    @cached_property
+    def half_topic(self) -> Bools:
+        """Whether the broker of each transaction may have a half topic."""
+        return self.of_store(lambda one: HALF_TOPIC_DESIGN.between(one.version_low, one.version_high) is not False)
+
+    def any_of(self, records: Records, chosen: Bools) -> Bools:
+        """Whether any chosen record belongs to each transaction."""
+        return self.any_owner(records.owner[chosen])
+
+    def any_owner(self, owners: Int64s) -> Bools:
+        """Whether each transaction is among some owners of records."""
+        found: Bools = np.bincount(owners, minlength=self.count) > 0
+        return found
+
+    def count_of(self, records: Records, chosen: Bools | None = None) -> Int64s:
+        """The number of (chosen) records of each transaction."""
+        owners = records.owner if chosen is None else records.owner[chosen]
+        return np.bincount(owners, minlength=self.count).astype(np.int64)
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def copies(self) -> Records:
+        """The half copies."""
+        return self._records("half_copies")
+
+    @cached_property
+    def marks(self) -> Records:
+        """The op marks."""
+        return self._records("op_marks")
+
+    @cached_property
+    def finals(self) -> Records:
+        """The COMMIT records."""
+        return self._records("final_records")
+
+    @cached_property
+    def discards(self) -> Records:
+        """The discard copies."""
+        return self._records("discard_copies")
+
+    @cached_property
+    def next_copy(self) -> Int64s:
+        """For each half copy the row of the next copy of its transaction in the same store; -1 for the newest."""
+        copies = self.copies
+        rows = np.arange(len(copies), dtype=np.int64)
+        if not len(copies):
+            return rows
+        follows = (copies.owner[1:] == copies.owner[:-1]) & (copies.store[1:] == copies.store[:-1])
+        return np.append(np.where(follows, rows[1:], -1), -1)
+
+    @cached_property
+    def copy_after_mark(self) -> Int64s:
+        """For each op mark the row of the copy after the one that it names; -1 for the newest copy."""
+        if not len(self.copies):
+            return np.full(len(self.marks), -1, np.int64)
+        named = self.copy_of_mark
+        following: Int64s = np.where(named >= 0, self.next_copy[named], -1)
+        return following
+
+    @cached_property
+    def copy_of_mark(self) -> Int64s:
+        """For each op mark the row of the half copy that it names; -1 if that copy is not one of its transaction."""
+        copies, marks = self.copies, self.marks
+        if not len(copies):
+            return np.full(len(marks), -1, np.int64)
+        places, codes = np.unique(np.concatenate([copies.queue_offset, marks.half]), return_inverse=True)
+        keys = self._group(copies) * len(places) + codes[: len(copies)]
+        wanted = self._group(marks) * len(places) + codes[len(copies):]
+        order = np.argsort(keys, kind="stable")
+        at = np.minimum(np.searchsorted(keys[order], wanted), len(order) - 1)
+        found: Int64s = np.where(keys[order][at] == wanted, order[at], -1)
+        return found
+
+    def between(self, records: Records, owner: Int64s, store: Int64s, low: Int64s, high: Int64s) -> Int64s:
+        """The number of records of a transaction in a store after one commit-log offset, up to another, inclusive.
+
+        Shape: one value for each of the given transactions, with their stores and offsets.
+        """
+        offsets = np.unique(records.offset)
+        size = len(offsets) + 1
+        keys = np.sort(self._group(records) * size + np.searchsorted(offsets, records.offset))
+        base = (owner * len(self.names) + store) * size
+        first = np.searchsorted(keys, base + np.searchsorted(offsets, low, "right"))
+        end = np.searchsorted(keys, base + np.searchsorted(offsets, high, "right"))
+        counts: Int64s = np.maximum(end - first, 0).astype(np.int64)
+        return counts
+
+    def _group(self, records: Records) -> Int64s:
+        return records.owner * len(self.names) + records.store
+
+    def _column(self, name: str) -> pa.Array:
+        return self.rows[name].combine_chunks()
+
+    def _store_numbers(self, column: pa.Array) -> Int64s:
+        return int64s(pc.index_in(column, value_set=pa.array(self.names, pa.string())))
+
+    def _records(self, name: str) -> Records:
+        lists = self._column(name)
+        flat = pc.list_flatten(lists)
+        owner = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+        names = [one.name for one in flat.type]
+
+        def integers(column: str) -> Int64s:
+            if column not in names:
+                return np.full(len(flat), _UNKNOWN, np.int64)
+            return int64s(pc.struct_field(flat, column), _UNKNOWN)
+
+        store, offset = self._store_numbers(pc.struct_field(flat, "store")), integers("commit_log_offset")
+        order = np.lexsort((offset, store, owner))
+        values = (
+            owner, store, integers("queue_offset"), offset, integers("store_time_ms"), integers("checks_count"),
+            integers("half_queue_offset"),
+        )  # fmt: skip
+        return Records(*(one[order] for one in values))

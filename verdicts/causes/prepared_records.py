@@ -1,0 +1,68 @@
+"""Causes in the designs before 4.3: prepared records, the state table of 3.0 and 3.1."""
+
+from __future__ import annotations
+
+from readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NOT_CHECKED, STATE_TABLE, Change
+from verdicts.causes.cause import Cause, Support, proves
+from verdicts.causes.evidence import Evidence
+
+_STATES = "store/transaction/TransactionStateService.java; seen on 3.1.4"
+_TABLES = Change("every answer names a slot of the state table", _STATES, STATE_TABLE.since, PREPARED_NOT_CHECKED.since)
+
+
+def _never_checked(found: Evidence) -> Support:
+    return proves(found.reason("prepared_never_asked"))
+
+
+def _refused_since_upgrade(found: Evidence) -> Support:
+    return proves(found.reason("prepared_commit_refused"))
+
+
+def _renumbered(found: Evidence) -> Support:
+    return proves(found.flag("unanswerable"))
+
+
+def _without_slot(found: Evidence) -> Support:
+    return proves(found.reason("prepared_without_slot", "prepared_forgotten_after_start"))
+
+
+CAUSES = (
+    Cause(
+        "prepared-never-checked", "brokers of 3.2 to 4.2 never ask the producer about a prepared record",
+        (Change(
+            PREPARED_NOT_CHECKED.what, PREPARED_NOT_CHECKED.source, PREPARED_NOT_CHECKED.since, HALF_TOPIC_DESIGN.since
+        ),),
+        _never_checked,
+        "a transaction whose producer died before its decision stays pending permanently",
+        "find the outcome in the application, then rmqtx commit ID or rmqtx rollback ID",
+        "upgrade to 4.3.0 or later after all prepared records are decided",
+        ("prepared-3.2.6", "prepared-4.2.0", "prepared-killed-3.2.6", "prepared-killed-4.2.0", "upgraded-3.1.4-3.2.6"),
+    ),
+    Cause(
+        "prepared-before-upgrade", "the broker was upgraded to half topics while a prepared record was undecided",
+        (Change(HALF_TOPIC_DESIGN.what, HALF_TOPIC_DESIGN.source, HALF_TOPIC_DESIGN.since),),
+        _refused_since_upgrade,
+        "the broker neither checks it nor accepts a commit of it: it stays pending permanently",
+        "stop the broker, then rmqtx commit ID --store STORE --in-place --undo FILE",
+        "",
+        ("upgraded-4.2.0-4.3.0", "upgraded-4.2.0-4.9.7"),
+    ),
+    Cause(
+        "state-table-renumbered", "its slot of the state table has another number than its record",
+        (_TABLES,),
+        _renumbered,
+        "the broker refuses every answer of the producer, and asks again and again",
+        "rmqtx rebuild statetable STORE --to DIR shows the numbers of the next start; decide by hand: rmqtx commit ID",
+        "stop brokers in order: a start after a crash rebuilds the table and numbers it again",
+        ("statetable-killed-3.1.4", "statetable-lossy-3.1.4", "statetable-recovered-3.1.4"),
+    ),
+    Cause(
+        "state-table-lacks-slot", "the state table has no slot for its prepared record",
+        (_TABLES,),
+        _without_slot,
+        "the broker never asks its producer: it stays pending permanently",
+        "rmqtx rebuild statetable STORE --to DIR, or decide by hand: rmqtx commit ID",
+        "do not delete transaction/statetable or transaction/redolog",
+        ("statetable-lossy-3.1.4", "statetable-slave-3.1.4"),
+    ),
+)

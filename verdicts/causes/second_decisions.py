@@ -1,0 +1,230 @@
+"""Causes of more decisions than one, and of checks after a decision: brokers accept every decision."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.model.columns import Bools, Int64s
+from readers.model.releases import DESTINATION_LEFT_OUT, HALF_TOPIC_DESIGN, OP_LISTS, ROCKSDB_TRANSACTIONS, Change
+from verdicts.causes.cause import Cause, Support, fits, proves
+from verdicts.causes.evidence import OP_HOLD_MS, Evidence
+
+_END = "broker/processor/EndTransactionProcessor.java"
+
+
+def _decided_again(found: Evidence) -> Bools:
+    """Transactions with more decisions than one on record."""
+    flags = ("duplicate_commit", "commit_after_rollback", "conflict")
+    return functools.reduce(np.logical_or, map(found.flag, flags))
+
+
+def _single_copies(found: Evidence) -> Bools:
+    """Transactions with one copy, and without an op message that names it by number: none before 4.3, or in RocksDB."""
+    has_number = found.any_owner(found.marks.owner[found.marks.half >= 0])
+    is_single: Bools = (found.count_of(found.copies) == 1) & ~has_number
+    return is_single
+
+
+def _same_copy_decided_twice(found: Evidence) -> Support:
+    """Two op messages name one copy; or, before half topics, there is only one record to decide.
+
+    One copy with a single op message only fits: a second decision may have named another record, like the first COMMIT.
+    """
+    copies, marks, named = found.copies, found.marks, found.copy_of_mark
+    pairs = np.unique(np.column_stack([named, marks.offset])[named >= 0], axis=0)
+    decided = np.flatnonzero(np.bincount(pairs[:, 0], minlength=len(copies)) > 1) if len(pairs) else pairs[:, 0]
+    twice = _decided_again(found)
+    proven = twice & (found.any_owner(copies.owner[decided]) | (_single_copies(found) & ~found.half_topic))
+    return fits(proven | (twice & (found.count_of(copies) == 1)), proven)
+
+
+def _asked_again_by_rocksdb(found: Evidence) -> Support:
+    """Two decisions on a half message in RocksDB, which has one copy however often the broker asks."""
+    return fits(_decided_again(found) & _single_copies(found) & (found.count_of(found.marks) > 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _LateMarks:
+    """Op marks that follow the put-back of the copy that they name, with what their transaction committed.
+
+    Shape: `owner`: the transaction. `has_commits`: whether it has a COMMIT record. `commits_before`, `commits_after`:
+           its COMMIT records between the named copy and the next one, and from there to the op message. `is_at_once`:
+           the broker writes an op message when it takes the decision (before 5.1.0). `waited_ms`: from the put-back to
+           the op message.
+    """
+
+    owner: Int64s
+    has_commits: Bools
+    commits_before: Int64s
+    commits_after: Int64s
+    is_at_once: Bools
+    waited_ms: Int64s
+
+
+def _late_marks(found: Evidence) -> _LateMarks:
+    copies, marks, finals = found.copies, found.marks, found.finals
+    rows = np.flatnonzero(found.copy_after_mark >= 0)
+    rows = rows[copies.offset[found.copy_after_mark[rows]] < marks.offset[rows]]
+    later, owner, store = found.copy_after_mark[rows], marks.owner[rows], marks.store[rows]
+    own, following = copies.offset[found.copy_of_mark[rows]], copies.offset[later]
+    at_once = found.whether(lambda one: OP_LISTS.between(one.version_low, one.version_high) is False)
+    return _LateMarks(
+        owner, found.count_of(finals)[owner] > 0, found.between(finals, owner, store, own, following),
+        found.between(finals, owner, store, following, marks.offset[rows]), at_once[store],
+        marks.time_ms[rows] - copies.time_ms[later],
+    )  # fmt: skip
+
+
+def _unusual(found: Evidence) -> Bools:
+    """Transactions with traces of a check, or of another decision, after a decision."""
+    return _decided_again(found) | found.flag("open_after_decision") | found.flag("discarded_though_decided")
+
+
+def _old_copy_decided(found: Evidence) -> Support:
+    """A decision was made after the check had put back a later copy than the one that the decision names.
+
+    A COMMIT record between the later copy and the op message shows the moment of the decision. A rollback shows only
+    the op message, which a broker from 5.1.0 on writes up to OP_HOLD_MS later.
+    """
+    late, unusual = _late_marks(found), _unusual(found)
+    is_sure = late.is_at_once | (late.waited_ms > OP_HOLD_MS)
+    proven = ((late.commits_after > 0) & (late.commits_before == 0)) | (~late.has_commits & is_sure)
+    may_be = proven | (late.commits_before == 0)
+    return fits(unusual & found.any_owner(late.owner[may_be]), unusual & found.any_owner(late.owner[proven]))
+
+
+def _op_written_late(found: Evidence) -> Support:
+    """The decision came before the put-back, and its op message was written after it.
+
+    Only a COMMIT record shows the moment of the decision: that of a rollback is not known.
+    """
+    late, unusual = _late_marks(found), _unusual(found)
+    proven = (late.commits_before > 0) & (late.commits_after == 0)
+    may_be = proven | ((late.commits_before == 0) & (late.commits_after == 0) & (late.waited_ms <= OP_HOLD_MS))
+    return fits(unusual & found.any_owner(late.owner[may_be]), unusual & found.any_owner(late.owner[proven]))
+
+
+def _discarded_decided(found: Evidence) -> Support:
+    """A decision after the discard that names the last half copy; one that names the discard copy marks nothing."""
+    return proves(found.flag("commit_after_discard") & ~found.flag("resumed") & ~found.flag("commit_without_op"))
+
+
+def _discard_copy_decided(found: Evidence) -> Support:
+    return proves(found.flag("commit_after_discard") & found.flag("commit_without_op"))
+
+
+def _masked(found: Evidence) -> Support:
+    return proves(found.flag("masked"))
+
+
+def _resumed(found: Evidence) -> Support:
+    return proves(found.flag("resumed"))
+
+
+CAUSES = (
+    Cause(
+        "decided-twice", "one copy was decided more than once, and the broker executed each decision",
+        (Change("END_TRANSACTION does not look for an earlier decision", f"{_END}; #5574, #9909"),),
+        _same_copy_decided_twice,
+        "a second COMMIT is a second delivery; a COMMIT after a ROLLBACK delivers what was rolled back",
+        "rmqtx show ID --store STORE: the two decisions with their times; then look for them in the producer's log",
+        "make consumers idempotent by UNIQ_KEY; let only one process decide a transaction",
+        ("common-4.3.0", "common-4.9.7", "common-5.3.3", "common-5.5.0", "killed-4.9.7", "prepared-3.2.6",
+         "rocksdb-5.4.0", "statetable-3.1.4"),
+        decides="the COMMIT records: rmqtx show ID --store STORE; one may name another record than the half message",
+        rivals=("rocksdb-asks-again",),
+    ),
+    Cause(
+        "rocksdb-asks-again", "the broker asked again for a half message whose decision it had not indexed yet",
+        (Change(
+            "the check of RocksDB asks until the op message is in the table", "RIP-82; seen on 5.4.0 and 5.5.0",
+            since=ROCKSDB_TRANSACTIONS.since,
+        ),),
+        _asked_again_by_rocksdb,
+        "a producer that answers COMMIT each time has the message delivered each time",
+        "rmqtx show ID --store STORE: the decisions with their times",
+        "raise transactionCheckInterval; make consumers idempotent by UNIQ_KEY",
+        ("rocksdb-5.4.0", "rocksdb-both-5.5.0"),
+        decides="the producer's log: whether it decided twice by itself, or answered a check after its decision",
+        rivals=("decided-twice",),
+    ),
+    Cause(
+        "decision-names-old-copy",
+        "the decision names a copy that the check had already put back: the newer copy stayed open",
+        (Change(
+            "a decision settles only the copy that it names", f"{_END}; #8158, #2694, #2360, #1725",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        _old_copy_decided,
+        "the broker checks the newer copy again, discards it after the last check, or delivers a second time",
+        "if the broker still checks it: rmqtx close ID --store STORE, or close ID -n HOST:PORT",
+        "raise transactionTimeOut above the longest local transaction, so that no check comes before the decision",
+        ("common-4.3.0", "common-4.9.7", "common-5.1.4", "common-5.3.3", "common-5.5.0", "killed-4.9.7"),
+        decides="the producer's log: whether it decided before or after the check put the newer copy back",
+        rivals=("op-written-late", "cursor-went-back"),
+    ),
+    Cause(
+        "op-written-late", "the decision was still in the broker's memory when the check came",
+        (Change(OP_LISTS.what, f"{OP_LISTS.source}; #10199; seen on 5.1.4", since=OP_LISTS.since),),
+        _op_written_late,
+        "a producer that answers COMMIT again has the message delivered twice",
+        "if the broker still checks it: rmqtx close ID --store STORE, or close ID -n HOST:PORT",
+        "set transactionTimeOut above twice transactionOpBatchInterval; 5.5.0 and later wait for one",
+        ("dledger-5.1.4",),
+        decides="the producer's log: whether it decided before or after the check put the newer copy back",
+        rivals=("decision-names-old-copy",),
+    ),
+    Cause(
+        "decided-after-discard", "the decision came after the broker had discarded the transaction, and was executed",
+        (Change(
+            "END_TRANSACTION does not look for a discard", f"{_END}; seen on 4.9.7 to 5.5.0",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        _discarded_decided,
+        "consumers receive a message that an operator may already have settled by hand from the discard topic",
+        "before settling a discarded transaction by hand: rmqtx show ID --store STORE",
+        "raise transactionCheckMax or transactionCheckInterval if producers may be away for longer",
+        ("common-4.9.7", "common-5.1.4", "common-5.3.3", "common-5.5.0", "killed-5.3.3"),
+    ),
+    Cause(
+        "decision-names-discard-copy", "the decision names the copy in the discard topic, and the broker committed it",
+        (Change(
+            "END_TRANSACTION accepts records other than half messages", f"{_END}; seen on 4.9.7 to 5.5.0",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        _discard_copy_decided,
+        "the message is delivered; up to 5.3.4 the op message carries a number of the discard queue, and hides the "
+        "half message that has this number in the half queue",
+        "rmqtx audit STORE --where 'flags = masked': the half messages that are hidden",
+        "settle discarded transactions with rmqtx commit, which names the half copy",
+        ("masked-4.9.7", "masked-5.1.4", "masked-5.3.3", "masked-5.5.0"),
+    ),
+    Cause(
+        "hidden-by-another-decision",
+        "an op message of a decision on another record carries its queue offset: the check takes it as settled",
+        (Change(
+            "the op message has the queue offset of any record that a decision names", f"{_END}; docs/corpus.md",
+            since=HALF_TOPIC_DESIGN.since, until=DESTINATION_LEFT_OUT.since,
+        ),),
+        _masked,
+        "the broker never checks it again and never discards it: without a decision it is lost",
+        "decide it by hand: rmqtx commit ID or rmqtx rollback ID",
+        "do not decide records outside the half topic; upgrade to 5.4.0 or later",
+        ("masked-4.3.0", "masked-4.4.0", "masked-4.9.7", "masked-5.1.4", "masked-5.3.3", "timer-5.3.0"),
+    ),
+    Cause(
+        "resumed-by-operator", "an operator had the broker check it again: its number of checks begins at 0",
+        (Change(
+            "RESUME_CHECK_HALF_MESSAGE writes a new half copy", "broker/processor/AdminBrokerProcessor.java",
+            since=(4, 5, 2),
+        ),),
+        _resumed,
+        "the broker checks it again, up to transactionCheckMax times; a decision that comes then is executed",
+        "rmqtx receipts shows the resumes by rmqtx, with user and reason",
+        "",
+        ("common-4.9.7", "common-5.3.3", "killed-5.3.3", "rocksdb-5.4.0"),
+    ),
+)
