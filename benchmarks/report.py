@@ -24,13 +24,14 @@ from importlib import metadata
 from pathlib import Path
 
 from benchmarks import big_store, rocketmq
-from benchmarks.bench import Bench, has_package
+from benchmarks.bench import MEASURED_PACKAGES, Bench, compile_modules, has_package
 from benchmarks.measure import CORES, wait_until_quiet
 from benchmarks.section import DISTURBED_SHARE, NOT_MEASURED, Section, Target
 from benchmarks.sections.by_name import SECTIONS, SPARK_SECTIONS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-MEASURED_PACKAGES = ("readers", "rmqtx_cli", "benchmarks", "pyproject.toml")
+#: Changes in these mark the commit of a report.
+MEASURED_FILES = (*MEASURED_PACKAGES, "benchmarks", "pyproject.toml")
 EVERY_SECTION = {**SECTIONS, **SPARK_SECTIONS}
 PACKAGES = ("numpy", "pyarrow", "numba", "pyspark", "typer", "tabulate", "rich")
 
@@ -64,7 +65,7 @@ def commit() -> str:
         [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
     )
     changed = subprocess.run(
-        [*git, "status", "--porcelain", "--", *MEASURED_PACKAGES], capture_output=True, text=True, check=True
+        [*git, "status", "--porcelain", "--", *MEASURED_FILES], capture_output=True, text=True, check=True
     )
     return name.stdout.strip() + (" with uncommitted changes" if changed.stdout.strip() else "")
 
@@ -185,6 +186,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for store in dict.fromkeys(store for name in names for store in EVERY_SECTION[name].stores):
         bench.say(f"store {store}")
         big_store.write(big_store.RECIPES[store], stores)
+    compile_modules()
     load = os.getloadavg()
     wait_until_quiet(arguments.patience, bench.say)
     sections = [measure_section(bench, name) for name in names]
