@@ -118,6 +118,17 @@ def _target_row(section: Section, target: Target) -> tuple[str, ...]:
     return (target.what, target.bound, target.value, f"{verdict}, disturbed" if section.is_disturbed else verdict)
 
 
+def measure_sections(bench: Bench, names: Sequence[str]) -> list[Section]:
+    """Return the sections; after an interrupt, those that are missing are in the report as not measured."""
+    sections: list[Section] = []
+    for name in names:
+        try:
+            sections.append(measure_section(bench, name))
+        except KeyboardInterrupt:
+            return sections + [_not_measured(missing, "interrupted") for missing in names[len(sections) :]]
+    return sections
+
+
 def measure_section(bench: Bench, name: str) -> Section:
     """Return a section by its name, with what it took of time and what disturbed it; a failed one has the reason."""
     bench.say(f"== {name}")
@@ -128,13 +139,18 @@ def measure_section(bench: Bench, name: str) -> Section:
     except Exception as error:  # the other sections are still useful
         traceback.print_exc()
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        section = Section(name, f"Not measured: {reason}")
-        section.targets.append(Target(f"section {name}", "", NOT_MEASURED, False))
+        section = _not_measured(name, reason)
     section.others_share = max(bench.shares[already:], default=0.0)
     for target in section.targets:
         verdict = "kept  " if target.kept else "MISSED"
         bench.say(f"{verdict} {target.what}: {target.value} ({target.bound})")
     bench.say(f"== {name} took {time.monotonic() - began:.0f} s")
+    return section
+
+
+def _not_measured(name: str, reason: str) -> Section:
+    section = Section(name, f"Not measured: {reason}")
+    section.targets.append(Target(f"section {name}", "", NOT_MEASURED, False))
     return section
 
 
@@ -189,7 +205,7 @@ def main(words: Sequence[str] | None = None) -> int:
     compile_modules()
     load = os.getloadavg()
     wait_until_quiet(arguments.patience, bench.say)
-    sections = [measure_section(bench, name) for name in names]
+    sections = measure_sections(bench, names)
     title = "Performance" if set(names) - set(SPARK_SECTIONS) else "Performance on Spark"
     text = render(title, sections, circumstances(load, max(bench.shares, default=0.0)), stores)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
