@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import big_store
-from benchmarks.bench import Bench, imports, rmqtx
+from benchmarks.bench import Bench, compile_modules, imports, rmqtx
 from benchmarks.measure import Command, ratio, wait_until_quiet
 from benchmarks.page_cache import fill_page_cache
 from benchmarks.report import REPOSITORY, commit, table
@@ -68,6 +68,7 @@ def main(words: Sequence[str] | None = None) -> int:
     bench = Bench(stores, turns=3, patience_s=60, retries=2, scratch=scratch)
     for name in ("S", "M"):
         big_store.write(big_store.RECIPES[name], stores)
+    compile_modules()
     wait_until_quiet(60, bench.say)
     made = row(bench)
     shutil.rmtree(scratch)

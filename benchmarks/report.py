@@ -24,13 +24,14 @@ from importlib import metadata
 from pathlib import Path
 
 from benchmarks import big_store, rocketmq
-from benchmarks.bench import Bench, has_package
+from benchmarks.bench import MEASURED_PACKAGES, Bench, compile_modules, has_package
 from benchmarks.measure import CORES, wait_until_quiet
 from benchmarks.section import DISTURBED_SHARE, NOT_MEASURED, Section, Target
 from benchmarks.sections.by_name import SECTIONS, SPARK_SECTIONS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-MEASURED_PACKAGES = ("readers", "rmqtx_cli", "benchmarks", "pyproject.toml")
+#: Changes in these mark the commit of a report.
+MEASURED_FILES = (*MEASURED_PACKAGES, "benchmarks", "pyproject.toml")
 EVERY_SECTION = {**SECTIONS, **SPARK_SECTIONS}
 PACKAGES = ("numpy", "pyarrow", "numba", "pyspark", "typer", "tabulate", "rich")
 
@@ -64,7 +65,7 @@ def commit() -> str:
         [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
     )
     changed = subprocess.run(
-        [*git, "status", "--porcelain", "--", *MEASURED_PACKAGES], capture_output=True, text=True, check=True
+        [*git, "status", "--porcelain", "--", *MEASURED_FILES], capture_output=True, text=True, check=True
     )
     return name.stdout.strip() + (" with uncommitted changes" if changed.stdout.strip() else "")
 
@@ -117,6 +118,17 @@ def _target_row(section: Section, target: Target) -> tuple[str, ...]:
     return (target.what, target.bound, target.value, f"{verdict}, disturbed" if section.is_disturbed else verdict)
 
 
+def measure_sections(bench: Bench, names: Sequence[str]) -> list[Section]:
+    """Return the sections; after an interrupt, those that are missing are in the report as not measured."""
+    sections: list[Section] = []
+    for name in names:
+        try:
+            sections.append(measure_section(bench, name))
+        except KeyboardInterrupt:
+            return sections + [_not_measured(missing, "interrupted") for missing in names[len(sections) :]]
+    return sections
+
+
 def measure_section(bench: Bench, name: str) -> Section:
     """Return a section by its name, with what it took of time and what disturbed it; a failed one has the reason."""
     bench.say(f"== {name}")
@@ -127,13 +139,18 @@ def measure_section(bench: Bench, name: str) -> Section:
     except Exception as error:  # the other sections are still useful
         traceback.print_exc()
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        section = Section(name, f"Not measured: {reason}")
-        section.targets.append(Target(f"section {name}", "", NOT_MEASURED, False))
+        section = _not_measured(name, reason)
     section.others_share = max(bench.shares[already:], default=0.0)
     for target in section.targets:
         verdict = "kept  " if target.kept else "MISSED"
         bench.say(f"{verdict} {target.what}: {target.value} ({target.bound})")
     bench.say(f"== {name} took {time.monotonic() - began:.0f} s")
+    return section
+
+
+def _not_measured(name: str, reason: str) -> Section:
+    section = Section(name, f"Not measured: {reason}")
+    section.targets.append(Target(f"section {name}", "", NOT_MEASURED, False))
     return section
 
 
@@ -185,9 +202,10 @@ def main(words: Sequence[str] | None = None) -> int:
     for store in dict.fromkeys(store for name in names for store in EVERY_SECTION[name].stores):
         bench.say(f"store {store}")
         big_store.write(big_store.RECIPES[store], stores)
+    compile_modules()
     load = os.getloadavg()
     wait_until_quiet(arguments.patience, bench.say)
-    sections = [measure_section(bench, name) for name in names]
+    sections = measure_sections(bench, names)
     title = "Performance" if set(names) - set(SPARK_SECTIONS) else "Performance on Spark"
     text = render(title, sections, circumstances(load, max(bench.shares, default=0.0)), stores)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """Rows stored by partition: in memory for small stores, in files of a temporary directory for large ones.
 
-A partition holds whole transactions, because it is chosen by the transaction's identity only.
+A partition holds whole transactions, because it is chosen by the transaction's identity only. A file has one Arrow
+message for each partition; their positions are kept in memory, since a footer would be parsed for each part.
 """
 
 from __future__ import annotations
@@ -21,15 +22,23 @@ from readers.model.columns import Int64s
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One file: a batch for each partition, without the columns that have one value in all rows of the file."""
+    """One file: a message for each partition, without the columns that have one value in all rows of the file.
+
+    `positions`: where the message of each partition begins, and the end of the last; an empty partition has no bytes.
+    """
 
     path: Path
     constants: Mapping[str, Any]
+    positions: Int64s
 
-    def part(self, number: int) -> pa.RecordBatch:
-        """Return the rows of one partition, without the constant columns."""
-        with pa.memory_map(str(self.path)) as file:
-            return pa.ipc.open_file(file).get_batch(number)
+    def part(self, number: int, schema: pa.Schema) -> list[pa.RecordBatch]:
+        """Return the rows of one partition, without the constant columns. `schema`: without them too."""
+        begin, end = self.positions[number : number + 2].tolist()
+        if begin == end:
+            return []
+        with pa.OSFile(str(self.path)) as file:
+            file.seek(begin)
+            return [pa.ipc.read_record_batch(file.read_buffer(end - begin), schema)]
 
 
 class Spool:
@@ -56,14 +65,17 @@ class Spool:
         # 16-bit numbers are sorted without comparisons.
         numbers = numbers.astype(np.uint16) if self.partitions_count <= 1 << 16 else numbers
         order = np.argsort(numbers, kind="stable")
+        narrow = narrow.combine_chunks()
         narrow = narrow.take(pa.array(order)) if self.partitions_count > 1 else narrow
         bounds = np.searchsorted(numbers[order], np.arange(self.partitions_count + 1)).tolist()
         path = self.directory / f"{name}-{file_stem}.arrow"
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, narrow.schema) as writer:
-            for low, high in itertools.pairwise(bounds):
-                part = narrow.slice(low, high - low).combine_chunks().to_batches()
-                writer.write_batch(part[0] if part else _empty(narrow.schema))
-        self._files[name].append(_File(path, constants))
+        positions = np.zeros(self.partitions_count + 1, np.int64)
+        with pa.OSFile(str(path), "wb") as file:
+            for number, (low, high) in enumerate(itertools.pairwise(bounds)):
+                for part in narrow.slice(low, high - low).combine_chunks().to_batches():
+                    file.write(part.serialize())
+                positions[number + 1] = file.tell()
+        self._files[name].append(_File(path, constants, positions))
         self._schemas[name] = table.schema
 
     def merge(self, other: Spool) -> None:
@@ -78,10 +90,13 @@ class Spool:
         """Return the rows of one partition, in the order in which they were added."""
         if self.directory is None:
             return [batch for table in self._tables[name] for batch in table.to_batches()]
-        return [
-            _widened(pa.Table.from_batches([file.part(number) for file in files]), self._schemas[name], constants)
-            for constants, files in itertools.groupby(self._files[name], lambda file: file.constants)
-        ]
+        parts: list[pa.RecordBatch] = []
+        for constants, files in itertools.groupby(self._files[name], lambda file: file.constants):
+            whole = self._schemas[name]
+            narrow = pa.schema([field for field in whole if field.name not in constants])
+            batches = [batch for file in files for batch in file.part(number, narrow)]
+            parts.append(_widened(pa.Table.from_batches(batches, narrow), whole, constants))
+        return parts
 
 
 def _constants(table: pa.Table) -> dict[str, Any]:
@@ -115,6 +130,3 @@ def _widened(table: pa.Table, schema: pa.Schema, constants: Mapping[str, Any]) -
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
 
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

@@ -23,6 +23,9 @@ Progress = Callable[[int, int], None]
 #: Below this a second process costs more than it saves.
 ONE_PROCESS_BYTES_MAX = 192 << 20
 
+#: Tasks of each process that may be begun before the result of the first is taken: results are memory.
+_WAITING_MAX = 4
+
 
 def workers_count(total_bytes: int, processes: int | None) -> int:
     """Return the number of processes for a scan of `total_bytes`; `processes` is the limit, None for one per core."""
@@ -75,13 +78,16 @@ class Workers:
     ) -> Iterator[_Result]:
         """Return the results; this process takes a task whenever the next result is not ready."""
         begun: deque[Future[_Result]] = deque()
+        waiting_max = _WAITING_MAX * (self._others + 1)
         while True:
             # Each other process has a second task, so that it need not wait for the end of one in this process.
             free = 2 * self._others - sum(not one.done() for one in begun)
-            begun.extend(pool.submit(function, task) for task in islice(tasks, max(0, free)))
+            left = waiting_max - len(begun)
+            begun.extend(pool.submit(function, task) for task in islice(tasks, max(0, min(free, left))))
             if not begun:
                 return
-            own = [] if begun[0].done() else [_done(function, task) for task in islice(tasks, 1)]
+            has_time = not begun[0].done() and len(begun) < waiting_max
+            own = [_done(function, task) for task in islice(tasks, 1)] if has_time else []
             begun.extend(own)
             if not own:
                 yield begun.popleft().result()

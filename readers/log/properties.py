@@ -68,6 +68,11 @@ class PropertyAreas:
     @cached_property
     def _pieces(self) -> Int64s:
         """Return the first byte of every piece of the areas, ascending, each once; without the spare area."""
+        ends = self._offsets[1 : self.count + 1]
+        if self.count and (np.diff(self._offsets[:-1]) > 0).all() and (self._bytes[ends - 1] == VALUE_END).all():
+            # Each area but the first begins after the last separator of the area before it.
+            last = np.searchsorted(self._separators, ends[-1] - 1)
+            return np.append(0, self._separators[:last] + 1)
         begins = np.zeros(len(self._bytes) + 1, np.bool_)
         begins[self._offsets[:-2]] = True
         begins[self._separators + 1] = True

@@ -56,4 +56,5 @@ def partition_of(hashes: UInt64s, partitions_count: int) -> Int64s:
 
 def identities(rows: pa.RecordBatch) -> pa.Array:
     """Return the identity that decides the partition of a half copy, discard copy or COMMIT record."""
-    return pc.coalesce(rows["transaction_id"], rows["fingerprint"])
+    names = rows["transaction_id"]
+    return pc.coalesce(names, rows["fingerprint"]) if names.null_count else names

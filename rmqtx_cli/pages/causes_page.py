@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.output.views import ALWAYS, Row, View, plain
 from rmqtx_cli.output.views import Column as ViewColumn
@@ -42,6 +42,12 @@ def causes_view(*, with_store: bool) -> View:
         ),
         "no known cause found",
     )
+
+
+def cause_line(row: Mapping[str, Any]) -> str:
+    """A cause of one transaction as a line."""
+    open_point = f" (would decide: {row['would_decide']})" if row["would_decide"] else ""
+    return f"  {_STRENGTHS[row['strength']]} {row['cause']}: {row['title']}{open_point}"
 
 
 def counts_lines(found: Diagnosis) -> Iterator[str]:

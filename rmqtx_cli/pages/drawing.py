@@ -10,6 +10,7 @@ from readers.store.store import HALF_TOPIC
 from rmqtx_cli.output.streams import is_on_terminal
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
+from rmqtx_cli.pages.causes_page import cause_line
 from rmqtx_cli.pages.deadlines import deadline_text
 from rmqtx_cli.words.durations import age_text, duration_text
 from rmqtx_cli.words.text import escaped, width, wrapped
@@ -32,9 +33,12 @@ _ALIVE: dict[bool | None, str] = {
 
 def draw(
     transaction: Transaction, places: Sequence[TimelineSource], stream: IO[bytes], deadline: Deadline | None,
-    now_ms: int,
+    now_ms: int, causes: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Write the page. `deadline`: the predicted discard, for a transaction that the check will still reach."""
+    """Write the page.
+
+    `deadline`: the predicted discard, for a transaction that the check will still reach. `causes`: rows of DIAGNOSES.
+    """
     discard = "" if deadline is None else deadline_text(deadline, now_ms)
     _write(stream, _head(transaction, discard, _age(transaction, places, now_ms)))
     events = timeline(transaction, places)
@@ -47,29 +51,37 @@ def draw(
         _write_table(stream, consumers, _CONSUMERS_VIEW)
     elif transaction["final_records"]:
         _write(stream, ["", "consumption unknown: no consumer group has a cursor on the queue of its COMMIT record"])
+    if causes:
+        _write(stream, ["", "causes (rmqtx explain WORD)", *map(cause_line, causes)])
 
 
 def with_events(
     transactions: list[Transaction], places: Sequence[TimelineSource], schema: pa.Schema,
-    predicted: Mapping[str, Prediction],
+    predicted: Mapping[str, Prediction], causes: Sequence[Sequence[Mapping[str, Any]]],
 ) -> pa.Table:
-    """The transactions as rows with more columns: `timeline` (list of events), `consumers` (list of consumer groups)
-    and `discard_reason` (why a transaction that the check will still reach has no `discard_at_ms`).
+    """The transactions as rows with more columns: `timeline` (list of events), `consumers` (list of consumer groups),
+    `discard_reason` (why a transaction that the check will still reach has no `discard_at_ms`) and `causes`.
+
+    `causes`: for each transaction rows of DIAGNOSES.
     """
     import pyarrow as pa
 
+    from verdicts.causes.diagnosing import DIAGNOSES
+
+    cause_type = pa.struct([DIAGNOSES.field(name) for name in ("cause", "strength", "would_decide")])
     wider = schema
     for name, part in (("timeline", TIMELINE), ("consumers", CONSUMERS)):
         wider = wider.append(pa.field(name, pa.list_(pa.struct(list(part)))))
-    wider = wider.append(pa.field("discard_reason", pa.string()))
+    wider = wider.append(pa.field("discard_reason", pa.string())).append(pa.field("causes", pa.list_(cause_type)))
     rows = [
         transaction
         | {
             "timeline": timeline(transaction, places).to_pylist(),
             "consumers": consumers_past(transaction, places).to_pylist(),
             "discard_reason": _why_not(transaction, predicted),
+            "causes": [{field.name: cause[field.name] for field in cause_type} for cause in found],
         }
-        for transaction in transactions
+        for transaction, found in zip(transactions, causes, strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=wider)
 

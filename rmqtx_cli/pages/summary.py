@@ -79,13 +79,15 @@ def _grouped(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[dict
     groups = np.zeros(batch.num_rows, np.int64)
     for name in names:
         codes = int64s(batch[name].dictionary_encode("encode").indices)
-        groups = np.unique(groups * (codes.max() + 2) + codes + 1, return_inverse=True)[1]
-    _, firsts = np.unique(groups, return_index=True)
+        # The numbers of a dictionary are in the order of the first rows.
+        groups = int64s(pa.array(groups * (codes.max() + 2) + codes + 1).dictionary_encode().indices)
+    firsts = np.empty(groups.max() + 1, np.int64)
+    firsts[groups[::-1]] = np.arange(batch.num_rows)[::-1]
     copies = np.bincount(groups, int64s(pc.list_value_length(batch["half_copies"]), 0))
     flagged = np.bincount(groups, int64s(pc.list_value_length(batch["flags"]), 0) > 0)
-    order, numbers = np.argsort(firsts), np.bincount(groups)
-    rows = batch.select(names).take(pa.array(firsts[order])).to_pylist()
-    for row, group in zip(rows, order, strict=True):
+    numbers = np.bincount(groups)
+    rows = batch.select(names).take(pa.array(firsts)).to_pylist()
+    for group, row in enumerate(rows):
         yield row, int(numbers[group]), int(copies[group]), int(flagged[group])
 
 

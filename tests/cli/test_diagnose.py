@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -83,3 +84,24 @@ def test_words_are_explained(rmqtx: Run, word: str) -> None:
     result = rmqtx("explain", word)
     assert result.status == 0
     assert "docs/causes.md" in result.out
+
+
+def test_show_ends_with_the_causes(rmqtx: Run, common: Path) -> None:
+    rows = json.loads(rmqtx("diagnose", common, "--format", "json").out)
+    wanted = next(row for row in rows if row["cause"] == "decided-after-discard")["examples"][0]["transaction_id"]
+    page = rmqtx("show", wanted, "--store", common).out
+    assert page.rstrip().splitlines()[-1].startswith("  explains decided-after-discard: ")
+    found = json.loads(rmqtx("show", wanted, "--store", common, "--format", "json").out)
+    assert [cause["cause"] for cause in found[0]["causes"]] == ["decided-after-discard"]
+    assert "causes (" not in rmqtx("show", wanted, "--store", common, "--at", "2026-11-21T05:42:00Z").out
+
+
+@pytest.mark.parametrize("word", CAUSES)
+def test_what_to_do_names_commands_and_options_that_exist(rmqtx: Run, word: str) -> None:
+    cause = CAUSES[word]
+    for text in (cause.act, cause.change, cause.decides):
+        for command, rest in re.findall(r"rmqtx ([a-z]+(?: set)?)([^;]*)", text):
+            page = rmqtx(*command.split(), "--help").out
+            assert page.startswith("Usage"), command
+            for option in re.findall(r"(?<= )--?[a-z-]+", rest.partition("rmqtx ")[0]):
+                assert option in page, (command, option)

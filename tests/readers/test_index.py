@@ -15,6 +15,7 @@ from readers.index.index_scan import scan_entries
 from readers.index.index_search import open_index
 from readers.log.commit_log import scan_records
 from readers.model.java_hashes import column_key_hashes, java_hash, key_hashes
+from readers.storage.open_file import OpenFile
 from readers.storage.runs import Limits
 from readers.store.store import Store, open_store
 from tests.brokers import corpus
@@ -227,6 +228,27 @@ def test_a_slot_that_names_no_entry_does_not_hide_a_key(tmp_path: Path) -> None:
     assert reading.table().num_rows == 400
     assert [(f.position_bytes, f.length_bytes) for f in reading.findings] == [(place, 4)]
     assert reading.coverage[0].damaged_bytes == 4
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+@pytest.mark.parametrize("keys_count", [1, 60, 400])
+def test_a_slot_with_an_entry_of_another_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys_count: int, is_remote: bool
+) -> None:
+    wanted = entries(400)
+    data = forged(wanted, 1000, 2000)
+    slots = [int(key_hashes([key])[0]) % 1000 for key, _ in wanted]
+    place = 40 + 4 * slots[0]
+    other = next(number for number, slot in enumerate(slots, 1) if slot != slots[0])
+    data[place : place + 4] = other.to_bytes(4, "big")
+    monkeypatch.setattr(OpenFile, "is_remote", is_remote)  # then all entries are read, in order
+    index = open_index(store_with(tmp_path, data), 1000)
+    numbers, offsets = index.find([key for key, _ in wanted[:keys_count]])
+    assert list(zip(numbers.tolist(), offsets.tolist(), strict=True)) == [
+        (number, offset) for number, (_, offset) in enumerate(wanted[:keys_count])
+    ]
+    assert [finding.code for finding in index.findings] == ["index-damaged"]
+    assert index.ranges == []
 
 
 def test_an_entry_that_is_being_added_is_passed_over(tmp_path: Path) -> None:

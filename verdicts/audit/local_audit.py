@@ -7,6 +7,7 @@ partition by partition. The rules are in `judge.py`; the fast path uses the same
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import os
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
@@ -163,7 +164,10 @@ def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:
     return list(rows.select(names).combine_chunks().to_batches())
 
 
-def _judge_to_file(task: _Verdict) -> Path:
+def _judge_somewhere(task: _Verdict) -> Path | list[pa.RecordBatch]:
+    """Return the verdicts, from another process as a file."""
+    if multiprocessing.parent_process() is None:
+        return _judge_partition(task)
     assert task.spool.directory is not None
     path = task.spool.directory / f"verdicts-{task.numbers[0]}.arrow"
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, task.schema) as writer:
@@ -253,8 +257,8 @@ def _audit(
             if directory is None:
                 yield from _judge_partition(tasks[0])
             else:
-                for path in pool.run(_judge_to_file, tasks):
-                    yield from _taken(path)
+                for judged in pool.run(_judge_somewhere, tasks):
+                    yield from _taken(judged) if isinstance(judged, Path) else judged
 
 
 def _set_aside(found: Iterable[_SetAside], total_bytes: int, progress: Progress | None) -> list[_SetAside]:

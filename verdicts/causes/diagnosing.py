@@ -37,7 +37,7 @@ DIAGNOSES = pa.schema(
         column("half_copies_count", pa.int64(), "half copies of these transactions"),
         column("first_time_ms", pa.int64(), "broker clock at the first half copy of the oldest of them"),
         column("last_time_ms", pa.int64(), "broker clock at the first half copy of the newest of them"),
-        column("examples", pa.list_(_EXAMPLE), f"the first {_EXAMPLES_MAX} of them in the order of the audit"),
+        column("examples", pa.list_(_EXAMPLE), f"the {_EXAMPLES_MAX} of them with the lowest commit-log offsets"),
         column("consequence", pa.string(), "what follows for the application"),
         column("would_decide", pa.string(), "what would show which cause it was; null where the cause explains"),
         column("act", pa.string(), "what to do now"),
@@ -153,7 +153,7 @@ class Diagnosis:
         if (known := times[times >= 0]).size:
             one.first_ms = min(int(known.min()), one.first_ms if one.first_ms is not None else int(known.min()))
             one.last_ms = max(int(known.max()), one.last_ms or 0)
-        one.examples += _examples(found, chosen[: _EXAMPLES_MAX - len(one.examples)])
+        one.examples = sorted([*one.examples, *_examples(found, chosen)], key=_place)[:_EXAMPLES_MAX]
         one.open_points |= dict.fromkeys(point for point in open_points if point)
 
 
@@ -174,14 +174,23 @@ def _are_unusual(found: Evidence) -> Bools:
 
 
 def _examples(found: Evidence, chosen: Int64s) -> list[dict[str, Any]]:
-    rows = found.rows.select(["transaction_id", "half_copies"]).take(pa.array(chosen)).to_pylist()
+    """Return the chosen transactions with the lowest offsets of their first half copies."""
+    copies = found.copies
+    offsets = np.full(found.count, np.iinfo(np.int64).max)
+    np.minimum.at(offsets, copies.owner, copies.offset)
+    lowest = chosen[np.argsort(offsets[chosen], kind="stable")[:_EXAMPLES_MAX]]
+    names = found.rows["transaction_id"].take(pa.array(lowest)).to_pylist()
+    has_copy = np.isin(lowest, copies.owner)
     return [
-        {
-            "transaction_id": row["transaction_id"],
-            "half_commit_log_offset": next((copy["commit_log_offset"] for copy in row["half_copies"]), None),
-        }
-        for row in rows
+        {"transaction_id": name, "half_commit_log_offset": int(offset) if known else None}
+        for name, offset, known in zip(names, offsets[lowest], has_copy, strict=True)
     ]
+
+
+def _place(example: Mapping[str, Any]) -> tuple[bool, int, str]:
+    """Order examples by place; those without a half copy come last."""
+    offset = example["half_commit_log_offset"]
+    return offset is None, offset or 0, example["transaction_id"]
 
 
 def _row(store: str, word: str, strength: str, found: _Count) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -101,7 +101,8 @@ class _TransactionPage:
         stops = [stop for stop in reading.check_stops if stop.store in shown]
         for line in check_lines(stops, None, source.live, {row["transaction_id"] for row in found}):
             self.voice.note(line)
-        table = rows if is_page else with_events(found, places, schema, reading.predicted)
+        causes = self._causes(rows, source, reading)
+        table = rows if is_page else with_events(found, places, schema, reading.predicted, causes)
         now_ms = self.at_ms if self.at_ms is not None else time.time_ns() // 1_000_000
         view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
         listing = Listing(
@@ -109,9 +110,22 @@ class _TransactionPage:
         )
         if is_page and len(found) == 1:
             with paged(self.output, is_wanted=self.is_paged) as stream:
-                draw(found[0], places, stream, deadline_of(found[0], reading.predicted), now_ms)
+                draw(found[0], places, stream, deadline_of(found[0], reading.predicted), now_ms, causes[0])
         else:
             if len(found) > 1:
                 self.voice.note(f"{len(found)} transactions match: show one of them by its transaction id")
             listing.write(iter(table.to_batches()))
         return listing.conclude(reading, has_undecidable=any(row["state"] == "UNDECIDABLE" for row in found))
+
+    def _causes(self, rows: pa.Table, source: Source, reading: VerdictReading) -> list[list[dict[str, Any]]]:
+        """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
+        from verdicts.causes.diagnosing import Diagnosis
+
+        if self.at_ms is not None:
+            return [[] for _ in range(rows.num_rows)]
+        evidence, causes = source.evidence_of_causes(), []
+        for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
+            diagnosis = Diagnosis(evidence)
+            diagnosis.add(batch, reading.check_stops)
+            causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != "ruled_out"])
+        return causes
