@@ -9,6 +9,8 @@ Queues are derived: where a queue and the commit log differ, the commit log deci
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
@@ -60,6 +62,8 @@ PRE_BLANK_LENGTH = 0x7FFFFFFF
 LEFT_OUT_TAGS = int.from_bytes(b"RMQTXOUT", "big")
 
 _PROBE_SLOTS = 64
+#: Slots that are read together at the end of a binary search: a read costs more than these bytes.
+_SEARCHED_AT_ONCE = 1024
 #: A negative number begins with this byte or a higher one.
 _NEGATIVE_BYTE = 0x80
 
@@ -229,6 +233,9 @@ class Queue:
         """
         low, high = self.first_offset, self.max_offset
         while low < high:
+            if high - low <= _SEARCHED_AT_ONCE and (plain := self._plain_places(low, high)) is not None:
+                low += bisect_left(plain, commit_log_offset)
+                break
             middle = (low + high) // 2
             found = self._place_from(middle, high)
             if found is None or found[1] >= commit_log_offset:
@@ -238,6 +245,12 @@ class Queue:
         # damaged slots that the search skipped stand before the slot that it found
         following = self._place_from(low, self.max_offset)
         return self.max_offset if following is None else following[0]
+
+    def _plain_places(self, begin: int, end: int) -> list[int] | None:
+        """Return the commit-log offsets in the slots of [begin, end), or None if one of them cannot be used."""
+        places = [slots["commit_log_offset"].tolist() for _, slots in self._blocks(begin, end) if _are_plain(slots)]
+        whole = list(itertools.chain.from_iterable(places))
+        return whole if len(whole) == end - begin else None
 
     def _place_from(self, queue_offset: int, end: int) -> tuple[int, int] | None:
         """Return the first usable slot in [queue_offset, end) and its commit-log offset, -1 for a pre-blank slot."""

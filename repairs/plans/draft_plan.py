@@ -10,7 +10,7 @@ from typing import Any
 from repairs.acts.guards import Refusal, refusals
 from repairs.acts.request import ActRequest
 from repairs.acts.situation import Situation
-from repairs.plans.plan_steps import ASKED_WHEN_APPLIED, step_of_situation
+from repairs.plans.plan_steps import ASKED_WHEN_APPLIED, OVERRIDDEN_WHEN_APPLIED, step_of_situation
 from repairs.receipts.plan_file import Plan
 from verdicts.audit.provenance import tool
 
@@ -19,27 +19,32 @@ from verdicts.audit.provenance import tool
 class PlanDraft:
     """The content of a plan before it is written.
 
-    Shape: `steps` are rows of PLAN_STEPS; `refused`: transaction ids with the first refusal of a guard.
+    Shape: `steps` are rows of PLAN_STEPS; `refused`: transaction ids with the first refusal of a guard;
+           `to_override`: those of steps that `apply` refuses unless its guard is overridden.
     """
 
     steps: list[dict[str, Any]] = field(default_factory=list)
     refused: list[tuple[str, Refusal]] = field(default_factory=list)
+    to_override: list[tuple[str, Refusal]] = field(default_factory=list)
 
 
 def drafted(situations: Sequence[Situation], request: ActRequest, reason: str, reason_from: str) -> PlanDraft:
     """Return the steps for some transactions in their present situation.
 
-    Guards that depend on the moment of the act are left to `apply`, which applies all guards again.
+    Guards that depend on the moment of the act are left to `apply`, which applies all guards again; a guard that only
+    `apply` can override leaves the step in the plan.
     Order: that of the situations.
     """
     draft = PlanDraft()
     for situation in situations:
-        refusal = next(refusals(situation, request, without=ASKED_WHEN_APPLIED), None)
+        found = list(refusals(situation, request, without=ASKED_WHEN_APPLIED))
+        refusal = next((one for one in found if one.guard not in OVERRIDDEN_WHEN_APPLIED), None)
         if refusal is None and _named(situation, request.action) is None:
             why = "the record that the action must name cannot be read"
             refusal = Refusal("evidence-incomplete", why, f"see rmqtx show {situation.transaction_id}")
         if refusal is None:
             draft.steps.append(step_of_situation(situation, request.action, reason, reason_from))
+            draft.to_override += [(situation.transaction_id, one) for one in found]
         else:
             draft.refused.append((situation.transaction_id, refusal))
     return draft

@@ -16,7 +16,9 @@ from repairs.receipts.planner import PLACE, WITNESSES, step_of
 __all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]
 
 #: Guards that depend on the moment of the act: a plan is made without them, `apply` applies them.
-ASKED_WHEN_APPLIED = ("producer-connected", "another-rmqtx", "decision-in-flight", "op-in-memory")
+ASKED_WHEN_APPLIED = ("producer-connected", "another-rmqtx", "decision-in-flight")
+#: Guards whose refusal makes no step impossible: the operator may override them when the plan is applied.
+OVERRIDDEN_WHEN_APPLIED = ("op-in-memory",)
 _WORDS = {
     "op_marks": "an op mark", "final_records": "a final record", "discard_copies": "a discard copy",
     "half_copies": "a half copy",

@@ -182,5 +182,14 @@ def test_what_may_have_been_rolled_back_is_committed_only_by_an_override(
     assert "refused by op-in-memory: its producer may have rolled it back" in refused.err
     assert rmqtx("rollback", rolled_back, *where).status == DONE
     assert rmqtx("commit", rolled_back, *where, "--override", "op-in-memory", "--reason", "asked").status == DONE
+    plan = tmp_path / "plan.json"
+    planned = rmqtx("plan", "commit", rolled_back, "--store", store, *VERSION, "--reason", "asked", "-o", plan)
+    assert planned.status == DONE
+    assert f"{rolled_back}: planned, but apply refuses it by op-in-memory: its producer may have" in planned.err
+    apply = ("apply", plan, *where)
+    assert rmqtx(*apply).status == REFUSED_BY_GUARD
+    assert rmqtx(*apply, "--override", "op-in-memory", "--reason", "asked").status == DONE
+    other = rmqtx("plan", "rollback", rolled_back, "--store", store, *VERSION, "--reason", "x", "-o", tmp_path / "b")
+    assert "op-in-memory" not in other.err
     closed = rmqtx("close", rolled_back, *where, "--override", "not-open", "--reason", "asked")
     assert "ROLLBACK (no decision was found: this rolls it back) at queue offset" in closed.err

@@ -7,6 +7,7 @@ only if its own chain leads to it; otherwise the index is damaged.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -30,6 +31,8 @@ from verdicts.model.verdict_inputs import DoubtfulId
 
 #: If more records of a split contradict the index, the index belongs to another log.
 _SUSPECTS_MAX = 1000
+#: Entries that are read together at the end of a binary search: a read costs more than these bytes.
+_SEARCHED_AT_ONCE = 1024
 _INDEXED = ("halves", "finals", "discards")
 #: Witnesses with an id that are not in the index.
 _NOT_INDEXED = ("offset_marks",)
@@ -117,13 +120,16 @@ def _entries_between(index: IndexFile, first: int, last: int) -> Iterator[tuple[
 def _entry_number(index: IndexFile, file: OpenFile, offset: int) -> int:
     """The first entry at or after a place of the log."""
     low, high = 1, index.entries_count + 1
-    while low < high:
+    while high - low > _SEARCHED_AT_ONCE:
         middle = (low + high) // 2
         if int(entries_at(file, index, np.array([middle]))["commit_log_offset"][0]) < offset:
             low = middle + 1
         else:
             high = middle
-    return low
+    length = (high - low) * ENTRY.size_bytes
+    places = index.entries_of(file.read(index.entry_position(low), length))["commit_log_offset"]
+    # not searchsorted: in a damaged index, whose places are not in order, the answer would depend on the block
+    return low + bisect_left(places.tolist(), offset)
 
 
 def _examined(store: Store, log: SegmentedLog, index: Index, offset: int) -> DoubtfulId | None:

@@ -130,8 +130,9 @@ def command(
     preconditions.
 
     Nothing is changed in stores or brokers. Transactions that a guard refuses are not planned, and are listed with the
-    reason; `apply` tests all guards again, and may refuse more. Without IDs the options select among: pending
-    transactions (commit, rollback, discard), decided ones that will be checked again (close), discarded ones (resume).
+    reason; so are those that are planned, but that `apply` refuses unless their guard is overridden. `apply` tests all
+    guards again, and may refuse more. Without IDs the options select among: pending transactions (commit, rollback,
+    discard), decided ones that will be checked again (close), discarded ones (resume).
     """
     from repairs.receipts.plan_file import PLAN_STEPS
     from rmqtx_cli.acting.plan_inputs import plan_inputs
@@ -327,6 +328,11 @@ def _say_refused(draft: PlanDraft, voice: Voice) -> None:
         by_guard = [refusal.guard for _, refusal in draft.refused]
         counted = ", ".join(f"{by_guard.count(name)} by {name}" for name in dict.fromkeys(by_guard))
         say.line(f"rmqtx: not planned: {count(len(draft.refused), 'transaction')} ({counted})")
+    shown = draft.to_override if voice.verbose else draft.to_override[:_REFUSED_SHOWN_MAX]
+    for transaction_id, refusal in shown:
+        say.line(f"rmqtx: {transaction_id}: planned, but apply refuses it by {refusal}")
+    if draft.to_override:
+        say.line(f"rmqtx: planned, but refused by apply without an override: {count(len(draft.to_override), 'step')}")
 
 
 def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
