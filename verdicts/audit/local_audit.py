@@ -104,12 +104,15 @@ class _Marks:
         self.partitions_count = partitions_count
         offsets = np.concatenate([np.empty(0, np.int64), *(part.half_queue_offsets for part in parts)])
         partitions = np.concatenate([np.empty(0, np.uint16), *(part.half_partitions for part in parts)])
-        if (np.diff(offsets) < 0).any():
+        for part in parts:  # ten bytes for each half copy, which are not needed twice
+            part.half_queue_offsets, part.half_partitions = np.empty(0, np.int64), np.empty(0, np.uint16)
+        if (offsets[1:] < offsets[:-1]).any():
             order = np.argsort(offsets, kind="stable")
             offsets, partitions = offsets[order], partitions[order]
         self._offsets, self._partitions = offsets, partitions
         self._first = int(offsets[0]) if len(offsets) else 0
-        self._is_dense = len(offsets) > 0 and bool((np.diff(offsets) == 1).all())
+        is_range = len(offsets) > 0 and int(offsets[-1]) - self._first == len(offsets) - 1
+        self._is_dense = is_range and bool((offsets[1:] > offsets[:-1]).all())
 
     def spread(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
         """Return the marks that name a half, once for each partition with one, and these partitions."""
