@@ -23,14 +23,23 @@ _ROUND_MS_MAX = 60_000
 _BRIDGE = "broker/transaction/queue/TransactionalMessageBridge.java"
 
 
-def _behind_unreadable_half(found: Evidence) -> Support:
-    """The check is stopped at a half message that cannot be read; fits where the place of the stop is not known."""
+def _is_stopped(found: Evidence) -> Bools:
+    """Transactions in stores whose check is stopped."""
+    return found.of_store(lambda one: one.stop is not None)
+
+
+def _stopped_at_unreadable_half(found: Evidence) -> Support:
+    """The check is stopped at a half message that cannot be read; fits where the place of the stop is not known.
+
+    Transactions behind it are never checked, those before it in every round, decided or not.
+    """
 
     def is_at_half(one: StoreEvidence) -> bool:
         return one.stop is not None and not one.stop.is_op and not one.stop.is_readable
 
-    rows = found.flag("never_asked") & found.half_topic
-    return fits(rows & ~found.of_store(lambda one: one.stop is not None), rows & found.of_store(is_at_half))
+    behind = found.flag("never_asked") & found.half_topic
+    rows = behind | found.state("PENDING") | found.flag("open_after_decision")
+    return fits(behind & ~_is_stopped(found), rows & found.of_store(is_at_half))
 
 
 def _spoiled_by_check(found: Evidence) -> Support:
@@ -50,6 +59,14 @@ def _no_decision(found: Evidence) -> Support:
     rows = found.state("DISCARDED") & ~found.flag("delayed_half") & ~found.flag("bad_body")
     rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
     return fits(rows, rows & ~found.flag("may_be_decided"))
+
+
+def _checks_begin_again(found: Evidence) -> Bools:
+    """Transactions with two half copies after the same number of checks: a second chain began at an earlier copy."""
+    copies = found.copies
+    rows = np.flatnonzero((found.next_copy >= 0) & (copies.checks > 0)) if len(copies) else np.empty(0, np.int64)
+    again = rows[copies.checks[found.next_copy[rows]] <= copies.checks[rows]]
+    return found.any_owner(copies.owner[again]) & ~found.flag("resumed") & ~found.flag("delayed_half")
 
 
 def _was_settled_before(found: Evidence) -> Int64s:
@@ -74,28 +91,29 @@ def _is_settled_and_open(found: Evidence) -> Bools:
 
 
 def _cursor_went_back(found: Evidence) -> Support:
-    """A copy after the discard that no resume wrote, or a settled copy that the check still reaches, proves it.
+    """A copy after the discard that no resume wrote, a settled copy that the check still reaches, or checks that are
+    counted again prove it.
 
     A copy after the op message of its predecessor only fits within the time that a round may take: the round may have
     read the ops before.
     """
-    settled_ms = _was_settled_before(found)
-    has_stop = found.of_store(lambda one: one.stop is not None)
-    again = found.flag("checked_again_after_restart") | (_is_settled_and_open(found) & ~has_stop)
+    settled_ms, runs = _was_settled_before(found), ~_is_stopped(found)
+    again = found.flag("checked_again_after_restart") | _is_settled_and_open(found) | _checks_begin_again(found)
     proven = again | (settled_ms > _ROUND_MS_MAX)
-    return fits(proven | (settled_ms >= 0), proven & ~found.flag("clock_skew"))
+    return fits(runs & (proven | (settled_ms >= 0)), runs & proven & ~found.flag("clock_skew"))
 
 
 def _op_cursor_jumped(found: Evidence) -> Support:
     """The same, except a copy after a discard: an op that is not read again leaves its half message unsettled."""
-    return fits(_is_settled_and_open(found) & ~found.state("DISCARDED") | (_was_settled_before(found) >= 0))
+    is_open = _is_settled_and_open(found) & ~found.state("DISCARDED")
+    return fits((is_open | (_was_settled_before(found) >= 0)) & ~_is_stopped(found))
 
 
 def _ops_lost(found: Evidence) -> Support:
     """A COMMIT record after the last op message of a killed broker proves it; an open one only fits."""
     finals = found.finals
-    last_op = found.numbers(lambda one: one.last_op_offset, -1)[finals.store]
-    is_after = found.any_of(finals, (last_op >= 0) & (finals.offset > last_op))
+    last_op = found.numbers(lambda one: one.last_op_offset, np.iinfo(np.int64).max)[finals.store]
+    is_after = found.any_of(finals, finals.offset > last_op)
     lost = found.flag("commit_without_op") & (found.count_of(found.discards) == 0)
     was_killed = found.of_store(lambda one: one.was_killed)
     return fits(lost | found.flag("may_be_decided"), lost & is_after & was_killed)
@@ -113,8 +131,9 @@ CAUSES = (
             "a half message that cannot be read ends the round: NullPointerException", f"{_CHECK}; #1568",
             since=(4, 3, 0), until=(4, 6, 0),
         ),),
-        _behind_unreadable_half,
-        "transactions behind it are never checked and never discarded; the half queue grows with each round",
+        _stopped_at_unreadable_half,
+        "transactions behind it are never checked and never discarded; those before it are checked in each round, and "
+        "each COMMIT answer delivers again; the half queue grows with each round",
         "rmqtx pending STORE: the place and the commands; decide those behind it: rmqtx plan",
         "upgrade to 4.9.5 or 5.1.0 or later, whose check passes an unreadable message",
         ("poison-4.3.0", "poison-4.4.0", "poison-4.5.0"),
@@ -161,7 +180,7 @@ CAUSES = (
         "rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx commit ID "
         "-n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
         "the producer was away, answered UNKNOWN, or its decisions were refused: look in its log; raise "
-        "transactionCheckMax to win time",
+        "transactionCheckMax to win time. With CHECK_IMMUNITY_TIME_IN_SECONDS checks are counted without asking",
         ("common-4.9.7", "fifteen-5.3.3", "fifteen-4.3.0", "rocksdb-5.4.0", "rollbackslost-5.3.3"),
         decides="the producer's log: whether it rolled back in the last seconds before the broker was killed",
     ),
@@ -191,7 +210,7 @@ CAUSES = (
         "decided transactions are put back and checked again, and delivered twice if the producer answers COMMIT",
         "if the broker still checks it: rmqtx close ID -n HOST:PORT",
         "upgrade to 4.6.0 or later",
-        ("poison-4.3.0", "poison-4.4.0", "poison-4.5.0"),
+        (),
         decides="the broker's log: whether it started again before the check came, which moves the cursors back",
         rivals=("cursor-went-back",),
     ),

@@ -23,7 +23,7 @@ NEEDED_COLUMNS = (
     "store", "transaction_id", "state", "flags", "reason_code", "half_store_time_ms", "half_copies", "op_marks",
     "final_records", "discard_copies",
 )  # fmt: skip
-#: A number that no record has.
+#: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
 #: How long a broker from 5.1.0 on holds an op message at most before it writes it: two waits of 3 s before 5.5.0, and
 #: the time to write (#10199).
@@ -34,8 +34,8 @@ OP_HOLD_MS = 7_000
 class StoreEvidence:
     """The facts of one store that rules read.
 
-    Shape: `last_op_offset`: commit-log offset of the last op message in the op queue; None in an empty queue, or if it
-           is unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows.
+    Shape: `last_op_offset`: commit-log offset of the last op message in the op queue, -1 if it has none; None if
+           unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -60,7 +60,7 @@ def _last_op_offset(store: Store) -> int | None:
     try:
         with open_queue(store, OP_TOPIC, 0) as queue:
             last: list[int] = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
-            return last[-1] if last else None
+            return last[-1] if last else _UNKNOWN
     except SourceError:
         return None
 

@@ -29,13 +29,12 @@ def _single_copies(found: Evidence) -> Bools:
 
 
 def _same_copy_decided_twice(found: Evidence) -> Support:
-    """Two op messages name one copy; or, before half topics, there is only one record to decide.
+    """Two ops name one copy; or, before half topics, there is only one record to decide.
 
     One copy with a single op message only fits: a second decision may have named another record, like the first COMMIT.
     """
-    copies, marks, named = found.copies, found.marks, found.copy_of_mark
-    pairs = np.unique(np.column_stack([named, marks.offset])[named >= 0], axis=0)
-    decided = np.flatnonzero(np.bincount(pairs[:, 0], minlength=len(copies)) > 1) if len(pairs) else pairs[:, 0]
+    copies, named = found.copies, found.copy_of_mark
+    decided = np.flatnonzero(np.bincount(named[named >= 0], minlength=len(copies)) > 1)
     twice = _decided_again(found)
     proven = twice & (found.any_owner(copies.owner[decided]) | (_single_copies(found) & ~found.half_topic))
     return fits(proven | (twice & (found.count_of(copies) == 1)), proven)
