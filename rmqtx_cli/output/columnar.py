@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rmqtx_cli.output.views import View
 
-_GROUP_BYTES = 64 << 20
+_GROUP_BYTES = 32 << 20
 #: Rows that show whether the values of a column repeat, and the least number of rows per value for a dictionary.
 _SAMPLE_ROWS, _ROWS_PER_VALUE = 4_096, 4
 
@@ -51,7 +51,7 @@ class _Counting:
 
 
 class ParquetPort:
-    """Parquet, zstd; small batches are gathered into row groups of at most 64 MiB.
+    """Parquet, zstd; small batches are gathered into row groups of about 32 MiB.
 
     Columns whose values repeat in the first rows have dictionaries; for the others they would cost time and space.
     """
