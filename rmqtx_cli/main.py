@@ -81,7 +81,7 @@ def run() -> None:
     block_pandas()
     # Else numpy starts a thread for each core, to multiply matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Arrow's own allocators keep freed memory: an audit needs 100 MiB more, and a fifth more system time.
+    # Arrow's own allocators keep freed memory: an audit needs 100 MiB more, and an eighth more system time.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     status = status_of(sys.argv[1:])
     try:

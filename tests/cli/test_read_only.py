@@ -43,6 +43,7 @@ READS: dict[str, list[list[str]]] = {
         ],
     ],
     "check": [["check", "STORE"], ["check", "STORE", "--scan"]],
+    "diagnose": [["diagnose", "STORE"], ["diagnose", "STORE", "--transaction", "ID"]],
     "simulate": [
         ["simulate", "STORE"], ["simulate", "--show", "transactions", "--with", "transactionCheckMax=30", "STORE"],
     ],

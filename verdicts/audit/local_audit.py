@@ -7,7 +7,6 @@ partition by partition. The rules are in `judge.py`; the fast path uses the same
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import os
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
@@ -166,6 +165,8 @@ def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:
 
 def _judge_somewhere(task: _Verdict) -> Path | list[pa.RecordBatch]:
     """Return the verdicts, from another process as a file."""
+    import multiprocessing
+
     if multiprocessing.parent_process() is None:
         return _judge_partition(task)
     assert task.spool.directory is not None

@@ -12,6 +12,8 @@ from readers.model.releases import (
     HALF_TOPIC_DESIGN,
     OP_LISTS,
     ROCKSDB_TRANSACTIONS,
+    UNREADABLE_IS_NO_LIST,
+    UNREADABLE_IS_NULL,
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
@@ -126,11 +128,8 @@ def _diverted(found: Evidence) -> Support:
 CAUSES = (
     Cause(
         "half-unreadable-exception",
-        "the check ends each round at a half message that it cannot read, with a NullPointerException",
-        (Change(
-            "a half message that cannot be read ends the round: NullPointerException", f"{_CHECK}; #1568",
-            since=(4, 3, 0), until=(4, 6, 0),
-        ),),
+        "the check ends each round with an exception at a half message that it cannot read",
+        (UNREADABLE_IS_NULL, *UNREADABLE_IS_NO_LIST),
         _stopped_at_unreadable_half,
         "transactions behind it are never checked and never discarded; those before it are checked in each round, and "
         "each COMMIT answer delivers again; the half queue grows with each round",

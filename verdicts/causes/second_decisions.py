@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from readers.model.columns import Bools, Int64s
-from readers.model.releases import DESTINATION_LEFT_OUT, HALF_TOPIC_DESIGN, OP_LISTS, ROCKSDB_TRANSACTIONS, Change
+from readers.model.releases import (
+    DESTINATION_LEFT_OUT,
+    HALF_TOPIC_DESIGN,
+    OP_LISTS,
+    RESUME_REQUEST,
+    ROCKSDB_TRANSACTIONS,
+    Change,
+)
 from verdicts.causes.cause import Cause, Support, fits, proves
 from verdicts.causes.evidence import OP_HOLD_MS, Evidence
 
@@ -216,10 +223,7 @@ CAUSES = (
     ),
     Cause(
         "resumed-by-operator", "an operator had the broker check it again: its number of checks begins at 0",
-        (Change(
-            "RESUME_CHECK_HALF_MESSAGE writes a new half copy", "broker/processor/AdminBrokerProcessor.java",
-            since=(4, 5, 2),
-        ),),
+        (RESUME_REQUEST,),
         _resumed,
         "the broker checks it again, up to transactionCheckMax times; a decision that comes then is executed",
         "rmqtx receipts shows the resumes by rmqtx, with user and reason",
