@@ -127,10 +127,11 @@ UNREADABLE_IS_NULL = Change(
     "a half message that cannot be read ends the round of the check with a NullPointerException", f"{_CHECK}; #1568",
     since=(4, 3, 0), until=(4, 6, 0),
 )  # fmt: skip
-_NO_LIST = "a half message that cannot be read ends the round of the check with an IndexOutOfBoundsException"
-#: Corrected in 4.9.5, and in the 5.x line in 5.1.0.
-UNREADABLE_IS_NO_LIST = Change(_NO_LIST, f"{_CHECK}; #5424, #6410", since=(4, 6, 0), until=(4, 9, 5))
-UNREADABLE_IS_NO_LIST_IN_5 = Change(_NO_LIST, f"{_CHECK}; #5424", since=(5, 0, 0), until=(5, 1, 0))
+#: Corrected in 4.9.5; in the 5.x line in 5.1.0.
+UNREADABLE_IS_NO_LIST = Change(
+    "a half message that cannot be read ends the round of the check with an IndexOutOfBoundsException",
+    f"{_CHECK}; #5424, #6410", since=(4, 6, 0), until=(5, 1, 0), but=((4, 9, 5), (4, 9, 6), (4, 9, 7), (4, 9, 8)),
+)  # fmt: skip
 AGE_MAY_EQUAL = Change(
     "a half message is still too young for a check if its age equals transactionTimeOut or its immunity time",
     f"{_CHECK}; the class files of 5.3.3 and 5.3.4",

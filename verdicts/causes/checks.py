@@ -13,7 +13,6 @@ from readers.model.releases import (
     OP_LISTS,
     ROCKSDB_TRANSACTIONS,
     UNREADABLE_IS_NO_LIST,
-    UNREADABLE_IS_NO_LIST_IN_5,
     UNREADABLE_IS_NULL,
     Change,
 )
@@ -130,7 +129,7 @@ CAUSES = (
     Cause(
         "half-unreadable-exception",
         "the check ends each round with an exception at a half message that it cannot read",
-        (UNREADABLE_IS_NULL, UNREADABLE_IS_NO_LIST, UNREADABLE_IS_NO_LIST_IN_5),
+        (UNREADABLE_IS_NULL, UNREADABLE_IS_NO_LIST),
         _stopped_at_unreadable_half,
         "transactions behind it are never checked and never discarded; those before it are checked in each round, and "
         "each COMMIT answer delivers again; the half queue grows with each round",
