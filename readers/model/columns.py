@@ -54,7 +54,7 @@ def are_among(values: Int64s, chosen: Int64s) -> Bools:
 
 
 class IntegerSet:
-    """Some integers; of many others it is asked which are among them. For near integers a table has the answers."""
+    """A set of integers, to look up many others at once; if they lie close together, in a table."""
 
     def __init__(self, values: Int64s) -> None:
         """`values`: in any order; they may be repeated."""

@@ -16,14 +16,14 @@ from rmqtx_cli.output.views import (
     flights_view,
     transactions_view,
 )
-from rmqtx_cli.pages import causes_page, drawing, receipts_page, simulation_views, stores_table, summary
+from rmqtx_cli.pages import causes, drawing, receipts_page, simulation_views, stores_table, summary
 
 
 def all_views() -> Iterator[View]:
     """Return the views of all commands."""
     yield transactions_view(0, with_state=True, with_store=True, with_producers=True)
     yield from (RECONCILED_VIEW, DIFFERENCES_VIEW, summary.SUMMARY_VIEW, stores_table.STORES_VIEW, *VIEWS.values())
-    yield causes_page.causes_view(with_store=True)
+    yield causes.causes_view(with_store=True)
     yield answers_view(with_outcome=True)
     yield flights_view(with_store=True)
     for view in (simulation_views.checks_view, simulation_views.rounds_view, simulation_views.fates_view):

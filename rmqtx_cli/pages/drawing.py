@@ -10,7 +10,7 @@ from readers.store.store import HALF_TOPIC
 from rmqtx_cli.output.streams import is_on_terminal
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
-from rmqtx_cli.pages.causes_page import cause_line
+from rmqtx_cli.pages.causes import cause_line
 from rmqtx_cli.pages.deadlines import deadline_text
 from rmqtx_cli.words.durations import age_text, duration_text
 from rmqtx_cli.words.text import escaped, width, wrapped

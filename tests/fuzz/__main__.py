@@ -42,7 +42,7 @@ def main() -> int:
     classic = set(corpus.corpus_names())
     names = options.store or [name for name in corpus.all_names() if not (options.other_designs and name in classic)]
     print(f"seed {seed}, {len(names)} stores", flush=True)
-    use_accelerator(True)  # loads LLVM, whose size is no part of what a reading takes
+    use_accelerator(True)  # loads LLVM now, so that its size does not count for a reading
     use_accelerator(False)
     bound_memory(MEMORY_BYTES)
     failures: list[Failure] = []

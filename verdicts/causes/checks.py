@@ -113,9 +113,10 @@ def _op_cursor_jumped(found: Evidence) -> Support:
 
 def _ops_lost(found: Evidence) -> Support:
     """A COMMIT record after the last op message of a killed broker proves it; an open one only fits."""
-    finals = found.finals
-    last_op = found.numbers(lambda one: one.last_op_offset, np.iinfo(np.int64).max)[finals.store]
-    is_after = found.any_of(finals, finals.offset > last_op)
+    finals, marks = found.finals, found.marks
+    last_op = found.numbers(lambda one: one.last_op_offset, np.iinfo(np.int64).max)
+    np.maximum.at(last_op, marks.store, marks.offset)  # the queue of a killed broker may end before its log
+    is_after = found.any_of(finals, finals.offset > last_op[finals.store])
     lost = found.flag("commit_without_op") & (found.count_of(found.discards) == 0)
     was_killed = found.of_store(lambda one: one.was_killed)
     return fits(lost | found.flag("may_be_decided"), lost & is_after & was_killed)
@@ -129,112 +130,123 @@ CAUSES = (
     Cause(
         "half-unreadable-exception",
         "the check ends each round with an exception at a half message that it cannot read",
-        (UNREADABLE_IS_NULL, UNREADABLE_IS_NO_LIST),
-        _stopped_at_unreadable_half,
-        "transactions behind it are never checked and never discarded; those before it are checked in each round, and "
-        "each COMMIT answer delivers again; the half queue grows with each round",
-        "rmqtx pending STORE: the place and the commands; decide those behind it: rmqtx plan",
-        "upgrade to 4.9.5 or 5.1.0 or later, whose check passes an unreadable message",
-        ("poison-4.3.0", "poison-4.4.0", "poison-4.5.0"),
+        affected=(UNREADABLE_IS_NULL, UNREADABLE_IS_NO_LIST),
+        rule=_stopped_at_unreadable_half,
+        consequence="transactions behind it are never checked and never discarded; those before it are checked in "
+        "each round, and each COMMIT answer delivers again; the half queue grows with each round",
+        act="rmqtx pending STORE: the place and the commands; decide those behind it: rmqtx plan",
+        change="upgrade to 4.9.5 or 5.1.0 or later, whose check passes an unreadable message",
+        shown_by=("poison-4.3.0", "poison-4.4.0", "poison-4.5.0"),
         decides="the place where the check is stopped: rmqtx pending STORE",
     ),
     Cause(
         "check-spoils-compressed",
         "the check put a compressed message back with a decompressed body and the flag for compression",
-        (Change(CHECK_INFLATES.what, f"{_BRIDGE}; #1569", since=HALF_TOPIC_DESIGN.since, until=CHECK_INFLATES.until),),
-        _spoiled_by_check,
-        "consumers cannot read the message, whichever copy is committed later; the check cannot read the copy either",
-        "rmqtx show ID --store STORE: the first copy still has the readable body; send it again from the application",
-        "upgrade to 4.6.0 or later, or set compressMsgBodyOverHowmuch of the producers above the largest message",
-        ("poison-4.3.0", "poison-4.4.0", "poison-4.5.0"),
+        affected=(Change(
+            CHECK_INFLATES.what, f"{_BRIDGE}; #1569", since=HALF_TOPIC_DESIGN.since, until=CHECK_INFLATES.until,
+        ),),
+        rule=_spoiled_by_check,
+        consequence="consumers cannot read the message, whichever copy is committed later; the check cannot read "
+        "the copy either",
+        act="rmqtx show ID --store STORE: the first copy still has the readable body; send it again from the "
+        "application",
+        change="upgrade to 4.6.0 or later, or set compressMsgBodyOverHowmuch of the producers above the largest "
+        "message",
+        shown_by=("poison-4.3.0", "poison-4.4.0", "poison-4.5.0"),
     ),
     Cause(
         "discarded-without-copy", "the broker discarded it and wrote nothing but a line in its log",
-        (Change(
+        affected=(Change(
             "resolveDiscardMsg only logs", "broker/transaction/AbstractTransactionalMessageCheckListener.java; #598",
             since=HALF_TOPIC_DESIGN.since, until=DISCARD_COPY.since,
         ),),
-        _discarded_without_copy,
-        "the discard topic has no copy: the message exists only in the log, until its file expires",
-        "while the log has it: rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
-        "upgrade to 4.5.2 or later, which copy what they discard",
-        ("common-4.3.0", "common-4.4.0", "fifteen-4.3.0", "fifteen-4.4.0", "killed-4.3.0"),
+        rule=_discarded_without_copy,
+        consequence="the discard topic has no copy: the message exists only in the log, until its file expires",
+        act="while the log has it: rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
+        change="upgrade to 4.5.2 or later, which copy what they discard",
+        shown_by=("common-4.3.0", "common-4.4.0", "fifteen-4.3.0", "fifteen-4.4.0", "killed-4.3.0"),
     ),
     Cause(
         "rocksdb-drops-without-copy", "the broker dropped it from RocksDB after its last check and wrote no copy",
-        (Change(
+        affected=(Change(
             "the check of RocksDB deletes the key", "RIP-82; seen on 5.4.0 and 5.5.0", ROCKSDB_TRANSACTIONS.since
         ),),
-        _dropped_from_rocksdb,
-        "neither the discard topic nor the broker's log shows it",
-        "while the log has it: rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
-        "compare daily: rmqtx audit STORE --where 'reason_code = rocksdb_dropped'",
-        ("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-both-5.5.0", "rocksdb-killed-5.5.0"),
+        rule=_dropped_from_rocksdb,
+        consequence="neither the discard topic nor the broker's log shows it",
+        act="while the log has it: rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
+        change="compare daily: rmqtx audit STORE --where 'reason_code = rocksdb_dropped'",
+        shown_by=("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-both-5.5.0", "rocksdb-killed-5.5.0"),
     ),
     Cause(
         "no-decision-in-time", "no decision reached the broker until its last check",
-        (Change("after transactionCheckMax checks the broker discards", _CHECK, since=HALF_TOPIC_DESIGN.since),),
-        _no_decision,
-        "the message is not delivered; the application's own data may say that it was committed",
-        "rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx commit ID "
-        "-n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
-        "the producer was away, answered UNKNOWN, or its decisions were refused: look in its log; raise "
+        affected=(Change(
+            "after transactionCheckMax checks the broker discards", _CHECK, since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_no_decision,
+        consequence="the message is not delivered; the application's own data may say that it was committed",
+        act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
+        "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
+        change="the producer was away, answered UNKNOWN, or its decisions were refused: look in its log; raise "
         "transactionCheckMax to win time. With CHECK_IMMUNITY_TIME_IN_SECONDS checks are counted without asking",
-        ("common-4.9.7", "fifteen-5.3.3", "fifteen-4.3.0", "rocksdb-5.4.0", "rollbackslost-5.3.3"),
+        shown_by=("common-4.9.7", "fifteen-5.3.3", "fifteen-4.3.0", "rocksdb-5.4.0", "rollbackslost-5.3.3"),
         decides="the producer's log: whether it rolled back in the last seconds before the broker was killed",
     ),
     Cause(
         "cursor-went-back", "the check began again at an older cursor, and checked what was already settled",
-        (Change(
+        affected=(Change(
             "cursors are written every few seconds, and by a slave later than by its master",
             "broker/offset/ConsumerOffsetManager.java; seen after kills, failovers and changes by hand",
             since=HALF_TOPIC_DESIGN.since,
         ),),
-        _cursor_went_back,
-        "settled transactions are checked again, discarded again, and delivered again if a producer answers COMMIT",
-        "before the broker starts: rmqtx simulate STORE; rmqtx cursor set --half N --store STORE --to COPY",
-        "stop brokers in order (mqshutdown); do not copy config/consumerOffset.json between brokers",
-        ("cursorback-4.9.7", "cursorback-5.3.3", "cursoredited-4.3.0", "cursoredited-5.5.0", "failover-4.9.7",
+        rule=_cursor_went_back,
+        consequence="settled transactions are checked again, discarded again, and delivered again if a producer "
+        "answers COMMIT",
+        act="before the broker starts: rmqtx simulate STORE; rmqtx cursor set --half N --store STORE --to COPY",
+        change="stop brokers in order (mqshutdown); do not copy config/consumerOffset.json between brokers",
+        shown_by=("cursorback-4.9.7", "cursorback-5.3.3", "cursoredited-4.3.0", "cursoredited-5.5.0", "failover-4.9.7",
          "failover-5.3.3", "lmq-switched-5.3.3", "parallel-5.3.3"),
         decides="the broker's log: whether it started, or a slave took over, before the check came again",
         rivals=("op-cursor-jumped",),
     ),
     Cause(
         "op-cursor-jumped", "the check moved its op cursor to the end of the op queue and left ops unread",
-        (Change(
+        affected=(Change(
             END_IS_ILLEGAL.what, f"{_CHECK}; #549, #1517, #1518", since=HALF_TOPIC_DESIGN.since,
             until=END_IS_ILLEGAL.until,
         ),),
-        _op_cursor_jumped,
-        "decided transactions are put back and checked again, and delivered twice if the producer answers COMMIT",
-        "if the broker still checks it: rmqtx close ID -n HOST:PORT",
-        "upgrade to 4.6.0 or later",
-        (),
+        rule=_op_cursor_jumped,
+        consequence="decided transactions are put back and checked again, and delivered twice if the producer "
+        "answers COMMIT",
+        act="if the broker still checks it: rmqtx close ID -n HOST:PORT",
+        change="upgrade to 4.6.0 or later",
+        shown_by=(),
         decides="the broker's log: whether it started again before the check came, which moves the cursors back",
         rivals=("cursor-went-back",),
     ),
     Cause(
         "ops-lost-in-memory", "the broker was killed with op messages in its memory",
-        (Change(OP_LISTS.what, f"{OP_LISTS.source}; #5386", since=OP_LISTS.since),),
-        _ops_lost,
-        "a commit of the last seconds is checked again, and delivered twice if the producer answers COMMIT; a rollback "
-        "of that time has left no trace and appears undecided",
-        "let the broker check it again; before a commit by hand look up its outcome in the application",
-        "stop brokers in order; a lower transactionOpBatchInterval makes the window shorter",
-        ("killed-5.1.4", "killed-5.3.3", "killed-5.5.0", "opslost-5.3.3", "rollbackslost-5.3.3"),
+        affected=(Change(OP_LISTS.what, f"{OP_LISTS.source}; #5386", since=OP_LISTS.since),),
+        rule=_ops_lost,
+        consequence="a commit of the last seconds is checked again, and delivered twice if the producer answers "
+        "COMMIT; a rollback of that time has left no trace and appears undecided",
+        act="let the broker check it again; before a commit by hand look up its outcome in the application",
+        change="stop brokers in order; a lower transactionOpBatchInterval makes the window shorter",
+        shown_by=("killed-5.1.4", "killed-5.3.3", "killed-5.5.0", "opslost-5.3.3", "rollbackslost-5.3.3"),
         decides="the producer's log: its decisions of the last seconds before the kill",
     ),
     Cause(
         "delay-diverts-half", "a delay level or timer on the half message sent the half itself into a delay topic",
-        (Change(
+        affected=(Change(
             "brokers divert every message with a delay level or timer, half messages too",
             "store/CommitLog.java, broker/util/HookUtils.java; #1540, #1722", since=HALF_TOPIC_DESIGN.since,
         ),),
-        _diverted,
-        "REAL_TOPIC names the half topic: the real topic is lost, and a commit writes into the half topic",
-        "rmqtx show ID --store STORE; send the message again from the application, then rmqtx rollback ID -n HOST:PORT",
-        "do not set delays or timers on transactional messages; Java clients from 4.6.0 on clear the delay level, none "
-        "clears timers",
-        ("delayed-4.3.0", "delayed-4.4.0", "delayed-5.1.4", "delayed-5.3.3", "delayed-5.5.0", "timer-5.3.0"),
+        rule=_diverted,
+        consequence="REAL_TOPIC names the half topic: the real topic is lost, and a commit writes into the half "
+        "topic",
+        act="rmqtx show ID --store STORE; send the message again from the application, then rmqtx rollback ID -n "
+        "HOST:PORT",
+        change="do not set delays or timers on transactional messages; Java clients from 4.6.0 on clear the delay "
+        "level, none clears timers",
+        shown_by=("delayed-4.3.0", "delayed-4.4.0", "delayed-5.1.4", "delayed-5.3.3", "delayed-5.5.0", "timer-5.3.0"),
     ),
 )

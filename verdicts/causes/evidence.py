@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.cursors.cursors import check_cursors
 from readers.model.columns import Bools, Int64s, int64s
 from readers.model.errors import SourceError
 from readers.model.releases import HALF_TOPIC_DESIGN, Version
@@ -57,10 +58,17 @@ def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:
 
 
 def _last_op_offset(store: Store) -> int | None:
+    """Return where the last op message of the op queue is.
+
+    A queue without entries counts as empty only if the check never read an op either: it may have been deleted.
+    """
     try:
         with open_queue(store, OP_TOPIC, 0) as queue:
             last: list[int] = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
-            return last[-1] if last else _UNKNOWN
+            if last:
+                return last[-1]
+            cursors = check_cursors(store).op
+            return _UNKNOWN if cursors is not None and not any(cursors.values()) else None
     except SourceError:
         return None
 

@@ -16,7 +16,7 @@ from readers.model.columns import Int64s, are_among
 from readers.model.java_hashes import column_key_hashes
 from verdicts.evidence.derived_trust import Untrusted
 
-#: A hash of the index is no negative Java integer.
+#: Hashes in the index are not negative.
 _HASH_BITS = 31
 
 

@@ -75,7 +75,7 @@ def command(
     fit the records but not the release are ruled out. Reads what audit reads, or with --transaction what show reads.
     """
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.pages.causes_page import causes_view, counts_lines, next_lines
+    from rmqtx_cli.pages.causes import causes_view, counts_lines, next_lines
     from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
 
     opener = source.opener(store or [], "rmqtx diagnose STORE, or rmqtx diagnose -n HOST:PORT", {})

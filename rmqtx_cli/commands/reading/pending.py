@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -99,9 +98,6 @@ def command(
     of the log; if queues or index cannot be used, the whole log is read. For live brokers the rows also show whether a
     producer of the group is connected, which would answer the broker's checks.
     """
-    # Read when Arrow is loaded: its own pools keep what was freed, which is half of the memory in use here.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.ordering import oldest_first
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +13,9 @@ import pytest
 
 from readers.model.releases import parse_version
 from readers.store.broker_settings import broker_settings
+from readers.store.store import open_store
 from tests.brokers import corpus
-from tests.forge.stores import opened
+from tests.forge.stores import copy_of, opened
 from tests.representatives import each_store
 from verdicts.audit.local_audit import audit
 from verdicts.causes.cause import PROVES
@@ -170,6 +173,21 @@ def test_nothing_read_is_nothing_found() -> None:
     found = Diagnosis({"store": StoreEvidence()})
     assert found.table().num_rows == 0
     assert found.unusual_count == 0
+
+
+@pytest.mark.parametrize("damage", ["deleted", "zeroed"])
+def test_a_missing_op_queue_proves_no_lost_op(damage: str, tmp_path: Path) -> None:
+    root = copy_of("killed-5.3.3", tmp_path / "store")
+    queue = root / "consumequeue/RMQ_SYS_TRANS_OP_HALF_TOPIC"
+    if damage == "deleted":
+        shutil.rmtree(queue)
+    else:
+        for file in queue.rglob("*/*"):
+            file.write_bytes(bytes(file.stat().st_size))
+    store = open_store(root)
+    found = store_evidence(store, broker_settings(store))
+    assert found.last_op_offset is None
+    assert store_evidence(opened("killed-5.3.3"), broker_settings(opened("killed-5.3.3"))).last_op_offset is not None
 
 
 def test_releases_as_text() -> None:
