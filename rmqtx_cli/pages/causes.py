@@ -130,6 +130,8 @@ def counts_lines(found: Diagnosis) -> Iterator[str]:
     yield f"{found.unusual_count} of {count(found.transactions_count, 'transaction')} {are} unusual: {', '.join(parts)}"
     if found.needs_release:
         yield "the store does not show the exact release of its broker: --broker-version makes the answer sharper"
+    if found.needed_settings:
+        yield f"the store does not show {', '.join(found.needed_settings)}: --broker-conf FILE makes the answer sharper"
 
 
 def next_lines(rows: pa.Table, arguments: str) -> Iterator[str]:
