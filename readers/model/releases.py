@@ -132,6 +132,18 @@ UNREADABLE_IS_NO_LIST = Change(
     "a half message that cannot be read ends the round of the check with an IndexOutOfBoundsException",
     f"{_CHECK}; #5424, #6410", since=(4, 6, 0), until=(5, 1, 0), but=((4, 9, 5), (4, 9, 6), (4, 9, 7), (4, 9, 8)),
 )  # fmt: skip
+ACTING_SLAVE = Change(
+    "a slave may check as its absent master (enableSlaveActingMaster): it sends open half copies to another broker",
+    f"{_CHECK}; #5012, #5062; seen on 5.3.3", since=(5, 1, 0),
+)  # fmt: skip
+SLAVE_REFUSES_TYPES = Change(
+    "a slave refuses a topic with attributes such as message.type, and the topics after it",
+    "broker/slave/SlaveSynchronize.java; #9403, #9404; seen on 5.3.3", since=(5, 3, 2), until=(5, 3, 4),
+)  # fmt: skip
+CURSORS_NOT_SYNCED = Change(
+    "files in config/ are written without a sync: a power loss may leave a file and its backup empty or half written",
+    "common/MixAll.java string2File; #9412, #9705, #9706", until=(5, 3, 4),
+)  # fmt: skip
 AGE_MAY_EQUAL = Change(
     "a half message is still too young for a check if its age equals transactionTimeOut or its immunity time",
     f"{_CHECK}; the class files of 5.3.3 and 5.3.4",

@@ -16,13 +16,14 @@ from readers.model.errors import SourceError
 from readers.model.releases import HALF_TOPIC_DESIGN, Version
 from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings
+from readers.store.fastjson import read_config
 from readers.store.store import OP_TOPIC, Store
 from verdicts.model.check_stop import CheckStop
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
 NEEDED_COLUMNS = (
-    "store", "transaction_id", "state", "flags", "reason_code", "half_store_time_ms", "half_copies", "op_marks",
-    "final_records", "discard_copies",
+    "store", "transaction_id", "state", "flags", "reason_code", "topic", "half_store_time_ms", "half_copies",
+    "op_marks", "final_records", "discard_copies",
 )  # fmt: skip
 #: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
@@ -45,7 +46,9 @@ class StoreEvidence:
 
     Shape: `last_op_offset`: commit-log offset of the last op message in the op queue, -1 if it has none; None if
            unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows. `conf`:
-           the configuration of its broker; None if unknown. `read`: what was read, of SOURCES.
+           the configuration of its broker; None if unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`:
+           neither the cursor file nor its backup can be parsed. `topics`: those in config/topics.json; None if unknown;
+           `typed_topics`: those of them with an attribute.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -56,20 +59,37 @@ class StoreEvidence:
     stop: CheckStop | None = None
     conf: Mapping[str, str] | None = None
     read: frozenset[str] = frozenset({FILES})
+    are_cursors_damaged: bool = False
+    topics: frozenset[str] | None = None
+    typed_topics: frozenset[str] = frozenset()
 
 
 def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:
-    """Return the facts of a store; reads the last slot of its op queue.
+    """Return the facts of a store; reads its cursors, its topics and the last slot of its op queue.
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
+    cursors = check_cursors(store)
+    topics = _topics(store)
     return StoreEvidence(
-        settings.version_low, settings.version_high, _last_op_offset(store), store.was_killed and not store.in_use,
-        conf=settings.given,
+        settings.version_low, settings.version_high, _last_op_offset(store, cursors.op),
+        store.was_killed and not store.in_use, conf=settings.given,
+        are_cursors_damaged=any(one.code == "config-damaged" for one in cursors.findings),
+        topics=None if topics is None else frozenset(topics),
+        typed_topics=frozenset(name for name, has_attributes in (topics or {}).items() if has_attributes),
     )
 
 
-def _last_op_offset(store: Store) -> int | None:
+def _topics(store: Store) -> dict[str, bool] | None:
+    """Return the topics of config/topics.json, and whether each has attributes; None if they are unknown."""
+    config = read_config(store, "topics.json").value
+    table = config.get("topicConfigTable") if isinstance(config, dict) else None
+    if not isinstance(table, dict):
+        return None
+    return {name: isinstance(one, dict) and bool(one.get("attributes")) for name, one in table.items()}
+
+
+def _last_op_offset(store: Store, op_cursors: Mapping[int, int] | None) -> int | None:
     """Return where the last op message of the op queue is.
 
     A queue without entries counts as empty only if the check never read an op either: it may have been deleted.
@@ -79,8 +99,7 @@ def _last_op_offset(store: Store) -> int | None:
             last: list[int] = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
             if last:
                 return last[-1]
-            cursors = check_cursors(store).op
-            return _UNKNOWN if cursors is not None and not any(cursors.values()) else None
+            return _UNKNOWN if op_cursors is not None and not any(op_cursors.values()) else None
     except SourceError:
         return None
 
@@ -178,6 +197,17 @@ class Evidence:
         """The number of (chosen) records of each transaction."""
         owners = records.owner if chosen is None else records.owner[chosen]
         return np.bincount(owners, minlength=self.count).astype(np.int64)
+
+    def topic_in(self, value: Callable[[StoreEvidence], frozenset[str] | None]) -> Bools:
+        """Whether the topic of each transaction is among topics of its store; true where either is unknown."""
+        column = self._column("topic")
+        is_in: Bools = np.asarray(pc.is_null(column))
+        for number, one in enumerate(self.stores.values()):
+            topics, is_here = value(one), self.store == number
+            if topics is not None:
+                is_here &= np.asarray(pc.is_in(column, value_set=pa.array(sorted(topics), pa.string())))
+            is_in |= is_here
+        return is_in
 
     # --- records ------------------------------------------------------------------------------------------------------
 
