@@ -140,9 +140,13 @@ SLAVE_REFUSES_TYPES = Change(
     "a slave refuses a topic with attributes such as message.type, and the topics after it",
     "broker/slave/SlaveSynchronize.java; #9403, #9404; seen on 5.3.3", since=(5, 3, 2), until=(5, 3, 4),
 )  # fmt: skip
-CURSORS_NOT_SYNCED = Change(
-    "files in config/ are written without a sync: a power loss may leave a file and its backup empty or half written",
-    "common/MixAll.java string2File; #9412, #9705, #9706", until=(5, 3, 4),
+ERROR_ENDS_CHECK = Change(
+    "an Error ends the thread of the check, and nothing starts it again", "common/ServiceThread.java; #1783",
+    since=(4, 3, 0), until=(4, 7, 0),
+)  # fmt: skip
+CHECK_WAITS_FOR_PUT = Change(
+    "the check waits without limit until a copy that it puts back is flushed and replicated",
+    "store/MessageStore.java putMessage; #3827, #3828", since=(4, 9, 1), until=(4, 9, 3),
 )  # fmt: skip
 AGE_MAY_EQUAL = Change(
     "a half message is still too young for a check if its age equals transactionTimeOut or its immunity time",

@@ -10,6 +10,7 @@ from readers.model.columns import Bools, Int64s
 from readers.model.releases import ACTING_SLAVE, SLAVE_REFUSES_TYPES, Change
 from verdicts.causes.cause import Cause, Support, fits
 from verdicts.causes.evidence import Evidence, Records
+from verdicts.causes.needs import need
 
 _ESCAPE = "broker/failover/EscapeBridge.java"
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
@@ -95,8 +96,9 @@ CAUSES = (
         act="rmqtx audit STORE STORE reads both masters: what the other one had decided; then rmqtx close ID -n "
         "HOST:PORT",
         change="set enableRemoteEscape false: half messages then wait for their master",
-        shown_by=("escaped-5.3.3",),
-        decides="the born host of the copies: rmqtx show ID --store STORE; it is the slave's address",
+        shown_by=(),
+        decides="the address that sent the copies, a slave's or a producer's: rmqtx search STORE --property "
+        "UNIQ_KEY=ID --fields born_host",
     ),
     Cause(
         "acting-slave-gave-up",
@@ -107,7 +109,8 @@ CAUSES = (
         act="before the slave becomes the master: rmqtx cursor set --half N --store STORE --to COPY; else rmqtx commit "
         "ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
         change="do not let the store of an acting slave go on as a master: start the master again",
-        shown_by=("acting-5.3.3",),
+        shown_by=(),
+        needs=(need("enableSlaveActingMaster"),),
         decides="transaction.log of the slave: \"Escaping transactional message failed\"; otherwise the cursor was "
         "set forward by hand",
     ),
@@ -120,7 +123,7 @@ CAUSES = (
         "created again",
         act="mqadmin updateTopic with the attributes that the topic had; then consumers receive what was committed",
         change="upgrade to 5.3.4 or later, the slaves first",
-        shown_by=("acting-5.3.3",),
+        shown_by=(),
         decides="config/topics.json of the master: rmqtx diagnose STORE STORE of both; or whether the topic was "
         "deleted",
     ),
