@@ -23,7 +23,7 @@ CAUSES = (
         affected=(ERROR_ENDS_CHECK, CHECK_WAITS_FOR_PUT),
         rule=_check_ended,
         consequence="no producer is asked and nothing is discarded until the broker starts again",
-        act="jstack PID, for a thread TransactionalMessageCheckService: if there is none, or it waits in putMessage, "
+        act="jstack PID, for a thread TransactionalMessageCheckService: if it is missing, or waits in putMessage, "
         "start the broker again",
         change="upgrade to 4.7.0 or later, and not to 4.9.1 or 4.9.2",
         shown_by=(),
