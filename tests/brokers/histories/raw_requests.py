@@ -9,13 +9,23 @@ from tests.brokers.stage import Play
 from tests.brokers.transaction import Transaction, order
 
 
-def raw_half(play: Play, plan: str, number: int, rng: Random, **more: object) -> Transaction:
+def raw_half(
+    play: Play, plan: str, number: int, rng: Random, topic: str | None = None, **more: object
+) -> Transaction:
     """Send a half message without UNIQ_KEY by a raw request."""
+    topic = topic or rng.choice(list(play.script.topics))
+    prepared = {"TRAN_MSG": "true", "PGROUP": play.script.groups[0]}
+    return raw_record(play, plan, number, rng, topic, 4, **prepared, **more)
+
+
+def raw_record(
+    play: Play, plan: str, number: int, rng: Random, topic: str, system_flag: int = 0, **more: object
+) -> Transaction:
+    """Send a message without UNIQ_KEY by a raw request; it is reported as a half message."""
     case = f"{plan}.{number}"
     one = play.cases[case] = Transaction(case, plan)
-    topic = rng.choice(list(play.script.topics))
     group = play.script.groups[0]
-    named = {"TRAN_MSG": "true", "PGROUP": group, "KEYS": f"K-{case}", "TAGS": "raw", "WAIT": "true", "case": case}
+    named = {"KEYS": f"K-{case}", "TAGS": "raw", "WAIT": "true", "case": case}
     named |= {name: str(value) for name, value in more.items()}
     properties = "".join(f"{name}\x01{value}\x02" for name, value in named.items())
     answer = play.rig.request(
@@ -27,7 +37,7 @@ def raw_half(play: Play, plan: str, number: int, rng: Random, **more: object) ->
         defaultTopic="TBW102",
         defaultTopicQueueNums=4,
         queueId=0,
-        sysFlag=4,
+        sysFlag=system_flag,
         bornTimestamp=int(time.time() * 1000),
         flag=0,
         properties=properties,
