@@ -327,19 +327,20 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         {"commit": 4, "rollback": 2, "clock_ahead": 4, "immunity_discarded": 4},
         conf={"transactionTimeOut": "20000"},
     )
+    pool = {"transientStorePoolEnable": "true", "transientStorePoolSize": "2", "transactionTimeOut": "9000"}
     hidden = {"commitIntervalCommitLog": "3000", "commitCommitLogThoroughInterval": "3000"}
     add(
         "pool-5.3.3",
         "transientStorePoolEnable: decisions come before the broker can read the half message that they name.",
         "5.3.3",
         {"hidden_by_pool": 6},
-        conf={"transientStorePoolEnable": "true", "transientStorePoolSize": "2", "transactionTimeOut": "9000", **hidden},
+        conf={**pool, **hidden},
     )
     add(
         "opjumped-4.5.0",
-        "The check lost op messages at the end of their queue; a consumer's retry, and messages sent to the half topic.",
+        "The check lost op messages at the end of their queue; a client sent messages to the half topic itself.",
         "4.5.0",
-        {"op_cursor_jumps": 3, "half_of_retry": 2, "half_by_hand": 2},
+        {"op_cursor_jumps": 3, "half_by_hand": 2},
     )
     add(
         "opqueue-4.8.0",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from random import Random
 
-from tests.brokers.histories.raw_requests import raw_half, raw_record
+from tests.brokers.histories.raw_requests import raw_record
 from tests.brokers.histories.registry import IMMUNITY, history
 from tests.brokers.rig import HALF_TOPIC, now_ms
 from tests.brokers.stage import Play
@@ -70,21 +70,10 @@ def op_cursor_jumps(play: Play, count: int, rng: Random) -> None:
 
 
 @history()
-def half_of_retry(play: Play, count: int, rng: Random) -> None:
-    """A consumer's retry, sent as clients before 4.6.1 do where a send-back fails: the broker takes it for a half."""
-    for number in range(count):
-        raw_half(
-            play, "half_of_retry", number, rng, topic="%RETRY%warehouse", RETRY_TOPIC="orders", RECONSUME_TIME="1"
-        )
-    sent = [play.cases[f"half_of_retry.{number}"] for number in range(count)]
-    play.until_discarded(sent)
-
-
-@history()
 def half_by_hand(play: Play, count: int, rng: Random) -> None:
     """An ordinary message that a client sends to the half topic itself, which brokers before 4.7.1 accept."""
     for number in range(count):
-        raw_record(play, "half_by_hand", number, rng, topic=HALF_TOPIC)
+        raw_record(play, "half_by_hand", number, rng, HALF_TOPIC, 0, {})
     time.sleep(int(play.rig.conf["transactionCheckMax"]) + 4)
 
 
