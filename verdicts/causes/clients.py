@@ -14,7 +14,7 @@ from readers.model.releases import (
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
-from verdicts.causes.evidence import Evidence
+from verdicts.causes.evidence import WIRE, Evidence
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 
@@ -59,7 +59,27 @@ def _returned_by_timer(found: Evidence) -> Support:
     return fits(rows & (has_copy | found.state("PENDING")), rows & has_copy)
 
 
+def _without_producer(found: Evidence) -> Support:
+    was_checked = found.any_of(found.copies, found.copies.checks > 0)
+    return proves(found.state("PENDING") & was_checked & found.has_no_producer)
+
+
 CAUSES = (
+    Cause(
+        "producer-not-connected", "no producer of its group is connected to the broker, so no process receives the checks",
+        affected=(Change(
+            "a check goes to a connected producer of the group; without one it is counted too",
+            "broker/transaction/AbstractTransactionalMessageCheckListener.java sendCheckMessage; #386, #475; seen on "
+            "4.9.7", since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_without_producer,
+        shows_in=(WIRE,),
+        consequence="the check counts up, and the broker discards it after transactionCheckMax checks",
+        act="start a producer of the group; a Java client that runs and has not sent to this broker since its start "
+        "is not connected: let it send one message. Or stand in: rmqtx answer",
+        change="Java clients from 5.2.0 on connect at their start if their constructor gets the topics",
+        shown_by=(),
+    ),
     Cause(
         "producer-clock-ahead",
         "the producer's clock is ahead: each round of the check puts the half message back and asks at once",
@@ -92,7 +112,7 @@ CAUSES = (
         "sent-to-half-topic", "a client sent a message to the half topic itself: it has no group or no real topic",
         affected=(HALF_TOPIC_OPEN,),
         rule=_sent_to_half_topic,
-        consequence="the check cannot ask anybody, and discards it; a commit of it would have no destination",
+        consequence="the check cannot ask a producer, and discards it; a commit of it would have no destination",
         act="rmqtx show ID --store STORE: born host and properties; then let the broker discard it",
         change="upgrade to 4.7.1 or later, which refuse messages to system topics",
         shown_by=("opjumped-4.5.0",),

@@ -173,6 +173,13 @@ class Evidence:
         return self._store_numbers(self._column("store"))
 
     @cached_property
+    def has_no_producer(self) -> Bools:
+        """Whether no producer of the group of each transaction is connected; only live brokers show it."""
+        if "producer_alive" not in self.rows.column_names:
+            return np.zeros(self.count, np.bool_)
+        return ~np.asarray(pc.fill_null(self._column("producer_alive"), True))
+
+    @cached_property
     def half_topic(self) -> Bools:
         """Whether the broker of each transaction may have a half topic."""
         return self.of_store(lambda one: HALF_TOPIC_DESIGN.between(one.version_low, one.version_high) is not False)

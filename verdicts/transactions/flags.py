@@ -169,7 +169,7 @@ def _of_copies(judged: Judgement) -> dict[str, Bools]:
 
 
 def _is_discarded_unasked(judged: Judgement) -> Bools:
-    """Discarded transactions whose copies with checks were all put back within the immunity time.
+    """Discarded transactions whose copies with checks, to the last check, were all put back within the immunity time.
 
     Source: the check counts before it compares the immunity time (TransactionalMessageServiceImpl.check).
     """
@@ -178,7 +178,8 @@ def _is_discarded_unasked(judged: Judgement) -> Bools:
     age_ms = halves.integers("store_time_ms") - halves.integers("born_time_ms")
     is_put_back = checks > 0
     was_asked = is_put_back & ((immunity <= 0) | (age_ms >= immunity * 1000))
-    return judged.state.are("DISCARDED") & halves.any_of(is_put_back) & ~halves.any_of(was_asked)
+    has_last = halves.highest(checks, -1) == judged.checks_count
+    return judged.state.are("DISCARDED") & halves.any_of(is_put_back) & ~halves.any_of(was_asked) & has_last
 
 
 def _are_damaged(judged: Judgement) -> Bools:

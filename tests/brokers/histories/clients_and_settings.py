@@ -34,7 +34,7 @@ def clock_ahead(play: Play, count: int, rng: Random) -> None:
 
 @history()
 def immunity_discarded(play: Play, count: int, rng: Random) -> None:
-    """Immune for an hour: each round counts a check and asks nobody, until the broker discards it."""
+    """Immune for an hour: each round counts a check and does not ask, until the broker discards it."""
     play.until_discarded(play.send_all("immunity_discarded", count, rng, **{f"p.{IMMUNITY}": 3600}))
 
 
