@@ -352,7 +352,7 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         "ignored-4.3.1",
         "Its client does not use the result of the local transaction: every decision waits for a check.",
         "4.3.1",
-        {"commit": 8, "rollback": 4, "commit_at_check_2": 2, "never_answered": 2},
+        {"result_ignored": 10, "never_answered": 2},
     )
     for version in ("3.1.4", "3.2.6", "4.3.0", "4.9.7", "5.3.3", "5.5.0"):
         about = "Started and stopped; no message ever came"

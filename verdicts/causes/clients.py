@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.compute as pc
 
-from readers.model.columns import int64s
+from readers.model.columns import Bools, Int64s, int64s
 from readers.model.releases import (
     DELAYED_HALVES_DROPPED,
     HALF_TOPIC_DESIGN,
@@ -64,13 +64,51 @@ def _without_producer(found: Evidence) -> Support:
     return proves(found.state("PENDING") & was_checked & found.has_no_producer)
 
 
+def _decided_at_check(found: Evidence) -> Support:
+    """Every op message names a copy that the check put back."""
+    is_direct = found.any_owner(found.marks.owner[_names_original(found)])
+    return fits((found.count_of(found.marks) > 0) & ~is_direct & found.half_topic)
+
+
+def _decided_directly(found: Evidence) -> Bools:
+    """An op message names the original, or a COMMIT record has no op message that shows what its decision named."""
+    rows: Bools = (found.count_of(found.marks) == 0) & (found.count_of(found.finals) > 0)
+    return rows | found.any_owner(found.marks.owner[_names_original(found)])
+
+
+def _names_original(found: Evidence) -> Int64s:
+    """The op marks that name an original half message, or a record that is not a copy of their transaction."""
+    if not len(found.copies):
+        return np.arange(len(found.marks), dtype=np.int64)
+    named = found.copy_of_mark
+    return np.flatnonzero((named < 0) | (found.copies.checks[named] == 0))
+
+
 CAUSES = (
     Cause(
-        "producer-not-connected", "no producer of its group is connected to the broker, so no process receives the checks",
+        "decided-only-at-checks", "every decision of its producer group came at a check, and none directly",
+        affected=(Change(
+            "a client may not send the result of the local transaction: Java 4.3.1 ignores what executeLocalTransaction"
+            " returns, and behind the remoting port of a 5.x proxy the decision fails",
+            "client/impl/producer/DefaultMQProducerImpl.java, #447; proxy TransactionActivity.java, #8313",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_decided_at_check,
+        contradicted=_decided_directly,
+        consequence="each message is delivered after transactionTimeOut at the earliest, and each transaction costs at "
+        "least one check; those that are not answered in time are discarded",
+        act="mqadmin producerConnection -g GROUP -t TOPIC: version and language of the clients",
+        change="Java client 4.3.2 or later; connect remoting clients to the brokers, not to a proxy",
+        shown_by=("parallel-5.3.3",),
+        decides="the version of the clients, and whether their local transactions return UNKNOWN",
+    ),
+    Cause(
+        "producer-not-connected",
+        "no producer of its group is connected to the broker, so no process receives the checks",
         affected=(Change(
             "a check goes to a connected producer of the group; without one it is counted too",
-            "broker/transaction/AbstractTransactionalMessageCheckListener.java sendCheckMessage; #386, #475; seen on "
-            "4.9.7", since=HALF_TOPIC_DESIGN.since,
+            "broker/transaction/AbstractTransactionalMessageCheckListener.java sendCheckMessage; #386, #475",
+            since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_without_producer,
         shows_in=(WIRE,),
@@ -84,7 +122,7 @@ CAUSES = (
         "producer-clock-ahead",
         "the producer's clock is ahead: each round of the check puts the half message back and asks at once",
         affected=(Change(
-            "a half message of negative age is checked in each round", f"{_CHECK}; #8003, #9640; seen on 5.3.3",
+            "a half message of negative age is checked in each round", f"{_CHECK}; #8003, #9640",
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_clock_ahead,
@@ -92,7 +130,7 @@ CAUSES = (
         "is discarded after transactionCheckMax rounds",
         act="rmqtx audit STORE --where 'born_time_ms > half_store_time_ms': which groups and hosts",
         change="synchronise the clocks of the producers' hosts with those of the brokers",
-        shown_by=("ahead-5.3.3",),
+        shown_by=(),
     ),
     Cause(
         "immunity-longer-than-checks",
@@ -106,7 +144,7 @@ CAUSES = (
         act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
         "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
         change="keep CHECK_IMMUNITY_TIME_IN_SECONDS below transactionCheckMax x transactionCheckInterval",
-        shown_by=("ahead-5.3.3", "lmq-switched-5.3.3"),
+        shown_by=("lmq-switched-5.3.3",),
     ),
     Cause(
         "sent-to-half-topic", "a client sent a message to the half topic itself: it has no group or no real topic",
@@ -115,7 +153,7 @@ CAUSES = (
         consequence="the check cannot ask a producer, and discards it; a commit of it would have no destination",
         act="rmqtx show ID --store STORE: born host and properties; then let the broker discard it",
         change="upgrade to 4.7.1 or later, which refuse messages to system topics",
-        shown_by=("opjumped-4.5.0",),
+        shown_by=(),
     ),
     Cause(
         "delay-diverts-half", "a delay level on the half message sent the half itself into the delay topic",

@@ -173,6 +173,23 @@ class Evidence:
         return self._store_numbers(self._column("store"))
 
     @cached_property
+    def half_store_time_ms(self) -> Int64s:
+        """The broker clock at the first half copy of each transaction; -1 where it is unknown."""
+        return int64s(self._column("half_store_time_ms"), _UNKNOWN)
+
+    @cached_property
+    def copies_count(self) -> Int64s:
+        """The number of half copies of each transaction."""
+        return self.count_of(self.copies)
+
+    @cached_property
+    def first_copy_offset(self) -> Int64s:
+        """The commit-log offset of the first half copy of each transaction; the highest number where there is none."""
+        found = np.full(self.count, np.iinfo(np.int64).max)
+        np.minimum.at(found, self.copies.owner, self.copies.offset)
+        return found
+
+    @cached_property
     def has_no_producer(self) -> Bools:
         """Whether no producer of the group of each transaction is connected; only live brokers show it."""
         if "producer_alive" not in self.rows.column_names:

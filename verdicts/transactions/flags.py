@@ -179,7 +179,8 @@ def _is_discarded_unasked(judged: Judgement) -> Bools:
     is_put_back = checks > 0
     was_asked = is_put_back & ((immunity <= 0) | (age_ms >= immunity * 1000))
     has_last = halves.highest(checks, -1) == judged.checks_count
-    return judged.state.are("DISCARDED") & halves.any_of(is_put_back) & ~halves.any_of(was_asked) & has_last
+    found: Bools = judged.state.are("DISCARDED") & halves.any_of(is_put_back) & ~halves.any_of(was_asked) & has_last
+    return found
 
 
 def _are_damaged(judged: Judgement) -> Bools:

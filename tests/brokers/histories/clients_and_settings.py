@@ -77,6 +77,17 @@ def half_by_hand(play: Play, count: int, rng: Random) -> None:
     time.sleep(int(play.rig.conf["transactionCheckMax"]) + 4)
 
 
+@history()
+def result_ignored(play: Play, count: int, rng: Random) -> None:
+    """The local transaction returns COMMIT or ROLLBACK, and each check; the client 4.3.1 uses only the latter."""
+    for number in range(count):
+        what = ("COMMIT", "ROLLBACK")[number % 2]
+        play.send("result_ignored", number, rng, first=what, checks=what)
+    sent = [play.cases[f"result_ignored.{number}"] for number in range(count)]
+    play.until_checked(sent, 1)
+    play.until_delivered(sent[::2])
+
+
 @history(phase=1)
 def topic_deleted(play: Play, count: int, rng: Random) -> None:
     """Committed or rolled back, then any topic is deleted: the broker deletes the op queue too (before 4.9.0).
