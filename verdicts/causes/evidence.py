@@ -184,7 +184,7 @@ class Evidence:
 
     @cached_property
     def first_copy_offset(self) -> Int64s:
-        """The commit-log offset of the first half copy of each transaction; the highest number where there is none."""
+        """The commit-log offset of the first half copy of each transaction; the highest number if it has no copy."""
         found = np.full(self.count, np.iinfo(np.int64).max)
         np.minimum.at(found, self.copies.owner, self.copies.offset)
         return found
