@@ -8,7 +8,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from readers.model.releases import parse_version
@@ -17,10 +16,11 @@ from readers.store.store import open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.representatives import each_store
+from tests.verdicts.causes.__main__ import filled
+from tests.verdicts.causes.diagnosed import diagnosed, proven, strengths, version_of
 from verdicts.audit.local_audit import audit
-from verdicts.causes.cause import PROVES
 from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, StoreEvidence, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS, StoreEvidence, store_evidence
 from verdicts.causes.register import CAUSES
 
 #: Stores whose check began again at an older cursor: the cursor file was edited, a slave took over, or a kill lost it.
@@ -33,27 +33,6 @@ DECIDED_TWICE = ("double_commit", "rollback_then_commit", "commit_then_rollback"
 FROM_SOURCES = ("op-cursor-jumped",)
 #: Causes that leave the same records as their rivals.
 SAME_RECORDS = ("rocksdb-asks-again",)
-
-
-def diagnosed(name: str, version: str | None = None) -> tuple[Diagnosis, list[dict[str, Any]]]:
-    store = opened(name)
-    settings = broker_settings(store, version=version)
-    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
-    found = Diagnosis({store.root: store_evidence(store, settings)})
-    for batch in reading:
-        found.add(batch, reading.check_stops)
-    return found, found.table().to_pylist()
-
-
-def strengths(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in rows:
-        found[row["cause"]][row["strength"]] = row["transactions_count"]
-    return found
-
-
-def version_of(name: str) -> str | None:
-    return None if name.startswith(("upgraded-", "downgraded-")) else corpus.recipe(name)["version"]
 
 
 def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
@@ -96,6 +75,12 @@ def test_no_cause_explains_what_did_not_happen(name: str) -> None:
     assert found.unexplained_count == 0
 
 
+@pytest.mark.slow
+def test_the_page_of_seen_causes_is_current() -> None:
+    text = Path("docs/causes_seen.md").read_text("utf-8")
+    assert filled(text) == text, "make causes"
+
+
 def test_decided_twice_by_the_history() -> None:
     for name in ("common-4.3.0", "common-5.3.3", "common-5.5.0", "masked-4.9.7", "killed-5.3.3", "prepared-3.2.6"):
         named = decisions(name)
@@ -120,16 +105,6 @@ def test_old_copies_by_the_history() -> None:
                 and one["time_ms"] >= following[one["commit_log_offset"]]["store_time_ms"]
                 for one in named[row["transaction_id"]]
             ), row
-
-
-def proven(word: str, name: str) -> list[dict[str, Any]]:
-    """The transactions whose records prove a cause, with their plans."""
-    store = opened(name)
-    settings = broker_settings(store)
-    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
-    plans = {row["transaction_id"]: row["plan"] for row in corpus.expected(name)}
-    chosen = CAUSES[word].rule(Evidence(rows, {store.root: store_evidence(store, settings)})) == PROVES
-    return [row | {"plan": plans[row["transaction_id"]]} for row in rows.filter(pa.array(chosen)).to_pylist()]
 
 
 def test_the_release_decides_the_strength() -> None:
