@@ -131,7 +131,7 @@ class Measures:
     def immune_checks(self) -> pa.Array:
         """Return the number of copies that the check put back before the immunity time since the birth was over.
 
-        Such a copy has the property TRAN_PREPARED_QUEUE_OFFSET, which later copies keep.
+        The copy has the property TRAN_PREPARED_QUEUE_OFFSET, which later copies keep.
         """
         halves = self.judged.halves
         count = np.zeros(self.chains.count, np.int64)

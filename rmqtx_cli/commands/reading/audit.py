@@ -49,7 +49,7 @@ EXAMPLES = (
     ),
 )
 
-SummaryOption = Annotated[bool, typer.Option("--summary", help="Print only counts, times and checks per group and topic")]
+SummaryOption = Annotated[bool, typer.Option("--summary", help="Print only counts, times, checks per group and topic")]
 FlaggedOption = Annotated[bool, typer.Option("--flagged", help="Only transactions that have a flag")]
 FollowOption = Annotated[
     bool, typer.Option("--follow", help="Keep running and print each new or changed row while the stores grow")
