@@ -22,8 +22,8 @@ from verdicts.model.check_stop import CheckStop
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
 NEEDED_COLUMNS = (
-    "store", "transaction_id", "state", "flags", "reason_code", "topic", "half_store_time_ms", "half_copies",
-    "op_marks", "final_records", "discard_copies",
+    "store", "transaction_id", "state", "flags", "reason_code", "producer_group", "topic", "born_time_ms",
+    "half_store_time_ms", "half_copies", "op_marks", "final_records", "discard_copies",
 )  # fmt: skip
 #: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
@@ -45,8 +45,9 @@ class StoreEvidence:
     """The facts of one store that rules read.
 
     Shape: `last_op_offset`: commit-log offset of the last op message in the op queue, -1 if it has none; None if
-           unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows. `conf`:
-           the configuration of its broker; None if unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`:
+           unknown. `first_op_offset`: that of the op message with queue offset 0; None if unknown or if the queue has
+           none. `stop`: where the check of its half queue is stopped; it may become known after the rows. `conf`: the
+           configuration of its broker; None if unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`:
            neither the cursor file nor its backup can be parsed. `topics`: those in config/topics.json; None if unknown;
            `typed_topics`: those of them with an attribute.
     Units: commit-log offsets; versions are (5, 1, 4).
@@ -55,6 +56,7 @@ class StoreEvidence:
     version_low: Version | None = None
     version_high: Version | None = None
     last_op_offset: int | None = None
+    first_op_offset: int | None = None
     was_killed: bool = False
     stop: CheckStop | None = None
     conf: Mapping[str, str] | None = None
@@ -65,14 +67,14 @@ class StoreEvidence:
 
 
 def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:
-    """Return the facts of a store; reads its cursors, its topics and the last slot of its op queue.
+    """Return the facts of a store; reads its cursors, its topics, the first and the last slot of its op queue.
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
     cursors = check_cursors(store)
     topics = _topics(store)
     return StoreEvidence(
-        settings.version_low, settings.version_high, _last_op_offset(store, cursors.op),
+        settings.version_low, settings.version_high, _last_op_offset(store, cursors.op), _first_op_offset(store),
         store.was_killed and not store.in_use, conf=settings.given,
         are_cursors_damaged=any(one.code == "config-damaged" for one in cursors.findings),
         topics=None if topics is None else frozenset(topics),
@@ -100,6 +102,16 @@ def _last_op_offset(store: Store, op_cursors: Mapping[int, int] | None) -> int |
             if last:
                 return last[-1]
             return _UNKNOWN if op_cursors is not None and not any(op_cursors.values()) else None
+    except SourceError:
+        return None
+
+
+def _first_op_offset(store: Store) -> int | None:
+    """Return where the op message with queue offset 0 is."""
+    try:
+        with open_queue(store, OP_TOPIC, 0) as queue:
+            first: list[int] = queue.read(0, 1)[1].tolist()
+            return first[0] if first else None
     except SourceError:
         return None
 
@@ -178,6 +190,30 @@ class Evidence:
     def store(self) -> Int64s:
         """The number of the store of each transaction."""
         return self._store_numbers(self._column("store"))
+
+    @cached_property
+    def half_store_time_ms(self) -> Int64s:
+        """The broker clock at the first half copy of each transaction; -1 where it is unknown."""
+        return int64s(self._column("half_store_time_ms"), _UNKNOWN)
+
+    @cached_property
+    def copies_count(self) -> Int64s:
+        """The number of half copies of each transaction."""
+        return self.count_of(self.copies)
+
+    @cached_property
+    def first_copy_offset(self) -> Int64s:
+        """The commit-log offset of the first half copy of each transaction; the highest number if it has no copy."""
+        found = np.full(self.count, np.iinfo(np.int64).max)
+        np.minimum.at(found, self.copies.owner, self.copies.offset)
+        return found
+
+    @cached_property
+    def has_no_producer(self) -> Bools:
+        """Whether no producer of the group of each transaction is connected; only live brokers show it."""
+        if "producer_alive" not in self.rows.column_names:
+            return np.zeros(self.count, np.bool_)
+        return ~np.asarray(pc.fill_null(self._column("producer_alive"), True))
 
     @cached_property
     def half_topic(self) -> Bools:

@@ -119,8 +119,8 @@ CAUSES = (
         "the broker has half messages of the topic and not the topic: as a slave it refused one with attributes",
         affected=(SLAVE_REFUSES_TYPES,),
         rule=_topic_refused,
-        consequence="consumers cannot read what is committed, and producers get \"topic not exist\", until the topic is "
-        "created again",
+        consequence="consumers cannot read what is committed, and producers get \"topic not exist\", until the topic "
+        "is created again",
         act="mqadmin updateTopic with the attributes that the topic had; then consumers receive what was committed",
         change="upgrade to 5.3.4 or later, the slaves first",
         shown_by=(),

@@ -7,6 +7,7 @@ from tests.brokers.histories import (
     acting_slaves,
     answers,
     chains,
+    clients_and_settings,
     delays,
     message_forms,
     old_copies,
@@ -20,6 +21,7 @@ from tests.brokers.histories import (
 from tests.brokers.histories.registry import HISTORIES, IMMUNITY, history
 
 __all__ = [
-    "HISTORIES", "IMMUNITY", "acting_slaves", "answers", "chains", "delays", "history", "message_forms", "old_copies",
-    "open_at_end", "other_records", "paths", "repeated_decisions", "rocksdb", "store_forms",
+    "HISTORIES", "IMMUNITY", "acting_slaves", "answers", "chains", "clients_and_settings", "delays",
+    "history", "message_forms", "old_copies", "open_at_end",
+    "other_records", "paths", "repeated_decisions", "rocksdb", "store_forms",
 ]  # fmt: skip
