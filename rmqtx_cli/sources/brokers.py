@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
     from verdicts.audit.timeline import TimelineSource
-    from verdicts.causes.evidence import StoreEvidence
     from verdicts.model.reading import VerdictReading
 
 #: Groups without producers that have a line of their own.
@@ -149,14 +148,6 @@ class BrokerSource:
 
         live = self.brokers
         yield audit(live.brokers, members=live.members, pace=self.pace, facts=self.facts)
-
-    def evidence_of_causes(self) -> dict[str, StoreEvidence]:
-        """See `Source`."""
-        from verdicts.causes.evidence import StoreEvidence
-
-        return {
-            fact.root: StoreEvidence(fact.settings.version_low, fact.settings.version_high) for fact in self.facts
-        }
 
     def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """See `Source`. Responses of a broker are not stored: they have no provenance."""

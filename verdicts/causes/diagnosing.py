@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s, int64s
 from readers.model.tables import column
-from verdicts.causes.cause import NONE, PROVES, STRENGTHS, Cause, Support
-from verdicts.causes.evidence import Evidence, StoreEvidence
+from verdicts.causes.cause import STRENGTHS, Cause
+from verdicts.causes.evidence import Evidence
 from verdicts.causes.register import CAUSES
-from verdicts.model.check_stop import CheckStop
+from verdicts.causes.strengths import Applied, applied
+from verdicts.model.store_evidence import StoreEvidence
 
 _EXAMPLES_MAX = 3
 _EXAMPLE = pa.struct([
@@ -57,17 +58,36 @@ class _Count:
     first_ms: int | None = None
     last_ms: int | None = None
     examples: list[dict[str, Any]] = field(default_factory=list)
-    open_points: dict[str, None] = field(default_factory=dict)
+    needs_release: bool = False
+    decides: str = ""
+    rivals: set[str] = field(default_factory=set)
+
+    def add(self, found: Evidence, chosen: Int64s) -> None:
+        """Add some transactions."""
+        times = int64s(found.rows["half_store_time_ms"].combine_chunks(), -1)[chosen]
+        self.transactions += len(chosen)
+        self.half_copies += int(found.count_of(found.copies)[chosen].sum())
+        if (known := times[times >= 0]).size:
+            self.first_ms = min(int(known.min()), self.first_ms if self.first_ms is not None else int(known.min()))
+            self.last_ms = max(int(known.max()), self.last_ms or 0)
+        self.examples = sorted([*self.examples, *_examples(found, chosen)], key=_place)[:_EXAMPLES_MAX]
+
+    def open_points(self, cause: Cause) -> list[str]:
+        """Return what would decide whether it was the cause."""
+        rivals = [word for word in cause.rivals if word in self.rivals]
+        points = [_UNKNOWN_RELEASE] if self.needs_release else []
+        points += [self.decides] if self.decides else []
+        return points + ([f"whether it was {cause.word} or {' or '.join(rivals)}"] if rivals else [])
 
 
 @dataclass(slots=True)
 class Diagnosis:
     """The causes of the transactions seen so far; memory does not grow with their number.
 
-    Shape: `stores`: the facts of each store. `unusual_count`: transactions that have a flag, or are DISCARDED, LOST or
-           UNDECIDABLE, or that a cause explains; of these `explained_count` have a cause that explains them, and
-           `unexplained_count` none, not even one that could explain them. `needs_release`: whether a cause depends on
-           the release of the broker, which is not known exactly.
+    Shape: `stores`: the facts of each store, complete when the first batch is added. `unusual_count`: transactions that
+           have a flag, or are DISCARDED, LOST or UNDECIDABLE, or that a cause explains; of these `explained_count` have
+           a cause that explains them, and `unexplained_count` none, not even one that could explain them.
+           `needs_release`: whether a cause depends on the release of the broker, which is not known exactly.
     """
 
     stores: Mapping[str, StoreEvidence]
@@ -79,23 +99,17 @@ class Diagnosis:
     needs_release: bool = False
     _counts: dict[tuple[str, str, str], _Count] = field(default_factory=dict)
 
-    def add(self, batch: pa.RecordBatch, stops: Iterable[CheckStop] = ()) -> None:
-        """Add judged transactions.
-
-        Shape: `batch` has NEEDED_COLUMNS; `stops`: where the checks of the stores are stopped, as far as known.
-        """
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add judged transactions. `batch` has NEEDED_COLUMNS."""
         if not batch.num_rows:
             return
-        by_store = {stop.store: stop for stop in stops}
-        stores = {name: replace(one, stop=by_store.get(name)) for name, one in self.stores.items()}
-        found = Evidence(pa.Table.from_batches([batch]), stores)
-        supports = {word: cause.rule(found) for word, cause in CAUSES.items()}
+        found = Evidence(pa.Table.from_batches([batch]), self.stores)
         has_cause, is_explained = np.zeros(found.count, np.bool_), np.zeros(found.count, np.bool_)
-        for word, cause in CAUSES.items():
-            if supports[word].any():
-                explained, possible = self._add_cause(found, cause, supports)
-                is_explained |= explained
-                has_cause |= explained | possible
+        for one in applied(found):
+            self._count(found, one)
+            is_explained |= one.rows.get("explains", False)
+            has_cause |= one.rows.get("could_explain", False)
+        has_cause |= is_explained
         is_unusual = _are_unusual(found) | has_cause
         self.transactions_count += found.count
         self.unusual_count += int(is_unusual.sum())
@@ -115,57 +129,17 @@ class Diagnosis:
         )
         return pa.Table.from_pylist([_row(*key, self._counts[key]) for key in keys], DIAGNOSES)
 
-    def _add_cause(self, found: Evidence, cause: Cause, supports: Mapping[str, Support]) -> tuple[Bools, Bools]:
-        """Count a cause in each store; return the transactions that it explains, and those that it could explain."""
-        support = supports[cause.word]
-        explained, possible = np.zeros(found.count, np.bool_), np.zeros(found.count, np.bool_)
-        for number, (store, facts) in enumerate(found.stores.items()):
-            rows = (support > NONE) & (found.store == number)
-            if not rows.any():
-                continue
-            is_affected = cause.affects(facts.version_low, facts.version_high)
-            if is_affected is False:
-                self._count(found, rows, (store, cause.word, "ruled_out"), ())
-                continue
-            rivals = _fitting_rivals(cause, rows, supports, facts)
-            is_contested = np.zeros(found.count, np.bool_)
-            for word in rivals:
-                is_contested |= supports[word] > NONE
-            proven = rows & (support == PROVES) & ~is_contested & bool(is_affected)
-            open_points = [_UNKNOWN_RELEASE] if is_affected is None else []
-            self.needs_release |= is_affected is None
-            open_points += [cause.decides] if (rows & (support < PROVES)).any() else []
-            open_points += [f"whether it was {cause.word} or {' or '.join(rivals)}"] if rivals else []
-            self._count(found, proven, (store, cause.word, "explains"), ())
-            self._count(found, rows & ~proven, (store, cause.word, "could_explain"), open_points)
-            explained |= proven
-            possible |= rows & ~proven
-        return explained, possible
-
-    def _count(self, found: Evidence, rows: Bools, key: tuple[str, str, str], open_points: Iterable[str]) -> None:
-        chosen = np.flatnonzero(rows)
-        if not len(chosen):
-            return
-        one = self._counts.setdefault(key, _Count())
-        times = int64s(found.rows["half_store_time_ms"].combine_chunks(), -1)[chosen]
-        one.transactions += len(chosen)
-        one.half_copies += int(found.count_of(found.copies)[chosen].sum())
-        if (known := times[times >= 0]).size:
-            one.first_ms = min(int(known.min()), one.first_ms if one.first_ms is not None else int(known.min()))
-            one.last_ms = max(int(known.max()), one.last_ms or 0)
-        one.examples = sorted([*one.examples, *_examples(found, chosen)], key=_place)[:_EXAMPLES_MAX]
-        one.open_points |= dict.fromkeys(point for point in open_points if point)
-
-
-def _fitting_rivals(
-    cause: Cause, rows: Bools, supports: Mapping[str, Support], facts: StoreEvidence
-) -> list[str]:
-    """Return the rivals that fit some of the rows, and that the release of the store may have."""
-    return [
-        word for word in cause.rivals
-        if (rows & (supports[word] > NONE)).any()
-        and CAUSES[word].affects(facts.version_low, facts.version_high) is not False
-    ]
+    def _count(self, found: Evidence, one: Applied) -> None:
+        for strength, rows in one.rows.items():
+            chosen = np.flatnonzero(rows)
+            if len(chosen):
+                count = self._counts.setdefault((one.store, one.cause.word, strength), _Count())
+                count.add(found, chosen)
+                if strength == "could_explain":
+                    self.needs_release |= one.needs_release
+                    count.needs_release |= one.needs_release
+                    count.decides = count.decides or one.decides
+                    count.rivals |= set(one.rivals)
 
 
 def _are_unusual(found: Evidence) -> Bools:
@@ -199,7 +173,7 @@ def _row(store: str, word: str, strength: str, found: _Count) -> dict[str, Any]:
         "store": store, "cause": word, "strength": strength, "title": cause.title,
         "transactions_count": found.transactions, "half_copies_count": found.half_copies,
         "first_time_ms": found.first_ms, "last_time_ms": found.last_ms, "examples": found.examples,
-        "consequence": cause.consequence, "would_decide": "; ".join(found.open_points) or None,
+        "consequence": cause.consequence, "would_decide": "; ".join(found.open_points(cause)) or None,
         "act": cause.act, "change": cause.change or None, "releases": cause.releases,
         "sources": "; ".join(change.source for change in cause.affected),
     }  # fmt: skip

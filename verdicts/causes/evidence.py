@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.cursors.cursors import check_cursors
 from readers.model.columns import Bools, Int64s, int64s
 from readers.model.errors import SourceError
-from readers.model.releases import HALF_TOPIC_DESIGN, Version
+from readers.model.releases import HALF_TOPIC_DESIGN
 from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import BrokerSettings
-from readers.store.store import OP_TOPIC, Store
-from verdicts.model.check_stop import CheckStop
+from readers.store.store import OP_TOPIC
+from verdicts.evidence.store_facts import StoreFacts
+from verdicts.model.store_evidence import StoreEvidence
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
 NEEDED_COLUMNS = (
@@ -31,46 +30,31 @@ _UNKNOWN = -1
 OP_HOLD_MS = 7_000
 
 
-@dataclass(frozen=True, slots=True)
-class StoreEvidence:
-    """The facts of one store that rules read.
-
-    Shape: `last_op_offset`: commit-log offset of the last op message in the op queue, -1 if it has none; None if
-           unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows.
-    Units: commit-log offsets; versions are (5, 1, 4).
-    """
-
-    version_low: Version | None = None
-    version_high: Version | None = None
-    last_op_offset: int | None = None
-    was_killed: bool = False
-    stop: CheckStop | None = None
-
-
-def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:
-    """Return the facts of a store; reads the last slot of its op queue.
+def store_evidence(facts: StoreFacts) -> StoreEvidence:
+    """Return what the rules read of a store, after its log was read; reads the last slot of its op queue.
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
+    settings = facts.settings
     return StoreEvidence(
-        settings.version_low, settings.version_high, _last_op_offset(store), store.was_killed and not store.in_use
+        settings.version_low, settings.version_high, _last_op_offset(facts), facts.store.was_killed,
+        facts.check_stops[-1] if facts.check_stops else None,
     )
 
 
-def _last_op_offset(store: Store) -> int | None:
-    """Return where the last op message of the op queue is.
+def _last_op_offset(facts: StoreFacts) -> int | None:
+    """Return where the last op message is: by the op queue, or after its end, in the log of a killed broker.
 
     A queue without entries counts as empty only if the check never read an op either: it may have been deleted.
     """
     try:
-        with open_queue(store, OP_TOPIC, 0) as queue:
+        with open_queue(facts.store, OP_TOPIC, 0) as queue:
             last: list[int] = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
-            if last:
-                return last[-1]
-            cursors = check_cursors(store).op
-            return _UNKNOWN if cursors is not None and not any(cursors.values()) else None
     except SourceError:
         return None
+    if not last and (facts.cursors.op is None or any(facts.cursors.op.values())):
+        return None
+    return max([facts.last_op_offset, *last])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from tests.brokers import corpus
 from tests.forge.stores import opened
 from verdicts.audit.local_audit import audit
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS
 
 
 def diagnosed(name: str, version: str | None = None) -> tuple[Diagnosis, list[dict[str, Any]]]:
@@ -18,9 +18,9 @@ def diagnosed(name: str, version: str | None = None) -> tuple[Diagnosis, list[di
     store = opened(name)
     settings = broker_settings(store, version=version)
     reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
-    found = Diagnosis({store.root: store_evidence(store, settings)})
+    found = Diagnosis(reading.evidence)
     for batch in reading:
-        found.add(batch, reading.check_stops)
+        found.add(batch)
     return found, found.table().to_pylist()
 
 

@@ -22,8 +22,10 @@ from tests.verdicts.causes.diagnosed import diagnosed, strengths, version_of
 from verdicts.audit.local_audit import audit
 from verdicts.causes.cause import PROVES
 from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, StoreEvidence, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, store_evidence
 from verdicts.causes.register import CAUSES
+from verdicts.evidence.store_facts import store_facts
+from verdicts.model.store_evidence import StoreEvidence
 
 #: Stores whose check began again at an older cursor: the cursor file was edited, a slave took over, or a kill lost it.
 WENT_BACK = ("cursorback-", "cursoredited-", "failover-", "lmq-switched-", "parallel-")
@@ -113,9 +115,10 @@ def proven(word: str, name: str) -> list[dict[str, Any]]:
     """The transactions whose records prove a cause, with their plans."""
     store = opened(name)
     settings = broker_settings(store)
-    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    rows = reading.table()
     plans = {row["transaction_id"]: row["plan"] for row in corpus.expected(name)}
-    chosen = CAUSES[word].rule(Evidence(rows, {store.root: store_evidence(store, settings)})) == PROVES
+    chosen = CAUSES[word].rule(Evidence(rows, reading.evidence)) == PROVES
     return [row | {"plan": plans[row["transaction_id"]]} for row in rows.filter(pa.array(chosen)).to_pylist()]
 
 
@@ -144,9 +147,9 @@ def test_batches_give_the_same_as_one_table() -> None:
     name = "common-5.3.3"
     store = opened(name)
     settings = broker_settings(store)
-    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
-    evidence = {store.root: store_evidence(store, settings)}
-    whole, parts = Diagnosis(evidence), Diagnosis(evidence)
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    rows = reading.table()
+    whole, parts = Diagnosis(reading.evidence), Diagnosis(reading.evidence)
     for batch in rows.combine_chunks().to_batches():
         whole.add(batch)
     for first in range(0, rows.num_rows, 7):
@@ -171,10 +174,8 @@ def test_a_missing_op_queue_proves_no_lost_op(damage: str, tmp_path: Path) -> No
     else:
         for file in queue.rglob("*/*"):
             file.write_bytes(bytes(file.stat().st_size))
-    store = open_store(root)
-    found = store_evidence(store, broker_settings(store))
-    assert found.last_op_offset is None
-    assert store_evidence(opened("killed-5.3.3"), broker_settings(opened("killed-5.3.3"))).last_op_offset is not None
+    assert store_evidence(store_facts(open_store(root), broker_settings)).last_op_offset is None
+    assert store_evidence(store_facts(opened("killed-5.3.3"), broker_settings)).last_op_offset is not None
 
 
 def test_releases_as_text() -> None:

@@ -1,0 +1,114 @@
+"""How far each cause explains judged transactions: the decision behind `rmqtx diagnose` and the column `causes`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from readers.model.columns import Bools
+from verdicts.causes.cause import NONE, PROVES, Cause, Support
+from verdicts.causes.evidence import Evidence
+from verdicts.causes.register import CAUSES
+from verdicts.model.store_evidence import StoreEvidence
+
+#: What follows the word of a cause in the column `causes`, by its strength.
+_MARKS = {"explains": "", "could_explain": "?"}
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one cause is for the transactions of one store.
+
+    Shape: `rows` by strength: `explains`, `could_explain` and `ruled_out` exclude one another, and each transaction
+           that the rule fits is in one of them. `needs_release`: an unknown release leaves open whether the cause
+           explains them. `decides`: what else would decide it, for some of them. `rivals`: the causes that fit some of
+           the same transactions, in the order of the declaration.
+    """
+
+    cause: Cause
+    store: str
+    rows: Mapping[str, Bools]
+    needs_release: bool = False
+    decides: str = ""
+    rivals: tuple[str, ...] = ()
+
+
+def applied(found: Evidence) -> Iterator[Applied]:
+    """Apply all causes to judged transactions.
+
+    Shape: one value for each cause and each store with a transaction that its rule fits. What a transaction gets
+           depends on its own records and on the facts of its store, not on the other rows.
+    Order: causes as registered, then stores.
+    """
+    supports = {word: cause.rule(found) for word, cause in CAUSES.items()}
+    for word, cause in CAUSES.items():
+        support = supports[word]
+        if support.any():
+            for number, (store, facts) in enumerate(found.stores.items()):
+                rows = (support > NONE) & (found.store == number)
+                if rows.any():
+                    yield _in_store(cause, store, facts, rows, supports)
+
+
+def _in_store(
+    cause: Cause, store: str, facts: StoreEvidence, rows: Bools, supports: Mapping[str, Support]
+) -> Applied:
+    is_affected = cause.affects(facts.version_low, facts.version_high)
+    if is_affected is False:
+        return Applied(cause, store, {"ruled_out": rows})
+    support = supports[cause.word]
+    rivals = _fitting_rivals(cause, rows, supports, facts)
+    is_contested = np.zeros(len(rows), np.bool_)
+    for word in rivals:
+        is_contested |= supports[word] > NONE
+    proven = rows & (support == PROVES) & ~is_contested & bool(is_affected)
+    return Applied(
+        cause, store, {"explains": proven, "could_explain": rows & ~proven}, is_affected is None,
+        cause.decides if (rows & (support < PROVES)).any() else "", rivals,
+    )
+
+
+def _fitting_rivals(
+    cause: Cause, rows: Bools, supports: Mapping[str, Support], facts: StoreEvidence
+) -> tuple[str, ...]:
+    """Return the rivals that fit some of the rows, and that the release of the store may have."""
+    return tuple(
+        word for word in cause.rivals
+        if (rows & (supports[word] > NONE)).any()
+        and CAUSES[word].affects(facts.version_low, facts.version_high) is not False
+    )
+
+
+def cause_words() -> list[str]:
+    """Return the values of the column `causes`: the words of all causes as explaining, then as possible ones."""
+    return [f"{word}{mark}" for mark in _MARKS.values() for word in CAUSES]
+
+
+def with_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> pa.Table:
+    """Return rows of TRANSACTIONS with `causes`: the words of the causes that explain each one, or could.
+
+    Shape: `rows` has NEEDED_COLUMNS and `causes`; null for transactions of a store whose facts are not given.
+    Order: causes that explain it first; then as registered.
+    """
+    place = rows.schema.get_field_index("causes")
+    form = rows.schema.field(place)
+    if not stores or not rows.num_rows:
+        return rows.set_column(place, form, pa.nulls(rows.num_rows, form.type))
+    found = Evidence(rows, stores)
+    words = cause_words()
+    owners, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for one in applied(found):
+        for strength, mark in _MARKS.items():
+            if strength in one.rows:
+                owners.append(np.flatnonzero(one.rows[strength]))
+                numbers.append(np.full(len(owners[-1]), words.index(f"{one.cause.word}{mark}")))
+    owner, number = np.concatenate(owners), np.concatenate(numbers)
+    ends = np.cumsum(np.bincount(owner, minlength=found.count))
+    values = pa.array(words, pa.string()).take(pa.array(number[np.lexsort((number, owner))]))
+    lists = pa.ListArray.from_arrays(
+        pa.array(np.append(0, ends), pa.int32()), values, type=form.type, mask=pa.array(found.store < 0)
+    )
+    return rows.set_column(place, form, lists)
