@@ -16,7 +16,7 @@ from verdicts.causes.cause import STRENGTHS, Cause
 from verdicts.causes.evidence import Evidence
 from verdicts.causes.register import CAUSES
 from verdicts.causes.strengths import Applied, applied
-from verdicts.model.store_evidence import StoreEvidence
+from verdicts.model.store_evidence import SOURCES, StoreEvidence
 
 _EXAMPLES_MAX = 3
 _EXAMPLE = pa.struct([
@@ -58,7 +58,6 @@ class _Count:
     first_ms: int | None = None
     last_ms: int | None = None
     examples: list[dict[str, Any]] = field(default_factory=list)
-    needs_release: bool = False
     decides: str = ""
     rivals: set[str] = field(default_factory=set)
 
@@ -72,13 +71,6 @@ class _Count:
             self.last_ms = max(int(known.max()), self.last_ms or 0)
         self.examples = sorted([*self.examples, *_examples(found, chosen)], key=_place)[:_EXAMPLES_MAX]
 
-    def open_points(self, cause: Cause) -> list[str]:
-        """Return what would decide whether it was the cause."""
-        rivals = [word for word in cause.rivals if word in self.rivals]
-        points = [_UNKNOWN_RELEASE] if self.needs_release else []
-        points += [self.decides] if self.decides else []
-        return points + ([f"whether it was {cause.word} or {' or '.join(rivals)}"] if rivals else [])
-
 
 @dataclass(slots=True)
 class Diagnosis:
@@ -87,7 +79,8 @@ class Diagnosis:
     Shape: `stores`: the facts of each store, complete when the first batch is added. `unusual_count`: transactions that
            have a flag, or are DISCARDED, LOST or UNDECIDABLE, or that a cause explains; of these `explained_count` have
            a cause that explains them, and `unexplained_count` none, not even one that could explain them.
-           `needs_release`: whether a cause depends on the release of the broker, which is not known exactly.
+           `needs_release`: whether a cause depends on the release of the broker, which is not known exactly;
+           `needed_settings`: the settings that causes depend on and that are unknown.
     """
 
     stores: Mapping[str, StoreEvidence]
@@ -97,6 +90,7 @@ class Diagnosis:
     unexplained_count: int = 0
     undecidable_count: int = 0
     needs_release: bool = False
+    needed_settings: dict[str, None] = field(default_factory=dict)
     _counts: dict[tuple[str, str, str], _Count] = field(default_factory=dict)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -127,7 +121,7 @@ class Diagnosis:
             self._counts,
             key=lambda key: (key[2] == "ruled_out", -self._counts[key].transactions, *key),
         )
-        return pa.Table.from_pylist([_row(*key, self._counts[key]) for key in keys], DIAGNOSES)
+        return pa.Table.from_pylist([_row(*key, self._counts[key], self.stores[key[0]]) for key in keys], DIAGNOSES)
 
     def _count(self, found: Evidence, one: Applied) -> None:
         for strength, rows in one.rows.items():
@@ -136,8 +130,8 @@ class Diagnosis:
                 count = self._counts.setdefault((one.store, one.cause.word, strength), _Count())
                 count.add(found, chosen)
                 if strength == "could_explain":
-                    self.needs_release |= one.needs_release
-                    count.needs_release |= one.needs_release
+                    self.needs_release |= one.cause.affects(one.facts.version_low, one.facts.version_high) is None
+                    self.needed_settings |= dict.fromkeys(one.cause.unknown_settings(one.facts))
                     count.decides = count.decides or one.decides
                     count.rivals |= set(one.rivals)
 
@@ -167,13 +161,27 @@ def _place(example: Mapping[str, Any]) -> tuple[bool, int, str]:
     return offset is None, offset or 0, example["transaction_id"]
 
 
-def _row(store: str, word: str, strength: str, found: _Count) -> dict[str, Any]:
+def _open_points(cause: Cause, facts: StoreEvidence, found: _Count) -> list[str]:
+    """Return what would decide whether it was the cause."""
+    settings = cause.unknown_settings(facts)
+    rivals = [word for word in cause.rivals if word in found.rivals]
+    return [
+        *([_UNKNOWN_RELEASE] if cause.affects(facts.version_low, facts.version_high) is None else []),
+        *([f"the configuration of the broker ({', '.join(settings)}): add --broker-conf FILE"] if settings else []),
+        *([] if cause.is_seen(facts) else [SOURCES[one] for one in cause.shows_in]),
+        *([found.decides] if found.decides else []),
+        *([f"whether it was {cause.word} or {' or '.join(rivals)}"] if rivals else []),
+    ]
+
+
+def _row(store: str, word: str, strength: str, found: _Count, facts: StoreEvidence) -> dict[str, Any]:
     cause = CAUSES[word]
+    open_points = _open_points(cause, facts, found) if strength == "could_explain" else []
     return {
         "store": store, "cause": word, "strength": strength, "title": cause.title,
         "transactions_count": found.transactions, "half_copies_count": found.half_copies,
         "first_time_ms": found.first_ms, "last_time_ms": found.last_ms, "examples": found.examples,
-        "consequence": cause.consequence, "would_decide": "; ".join(found.open_points(cause)) or None,
+        "consequence": cause.consequence, "would_decide": "; ".join(open_points) or None,
         "act": cause.act, "change": cause.change or None, "releases": cause.releases,
         "sources": "; ".join(change.source for change in cause.affected),
     }  # fmt: skip

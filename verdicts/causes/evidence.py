@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -38,7 +38,7 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
     settings = facts.settings
     return StoreEvidence(
         settings.version_low, settings.version_high, _last_op_offset(facts), facts.store.was_killed,
-        facts.check_stops[-1] if facts.check_stops else None,
+        facts.check_stops[-1] if facts.check_stops else None, settings.given,
     )
 
 
@@ -87,6 +87,7 @@ class Evidence:
 
     rows: pa.Table
     stores: Mapping[str, StoreEvidence]
+    _words: dict[str, tuple[list[str], Int64s]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -102,17 +103,15 @@ class Evidence:
 
     def flag(self, name: str) -> Bools:
         """Whether each transaction has a flag."""
-        lists = self._column("flags")
-        owners = np.asarray(pc.list_parent_indices(lists))
-        return self.any_owner(owners[np.asarray(pc.equal(pc.list_flatten(lists), name))])
+        return self.any_owner(self._flag_owners[np.asarray(pc.equal(self._flags, name))])
 
     def state(self, *words: str) -> Bools:
         """Whether each transaction has one of the states."""
-        return np.asarray(pc.is_in(self._column("state"), value_set=pa.array(words)))
+        return self._has_word("state", words)
 
     def reason(self, *codes: str) -> Bools:
         """Whether each transaction has one of the reason codes."""
-        return np.asarray(pc.is_in(self._column("reason_code"), value_set=pa.array(codes)))
+        return self._has_word("reason_code", codes)
 
     def of_store(self, value: Callable[[StoreEvidence], bool]) -> Bools:
         """A fact of the store of each transaction."""
@@ -143,7 +142,8 @@ class Evidence:
 
     def any_owner(self, owners: Int64s) -> Bools:
         """Whether each transaction is among some owners of records."""
-        found: Bools = np.bincount(owners, minlength=self.count) > 0
+        found = np.zeros(self.count, np.bool_)
+        found[owners] = True
         return found
 
     def count_of(self, records: Records, chosen: Bools | None = None) -> Int64s:
@@ -198,35 +198,74 @@ class Evidence:
         copies, marks = self.copies, self.marks
         if not len(copies):
             return np.full(len(marks), -1, np.int64)
-        places, codes = np.unique(np.concatenate([copies.queue_offset, marks.half]), return_inverse=True)
-        keys = self._group(copies) * len(places) + codes[: len(copies)]
-        wanted = self._group(marks) * len(places) + codes[len(copies):]
+        # Most transactions have one copy: only the other ones need a search.
+        first = np.minimum(np.searchsorted(copies.owner, marks.owner), len(copies) - 1)
+        is_first = (copies.owner[first] == marks.owner) & (copies.store[first] == marks.store)
+        is_first &= copies.queue_offset[first] == marks.half
+        found: Int64s = np.where(is_first, first, -1)
+        has_more = self.count_of(copies) > 1
+        rows = np.flatnonzero(has_more[marks.owner])
+        if len(rows):
+            among = np.flatnonzero(has_more[copies.owner])
+            found[rows] = self._named_copies(among, rows)
+        return found
+
+    def _named_copies(self, among: Int64s, rows: Int64s) -> Int64s:
+        """For some op marks the row of the half copy that each one names, among some copies."""
+        copies, marks = self.copies, self.marks
+        places, codes = np.unique(np.concatenate([copies.queue_offset[among], marks.half[rows]]), return_inverse=True)
+        keys = self._group(copies)[among] * len(places) + codes[: len(among)]
+        wanted = self._group(marks)[rows] * len(places) + codes[len(among):]
         order = np.argsort(keys, kind="stable")
         at = np.minimum(np.searchsorted(keys[order], wanted), len(order) - 1)
-        found: Int64s = np.where(keys[order][at] == wanted, order[at], -1)
-        return found
+        named: Int64s = np.where(keys[order][at] == wanted, among[order[at]], -1)
+        return named
 
     def between(self, records: Records, owner: Int64s, store: Int64s, low: Int64s, high: Int64s) -> Int64s:
         """The number of records of a transaction in a store after one commit-log offset, up to another, inclusive.
 
         Shape: one value for each of the given transactions, with their stores and offsets.
         """
-        offsets = np.unique(records.offset)
+        mine = self.any_owner(owner)[records.owner]
+        offsets = np.unique(records.offset[mine])
         size = len(offsets) + 1
-        keys = np.sort(self._group(records) * size + np.searchsorted(offsets, records.offset))
+        keys = np.sort(self._group(records)[mine] * size + np.searchsorted(offsets, records.offset[mine]))
         base = (owner * len(self.names) + store) * size
         first = np.searchsorted(keys, base + np.searchsorted(offsets, low, "right"))
         end = np.searchsorted(keys, base + np.searchsorted(offsets, high, "right"))
         counts: Int64s = np.maximum(end - first, 0).astype(np.int64)
         return counts
 
+    @cached_property
+    def _flags(self) -> pa.Array:
+        return pc.list_flatten(self._column("flags"))
+
+    @cached_property
+    def _flag_owners(self) -> Int64s:
+        """The transaction of each flag."""
+        owners: Int64s = np.asarray(pc.list_parent_indices(self._column("flags")))
+        return owners
+
+    def _has_word(self, name: str, words: tuple[str, ...]) -> Bools:
+        """Whether each transaction has one of some words in a column of few words."""
+        if name not in self._words:
+            encoded = self._column(name).dictionary_encode()
+            self._words[name] = encoded.dictionary.to_pylist(), int64s(encoded.indices)
+        known, numbers = self._words[name]
+        is_wanted = np.array([word in words for word in known] + [False], np.bool_)  # null is number -1
+        found: Bools = is_wanted[numbers]
+        return found
+
     def _group(self, records: Records) -> Int64s:
         return records.owner * len(self.names) + records.store
 
     def _column(self, name: str) -> pa.Array:
-        return self.rows[name].combine_chunks()
+        column = self.rows[name]
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
     def _store_numbers(self, column: pa.Array) -> Int64s:
+        if len(self.names) == 1:
+            return np.zeros(len(column), np.int64)
         return int64s(pc.index_in(column, value_set=pa.array(self.names, pa.string())))
 
     def _records(self, name: str) -> Records:
@@ -241,9 +280,12 @@ class Evidence:
             return int64s(pc.struct_field(flat, column), _UNKNOWN)
 
         store, offset = self._store_numbers(pc.struct_field(flat, "store")), integers("commit_log_offset")
-        order = np.lexsort((offset, store, owner))
         values = (
             owner, store, integers("queue_offset"), offset, integers("store_time_ms"), integers("checks_count"),
             integers("half_queue_offset"),
         )  # fmt: skip
+        is_next = (owner[1:] > owner[:-1]) | ((store[1:] == store[:-1]) & (offset[1:] >= offset[:-1]))
+        if is_next.all():  # as in nearly all stores
+            return Records(*values)
+        order = np.lexsort((offset, store, owner))
         return Records(*(one[order] for one in values))

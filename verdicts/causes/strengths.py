@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from readers.model.columns import Bools
 from verdicts.causes.cause import NONE, PROVES, Cause, Support
@@ -23,15 +25,14 @@ class Applied:
     """What one cause is for the transactions of one store.
 
     Shape: `rows` by strength: `explains`, `could_explain` and `ruled_out` exclude one another, and each transaction
-           that the rule fits is in one of them. `needs_release`: an unknown release leaves open whether the cause
-           explains them. `decides`: what else would decide it, for some of them. `rivals`: the causes that fit some of
-           the same transactions, in the order of the declaration.
+           that the rule fits is in one of them. `facts`: those of the store. `decides`: what would decide it for some
+           of them, where their records do not. `rivals`: the causes that fit some of the same transactions.
     """
 
     cause: Cause
     store: str
+    facts: StoreEvidence
     rows: Mapping[str, Bools]
-    needs_release: bool = False
     decides: str = ""
     rivals: tuple[str, ...] = ()
 
@@ -56,17 +57,17 @@ def applied(found: Evidence) -> Iterator[Applied]:
 def _in_store(
     cause: Cause, store: str, facts: StoreEvidence, rows: Bools, supports: Mapping[str, Support]
 ) -> Applied:
-    is_affected = cause.affects(facts.version_low, facts.version_high)
-    if is_affected is False:
-        return Applied(cause, store, {"ruled_out": rows})
+    applies = cause.applies(facts)
+    if applies is False:
+        return Applied(cause, store, facts, {"ruled_out": rows})
     support = supports[cause.word]
     rivals = _fitting_rivals(cause, rows, supports, facts)
     is_contested = np.zeros(len(rows), np.bool_)
     for word in rivals:
         is_contested |= supports[word] > NONE
-    proven = rows & (support == PROVES) & ~is_contested & bool(is_affected)
+    proven = rows & (support == PROVES) & ~is_contested & bool(applies) & cause.is_seen(facts)
     return Applied(
-        cause, store, {"explains": proven, "could_explain": rows & ~proven}, is_affected is None,
+        cause, store, facts, {"explains": proven, "could_explain": rows & ~proven},
         cause.decides if (rows & (support < PROVES)).any() else "", rivals,
     )
 
@@ -74,11 +75,11 @@ def _in_store(
 def _fitting_rivals(
     cause: Cause, rows: Bools, supports: Mapping[str, Support], facts: StoreEvidence
 ) -> tuple[str, ...]:
-    """Return the rivals that fit some of the rows, and that the release of the store may have."""
+    """Return the rivals that fit some of the rows, and that the broker of the store may have."""
     return tuple(
         word for word in cause.rivals
         if (rows & (supports[word] > NONE)).any()
-        and CAUSES[word].affects(facts.version_low, facts.version_high) is not False
+        and CAUSES[word].applies(facts) is not False
     )
 
 
@@ -90,7 +91,7 @@ def cause_words() -> list[str]:
 def with_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> pa.Table:
     """Return rows of TRANSACTIONS with `causes`: the words of the causes that explain each one, or could.
 
-    Shape: `rows` has NEEDED_COLUMNS and `causes`; null for transactions of a store whose facts are not given.
+    Shape: `rows` has NEEDED_COLUMNS and `causes`, which is null if the facts of the stores are not given.
     Order: causes that explain it first; then as registered.
     """
     place = rows.schema.get_field_index("causes")
@@ -108,7 +109,17 @@ def with_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> pa.Table
     owner, number = np.concatenate(owners), np.concatenate(numbers)
     ends = np.cumsum(np.bincount(owner, minlength=found.count))
     values = pa.array(words, pa.string()).take(pa.array(number[np.lexsort((number, owner))]))
-    lists = pa.ListArray.from_arrays(
-        pa.array(np.append(0, ends), pa.int32()), values, type=form.type, mask=pa.array(found.store < 0)
-    )
+    lists = pa.ListArray.from_arrays(pa.array(np.append(0, ends), pa.int32()), values, type=form.type)
     return rows.set_column(place, form, lists)
+
+
+def cause_counts(rows: pa.Table) -> Counter[tuple[str, str, str]]:
+    """Return the number of transactions by store, cause and strength; `rows` has `store` and `causes`."""
+    lists = rows["causes"].combine_chunks()
+    stores = rows["store"].combine_chunks().take(pc.list_parent_indices(lists))
+    counted = Counter(zip(stores.to_pylist(), pc.list_flatten(lists).to_pylist(), strict=True))
+    mark = _MARKS["could_explain"]
+    return Counter({
+        (store, value.removesuffix(mark), "could_explain" if value.endswith(mark) else "explains"): count
+        for (store, value), count in counted.items()
+    })

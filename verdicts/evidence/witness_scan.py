@@ -51,7 +51,7 @@ class SplitFacts:
            `unmatched_hashes`: the hashes of their identities. Most name a copy before the split, and match if a half
            with that identity is there; a decision with hash 0 must be examined in any case.
            `later_hashes`: the identities of half and discard copies stored after the given time. `last_op_offset`: that
-           of the last op message, -1 if there is none.
+           of the last op message, -1 without any.
     Units: bytes of the commit log; milliseconds.
     """
 

@@ -41,6 +41,7 @@ NAME = "audit"
 EXAMPLES = (
     Example("rmqtx audit STORE --summary", "counts per group and topic"),
     Example("rmqtx audit STORE --where 'state = LOST or flags = duplicate_commit'", "lost or delivered twice"),
+    Example("rmqtx audit STORE --where 'causes = op-written-late'", "transactions that one cause explains"),
     Example("rmqtx audit 's3://evidence/*/store' --engine spark -o verdicts.parquet", "many stores, with Spark"),
     Example("rmqtx audit -n 10.0.0.1:9876 --flagged", "transactions with flags, in the half queues of live brokers"),
     Example(
@@ -218,9 +219,11 @@ class _AuditRun:
         """Write the answer and the rows; return the exit status."""
 
         def answer() -> Iterator[str]:
-            return self.counted.answer(
+            yield from self.counted.answer(
                 source.stores, source.arguments, reading.findings, reading.check_stops, self.listing.now_ms, source.live
             )
+            if self.asked.at is None:
+                yield from self.counted.why_lines(source.arguments)
 
         if self._instead:
             for batch in reading:
