@@ -275,8 +275,8 @@ TRANSACTIONS = pa.schema(
         column(
             "causes", pa.list_(pa.string()),
             "why the transaction is unusual: the words of the causes that explain it, then, with a ? at the end, of "
-            "those that only could; empty if none fits; null for a past time, and in rows of audit --follow (rmqtx "
-            "explain WORD; rmqtx show also gives what would decide)",
+            "those that only could; empty if none fits. Without causes of whole producer groups, which rmqtx diagnose "
+            "finds; null for a past time, and in rows of audit --follow (rmqtx explain WORD)",
             words="causes_found",
         ),
     ]

@@ -171,9 +171,9 @@ def _reading(
     if with_check:
         reading.evidence = {fact.root: fact.evidence() for fact in known}
     rows = _with_what_cannot_be_known(rows, known)
-    rows = with_causes(with_discard_times(rows, predicted), reading.evidence)
+    rows = with_discard_times(rows, predicted)
     alive = _producers_alive(brokers, members, rows)
-    rows = rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive)
+    rows = with_causes(rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive), reading.evidence)
     reading.batches = rows.select(schema.names).to_batches()
     return reading
 

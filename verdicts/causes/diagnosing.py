@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s, int64s
+from readers.model.columns import Bools, int64s
 from readers.model.tables import column
-from verdicts.causes.cause import STRENGTHS, Cause
+from verdicts.causes.cause import NONE, STRENGTHS, Cause
+from verdicts.causes.counting import EXAMPLES_MAX, Count
 from verdicts.causes.evidence import Evidence
+from verdicts.causes.groups import GroupCauses
 from verdicts.causes.register import CAUSES
 from verdicts.causes.strengths import Applied, applied
 from verdicts.model.store_evidence import SOURCES, StoreEvidence
 
-_EXAMPLES_MAX = 3
 _EXAMPLE = pa.struct([
     column("transaction_id", pa.string(), "id of the transaction"),
     column("half_commit_log_offset", pa.int64(), "commit-log offset of its first half copy"),
@@ -38,7 +39,7 @@ DIAGNOSES = pa.schema(
         column("half_copies_count", pa.int64(), "half copies of these transactions"),
         column("first_time_ms", pa.int64(), "broker clock at the first half copy of the oldest of them"),
         column("last_time_ms", pa.int64(), "broker clock at the first half copy of the newest of them"),
-        column("examples", pa.list_(_EXAMPLE), f"the {_EXAMPLES_MAX} of them with the lowest commit-log offsets"),
+        column("examples", pa.list_(_EXAMPLE), f"the {EXAMPLES_MAX} of them with the lowest commit-log offsets"),
         column("consequence", pa.string(), "what follows for the application"),
         column("would_decide", pa.string(), "what would show which cause it was; null where the cause explains"),
         column("act", pa.string(), "what to do now"),
@@ -47,29 +48,6 @@ DIAGNOSES = pa.schema(
         column("sources", pa.string(), "upstream files and issues, and the brokers that were seen to behave so"),
     ]
 )
-
-
-@dataclass(slots=True)
-class _Count:
-    """What one cause has in one store with one strength."""
-
-    transactions: int = 0
-    half_copies: int = 0
-    first_ms: int | None = None
-    last_ms: int | None = None
-    examples: list[dict[str, Any]] = field(default_factory=list)
-    decides: str = ""
-    rivals: set[str] = field(default_factory=set)
-
-    def add(self, found: Evidence, chosen: Int64s) -> None:
-        """Add some transactions."""
-        times = int64s(found.rows["half_store_time_ms"].combine_chunks(), -1)[chosen]
-        self.transactions += len(chosen)
-        self.half_copies += int(found.count_of(found.copies)[chosen].sum())
-        if (known := times[times >= 0]).size:
-            self.first_ms = min(int(known.min()), self.first_ms if self.first_ms is not None else int(known.min()))
-            self.last_ms = max(int(known.max()), self.last_ms or 0)
-        self.examples = sorted([*self.examples, *_examples(found, chosen)], key=_place)[:_EXAMPLES_MAX]
 
 
 @dataclass(slots=True)
@@ -85,13 +63,24 @@ class Diagnosis:
 
     stores: Mapping[str, StoreEvidence]
     transactions_count: int = 0
-    unusual_count: int = 0
     explained_count: int = 0
-    unexplained_count: int = 0
     undecidable_count: int = 0
     needs_release: bool = False
     needed_settings: dict[str, None] = field(default_factory=dict)
-    _counts: dict[tuple[str, str, str], _Count] = field(default_factory=dict)
+    _unusual_count: int = 0
+    _unexplained_count: int = 0
+    _counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
+    _groups: GroupCauses = field(default_factory=GroupCauses)
+
+    @property
+    def unusual_count(self) -> int:
+        """See `Diagnosis`."""
+        return self._unusual_count + self._groups.usual_count
+
+    @property
+    def unexplained_count(self) -> int:
+        """See `Diagnosis`."""
+        return self._unexplained_count - self._groups.unexplained_count
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add judged transactions. `batch` has NEEDED_COLUMNS."""
@@ -106,9 +95,13 @@ class Diagnosis:
         has_cause |= is_explained
         is_unusual = _are_unusual(found) | has_cause
         self.transactions_count += found.count
-        self.unusual_count += int(is_unusual.sum())
+        self._unusual_count += int(is_unusual.sum())
         self.explained_count += int(is_explained.sum())
-        self.unexplained_count += int((is_unusual & ~has_cause).sum())
+        self._unexplained_count += int((is_unusual & ~has_cause).sum())
+        for word, cause in CAUSES.items():
+            if cause.contradicted is not None:
+                rows, without = cause.rule(found) > NONE, is_unusual & ~has_cause
+                self._groups.add(found, word, rows, cause.contradicted(found), ~is_unusual, without)
         self.undecidable_count += int(found.state("UNDECIDABLE").sum())
 
     def table(self) -> pa.Table:
@@ -117,23 +110,33 @@ class Diagnosis:
         Shape: DIAGNOSES.
         Order: those that are ruled out last; then most transactions first, then by store and word.
         """
-        keys = sorted(
-            self._counts,
-            key=lambda key: (key[2] == "ruled_out", -self._counts[key].transactions, *key),
-        )
-        return pa.Table.from_pylist([_row(*key, self._counts[key], self.stores[key[0]]) for key in keys], DIAGNOSES)
+        counts = dict(self._counts)
+        for store, word, count in self._groups.counts():
+            points = [*self._unknown(CAUSES[word], self.stores[store]), CAUSES[word].decides]
+            of_store = counts.setdefault((store, word, "could_explain"), Count())
+            of_store.merge(replace(count, open_points=dict.fromkeys(points)))
+        keys = sorted(counts, key=lambda key: (key[2] == "ruled_out", -counts[key].transactions, *key))
+        return pa.Table.from_pylist([_row(*key, counts[key]) for key in keys], DIAGNOSES)
+
+    def _unknown(self, cause: Cause, facts: StoreEvidence) -> list[str]:
+        """Return what is unknown of a broker and decides whether it behaves so, and count it."""
+        is_release_unknown = cause.affects(facts.version_low, facts.version_high) is None
+        self.needs_release |= is_release_unknown
+        settings = cause.unknown_settings(facts)
+        self.needed_settings |= dict.fromkeys(settings)
+        return [
+            *([_UNKNOWN_RELEASE] if is_release_unknown else []),
+            *([f"the configuration of the broker ({', '.join(settings)}): add --broker-conf FILE"] if settings else []),
+            *([] if cause.is_seen(facts) else [SOURCES[one] for one in cause.shows_in]),
+        ]
 
     def _count(self, found: Evidence, one: Applied) -> None:
+        """Count a cause in one store."""
         for strength, rows in one.rows.items():
-            chosen = np.flatnonzero(rows)
-            if len(chosen):
-                count = self._counts.setdefault((one.store, one.cause.word, strength), _Count())
-                count.add(found, chosen)
-                if strength == "could_explain":
-                    self.needs_release |= one.cause.affects(one.facts.version_low, one.facts.version_high) is None
-                    self.needed_settings |= dict.fromkeys(one.cause.unknown_settings(one.facts))
-                    count.decides = count.decides or one.decides
-                    count.rivals |= set(one.rivals)
+            if rows.any():
+                points = [*self._unknown(one.cause, one.facts), one.decides] if strength == "could_explain" else []
+                count = self._counts.setdefault((one.store, one.cause.word, strength), Count())
+                count.add(found, np.flatnonzero(rows), points, one.rivals if points else ())
 
 
 def _are_unusual(found: Evidence) -> Bools:
@@ -141,47 +144,15 @@ def _are_unusual(found: Evidence) -> Bools:
     return (flags > 0) | found.state("DISCARDED", "LOST", "UNDECIDABLE")
 
 
-def _examples(found: Evidence, chosen: Int64s) -> list[dict[str, Any]]:
-    """Return the chosen transactions with the lowest offsets of their first half copies."""
-    copies = found.copies
-    offsets = np.full(found.count, np.iinfo(np.int64).max)
-    np.minimum.at(offsets, copies.owner, copies.offset)
-    lowest = chosen[np.argsort(offsets[chosen], kind="stable")[:_EXAMPLES_MAX]]
-    names = found.rows["transaction_id"].take(pa.array(lowest)).to_pylist()
-    has_copy = np.isin(lowest, copies.owner)
-    return [
-        {"transaction_id": name, "half_commit_log_offset": int(offset) if known else None}
-        for name, offset, known in zip(names, offsets[lowest], has_copy, strict=True)
-    ]
-
-
-def _place(example: Mapping[str, Any]) -> tuple[bool, int, str]:
-    """Order examples by place; those without a half copy come last."""
-    offset = example["half_commit_log_offset"]
-    return offset is None, offset or 0, example["transaction_id"]
-
-
-def _open_points(cause: Cause, facts: StoreEvidence, found: _Count) -> list[str]:
-    """Return what would decide whether it was the cause."""
-    settings = cause.unknown_settings(facts)
-    rivals = [word for word in cause.rivals if word in found.rivals]
-    return [
-        *([_UNKNOWN_RELEASE] if cause.affects(facts.version_low, facts.version_high) is None else []),
-        *([f"the configuration of the broker ({', '.join(settings)}): add --broker-conf FILE"] if settings else []),
-        *([] if cause.is_seen(facts) else [SOURCES[one] for one in cause.shows_in]),
-        *([found.decides] if found.decides else []),
-        *([f"whether it was {cause.word} or {' or '.join(rivals)}"] if rivals else []),
-    ]
-
-
-def _row(store: str, word: str, strength: str, found: _Count, facts: StoreEvidence) -> dict[str, Any]:
+def _row(store: str, word: str, strength: str, found: Count) -> dict[str, Any]:
     cause = CAUSES[word]
-    open_points = _open_points(cause, facts, found) if strength == "could_explain" else []
+    rivals = [word for word in cause.rivals if word in found.rivals]
+    points = [*found.open_points, *([f"whether it was {cause.word} or {' or '.join(rivals)}"] if rivals else [])]
     return {
         "store": store, "cause": word, "strength": strength, "title": cause.title,
         "transactions_count": found.transactions, "half_copies_count": found.half_copies,
         "first_time_ms": found.first_ms, "last_time_ms": found.last_ms, "examples": found.examples,
-        "consequence": cause.consequence, "would_decide": "; ".join(open_points) or None,
+        "consequence": cause.consequence, "would_decide": "; ".join(points) or None,
         "act": cause.act, "change": cause.change or None, "releases": cause.releases,
         "sources": "; ".join(change.source for change in cause.affected),
     }  # fmt: skip

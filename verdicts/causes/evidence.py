@@ -14,14 +14,14 @@ from readers.model.columns import Bools, Int64s, int64s
 from readers.model.errors import SourceError
 from readers.model.releases import HALF_TOPIC_DESIGN
 from readers.queues.consume_queue import open_queue
-from readers.store.store import OP_TOPIC
+from readers.store.store import OP_TOPIC, Store
 from verdicts.evidence.store_facts import StoreFacts
 from verdicts.model.store_evidence import StoreEvidence
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
 NEEDED_COLUMNS = (
-    "store", "transaction_id", "state", "flags", "reason_code", "half_store_time_ms", "half_copies", "op_marks",
-    "final_records", "discard_copies",
+    "store", "transaction_id", "state", "flags", "reason_code", "producer_group", "topic", "born_time_ms",
+    "half_store_time_ms", "half_copies", "op_marks", "final_records", "discard_copies",
 )  # fmt: skip
 #: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
@@ -31,14 +31,14 @@ OP_HOLD_MS = 7_000
 
 
 def store_evidence(facts: StoreFacts) -> StoreEvidence:
-    """Return what the rules read of a store, after its log was read; reads the last slot of its op queue.
+    """Return what the rules read of a store, after its log was read; reads the first and last slot of its op queue.
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
     settings = facts.settings
     return StoreEvidence(
-        settings.version_low, settings.version_high, _last_op_offset(facts), facts.store.was_killed,
-        facts.check_stops[-1] if facts.check_stops else None, settings.given,
+        settings.version_low, settings.version_high, _last_op_offset(facts), _first_op_offset(facts.store),
+        facts.store.was_killed, facts.check_stops[-1] if facts.check_stops else None, settings.given,
     )
 
 
@@ -55,6 +55,16 @@ def _last_op_offset(facts: StoreFacts) -> int | None:
     if not last and (facts.cursors.op is None or any(facts.cursors.op.values())):
         return None
     return max([facts.last_op_offset, *last])
+
+
+def _first_op_offset(store: Store) -> int | None:
+    """Return where the op message with queue offset 0 is."""
+    try:
+        with open_queue(store, OP_TOPIC, 0) as queue:
+            first: list[int] = queue.read(0, 1)[1].tolist()
+            return first[0] if first else None
+    except SourceError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +140,30 @@ class Evidence:
     def store(self) -> Int64s:
         """The number of the store of each transaction."""
         return self._store_numbers(self._column("store"))
+
+    @cached_property
+    def half_store_time_ms(self) -> Int64s:
+        """The broker clock at the first half copy of each transaction; -1 where it is unknown."""
+        return int64s(self._column("half_store_time_ms"), _UNKNOWN)
+
+    @cached_property
+    def copies_count(self) -> Int64s:
+        """The number of half copies of each transaction."""
+        return self.count_of(self.copies)
+
+    @cached_property
+    def first_copy_offset(self) -> Int64s:
+        """The commit-log offset of the first half copy of each transaction; the highest number if it has no copy."""
+        found = np.full(self.count, np.iinfo(np.int64).max)
+        np.minimum.at(found, self.copies.owner, self.copies.offset)
+        return found
+
+    @cached_property
+    def has_no_producer(self) -> Bools:
+        """Whether no producer of the group of each transaction is connected; only live brokers show it."""
+        if "producer_alive" not in self.rows.column_names:
+            return np.zeros(self.count, np.bool_)
+        return ~np.asarray(pc.fill_null(self._column("producer_alive"), True))
 
     @cached_property
     def half_topic(self) -> Bools:

@@ -38,16 +38,16 @@ class Applied:
 
 
 def applied(found: Evidence) -> Iterator[Applied]:
-    """Apply all causes to judged transactions.
+    """Apply all causes to judged transactions, but those of whole producer groups (`groups.py`).
 
     Shape: one value for each cause and each store with a transaction that its rule fits. What a transaction gets
            depends on its own records and on the facts of its store, not on the other rows.
     Order: causes as registered, then stores.
     """
-    supports = {word: cause.rule(found) for word, cause in CAUSES.items()}
-    for word, cause in CAUSES.items():
-        support = supports[word]
+    supports = {word: cause.rule(found) for word, cause in CAUSES.items() if cause.contradicted is None}
+    for word, support in supports.items():
         if support.any():
+            cause = CAUSES[word]
             for number, (store, facts) in enumerate(found.stores.items()):
                 rows = (support > NONE) & (found.store == number)
                 if rows.any():

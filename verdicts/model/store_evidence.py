@@ -22,15 +22,17 @@ SOURCES: dict[str, str] = {
 class StoreEvidence:
     """The facts of one store that rules read; they are known before the first transaction is judged.
 
-    Shape: `last_op_offset`: commit-log offset of the last op message, -1 without any; None if unknown. `stop`:
-           where the check of its half queue is stopped. `conf`: the configuration of its broker; None if unknown.
-           `read`: what was read, of SOURCES.
+    Shape: `last_op_offset`: commit-log offset of the last op message, -1 without any; None if unknown.
+           `first_op_offset`: that of the op message with queue offset 0; None if unknown or if the queue has none.
+           `stop`: where the check of its half queue is stopped. `conf`: the configuration of its broker; None if
+           unknown. `read`: what was read, of SOURCES.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
     version_low: Version | None = None
     version_high: Version | None = None
     last_op_offset: int | None = None
+    first_op_offset: int | None = None
     was_killed: bool = False
     stop: CheckStop | None = None
     conf: Mapping[str, str] | None = None
