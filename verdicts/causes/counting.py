@@ -19,7 +19,7 @@ EXAMPLES_MAX = 3
 class Count:
     """What one cause has in one store with one strength.
 
-    Shape: `open_points`: what would decide whether they have the cause; `rivals`: the causes that also fit some of them.
+    Shape: `open_points`: what would decide whether they have the cause. `rivals`: causes that also fit some of them.
     """
 
     transactions: int = 0
