@@ -14,7 +14,7 @@ from tests.verdicts.causes.diagnosed import strengths
 from verdicts.audit.local_audit import audit
 from verdicts.causes.cause import FITS
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from verdicts.causes.register import CAUSES
 
 WORD = "cursors-unreadable"
@@ -43,8 +43,8 @@ def test_a_cursor_file_that_does_not_exist_is_no_power_loss(tmp_path: Path) -> N
 def test_a_check_that_does_not_run_only_fits() -> None:
     store = opened("common-4.3.0")
     settings = broker_settings(store, version="4.3.0")
-    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
-    rule, evidence = CAUSES["check-thread-ended"].rule, {store.root: store_evidence(store, settings)}
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    rows, evidence, rule = reading.table(), reading.evidence, CAUSES["check-thread-ended"].rule
     assert not rule(Evidence(rows, evidence)).any()
     flags = pa.array([["stalled"], *([[]] * (rows.num_rows - 1))], rows.schema.field("flags").type)
     stalled = rows.set_column(rows.schema.get_field_index("flags"), "flags", flags)
@@ -55,7 +55,7 @@ def _diagnosed(root: Path) -> dict[str, dict[str, int]]:
     store = open_store(root)
     settings = broker_settings(store)
     reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
-    found = Diagnosis({store.root: store_evidence(store, settings)})
+    found = Diagnosis(reading.evidence)
     for batch in reading:
-        found.add(batch, reading.check_stops)
+        found.add(batch)
     return strengths(found.table().to_pylist())
