@@ -36,23 +36,20 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
-    settings, topics = facts.settings, _topics(facts.store)
+    settings = facts.settings
     return StoreEvidence(
         settings.version_low, settings.version_high, _last_op_offset(facts), _first_op_offset(facts.store),
         facts.store.was_killed, facts.check_stops[-1] if facts.check_stops else None, settings.given,
         are_cursors_damaged=any(one.code == "config-damaged" for one in facts.cursors.findings),
-        topics=None if topics is None else frozenset(topics),
-        typed_topics=frozenset(name for name, has_attributes in (topics or {}).items() if has_attributes),
+        topics=_topics(facts.store),
     )
 
 
-def _topics(store: Store) -> dict[str, bool] | None:
-    """Return the topics of config/topics.json, and whether each has attributes; None if they are unknown."""
+def _topics(store: Store) -> frozenset[str] | None:
+    """Return the topics of config/topics.json; None if they are unknown."""
     config = read_config(store, "topics.json").value
     table = config.get("topicConfigTable") if isinstance(config, dict) else None
-    if not isinstance(table, dict):
-        return None
-    return {name: isinstance(one, dict) and bool(one.get("attributes")) for name, one in table.items()}
+    return frozenset(table) if isinstance(table, dict) else None
 
 
 def _last_op_offset(facts: StoreFacts) -> int | None:
@@ -198,16 +195,17 @@ class Evidence:
         owners = records.owner if chosen is None else records.owner[chosen]
         return np.bincount(owners, minlength=self.count).astype(np.int64)
 
-    def topic_in(self, value: Callable[[StoreEvidence], frozenset[str] | None]) -> Bools:
-        """Whether the topic of each transaction is among topics of its store; true where either is unknown."""
+    @property
+    def has_topic(self) -> Bools:
+        """Whether the topic of each transaction is among those of its store; true where either is unknown."""
         column = self._column("topic")
-        is_in: Bools = np.asarray(pc.is_null(column))
+        is_listed: Bools = np.asarray(pc.is_null(column))
         for number, one in enumerate(self.stores.values()):
-            topics, is_here = value(one), self.store == number
-            if topics is not None:
-                is_here &= np.asarray(pc.is_in(column, value_set=pa.array(sorted(topics), pa.string())))
-            is_in |= is_here
-        return is_in
+            is_here = self.store == number
+            if one.topics is not None:
+                is_here &= np.asarray(pc.is_in(column, value_set=pa.array(sorted(one.topics), pa.string())))
+            is_listed |= is_here
+        return is_listed
 
     # --- records ------------------------------------------------------------------------------------------------------
 
