@@ -144,16 +144,17 @@ class Evidence:
         owners = records.owner if chosen is None else records.owner[chosen]
         return np.bincount(owners, minlength=self.count).astype(np.int64)
 
-    def topic_in(self, value: Callable[[StoreEvidence], frozenset[str] | None]) -> Bools:
-        """Whether the topic of each transaction is among topics of its store; true where either is unknown."""
+    @property
+    def has_topic(self) -> Bools:
+        """Whether the topic of each transaction is among those of its store; true where either is unknown."""
         column = self._column("topic")
-        is_in: Bools = np.asarray(pc.is_null(column))
+        is_listed: Bools = np.asarray(pc.is_null(column))
         for number, one in enumerate(self.stores.values()):
-            topics, is_here = value(one), self.store == number
-            if topics is not None:
-                is_here &= np.asarray(pc.is_in(column, value_set=pa.array(sorted(topics), pa.string())))
-            is_in |= is_here
-        return is_in
+            is_here = self.store == number
+            if one.topics is not None:
+                is_here &= np.asarray(pc.is_in(column, value_set=pa.array(sorted(one.topics), pa.string())))
+            is_listed |= is_here
+        return is_listed
 
     # --- records ------------------------------------------------------------------------------------------------------
 

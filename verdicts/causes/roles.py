@@ -76,13 +76,8 @@ def _passed_by_acting_slave(found: Evidence) -> Support:
 
 
 def _topic_refused(found: Evidence) -> Support:
-    """The topic is not in the broker's topics; another store that was read has it with attributes.
-
-    Without that store it only fits: the topic may have been deleted.
-    """
-    is_missing = ~found.topic_in(lambda one: one.topics)
-    typed = frozenset[str]().union(*(one.typed_topics for one in found.stores.values()))
-    return fits(is_missing, is_missing & found.topic_in(lambda _: typed))
+    """The broker does not have the topic: files do not show whether it refused it, deleted it, or never fetched it."""
+    return fits(~found.has_topic)
 
 
 CAUSES = (
@@ -124,7 +119,7 @@ CAUSES = (
         act="mqadmin updateTopic with the attributes that the topic had; then consumers receive what was committed",
         change="upgrade to 5.3.4 or later, the slaves first",
         shown_by=(),
-        decides="config/topics.json of the master: rmqtx diagnose STORE STORE of both; or whether the topic was "
-        "deleted",
+        decides="the log of the slave: \"SyncTopicConfig Exception\"; otherwise the topic was deleted, or the slave "
+        "became a master before it fetched it, which it does once a minute",
     ),
 )

@@ -15,23 +15,20 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
-    settings, topics = facts.settings, _topics(facts.store)
+    settings = facts.settings
     return StoreEvidence(
         settings.version_low, settings.version_high, _last_op_offset(facts), _first_op_offset(facts.store),
         facts.store.was_killed, facts.check_stops[-1] if facts.check_stops else None, settings.given,
         are_cursors_damaged=any(one.code == "config-damaged" for one in facts.cursors.findings),
-        topics=None if topics is None else frozenset(topics),
-        typed_topics=frozenset(name for name, has_attributes in (topics or {}).items() if has_attributes),
+        topics=_topics(facts.store),
     )
 
 
-def _topics(store: Store) -> dict[str, bool] | None:
-    """Return the topics of config/topics.json, and whether each has attributes; None if they are unknown."""
+def _topics(store: Store) -> frozenset[str] | None:
+    """Return the topics of config/topics.json; None if they are unknown."""
     config = read_config(store, "topics.json").value
     table = config.get("topicConfigTable") if isinstance(config, dict) else None
-    if not isinstance(table, dict):
-        return None
-    return {name: isinstance(one, dict) and bool(one.get("attributes")) for name, one in table.items()}
+    return frozenset(table) if isinstance(table, dict) else None
 
 
 def _last_op_offset(facts: StoreFacts) -> int | None:
