@@ -43,7 +43,7 @@ BESIDE = ("rocksdb-slave-drops",)
 LIVE = ("producer-not-connected",)
 #: Causes whose stores are not made yet.
 FROM_SOURCES = (
-    "acting-slave-gave-up", "acting-slave-sent-copies", "check-thread-ended",
+    "acting-slave-gave-up", "check-thread-ended",
     "topic-refused-by-slave", "op-cursor-jumped", "producer-clock-ahead", "pool-hides-half", "op-queue-deleted",
     "sent-to-half-topic",
 )
