@@ -42,12 +42,13 @@ BESIDE = ("rocksdb-slave-drops",)
 LIVE = ("producer-not-connected",)
 #: Causes whose stores are not made yet.
 FROM_SOURCES = (
-    "acting-slave-gave-up", "check-thread-ended",
-    "topic-refused-by-slave", "op-cursor-jumped", "producer-clock-ahead", "pool-hides-half", "op-queue-deleted",
+    "check-thread-ended", "op-cursor-jumped", "producer-clock-ahead", "pool-hides-half", "op-queue-deleted",
     "sent-to-half-topic",
 )
 #: Causes that leave the same records as their rivals.
-SAME_RECORDS = ("rocksdb-asks-again", "decided-only-at-checks")
+SAME_RECORDS = (
+    "rocksdb-asks-again", "decided-only-at-checks", "acting-slave-gave-up", "topic-refused-by-slave",
+)
 
 
 def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
