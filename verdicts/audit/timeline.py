@@ -29,6 +29,10 @@ TIMELINE = pa.schema(
         pa.field("commit_log_offset", pa.int64()),
         pa.field("message_id", pa.string()),
         pa.field("detail", pa.string()),
+        pa.field("log_kind", pa.string()),
+        pa.field("log_file", pa.string()),
+        pa.field("log_line", pa.int64()),
+        pa.field("log_text", pa.string()),
     ]
 )
 #: Length of the place in a message id, which follows the broker's host.
@@ -131,8 +135,12 @@ class StoreTimelineSource:
         return None if self.store.in_use else known_until_ms(self.store)
 
 
-def timeline(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> pa.Table:
+def timeline(
+    transaction: dict[str, Any], places: Sequence[TimelineSource], logged: Iterable[dict[str, Any]] = ()
+) -> pa.Table:
     """Return the events of a transaction (a row of TRANSACTIONS as a dictionary), one row per event.
+
+    `logged`: events of its brokers' logs, see logged_events.py.
 
     Shape: TIMELINE. The first copy is `sent`; a copy with checks is a `check` (the broker put it back and asked the
            producer), for any count of other copies: if the check began again at an older cursor, there are parallel
@@ -156,8 +164,16 @@ def timeline(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> p
     for copy in transaction["discard_copies"]:
         events.append(_event(copy, "discard", DISCARD_TOPIC, "the broker discarded it"))
     _add_names(events, names)
-    events.sort(key=lambda event: (event["time_ms"], event.get("commit_log_offset") or -1))
+    events.extend(logged)
+    events.sort(key=_place)
     return pa.Table.from_pylist(events, schema=TIMELINE)
+
+
+def _place(event: dict[str, Any]) -> tuple[bool, int, int]:
+    """Order by time; a line of a log, whose time has whole seconds, comes after the records of its second."""
+    time_ms = event["time_ms"] or 0
+    rest = 999 if "log_file" in event and time_ms % 1000 == 0 else 0
+    return event["time_ms"] is None, time_ms + rest, event.get("log_line") or event.get("commit_log_offset") or -1
 
 
 def _record_names(

@@ -17,12 +17,13 @@ from readers.model.releases import HALF_TOPIC_DESIGN, Version
 from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import OP_TOPIC, Store
+from verdicts.causes.log_evidence import LogEvidence
 from verdicts.model.check_stop import CheckStop
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
 NEEDED_COLUMNS = (
-    "store", "transaction_id", "state", "flags", "reason_code", "half_store_time_ms", "half_copies", "op_marks",
-    "final_records", "discard_copies",
+    "store", "transaction_id", "state", "flags", "reason_code", "producer_group", "half_store_time_ms", "half_copies",
+    "op_marks", "final_records", "discard_copies",
 )  # fmt: skip
 #: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
@@ -35,7 +36,7 @@ FILES, WIRE, BROKER_LOG = "files", "wire", "broker log"
 SOURCES: dict[str, str] = {
     FILES: "the records of the store",
     WIRE: "the running broker: -n HOST:PORT",
-    BROKER_LOG: "the log of the broker",
+    BROKER_LOG: "the logs of the broker: --broker-logs DIR",
 }
 
 
@@ -45,7 +46,8 @@ class StoreEvidence:
 
     Shape: `last_op_offset`: commit-log offset of the last op message in the op queue, -1 if it has none; None if
            unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows. `conf`:
-           the configuration of its broker; None if unknown. `read`: what was read, of SOURCES.
+           the configuration of its broker; None if unknown. `read`: what was read, of SOURCES. `logs`: what the
+           logs of its broker show; None if they were not read.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -56,6 +58,7 @@ class StoreEvidence:
     stop: CheckStop | None = None
     conf: Mapping[str, str] | None = None
     read: frozenset[str] = frozenset({FILES})
+    logs: LogEvidence | None = None
 
 
 def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:

@@ -1,0 +1,249 @@
+"""Causes that a broker's own log shows: whom the check asked, what it could not write, decisions that it refused.
+
+Without the logs (--broker-logs) they could explain discarded transactions at most. What the lines of a log do not name
+is shown by their times: a copy that the check puts back is asked about in the same round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools, Int64s
+from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, LATE_END_REFUSED, Change
+from verdicts.causes.cause import Cause, Support, fits, proves
+from verdicts.causes.evidence import BROKER_LOG, Evidence, Records
+from verdicts.causes.log_evidence import LogEvidence
+
+#: A check is sent, or the missing producer logged, within this time after the copy is put back.
+_SEND_SECONDS_MAX = 5
+_ANSWERS = ("answered-unknown", "answered-commit", "answered-rollback")
+_NEVER = np.iinfo(np.int64).max
+
+
+def _by_store(found: Evidence, records: Records, value: Callable[[LogEvidence, Bools], Bools]) -> Bools:
+    """Return a value for each record, computed for each store with logs; False for the others."""
+    result = np.zeros(len(records), np.bool_)
+    for number, facts in enumerate(found.stores.values()):
+        rows = records.store == number
+        if facts.logs is not None and rows.any():
+            result[rows] = value(facts.logs, rows)
+    return result
+
+
+def _named(found: Evidence, *kinds: str) -> Bools:
+    """Return the half copies that a line of one of the kinds names."""
+    offsets = found.copies.offset
+    return _by_store(found, found.copies, lambda logs, rows: logs.names(kinds, offsets[rows]))
+
+
+def _transactions_named(found: Evidence, *kinds: str) -> Bools:
+    return found.any_of(found.copies, _named(found, *kinds))
+
+
+def _asked(found: Evidence) -> Bools:
+    """Return the half copies that the check put back to ask about."""
+    return (found.copies.checks > 0) & found.half_topic[found.copies.owner]
+
+
+def _last_asked(found: Evidence) -> Bools:
+    """Return the newest copy of each transaction, if it was asked about."""
+    return _asked(found) & (found.next_copy < 0)
+
+
+def _times_covered(found: Evidence) -> Bools:
+    """Return the half copies whose times the logs cover, and the time in which a check was sent."""
+    times = found.copies.time_ms
+
+    def covered(logs: LogEvidence, rows: Bools) -> Bools:
+        is_covered: Bools = logs.covers(times[rows]) & logs.covers(times[rows] + 1000)
+        return is_covered
+
+    return _by_store(found, found.copies, covered)
+
+
+def _met_no_producer(found: Evidence) -> Bools:
+    """Return the half copies after which the log shows that no producer of their group was connected.
+
+    A producer that connected within the same seconds leaves open whether this copy or another one was meant.
+    """
+    copies = found.copies
+    first = copies.time_ms // 1000
+    last = first + _SEND_SECONDS_MAX
+    if len(copies):
+        has_next = found.next_copy >= 0
+        last[has_next] = np.minimum(last[has_next], copies.time_ms[found.next_copy[has_next]] // 1000)
+    encoded = pc.dictionary_encode(found.rows["producer_group"].combine_chunks())
+    names = encoded.dictionary.to_pylist()
+    group = np.asarray(encoded.indices.fill_null(-1)).astype(np.int64)[copies.owner]
+
+    def met(logs: LogEvidence, rows: Bools) -> Bools:
+        result = np.zeros(int(rows.sum()), np.bool_)
+        groups, begins, ends = group[rows], first[rows], last[rows]
+        for number in np.unique(groups[groups >= 0]).tolist():
+            of_group = groups == number
+            spans = begins[of_group], ends[of_group]
+            result[of_group] = logs.of_group_within("no-producer", names[number], *spans)
+            result[of_group] &= ~logs.of_group_within("producer-connected", names[number], *spans)
+        return result
+
+    return _by_store(found, copies, met)
+
+
+def _undecided(found: Evidence) -> Bools:
+    rows = found.state("DISCARDED", "PENDING") & ~found.flag("delayed_half") & ~found.flag("bad_body")
+    rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
+    return rows
+
+
+def _open_without_logs(found: Evidence) -> Bools:
+    """Transactions that were discarded, and whose last check no log covers."""
+    rows = _undecided(found) & found.state("DISCARDED")
+    return rows & found.any_of(found.copies, _last_asked(found) & ~_times_covered(found))
+
+
+def _no_producer(found: Evidence) -> Support:
+    """The newest copy met a group without a producer, and no producer answered for it."""
+    last = _last_asked(found) & _times_covered(found) & _met_no_producer(found) & ~_named(found, *_ANSWERS)
+    proven = _undecided(found) & found.any_of(found.copies, last)
+    return fits(_open_without_logs(found) | proven, proven)
+
+
+def _answered_unknown(found: Evidence) -> Support:
+    """The producer answered UNKNOWN for the newest copy."""
+    last = _last_asked(found) & _named(found, "answered-unknown")
+    proven = _undecided(found) & found.any_of(found.copies, last)
+    return fits(_open_without_logs(found) | proven, proven)
+
+
+def _put_back_failed(found: Evidence) -> Support:
+    return proves(_transactions_named(found, "put-back-failed"))
+
+
+def _refused_after_immunity(found: Evidence) -> Support:
+    return proves(_transactions_named(found, "commit-refused-immune", "rollback-refused-immune"))
+
+
+def _not_readable_yet(found: Evidence) -> Support:
+    return proves(_transactions_named(found, "not-in-memory"))
+
+
+def _in_failed_rounds(found: Evidence, moment: str) -> Bools:
+    """Return the half copies that were put back in a round that a line of this kind ended."""
+    seconds = found.copies.time_ms // 1000
+
+    def failed(logs: LogEvidence, rows: Bools) -> Bools:
+        ended = _next(logs.moments.get(moment), seconds[rows])
+        return (ended < _NEVER) & (ended <= _next(logs.moments.get("round-begins"), seconds[rows] + 1))
+
+    rows: Bools = _asked(found) & _by_store(found, found.copies, failed)
+    return rows
+
+
+def _next(values: Int64s | None, seconds: Int64s) -> Int64s:
+    """Return the first of the sorted values from each time on."""
+    if values is None or not len(values):
+        return np.full(len(seconds), _NEVER)
+    return np.append(values, _NEVER)[np.searchsorted(values, seconds)]
+
+
+def _pool_rejected(found: Evidence) -> Support:
+    return proves(found.any_of(found.copies, _in_failed_rounds(found, "round-failed RejectedExecutionException")))
+
+
+def _round_failed(found: Evidence) -> Support:
+    rejected = _in_failed_rounds(found, "round-failed RejectedExecutionException")
+    return proves(found.any_of(found.copies, _in_failed_rounds(found, "round-failed") & ~rejected))
+
+
+_CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
+_LOOK = "rmqtx show ID --store STORE --broker-logs DIR"
+CAUSES = (
+    Cause(
+        "no-producer-connected", "no producer of its group was connected when it was last checked",
+        affected=(Change(
+            "a check without a channel of the group is counted and only logged",
+            "broker/transaction/AbstractTransactionalMessageCheckListener.java; seen on 4.3.0 to 5.5.0",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_no_producer, shows_in=(BROKER_LOG,),
+        consequence="the application was not asked; after transactionCheckMax checks the broker discards it",
+        act="start the producers of the group and let each send one message; then rmqtx resume ID -n HOST:PORT",
+        change="clients before 5.2.0 connect to a broker only when they send to one of its topics; run more than one "
+        "producer of a group; raise transactionCheckMax to win time",
+        shown_by=(), decides="transaction.log of the time of its last check",
+    ),
+    Cause(
+        "producer-answered-unknown", "a producer answered its last check with UNKNOWN",
+        affected=(Change(
+            "UNKNOWN decides nothing, and is logged", "broker/processor/EndTransactionProcessor.java; seen on 4.3.0 to "
+            "5.5.0", since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_answered_unknown, shows_in=(BROKER_LOG,),
+        consequence="the application has no outcome for it, or its checkLocalTransaction cannot find it",
+        act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application",
+        change="correct checkLocalTransaction: it must find the outcome of every local transaction",
+        shown_by=(), decides="transaction.log of the time of its last check",
+    ),
+    Cause(
+        "put-back-failed", "the check could not write the half message back",
+        affected=(Change(
+            "the round tries the same message again until its time is over", f"{_CHECK}; seen on 4.9.7 to 5.5.0",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_put_back_failed, shows_in=(BROKER_LOG,),
+        consequence="its producer is not asked; while the write fails, the half messages behind it are not checked",
+        act="store.log names the reason beside it (properties too long, disk full, replicas); decide it by hand: "
+        "rmqtx rollback ID -n HOST:PORT, or rmqtx commit ID -n HOST:PORT",
+        change="keep the properties of transactional messages below 32 000 characters: each check adds some",
+        shown_by=(),
+    ),
+    Cause(
+        "refused-after-immunity", "the broker refused its decision, which came after the immunity time",
+        affected=(LATE_END_REFUSED,),
+        rule=_refused_after_immunity, shows_in=(BROKER_LOG,),
+        consequence="the producer does not see the refusal; only an answer to a check decides it",
+        act=_LOOK,
+        change="raise CHECK_IMMUNITY_TIME_IN_SECONDS above the longest local transaction, or leave it out",
+        shown_by=(),
+    ),
+    Cause(
+        "not-readable-yet", "the half message was not readable yet when a request named it",
+        affected=(Change(
+            "reads end where the commit thread has copied the transient pool", "store/MappedFile.java, "
+            "store/logfile/DefaultMappedFile.java; seen on 5.3.3 with transientStorePoolEnable",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_not_readable_yet, shows_in=(BROKER_LOG,),
+        consequence="a decision that comes too early fails, and the producer does not see it; a check decides later",
+        act=_LOOK,
+        change="set transientStorePoolEnable=false, or a shorter commitIntervalCommitLog",
+        shown_by=(),
+    ),
+    Cause(
+        "check-pool-rejected", "the pool of the check was full: an exception ended the round after it was put back",
+        affected=(Change(
+            "a full queue of 2000 checks ends the round", f"{_CHECK}; #1519, #1544", since=HALF_TOPIC_DESIGN.since,
+            until=CHECK_INFLATES.until,
+        ),),
+        rule=_pool_rejected, shows_in=(BROKER_LOG,),
+        consequence="the cursors stay: the same half messages are put back again in each round; the half topic grows",
+        act="decide those that are open: rmqtx plan STORE",
+        change="upgrade to 4.6.0 or later; before that raise transactionTimeOut, so that fewer are checked at once",
+        shown_by=(),
+    ),
+    Cause(
+        "round-ended-by-exception", "an exception ended the round of the check after it was put back",
+        affected=(Change(
+            "an exception ends the round before the cursors are written", f"{_CHECK}; seen on 4.3.0 and 4.5.0",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_round_failed, shows_in=(BROKER_LOG,),
+        consequence="the cursors stay: it is put back and checked again in each round",
+        act="rmqtx pending STORE: the place where the check is stopped; transaction.log has the exception",
+        change="upgrade: most of these exceptions end no round in newer releases",
+        shown_by=(),
+    ),
+)
