@@ -6,90 +6,22 @@ is shown by their times: a copy that the check puts back is asked about in the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
-import pyarrow.compute as pc
-
-from readers.model.columns import Bools, Int64s
+from readers.model.columns import Bools
 from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, LATE_END_REFUSED, Change
 from verdicts.causes.cause import Cause, Support, fits, proves
-from verdicts.causes.evidence import BROKER_LOG, Evidence, Records
-from verdicts.causes.log_evidence import LogEvidence
+from verdicts.causes.checks import checks_begin_again
+from verdicts.causes.evidence import BROKER_LOG, Evidence
+from verdicts.causes.logged import (
+    in_failed_rounds,
+    last_asked,
+    met_no_producer,
+    named,
+    times_covered,
+    transactions_named,
+)
 
-#: A check is sent, or the missing producer logged, within this time after the copy is put back.
-_SEND_SECONDS_MAX = 5
 _ANSWERS = ("answered-unknown", "answered-commit", "answered-rollback")
-_NEVER = np.iinfo(np.int64).max
-
-
-def _by_store(found: Evidence, records: Records, value: Callable[[LogEvidence, Bools], Bools]) -> Bools:
-    """Return a value for each record, computed for each store with logs; False for the others."""
-    result = np.zeros(len(records), np.bool_)
-    for number, facts in enumerate(found.stores.values()):
-        rows = records.store == number
-        if facts.logs is not None and rows.any():
-            result[rows] = value(facts.logs, rows)
-    return result
-
-
-def _named(found: Evidence, *kinds: str) -> Bools:
-    """Return the half copies that a line of one of the kinds names."""
-    offsets = found.copies.offset
-    return _by_store(found, found.copies, lambda logs, rows: logs.names(kinds, offsets[rows]))
-
-
-def _transactions_named(found: Evidence, *kinds: str) -> Bools:
-    return found.any_of(found.copies, _named(found, *kinds))
-
-
-def _asked(found: Evidence) -> Bools:
-    """Return the half copies that the check put back to ask about."""
-    return (found.copies.checks > 0) & found.half_topic[found.copies.owner]
-
-
-def _last_asked(found: Evidence) -> Bools:
-    """Return the newest copy of each transaction, if it was asked about."""
-    return _asked(found) & (found.next_copy < 0)
-
-
-def _times_covered(found: Evidence) -> Bools:
-    """Return the half copies whose times the logs cover, and the time in which a check was sent."""
-    times = found.copies.time_ms
-
-    def covered(logs: LogEvidence, rows: Bools) -> Bools:
-        is_covered: Bools = logs.covers(times[rows]) & logs.covers(times[rows] + 1000)
-        return is_covered
-
-    return _by_store(found, found.copies, covered)
-
-
-def _met_no_producer(found: Evidence) -> Bools:
-    """Return the half copies after which the log shows that no producer of their group was connected.
-
-    A producer that connected within the same seconds leaves open whether this copy or another one was meant.
-    """
-    copies = found.copies
-    first = copies.time_ms // 1000
-    last = first + _SEND_SECONDS_MAX
-    if len(copies):
-        has_next = found.next_copy >= 0
-        last[has_next] = np.minimum(last[has_next], copies.time_ms[found.next_copy[has_next]] // 1000)
-    encoded = pc.dictionary_encode(found.rows["producer_group"].combine_chunks())
-    names = encoded.dictionary.to_pylist()
-    group = np.asarray(encoded.indices.fill_null(-1)).astype(np.int64)[copies.owner]
-
-    def met(logs: LogEvidence, rows: Bools) -> Bools:
-        result = np.zeros(int(rows.sum()), np.bool_)
-        groups, begins, ends = group[rows], first[rows], last[rows]
-        for number in np.unique(groups[groups >= 0]).tolist():
-            of_group = groups == number
-            spans = begins[of_group], ends[of_group]
-            result[of_group] = logs.of_group_within("no-producer", names[number], *spans)
-            result[of_group] &= ~logs.of_group_within("producer-connected", names[number], *spans)
-        return result
-
-    return _by_store(found, copies, met)
+_REJECTED = "round-failed RejectedExecutionException"
 
 
 def _undecided(found: Evidence) -> Bools:
@@ -101,61 +33,45 @@ def _undecided(found: Evidence) -> Bools:
 def _open_without_logs(found: Evidence) -> Bools:
     """Transactions that were discarded, and whose last check no log covers."""
     rows = _undecided(found) & found.state("DISCARDED")
-    return rows & found.any_of(found.copies, _last_asked(found) & ~_times_covered(found))
+    return rows & found.any_of(found.copies, last_asked(found) & ~times_covered(found))
 
 
 def _no_producer(found: Evidence) -> Support:
     """The newest copy met a group without a producer, and no producer answered for it."""
-    last = _last_asked(found) & _times_covered(found) & _met_no_producer(found) & ~_named(found, *_ANSWERS)
+    last = last_asked(found) & times_covered(found) & met_no_producer(found) & ~named(found, *_ANSWERS)
     proven = _undecided(found) & found.any_of(found.copies, last)
     return fits(_open_without_logs(found) | proven, proven)
 
 
 def _answered_unknown(found: Evidence) -> Support:
     """The producer answered UNKNOWN for the newest copy."""
-    last = _last_asked(found) & _named(found, "answered-unknown")
+    last = last_asked(found) & named(found, "answered-unknown")
     proven = _undecided(found) & found.any_of(found.copies, last)
     return fits(_open_without_logs(found) | proven, proven)
 
 
 def _put_back_failed(found: Evidence) -> Support:
-    return proves(_transactions_named(found, "put-back-failed"))
+    return proves(transactions_named(found, "put-back-failed"))
 
 
 def _refused_after_immunity(found: Evidence) -> Support:
-    return proves(_transactions_named(found, "commit-refused-immune", "rollback-refused-immune"))
+    return proves(transactions_named(found, "commit-refused-immune", "rollback-refused-immune"))
 
 
 def _not_readable_yet(found: Evidence) -> Support:
-    return proves(_transactions_named(found, "not-in-memory"))
-
-
-def _in_failed_rounds(found: Evidence, moment: str) -> Bools:
-    """Return the half copies that were put back in a round that a line of this kind ended."""
-    seconds = found.copies.time_ms // 1000
-
-    def failed(logs: LogEvidence, rows: Bools) -> Bools:
-        ended = _next(logs.moments.get(moment), seconds[rows])
-        return (ended < _NEVER) & (ended <= _next(logs.moments.get("round-begins"), seconds[rows] + 1))
-
-    rows: Bools = _asked(found) & _by_store(found, found.copies, failed)
-    return rows
-
-
-def _next(values: Int64s | None, seconds: Int64s) -> Int64s:
-    """Return the first of the sorted values from each time on."""
-    if values is None or not len(values):
-        return np.full(len(seconds), _NEVER)
-    return np.append(values, _NEVER)[np.searchsorted(values, seconds)]
+    return proves(transactions_named(found, "not-in-memory"))
 
 
 def _pool_rejected(found: Evidence) -> Support:
-    return proves(found.any_of(found.copies, _in_failed_rounds(found, "round-failed RejectedExecutionException")))
+    """Copies of a round that a rejected check ended; without logs, checks that are counted again would fit."""
+    is_open = checks_begin_again(found) & found.of_store(lambda one: one.logs is None)
+    proven = found.any_of(found.copies, in_failed_rounds(found, _REJECTED))
+    return fits(is_open | proven, proven)
 
 
 def _round_failed(found: Evidence) -> Support:
-    rejected = _in_failed_rounds(found, "round-failed RejectedExecutionException")
-    return proves(found.any_of(found.copies, _in_failed_rounds(found, "round-failed") & ~rejected))
+    rejected = in_failed_rounds(found, _REJECTED)
+    return proves(found.any_of(found.copies, in_failed_rounds(found, "round-failed") & ~rejected))
 
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
@@ -225,14 +141,14 @@ CAUSES = (
     Cause(
         "check-pool-rejected", "the pool of the check was full: an exception ended the round after it was put back",
         affected=(Change(
-            "a full queue of 2000 checks ends the round", f"{_CHECK}; #1519, #1544", since=HALF_TOPIC_DESIGN.since,
-            until=CHECK_INFLATES.until,
+            "a full queue of 2000 checks ends the round", f"{_CHECK}; #1519, #1544; seen on 4.5.0",
+            since=HALF_TOPIC_DESIGN.since, until=CHECK_INFLATES.until,
         ),),
         rule=_pool_rejected, shows_in=(BROKER_LOG,),
         consequence="the cursors stay: the same half messages are put back again in each round; the half topic grows",
         act="decide those that are open: rmqtx plan STORE",
         change="upgrade to 4.6.0 or later; before that raise transactionTimeOut, so that fewer are checked at once",
-        shown_by=(),
+        shown_by=(), rivals=("cursor-went-back",),
     ),
     Cause(
         "round-ended-by-exception", "an exception ended the round of the check after it was put back",

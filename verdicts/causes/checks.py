@@ -17,6 +17,7 @@ from readers.model.releases import (
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
 from verdicts.causes.evidence import Evidence, StoreEvidence
+from verdicts.causes.logged import in_failed_rounds
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 #: A round ends after this time (MAX_PROCESS_TIME_LIMIT).
@@ -58,7 +59,7 @@ def _no_decision(found: Evidence) -> Support:
     return fits(rows, rows & ~found.flag("may_be_decided"))
 
 
-def _checks_begin_again(found: Evidence) -> Bools:
+def checks_begin_again(found: Evidence) -> Bools:
     """Transactions with two half copies after the same number of checks: a second chain began at an earlier copy."""
     copies = found.copies
     rows = np.flatnonzero((found.next_copy >= 0) & (copies.checks > 0)) if len(copies) else np.empty(0, np.int64)
@@ -94,8 +95,9 @@ def _cursor_went_back(found: Evidence) -> Support:
     A copy after the op message of its predecessor only fits within the time that a round may take: the round may have
     read the ops before.
     """
-    settled_ms, runs = _was_settled_before(found), ~_is_stopped(found)
-    again = found.flag("checked_again_after_restart") | _is_settled_and_open(found) | _checks_begin_again(found)
+    settled_ms = _was_settled_before(found)
+    runs = ~_is_stopped(found) & ~found.any_of(found.copies, in_failed_rounds(found, "round-failed"))
+    again = found.flag("checked_again_after_restart") | _is_settled_and_open(found) | checks_begin_again(found)
     proven = again | (settled_ms > _ROUND_MS_MAX)
     return fits(runs & (proven | (settled_ms >= 0)), runs & proven & ~found.flag("clock_skew"))
 
@@ -190,7 +192,7 @@ CAUSES = (
         shown_by=("cursorback-4.9.7", "cursorback-5.3.3", "cursoredited-4.3.0", "cursoredited-5.5.0", "failover-4.9.7",
          "failover-5.3.3", "lmq-switched-5.3.3", "parallel-5.3.3"),
         decides="the broker's log: whether it started, or a slave took over, before the check came again",
-        rivals=("op-cursor-jumped",),
+        rivals=("op-cursor-jumped", "check-pool-rejected"),
     ),
     Cause(
         "op-cursor-jumped", "the check moved its op cursor to the end of the op queue and left ops unread",

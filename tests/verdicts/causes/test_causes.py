@@ -20,7 +20,7 @@ from tests.verdicts.causes.__main__ import filled
 from tests.verdicts.causes.diagnosed import diagnosed, proven, strengths, version_of
 from verdicts.audit.local_audit import audit
 from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, StoreEvidence, store_evidence
+from verdicts.causes.evidence import BROKER_LOG, NEEDED_COLUMNS, StoreEvidence, store_evidence
 from verdicts.causes.register import CAUSES
 
 #: Stores whose check began again at an older cursor: the cursor file was edited, a slave took over, or a kill lost it.
@@ -31,6 +31,8 @@ DECIDED_TWICE = ("double_commit", "rollback_then_commit", "commit_then_rollback"
 
 #: Causes that no store shows: nothing decides between them and their rivals.
 FROM_SOURCES = ("op-cursor-jumped",)
+#: Causes that only a broker's log shows; stores have none. See test_broker_logs.py.
+FROM_LOGS = tuple(word for word, cause in CAUSES.items() if cause.shows_in == (BROKER_LOG,))
 #: Causes that leave the same records as their rivals.
 SAME_RECORDS = ("rocksdb-asks-again",)
 
@@ -47,7 +49,7 @@ def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
 def test_the_declaration_is_complete(word: str) -> None:
     cause = CAUSES[word]
     assert cause.word == word
-    assert cause.shown_by or word in FROM_SOURCES
+    assert cause.shown_by or word in (*FROM_SOURCES, *FROM_LOGS)
     assert set(cause.shown_by) <= set(corpus.all_names())
     assert set(cause.rivals) <= set(CAUSES) - {word}
     assert all(change.what and change.source for change in cause.affected)
@@ -60,7 +62,7 @@ def test_the_declaration_is_complete(word: str) -> None:
 def test_stores_with_the_cause_show_it(word: str) -> None:
     found = [strengths(diagnosed(name, version_of(name))[1])[word] for name in CAUSES[word].shown_by]
     assert all(one.get("explains") or one.get("could_explain") for one in found), found
-    assert any("explains" in one for one in found) or word in (*FROM_SOURCES, *SAME_RECORDS)
+    assert any("explains" in one for one in found) or word in (*FROM_SOURCES, *SAME_RECORDS, *FROM_LOGS)
 
 
 @pytest.mark.parametrize("name", each_store(corpus.all_names()))
