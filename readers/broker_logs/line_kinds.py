@@ -88,12 +88,12 @@ KINDS: tuple[LineKind, ...] = (
     ),
     LineKind(
         "no-producer", (_TRANSACTION,), "Check transaction failed, channel is null. groupId=",
-        "no producer of the group was connected: the check asked no one", _ALL, _LISTENER, rest=r"(?P<group>.*)",
+        "no producer of the group was connected: no process was asked", _ALL, _LISTENER, rest=r"(?P<group>.*)",
     ),
     LineKind(
         "no-producer-rocksdb", (_TRANSACTION,),
         "TransactionalMessageRocksDBService checkProducerTransactionState failed, channel is null. groupId: ",
-        "no producer of the group was connected: the check of RocksDB asked no one", "5.4.0 to 5.5.1", _ROCKS,
+        "no producer of the group was connected: the check of RocksDB asked no process", "5.4.0 to 5.5.1", _ROCKS,
         rest=rf"(?P<group>.*), msgId: (?P<offset_id>{_OFFSET_ID})",
     ),
     LineKind(

@@ -45,10 +45,10 @@ class LogFile:
 def log_files(place: Path) -> list[LogFile]:
     """Return the log files of a directory, or a single one of them.
 
-    Shape: those in the directory and in otherdays/ below it; if there are none, in rocketmqlogs/ or
+    Shape: those in the directory and in otherdays/ below it; if these are missing, in rocketmqlogs/ or
            logs/rocketmqlogs/ below it.
     Order: by log, oldest first.
-    Raises: BadRequest if there are none, UnreadableFile.
+    Raises: BadRequest if all are missing, UnreadableFile.
     """
     if place.is_file():
         found = [one for one in [_log_file(place)] if one is not None]

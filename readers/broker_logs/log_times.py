@@ -29,7 +29,7 @@ _DAY_SECONDS = 86_400
 
 
 def wall_ms(match: re.Match[bytes]) -> int | None:
-    """Return the time of a match of TIME in milliseconds on the clock of the log; None if there is no such time."""
+    """Return the time of a match of TIME in milliseconds on the clock of the log; None if the date does not exist."""
     try:
         day = _day(match[1] + match[2] + match[3])
     except ValueError:

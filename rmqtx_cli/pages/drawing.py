@@ -13,7 +13,7 @@ from rmqtx_cli.pages.causes import cause_line
 from rmqtx_cli.pages.deadlines import deadline_text
 from rmqtx_cli.words.durations import age_text, duration_text
 from rmqtx_cli.words.text import escaped
-from verdicts.audit.timeline import CONSUMERS, TIMELINE, TimelineSource, consumers_past, timeline
+from verdicts.audit.timeline import CONSUMERS, LOGGED_TIMELINE, TIMELINE, TimelineSource, consumers_past, timeline
 from verdicts.deadlines.discard_times import Deadline, deadline_of
 from verdicts.transactions.flags import FLAGS
 from verdicts.transactions.states_and_advice import advice_sentence
@@ -32,12 +32,12 @@ _ALIVE: dict[bool | None, str] = {
 
 def draw(
     transaction: Transaction, places: Sequence[TimelineSource], stream: IO[bytes], deadline: Deadline | None,
-    now_ms: int, causes: Sequence[Mapping[str, Any]] = (), logged: Sequence[dict[str, Any]] = (),
+    now_ms: int, causes: Sequence[Mapping[str, Any]] = (), logged: Sequence[dict[str, Any]] | None = None,
 ) -> None:
     """Write the page.
 
     `deadline`: the predicted discard, for a transaction that the check will still reach. `causes`: rows of DIAGNOSES.
-    `logged`: lines of the broker's logs as events.
+    `logged`: lines of the broker's logs as events; None if no logs were read.
     """
     discard = "" if deadline is None else deadline_text(deadline, now_ms)
     _write(stream, _head(transaction, discard, _age(transaction, places, now_ms)))
@@ -58,12 +58,13 @@ def draw(
 def with_events(
     transactions: list[Transaction], places: Sequence[TimelineSource], schema: pa.Schema,
     predicted: Mapping[str, Prediction], causes: Sequence[Sequence[Mapping[str, Any]]],
-    logged: Sequence[Sequence[dict[str, Any]]],
+    logged: Sequence[Sequence[dict[str, Any]] | None],
 ) -> pa.Table:
     """The transactions as rows with more columns: `timeline` (list of events), `consumers` (list of consumer groups),
     `discard_reason` (why a transaction that the check will still reach has no `discard_at_ms`) and `causes`.
 
-    `causes`: for each transaction rows of DIAGNOSES. `logged`: lines of its brokers' logs as events.
+    `causes`: for each transaction rows of DIAGNOSES. `logged`: lines of its brokers' logs as events; None
+    if no logs were read.
     """
     import pyarrow as pa
 
@@ -71,7 +72,7 @@ def with_events(
 
     cause_type = pa.struct([DIAGNOSES.field(name) for name in ("cause", "strength", "would_decide")])
     wider = schema
-    for name, part in (("timeline", TIMELINE), ("consumers", CONSUMERS)):
+    for name, part in (("timeline", TIMELINE if None in logged else LOGGED_TIMELINE), ("consumers", CONSUMERS)):
         wider = wider.append(pa.field(name, pa.list_(pa.struct(list(part)))))
     wider = wider.append(pa.field("discard_reason", pa.string())).append(pa.field("causes", pa.list_(cause_type)))
     rows = [
@@ -152,7 +153,7 @@ def _timeline_view(sent_ms: int | None, with_store: bool, with_logs: bool) -> Vi
             plain("message_id", 3, "message id"),
             plain("detail", ALWAYS, wraps=True, least_cells=18),
             *([plain("store", 2, may_be_cut=True)] if with_store else []),
-            *([plain("log_text", 4, "line of the log", wraps=True, least_cells=60)] if with_logs else []),
+            *([plain("log_text", 4, wraps=True, least_cells=60)] if with_logs else []),
         )
     )
 

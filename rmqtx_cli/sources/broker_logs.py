@@ -122,8 +122,10 @@ class BrokerLogs:
             for name, one in facts.items()
         }
 
-    def events_of(self, number: int) -> list[dict[str, Any]]:
-        """Return the events of a transaction, by its place among the given ones."""
+    def events_of(self, number: int) -> list[dict[str, Any]] | None:
+        """Return the events of a transaction, by its place among the given ones; None if no logs were read."""
+        if not self.events:
+            return None
         return [event for one in self.events.values() for event in one.of(number)]
 
     def is_missed(self, rows: Sequence[Mapping[str, Any]]) -> bool:

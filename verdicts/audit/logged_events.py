@@ -29,7 +29,7 @@ class _Kept:
 
     def add(self, line: LogLine) -> None:
         if line.kind.names == "group" and line.time_ms in (None, self.time_ms):
-            return  # one for each transaction that was checked; nothing says which
+            return  # one for each transaction that was checked; no field names it
         self.time_ms = line.time_ms
         self.count += 1
         if len(self.first) < _LINES_MAX:

@@ -29,12 +29,11 @@ TIMELINE = pa.schema(
         pa.field("commit_log_offset", pa.int64()),
         pa.field("message_id", pa.string()),
         pa.field("detail", pa.string()),
-        pa.field("log_kind", pa.string()),
-        pa.field("log_file", pa.string()),
-        pa.field("log_line", pa.int64()),
-        pa.field("log_text", pa.string()),
     ]
 )
+_LOG_FIELDS = {"log_kind": pa.string(), "log_file": pa.string(), "log_line": pa.int64(), "log_text": pa.string()}
+#: With lines of the broker's logs.
+LOGGED_TIMELINE = pa.schema([*TIMELINE, *(pa.field(name, kind) for name, kind in _LOG_FIELDS.items())])
 #: Length of the place in a message id, which follows the broker's host.
 _OFFSET_DIGITS = 16
 _ROUND = "its commit, written to the half topic because a delay had diverted the half (no consumer reads it there)"
@@ -136,16 +135,16 @@ class StoreTimelineSource:
 
 
 def timeline(
-    transaction: dict[str, Any], places: Sequence[TimelineSource], logged: Iterable[dict[str, Any]] = ()
+    transaction: dict[str, Any], places: Sequence[TimelineSource], logged: Sequence[dict[str, Any]] | None = None
 ) -> pa.Table:
     """Return the events of a transaction (a row of TRANSACTIONS as a dictionary), one row per event.
 
-    `logged`: events of its brokers' logs, see logged_events.py.
+    `logged`: events of its brokers' logs, see logged_events.py; None if no logs were read.
 
-    Shape: TIMELINE. The first copy is `sent`; a copy with checks is a `check` (the broker put it back and asked the
-           producer), for any count of other copies: if the check began again at an older cursor, there are parallel
-           chains. A copy by a resume is `resumed`, any other `put back`. A prepared record is `prepared`, and a
-           ROLLBACK record a `rollback`.
+    Shape: TIMELINE, or LOGGED_TIMELINE. The first copy is `sent`; a copy with checks is a `check` (the broker put it
+           back and asked the producer), for any count of other copies: if the check began again at an older cursor,
+           there are parallel chains. A copy by a resume is `resumed`, any other `put back`. A prepared record is
+           `prepared`, and a ROLLBACK record a `rollback`.
     Order: time, then place in the log.
     """
     events: list[dict[str, Any]] = []
@@ -164,9 +163,9 @@ def timeline(
     for copy in transaction["discard_copies"]:
         events.append(_event(copy, "discard", DISCARD_TOPIC, "the broker discarded it"))
     _add_names(events, names)
-    events.extend(logged)
+    events.extend(logged or ())
     events.sort(key=_place)
-    return pa.Table.from_pylist(events, schema=TIMELINE)
+    return pa.Table.from_pylist(events, schema=TIMELINE if logged is None else LOGGED_TIMELINE)
 
 
 def _place(event: dict[str, Any]) -> tuple[bool, int, int]:

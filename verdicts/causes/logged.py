@@ -61,7 +61,7 @@ def times_covered(found: Evidence) -> Bools:
 def met_no_producer(found: Evidence) -> Bools:
     """Return the half copies after which the log shows that no producer of their group was connected.
 
-    A producer that connected within the same seconds leaves open whether this copy or another one was meant.
+    A producer that connected within the same seconds leaves open which copy the line is about.
     """
     copies = found.copies
     first = copies.time_ms // 1000

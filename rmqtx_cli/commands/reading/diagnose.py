@@ -34,10 +34,9 @@ NAME = "diagnose"
 EXAMPLES = (
     Example("rmqtx diagnose STORE", "the causes of all unusual transactions, most transactions first"),
     Example("rmqtx diagnose STORE --transaction ORDER-4711", "the causes of one transaction"),
-    Example("rmqtx diagnose STORE --broker-version 4.9.7", "with the release, if the store does not show it"),
     Example(
-        "rmqtx diagnose STORE --broker-logs ~/logs/rocketmqlogs",
-        "with the broker's own logs: missing producers, answers, failed writes",
+        "rmqtx diagnose STORE --broker-version 4.9.7 --broker-logs ~/logs/rocketmqlogs",
+        "with the release, if the store does not show it, and with the broker's logs",
     ),
     Example("rmqtx diagnose STORE --where 'strength = explains' --format json", "for a script"),
     Example("rmqtx diagnose -n 10.0.0.1:9876", "of live brokers"),
