@@ -1,4 +1,4 @@
-"""Causes that a broker's own log shows: which producers the check asked, what it could not write, decisions that it refused.
+"""Causes that the logs of a broker show: which producers it asked, what it could not write, which decisions it refused.
 
 Without the logs (--broker-logs) they could explain discarded transactions at most. What the lines of a log do not name
 is shown by their times: a copy that the check puts back is asked about in the same round.
