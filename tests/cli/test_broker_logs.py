@@ -39,7 +39,7 @@ def causes(rmqtx: Run, *arguments: object) -> dict[tuple[str, str], int]:
 
 
 def test_the_logs_decide_a_cause(rmqtx: Run, common: Path, discarded: dict[str, Any], tmp_path: Path) -> None:
-    logs, word = logs_of(discarded, tmp_path), "no-producer-connected"
+    logs, word = logs_of(discarded, tmp_path), "producer-not-connected"
     of_one = (common, "--broker-version", "5.3.3", "--transaction", discarded["transaction_id"])
     assert (word, "could_explain") in causes(rmqtx, *of_one)
     assert causes(rmqtx, *of_one, "--broker-logs", logs)[word, "explains"] == 1
@@ -62,7 +62,7 @@ def test_the_timeline_has_the_lines(rmqtx: Run, common: Path, discarded: dict[st
     page = rmqtx("show", discarded["transaction_id"], common, "--broker-logs", logs, "--no-pager").out
     meaning = "no producer of the group was connected: no process was asked (transaction.log line"
     assert page.count(meaning) == len(asked)
-    assert "explains no-producer-connected" in page
+    assert "explains producer-not-connected" in page
 
 
 def test_without_logs_the_timeline_has_no_column_for_them(rmqtx: Run, common: Path, discarded: dict[str, Any]) -> None:
@@ -104,7 +104,7 @@ def test_each_store_has_its_logs(
     mine, empty = logs_of(discarded, tmp_path / "mine"), logs_of(discarded, tmp_path / "other", group="nobody")
     arguments = ("diagnose", common, other, "--broker-version", "5.3.3", "--format", "json")
     found = json.loads(rmqtx(*arguments, "--broker-logs", mine, "--broker-logs", empty).out)
-    rows = [row for row in found if row["cause"] == "no-producer-connected"]
+    rows = [row for row in found if row["cause"] == "producer-not-connected"]
     proven = [row["store"] for row in rows if row["strength"] == "explains"]
     assert proven == [str(common)]
     result = rmqtx(*arguments, "--broker-logs", mine)

@@ -6,7 +6,6 @@ is shown by their times: a copy that the check puts back is asked about in the s
 
 from __future__ import annotations
 
-from readers.model.columns import Bools
 from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, LATE_END_REFUSED, Change
 from verdicts.causes.cause import Cause, Support, fits, proves
 from verdicts.causes.checks import checks_begin_again
@@ -14,40 +13,20 @@ from verdicts.causes.evidence import BROKER_LOG, Evidence
 from verdicts.causes.logged import (
     in_failed_rounds,
     last_asked,
-    met_no_producer,
     named,
-    times_covered,
+    open_without_logs,
     transactions_named,
+    undecided,
 )
 
-_ANSWERS = ("answered-unknown", "answered-commit", "answered-rollback")
 _REJECTED = "round-failed RejectedExecutionException"
-
-
-def _undecided(found: Evidence) -> Bools:
-    rows = found.state("DISCARDED", "PENDING") & ~found.flag("delayed_half") & ~found.flag("bad_body")
-    rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
-    return rows
-
-
-def _open_without_logs(found: Evidence) -> Bools:
-    """Transactions that were discarded, and whose last check no log covers."""
-    rows = _undecided(found) & found.state("DISCARDED")
-    return rows & found.any_of(found.copies, last_asked(found) & ~times_covered(found))
-
-
-def _no_producer(found: Evidence) -> Support:
-    """The newest copy met a group without a producer, and no producer answered for it."""
-    last = last_asked(found) & times_covered(found) & met_no_producer(found) & ~named(found, *_ANSWERS)
-    proven = _undecided(found) & found.any_of(found.copies, last)
-    return fits(_open_without_logs(found) | proven, proven)
 
 
 def _answered_unknown(found: Evidence) -> Support:
     """The producer answered UNKNOWN for the newest copy."""
     last = last_asked(found) & named(found, "answered-unknown")
-    proven = _undecided(found) & found.any_of(found.copies, last)
-    return fits(_open_without_logs(found) | proven, proven)
+    proven = undecided(found) & found.any_of(found.copies, last)
+    return fits(open_without_logs(found) | proven, proven)
 
 
 def _put_back_failed(found: Evidence) -> Support:
@@ -56,10 +35,6 @@ def _put_back_failed(found: Evidence) -> Support:
 
 def _refused_after_immunity(found: Evidence) -> Support:
     return proves(transactions_named(found, "commit-refused-immune", "rollback-refused-immune"))
-
-
-def _not_readable_yet(found: Evidence) -> Support:
-    return proves(transactions_named(found, "not-in-memory"))
 
 
 def _pool_rejected(found: Evidence) -> Support:
@@ -77,20 +52,6 @@ def _round_failed(found: Evidence) -> Support:
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 _LOOK = "rmqtx show ID --store STORE --broker-logs DIR"
 CAUSES = (
-    Cause(
-        "no-producer-connected", "no producer of its group was connected when it was last checked",
-        affected=(Change(
-            "a check without a channel of the group is counted and only logged",
-            "broker/transaction/AbstractTransactionalMessageCheckListener.java; seen on 4.3.0 to 5.5.0",
-            since=HALF_TOPIC_DESIGN.since,
-        ),),
-        rule=_no_producer, shows_in=(BROKER_LOG,),
-        consequence="the application was not asked; after transactionCheckMax checks the broker discards it",
-        act="start the producers of the group and let each send one message; then rmqtx resume ID -n HOST:PORT",
-        change="clients before 5.2.0 connect to a broker only when they send to one of its topics; run more than one "
-        "producer of a group; raise transactionCheckMax to win time",
-        shown_by=(), decides="transaction.log of the time of its last check",
-    ),
     Cause(
         "producer-answered-unknown", "a producer answered its last check with UNKNOWN",
         affected=(Change(
@@ -123,19 +84,6 @@ CAUSES = (
         consequence="the producer does not see the refusal; only an answer to a check decides it",
         act=_LOOK,
         change="raise CHECK_IMMUNITY_TIME_IN_SECONDS above the longest local transaction, or leave it out",
-        shown_by=(),
-    ),
-    Cause(
-        "not-readable-yet", "the half message was not readable yet when a request named it",
-        affected=(Change(
-            "reads end where the commit thread has copied the transient pool", "store/MappedFile.java, "
-            "store/logfile/DefaultMappedFile.java; seen on 5.3.3 with transientStorePoolEnable",
-            since=HALF_TOPIC_DESIGN.since,
-        ),),
-        rule=_not_readable_yet, shows_in=(BROKER_LOG,),
-        consequence="a decision that comes too early fails, and the producer does not see it; a check decides later",
-        act=_LOOK,
-        change="set transientStorePoolEnable=false, or a shorter commitIntervalCommitLog",
         shown_by=(),
     ),
     Cause(

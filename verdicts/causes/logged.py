@@ -13,6 +13,7 @@ from verdicts.causes.log_evidence import LogEvidence
 
 #: A check is sent, or the missing producer logged, within this time after the copy is put back.
 _SEND_SECONDS_MAX = 5
+_ANSWERS = ("answered-unknown", "answered-commit", "answered-rollback")
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -103,3 +104,23 @@ def _next(values: Int64s | None, seconds: Int64s) -> Int64s:
     if values is None or not len(values):
         return np.full(len(seconds), _NEVER)
     return np.append(values, _NEVER)[np.searchsorted(values, seconds)]
+
+
+def undecided(found: Evidence) -> Bools:
+    """Return the transactions without any decision, whose producers could have been asked."""
+    rows = found.state("DISCARDED", "PENDING") & ~found.flag("delayed_half") & ~found.flag("bad_body")
+    rows &= ~found.flag("discarded_unasked")
+    rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
+    return rows
+
+
+def open_without_logs(found: Evidence) -> Bools:
+    """Transactions that were discarded, and whose last check no log covers."""
+    rows = undecided(found) & found.state("DISCARDED")
+    return rows & found.any_of(found.copies, last_asked(found) & ~times_covered(found))
+
+
+def last_met_no_producer(found: Evidence) -> Bools:
+    """Return the undecided transactions whose newest copy met a group without a producer, and got no answer."""
+    last = last_asked(found) & times_covered(found) & met_no_producer(found) & ~named(found, *_ANSWERS)
+    return undecided(found) & found.any_of(found.copies, last)

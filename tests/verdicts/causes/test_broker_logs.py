@@ -23,7 +23,7 @@ from verdicts.causes.log_evidence import LogGathering
 NAME = "common-5.3.3"
 UNKNOWN = "answered-unknown"
 MINUTE_MS = 60_000
-NO_PRODUCER, ANSWERED = "no-producer-connected", "producer-answered-unknown"
+NO_PRODUCER, ANSWERED = "producer-not-connected", "producer-answered-unknown"
 
 
 def rows_of(name: str) -> list[dict[str, Any]]:
@@ -48,13 +48,17 @@ def last_asked(row: dict[str, Any]) -> dict[str, Any] | None:
     return newest if newest["checks_count"] else None
 
 
-def diagnosed(name: str, place: Path | None, zone: str | None = None) -> dict[str, dict[str, int]]:
-    return strengths(diagnosis(name, place, zone).table().to_pylist())
+def diagnosed(
+    name: str, place: Path | None, zone: str | None = None, conf: dict[str, str] | None = None
+) -> dict[str, dict[str, int]]:
+    return strengths(diagnosis(name, place, zone, conf).table().to_pylist())
 
 
-def diagnosis(name: str, place: Path | None, zone: str | None = None) -> Diagnosis:
+def diagnosis(
+    name: str, place: Path | None, zone: str | None = None, conf: dict[str, str] | None = None
+) -> Diagnosis:
     store = opened(name)
-    settings = broker_settings(store, version=version_of(name))
+    settings = broker_settings(store, conf=conf, version=version_of(name))
     facts = store_evidence(store, settings)
     if place is not None:
         reading, gathering = reading_of(place, zone), LogGathering()
@@ -164,7 +168,7 @@ def test_logs_of_another_time_leave_it_open(tmp_path: Path) -> None:
          "7F00000100005348{offset:016X}"),
         ("refused-after-immunity", "Message commit fail [producer end]. currentTimeMillis - bornTime > "
          "checkImmunityTime, msgId=7F,commitLogOffset={offset}, wait check"),
-        ("not-readable-yet", "selectMappedBuffer request pos invalid, request pos: {offset}, size: 4, fileFromOffset: "
+        ("pool-hides-half", "selectMappedBuffer request pos invalid, request pos: {offset}, size: 4, fileFromOffset: "
          "0"),
     ],
 )  # fmt: skip
@@ -174,8 +178,8 @@ def test_a_line_that_names_a_copy_explains_its_transaction(word: str, message: s
         forge.line(row["half_store_time_ms"], message.format(offset=row["half_copies"][0]["commit_log_offset"] + more))
         for row in chosen for more in (0, 1)
     ]  # fmt: skip
-    forge.written(tmp_path, lines, "store.log" if word == "not-readable-yet" else "transaction.log")
-    assert diagnosed(NAME, tmp_path)[word] == {"explains": len(chosen)}
+    forge.written(tmp_path, lines, "store.log" if word == "pool-hides-half" else "transaction.log")
+    assert diagnosed(NAME, tmp_path, conf={"transientStorePoolEnable": "true"})[word]["explains"] == len(chosen)
     assert word not in diagnosed(NAME, forge.written(tmp_path / "none", [forge.no_producer(0, "g")]))
 
 
