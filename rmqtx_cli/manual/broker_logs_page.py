@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from readers.broker_logs.line_kinds import KINDS, LineKind
-from verdicts.causes.evidence import BROKER_LOG
 from verdicts.causes.register import CAUSES
+from verdicts.model.store_evidence import BROKER_LOG
 
 _BEGIN, _END = "<!-- kinds -->", "<!-- /kinds -->"
 _NAMES = {

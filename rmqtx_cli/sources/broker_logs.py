@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,10 +16,13 @@ from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from readers.broker_logs.log_lines import LogReading
     from verdicts.audit.logged_events import LoggedEvents
-    from verdicts.causes.evidence import StoreEvidence
-    from verdicts.causes.log_evidence import LogEvidence
+    from verdicts.model.log_evidence import LogEvidence
+    from verdicts.model.reading import VerdictReading
+    from verdicts.model.store_evidence import StoreEvidence
 
 _PROBLEMS_MAX = 5
 
@@ -101,7 +104,7 @@ class BrokerLogs:
         from readers.broker_logs.log_lines import reading_of
         from rmqtx_cli.words.progress import shown
         from verdicts.audit.logged_events import LoggedEvents
-        from verdicts.causes.log_evidence import LogGathering
+        from verdicts.model.log_evidence import LogGathering
 
         reading, gathering = reading_of(place.expanduser(), zone), LogGathering()
         events = LoggedEvents(transactions, name)
@@ -112,15 +115,26 @@ class BrokerLogs:
         self.has_problems |= bool(reading.problems)
         _say(place, reading, sum(self.evidence[name].counts.values()), voice)
 
-    def with_logs(self, facts: Mapping[str, StoreEvidence]) -> dict[str, StoreEvidence]:
-        """Return the facts of stores with the evidence of their logs."""
-        from verdicts.causes.evidence import BROKER_LOG
+    def with_logs(self, facts: Mapping[str, StoreEvidence]) -> Mapping[str, StoreEvidence]:
+        """Return a view of the facts of stores with the evidence of their logs; facts may still be added."""
+        return _WithLogs(facts, self.evidence) if self.evidence else facts
 
-        return {
-            name: replace(one, logs=self.evidence[name], read=one.read | {BROKER_LOG})
-            if name in self.evidence else one
-            for name, one in facts.items()
-        }
+    def in_rows(self, reading: VerdictReading) -> None:
+        """Have the column `causes` of a reading decided by the logs too; its rows have NEEDED_COLUMNS."""
+        if self.evidence:
+            reading.batches = self._decided(reading, reading.batches)
+
+    def _decided(self, reading: VerdictReading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from verdicts.causes.strengths import with_causes
+
+        facts = self.with_logs(reading.evidence)
+        for batch in batches:
+            if "causes" in batch.schema.names:
+                yield from with_causes(pa.Table.from_batches([batch]), facts).to_batches()
+            else:
+                yield batch
 
     def events_of(self, number: int) -> list[dict[str, Any]] | None:
         """Return the events of a transaction, by its place among the given ones; None if no logs were read."""
@@ -130,12 +144,33 @@ class BrokerLogs:
 
     def is_missed(self, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a log could not be read that would decide a cause. `rows`: of DIAGNOSES."""
-        from verdicts.causes.evidence import BROKER_LOG
         from verdicts.causes.register import CAUSES
+        from verdicts.model.store_evidence import BROKER_LOG
 
         return self.has_problems and any(
             row["strength"] == "could_explain" and BROKER_LOG in CAUSES[row["cause"]].shows_in for row in rows
         )
+
+
+class _WithLogs(Mapping[str, "StoreEvidence"]):
+    """Facts of stores, with the evidence of their logs."""
+
+    def __init__(self, facts: Mapping[str, StoreEvidence], logs: Mapping[str, LogEvidence]) -> None:
+        self._facts, self._logs = facts, logs
+
+    def __getitem__(self, name: str) -> StoreEvidence:
+        from verdicts.model.store_evidence import BROKER_LOG
+
+        one = self._facts[name]
+        if name not in self._logs:
+            return one
+        return replace(one, logs=self._logs[name], read=one.read | {BROKER_LOG})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        return len(self._facts)
 
 
 def _say(place: Path, reading: LogReading, known_count: int, voice: Voice) -> None:

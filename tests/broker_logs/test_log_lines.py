@@ -250,7 +250,7 @@ def test_a_million_lines_in_constant_memory(tmp_path: Path) -> None:
         place = forge.written(tmp_path / str(count), forge.numbered(count, seconds))
         code = (
             "import re, sys, time; from pathlib import Path; from readers.broker_logs.log_lines import reading_of; "
-            "from verdicts.causes.log_evidence import LogGathering; g = LogGathering(); "
+            "from verdicts.model.log_evidence import LogGathering; g = LogGathering(); "
             "r = reading_of(Path(sys.argv[1])); n = sum(1 for _ in g.watching(r.lines())); e = g.evidence(r); "
             "peak = re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]; "
             "print(n, peak, time.process_time())"

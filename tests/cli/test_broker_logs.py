@@ -49,6 +49,22 @@ def test_the_logs_decide_a_cause(rmqtx: Run, common: Path, discarded: dict[str, 
     assert f"--broker-logs {logs}" in result.err.partition("next: rmqtx show")[2]
 
 
+def test_the_logs_decide_the_column(rmqtx: Run, common: Path, discarded: dict[str, Any], tmp_path: Path) -> None:
+    arguments = ("audit", common, "--broker-version", "5.3.3", "--format", "json")
+    logs = logs_of(discarded, tmp_path)
+    for more, expected in (((), "producer-not-connected?"), (("--broker-logs", logs), "producer-not-connected")):
+        rows = json.loads(rmqtx(*arguments, "--where", f"id = {discarded['transaction_id']}", *more).out)
+        assert expected in rows[0]["causes"]
+    with_logs = json.loads(rmqtx(*arguments, "--broker-logs", logs).out)
+    without = json.loads(rmqtx(*arguments).out)
+    for row in (*with_logs, *without):
+        row["causes"] = [one for one in row["causes"] if not one.startswith("producer-")]
+    assert with_logs == without
+    only = rmqtx(*arguments, "--broker-logs", logs, "--fields", "state,causes", "--format", "csv").out.splitlines()
+    assert only[0] == "state,causes"
+    assert sum(line.startswith("DISCARDED,") and "producer-not-connected" in line for line in only) >= 1
+
+
 def test_the_timeline_has_the_lines(rmqtx: Run, common: Path, discarded: dict[str, Any], tmp_path: Path) -> None:
     logs = logs_of(discarded, tmp_path)
     result = rmqtx("show", discarded["transaction_id"], common, "--broker-logs", logs, "--format", "json")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, LATE_END_REFUSED, Change
 from verdicts.causes.cause import Cause, Support, fits, proves
 from verdicts.causes.checks import checks_begin_again
-from verdicts.causes.evidence import BROKER_LOG, Evidence
+from verdicts.causes.evidence import Evidence
 from verdicts.causes.logged import (
     in_failed_rounds,
     last_asked,
@@ -18,6 +18,7 @@ from verdicts.causes.logged import (
     transactions_named,
     undecided,
 )
+from verdicts.model.store_evidence import BROKER_LOG
 
 _REJECTED = "round-failed RejectedExecutionException"
 

@@ -14,8 +14,9 @@ from readers.model.releases import (
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
-from verdicts.causes.evidence import BROKER_LOG, WIRE, Evidence
+from verdicts.causes.evidence import Evidence
 from verdicts.causes.logged import last_met_no_producer, open_without_logs
+from verdicts.model.store_evidence import BROKER_LOG, WIRE
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s
 from verdicts.causes.evidence import Evidence, Records
-from verdicts.causes.log_evidence import LogEvidence
+from verdicts.model.log_evidence import LogEvidence
 
 #: A check is sent, or the missing producer logged, within this time after the copy is put back.
 _SEND_SECONDS_MAX = 5

@@ -110,7 +110,7 @@ class _TransactionPage:
         for line in check_lines(stops, None, source.live, {row["transaction_id"] for row in found}):
             self.voice.note(line)
         logs = self.logs.read(source.names, self.voice, found)
-        causes = self._causes(rows, source, reading, logs)
+        causes = self._causes(rows, reading, logs)
         logged = [logs.events_of(number) for number in range(len(found))]
         table = rows if is_page else with_events(found, places, schema, reading.predicted, causes, logged)
         now_ms = self.at_ms if self.at_ms is not None else time.time_ns() // 1_000_000
@@ -128,17 +128,15 @@ class _TransactionPage:
         is_incomplete = any(row["state"] == "UNDECIDABLE" for row in found) or any(map(logs.is_missed, causes))
         return listing.conclude(reading, has_undecidable=is_incomplete)
 
-    def _causes(
-        self, rows: pa.Table, source: Source, reading: VerdictReading, logs: BrokerLogs
-    ) -> list[list[dict[str, Any]]]:
+    def _causes(self, rows: pa.Table, reading: VerdictReading, logs: BrokerLogs) -> list[list[dict[str, Any]]]:
         """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
         from verdicts.causes.diagnosing import Diagnosis
 
         if self.at_ms is not None:
             return [[] for _ in range(rows.num_rows)]
-        evidence, causes = logs.with_logs(source.evidence_of_causes()), []
+        evidence, causes = logs.with_logs(reading.evidence), []
         for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
             diagnosis = Diagnosis(evidence)
-            diagnosis.add(batch, reading.check_stops)
+            diagnosis.add(batch)
             causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != "ruled_out"])
         return causes

@@ -17,8 +17,9 @@ from tests.forge.stores import opened
 from tests.verdicts.causes.diagnosed import strengths, version_of
 from verdicts.audit.local_audit import audit
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import BROKER_LOG, NEEDED_COLUMNS, store_evidence
-from verdicts.causes.log_evidence import LogGathering
+from verdicts.causes.evidence import NEEDED_COLUMNS
+from verdicts.model.log_evidence import LogGathering
+from verdicts.model.store_evidence import BROKER_LOG
 
 NAME = "common-5.3.3"
 UNKNOWN = "answered-unknown"
@@ -59,16 +60,20 @@ def diagnosis(
 ) -> Diagnosis:
     store = opened(name)
     settings = broker_settings(store, conf=conf, version=version_of(name))
-    facts = store_evidence(store, settings)
+    logs = None
     if place is not None:
         reading, gathering = reading_of(place, zone), LogGathering()
         for _ in gathering.watching(reading.lines()):
             pass
-        facts = replace(facts, logs=gathering.evidence(reading), read=facts.read | {BROKER_LOG})
+        logs = gathering.evidence(reading)
     reading_of_store = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    batches = list(reading_of_store)
+    facts = reading_of_store.evidence[store.root]
+    if logs is not None:
+        facts = replace(facts, logs=logs, read=facts.read | {BROKER_LOG})
     found = Diagnosis({store.root: facts})
-    for batch in reading_of_store:
-        found.add(batch, reading_of_store.check_stops)
+    for batch in batches:
+        found.add(batch)
     return found
 
 
