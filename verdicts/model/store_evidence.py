@@ -26,8 +26,9 @@ class StoreEvidence:
     Shape: `last_op_offset`: commit-log offset of the last op message, -1 without any; None if unknown.
            `first_op_offset`: that of the op message with queue offset 0; None if unknown or if the queue has none.
            `stop`: where the check of its half queue is stopped. `conf`: the configuration of its broker; None if
-           unknown. `read`: what was read, of SOURCES. `logs`: what the logs of its broker show; None if they were not
-           read.
+           unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`: neither the cursor file nor its backup can
+           be parsed. `topics`: those in config/topics.json; None if unknown. `logs`: what the logs of its broker show;
+           None if they were not read.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -39,4 +40,6 @@ class StoreEvidence:
     stop: CheckStop | None = None
     conf: Mapping[str, str] | None = None
     read: frozenset[str] = frozenset({FILES})
+    are_cursors_damaged: bool = False
+    topics: frozenset[str] | None = None
     logs: LogEvidence | None = None
