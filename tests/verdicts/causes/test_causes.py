@@ -44,7 +44,7 @@ LIVE = ("producer-not-connected",)
 FROM_LOGS = tuple(word for word, cause in CAUSES.items() if cause.shows_in == (BROKER_LOG,))
 #: Causes whose stores are not made yet.
 FROM_SOURCES = (
-    "acting-slave-gave-up", "acting-slave-sent-copies", "check-thread-ended",
+    "acting-slave-gave-up", "check-thread-ended",
     "topic-refused-by-slave", "op-cursor-jumped", "producer-clock-ahead", "pool-hides-half", "op-queue-deleted",
     "sent-to-half-topic",
 )
