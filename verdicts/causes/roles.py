@@ -119,8 +119,8 @@ CAUSES = (
         affected=(Change(ACTING_SLAVE.what, f"{_CHECK}; #5012, #5062; seen on 5.3.3", since=ACTING_SLAVE.since),),
         rule=_passed_by_acting_slave,
         consequence="if the slave becomes the master, no broker checks it again: it is lost without a decision",
-        act="before the slave becomes the master: rmqtx cursor set --half N --store STORE --to COPY; else rmqtx commit "
-        "ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
+        act="before the slave becomes the master: rmqtx cursor set --half N --store STORE --to COPY; else rmqtx resume "
+        "ID -n HOST:PORT",
         change="do not let the store of an acting slave go on as a master: start the master again",
         shown_by=("acting-5.3.3",),
         needs=(need("enableSlaveActingMaster"),),
@@ -134,7 +134,8 @@ CAUSES = (
         rule=_topic_refused,
         consequence="consumers cannot read what is committed, and producers get \"topic not exist\", until the topic "
         "is created again",
-        act="mqadmin updateTopic with the attributes that the topic had; then consumers receive what was committed",
+        act="mqadmin updateTopic -b HOST:PORT -t TOPIC -a +message.type=TRANSACTION: then consumers receive what was "
+        "committed",
         change="upgrade to 5.3.4 or later, the slaves first",
         shown_by=("acting-5.3.3",),
         decides="the log of the slave: \"SyncTopicConfig Exception\"; otherwise the topic was deleted, or the slave "
