@@ -66,12 +66,13 @@ def _rise_too_fast(found: Evidence, groups: _Groups) -> Int64s:
 
 
 def _sent_by_acting_slave(found: Evidence) -> Support:
-    """Copies that the check of this broker has not written: their numbers of checks rise faster than it has rounds, or
-    begin above 0 although another broker has the earlier copies.
+    """Copies that the check of this broker has not written: the first one came long after its producer made the
+    message, and numbers of checks rise faster than there are rounds; or they begin above 0 and another broker has the
+    earlier copies.
 
-    It only fits where the first copy came long after its producer made the message and checks begin again, where the
-    first copy has had checks, and where the same message is on two brokers: a clock may be behind, the file of earlier
-    copies may have expired, and a producer whose request timed out sends its message to another broker.
+    It only fits where the first copy came late and checks begin again, where the first copy has had checks, and where
+    the same message is on two brokers: a clock may be behind, the file of earlier copies may have expired, and a
+    producer whose request timed out sends its message to another broker.
     """
     copies = found.copies
     if not len(copies):
@@ -80,7 +81,7 @@ def _sent_by_acting_slave(found: Evidence) -> Support:
     has_checks = (copies.checks[groups.first] > 0) & found.half_topic[groups.owner]
     born_ms = int64s(found.rows["born_time_ms"].combine_chunks(), np.iinfo(np.int64).max)[groups.owner]
     is_late = found.any_owner(groups.owner[copies.time_ms[groups.first] - _LATE_MS > born_ms])
-    proven = found.any_owner(_rise_too_fast(found, groups))
+    proven = is_late & found.any_owner(_rise_too_fast(found, groups))
     proven |= found.any_owner(groups.owner[has_checks & groups.is_foreign])
     may_be = found.any_owner(groups.owner[has_checks | groups.is_foreign]) | (is_late & checks_begin_again(found))
     is_other = found.flag("resumed") | found.flag("delayed_half")
