@@ -7,6 +7,8 @@ from tests.brokers.histories import (
     answers,
     chains,
     delays,
+    light_halves,
+    lost_ops,
     message_forms,
     old_copies,
     open_at_end,
@@ -14,11 +16,13 @@ from tests.brokers.histories import (
     paths,
     repeated_decisions,
     rocksdb,
+    stopped_checks,
     store_forms,
 )
 from tests.brokers.histories.registry import HISTORIES, IMMUNITY, history
 
 __all__ = [
-    "HISTORIES", "IMMUNITY", "answers", "chains", "delays", "history", "message_forms", "old_copies", "open_at_end",
-    "other_records", "paths", "repeated_decisions", "rocksdb", "store_forms",
+    "HISTORIES", "IMMUNITY", "answers", "chains", "delays", "history", "light_halves", "lost_ops", "message_forms",
+    "old_copies", "open_at_end", "other_records", "paths", "repeated_decisions", "rocksdb", "stopped_checks",
+    "store_forms",
 ]  # fmt: skip
