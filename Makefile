@@ -92,6 +92,10 @@ man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md, docs
 	@$(BIN)/python -m rmqtx_cli.manual.causes_page docs/causes.md
 	@$(BIN)/python -m rmqtx_cli.manual.formats_page docs/formats
 
+.PHONY: causes
+causes: $(INSTALLED) ## count the causes in the stores of the corpus again, in docs/causes_seen.md
+	@$(BIN)/python -m tests.verdicts.causes docs/causes_seen.md
+
 .PHONY: site
 site: $(INSTALLED) ## build the documentation site from docs/ into .cache/site; links are checked
 	@test -x $(BIN)/mkdocs || $(PIP) $(EDITABLE) '.[docs]' || \

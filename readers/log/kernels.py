@@ -24,9 +24,9 @@ def use_accelerator(wanted: bool) -> bool:
     """Choose for this process; return whether the accelerator is in use."""
     global _accelerated
     if wanted and is_accelerator_installed():
-        from readers.log import accelerated
+        from readers.log.accelerator import loops
 
-        _accelerated = accelerated
+        _accelerated = loops
     else:
         _accelerated = None
     return _accelerated is not None

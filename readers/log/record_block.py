@@ -16,7 +16,7 @@ from readers.log.record_layout import AT, BORN_V6, FILLER, IPV6_EXTRA_BYTES, MAG
 from readers.model.columns import Bools, Int64s, coded, hosts, integers_at, message_ids, strings, views
 
 if TYPE_CHECKING:
-    from readers.log.accelerated_columns import Fields
+    from readers.log.accelerator.columns import Fields
 
 
 class Block:

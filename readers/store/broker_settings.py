@@ -64,8 +64,9 @@ class BrokerSettings:
     """The configuration and version of a store's broker; None is unknown.
 
     Shape: `origin` has the origin of the value of every other field; `defaults` lists the fields that were not given
-           and have the same default in every possible release. `batches_ops`: the broker holds op messages in memory
-           for up to transaction_op_batch_interval_ms (5.1.0+). `writes_discard_copy`: the broker writes a copy to the
+           and have the same default in every possible release. `given`: the whole configuration as given or reported;
+           None if unknown. `batches_ops`: the broker holds op messages in memory for up to
+           transaction_op_batch_interval_ms (5.1.0+). `writes_discard_copy`: the broker writes a copy to the
            discard topic when it discards a half message (4.5.2+).
     Units: as the names say; versions are (5, 1, 4).
     """
@@ -84,6 +85,7 @@ class BrokerSettings:
     batches_ops: bool | None
     origin: Mapping[str, str] = field(default_factory=dict, hash=False)
     defaults: tuple[str, ...] = ()
+    given: Mapping[str, str] | None = field(default=None, hash=False)
 
     @property
     def check_max_is_configured(self) -> bool:
@@ -191,6 +193,7 @@ def _settings(
         batches_ops=batches,
         origin=origin,
         defaults=defaults,
+        given=conf or None,
         **values,
     )
 

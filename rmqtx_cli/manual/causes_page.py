@@ -27,6 +27,8 @@ def _strengths() -> list[str]:
 def _section(cause: Cause) -> list[str]:
     rows = {
         "releases": cause.releases,
+        "needs": "; ".join(one.text for one in cause.needs),
+        "shows in": " or ".join(cause.shows_in),
         "behaviour": "; ".join(f"{one.what} ({one.source})" for one in cause.affected),
         "what follows": cause.consequence,
         "do now": cause.act,

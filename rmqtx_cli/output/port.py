@@ -13,6 +13,7 @@ from readers.model.errors import BadRequest
 from rmqtx_cli.options.configuration import OWN_FORMAT
 from rmqtx_cli.options.options import OutputFormat
 from rmqtx_cli.options.row_options import HAS_TIMESTAMPS
+from rmqtx_cli.output.page import PagePort
 from rmqtx_cli.output.port_kinds import Port
 from rmqtx_cli.output.streams import is_special, is_stdout, open_stream
 
@@ -61,7 +62,7 @@ def open_port(output_format: OutputFormat, output: Path | None, schema: pa.Schem
 
     Raises: BadRequest for binary rows on a terminal; UnwritableFile if the file cannot be written.
     """
-    make = _maker(output_format)
+    make = _maker(output_format) if output_format is not OutputFormat.TABLE or view.page is None else PagePort
     if output_format in _BINARY and is_stdout(output) and sys.stdout.isatty():
         raise BadRequest(f"{output_format} cannot be printed on a terminal", advice="add -o FILE, or use a pipe")
     with open_stream(output) as stream:

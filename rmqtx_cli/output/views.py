@@ -5,7 +5,7 @@ Machine formats do not use views: they have the columns of the Arrow tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,19 +55,34 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """Lines about all rows, for people, in place of a table: for few rows with long texts.
+
+    `sources`: the columns that it reads. `label_cells`: the width of the labels at the beginning of its lines.
+    """
+
+    sources: tuple[str, ...]
+    lines: Callable[[Sequence[Row]], Iterable[str]]
+    label_cells: int
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """The columns of a printed table, and the line that replaces a table without rows (empty: no line).
 
-    `is_quiet`: print no such line.
+    `is_quiet`: print no such line. `page`: what is printed in place of the table, unless columns are chosen.
     """
 
     columns: tuple[Column, ...]
     nothing: str = "no rows"
     is_quiet: bool = False
+    page: Page | None = None
 
     @property
     def sources(self) -> list[str]:
         """The table's columns that the view reads."""
+        if self.page is not None:
+            return list(self.page.sources)
         return list(dict.fromkeys(name for column in self.columns for name in column.sources))
 
     @property

@@ -1,47 +1,114 @@
-"""The causes of `rmqtx diagnose`: the table, and the lines above and below it."""
+"""The causes of `rmqtx diagnose`: the page, its table, and the lines above and below it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmqtx_cli.output.views import ALWAYS, Row, View, plain
+from rmqtx_cli.output.views import ALWAYS, Page, Row, View, plain
 from rmqtx_cli.output.views import Column as ViewColumn
 from rmqtx_cli.words.text import count, escaped
+from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from verdicts.causes.diagnosing import Diagnosis
 
-#: How a strength stands in the table.
+#: How a strength is printed.
 _STRENGTHS = {"explains": "explains", "could_explain": "could explain", "ruled_out": "ruled out"}
-
-
-def _strength(row: Row) -> str:
-    return _STRENGTHS[row["strength"]]
-
-
-def _example(row: Row) -> str:
-    return escaped(row["examples"][0]["transaction_id"]) if row["examples"] else ""
+_LABEL_CELLS = 16
+_PAGE_SOURCES = (
+    "store", "cause", "strength", "title", "transactions_count", "half_copies_count", "first_time_ms", "last_time_ms",
+    "examples", "consequence", "would_decide", "act", "change", "releases",
+)  # fmt: skip
 
 
 def causes_view(*, with_store: bool) -> View:
-    """The table of causes."""
+    """The page of causes; the table of the chosen columns, if columns are chosen."""
     return View(
         (
             *([plain("store", ALWAYS, may_be_cut=True)] if with_store else []),
-            ViewColumn("strength", ("strength",), _strength, ALWAYS),
+            ViewColumn("strength", ("strength",), lambda row: _STRENGTHS[row["strength"]], ALWAYS),
             plain("cause", ALWAYS),
             plain("transactions_count", ALWAYS, "transactions"),
-            plain("title", ALWAYS, wraps=True, least_cells=24),
-            plain("first_time_ms", 2, "since"),
-            ViewColumn("example", ("examples",), _example, 3),
-            plain("would_decide", 4, wraps=True, least_cells=24),
-            plain("act", 5, "do now", wraps=True, least_cells=24),
+            plain("title", ALWAYS),
+            plain("first_time_ms", ALWAYS, "since"),
         ),
         "no known cause found",
+        page=Page(_PAGE_SOURCES, lambda rows: _page_lines(rows, with_store=with_store), _LABEL_CELLS),
     )
+
+
+def _page_lines(rows: Sequence[Row], *, with_store: bool) -> Iterator[str]:
+    """A part for each cause of each store, in the order of the rows; those that are ruled out follow as lines."""
+    parts: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row["strength"] != "ruled_out":
+            parts.setdefault((row["store"], row["cause"]), []).append(row)
+    for place, part in enumerate(parts.values()):
+        if place:
+            yield ""
+        yield from _part_lines(part, with_store=with_store)
+    ruled_out = [row for row in rows if row["strength"] == "ruled_out"]
+    if parts and ruled_out:
+        yield ""
+    for row in ruled_out:
+        of_store = f" of {escaped(row['store'])}" if with_store else ""
+        yield _labelled(
+            "ruled out",
+            f"{row['cause']}: the records of {count(row['transactions_count'], 'transaction')}{of_store} would fit, "
+            f"but only releases {row['releases']} behave so",
+        )
+
+
+def _part_lines(part: Sequence[Row], *, with_store: bool) -> Iterator[str]:
+    """One cause in one store: how much it explains, examples, what follows, what to do."""
+    ordered = sorted(part, key=_by_strength)
+    best = ordered[0]
+    yield f"{best['cause']}: {best['title']}"
+    if with_store:
+        yield _labelled("store", escaped(best["store"]))
+    for row in ordered:
+        yield _labelled(_STRENGTHS[row["strength"]], _amount(row))
+        if row["would_decide"]:
+            yield _labelled("would decide", row["would_decide"])
+    for place, example in enumerate(best["examples"]):
+        yield _labelled("" if place else "examples" if len(best["examples"]) > 1 else "example", _example(example))
+    yield _labelled("follows", best["consequence"])
+    yield _labelled("do now", best["act"])
+    if best["change"]:
+        yield _labelled("change", best["change"])
+
+
+def _by_strength(row: Mapping[str, Any]) -> int:
+    return list(_STRENGTHS).index(row["strength"])
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"  {label:<{_LABEL_CELLS - 2}}{text}"
+
+
+def _amount(row: Row) -> str:
+    """How many transactions and half copies, and from when to when."""
+    copies = row["half_copies_count"]
+    parts = [count(row["transactions_count"], "transaction")]
+    parts += [count(copies, "half copy", "half copies")] if copies else []
+    first, last = row["first_time_ms"], row["last_time_ms"]
+    if first is None:
+        return ", ".join(parts)
+    return f"{', '.join(parts)}, sent {_period(first, last)}"
+
+
+def _period(first_ms: int, last_ms: int) -> str:
+    if first_ms == last_ms:
+        return f"at {time_text(first_ms)}"
+    return f"from {time_text(first_ms)} to {time_text(last_ms)}"
+
+
+def _example(example: Mapping[str, Any]) -> str:
+    offset = example["half_commit_log_offset"]
+    return f"{escaped(example['transaction_id'])}{'' if offset is None else f' at log offset {offset}'}"
 
 
 def cause_line(row: Mapping[str, Any]) -> str:
@@ -63,13 +130,17 @@ def counts_lines(found: Diagnosis) -> Iterator[str]:
     yield f"{found.unusual_count} of {count(found.transactions_count, 'transaction')} {are} unusual: {', '.join(parts)}"
     if found.needs_release:
         yield "the store does not show the exact release of its broker: --broker-version makes the answer sharper"
+    if found.needed_settings:
+        yield f"the store does not show {', '.join(found.needed_settings)}: --broker-conf FILE makes the answer sharper"
 
 
 def next_lines(rows: pa.Table, arguments: str) -> Iterator[str]:
-    """The commands that continue from the first cause of the table. `arguments`: those of the source, for `show`."""
-    for row in rows.slice(0, 1).to_pylist():
-        if row["strength"] == "ruled_out":
-            return
-        yield f"next: rmqtx explain {row['cause']}"
-        if row["examples"]:
-            yield f"next: rmqtx show {escaped(row['examples'][0]['transaction_id'])} {arguments}"
+    """The commands that continue from the first cause of the page. `arguments`: those of the source, for `show`."""
+    found = [row for row in rows.to_pylist() if row["strength"] != "ruled_out"]
+    if not found:
+        return
+    first = found[0]
+    same = [row for row in found if (row["store"], row["cause"]) == (first["store"], first["cause"])]
+    yield f"next: rmqtx explain {first['cause']}"
+    if examples := min(same, key=_by_strength)["examples"]:
+        yield f"next: rmqtx show {escaped(examples[0]['transaction_id'])} {arguments}"

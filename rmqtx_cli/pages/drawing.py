@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from readers.store.store import HALF_TOPIC
-from rmqtx_cli.output.streams import is_on_terminal
+from rmqtx_cli.output.page import write_lines
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.pages.causes import cause_line
 from rmqtx_cli.pages.deadlines import deadline_text
 from rmqtx_cli.words.durations import age_text, duration_text
-from rmqtx_cli.words.text import escaped, width, wrapped
+from rmqtx_cli.words.text import escaped
 from verdicts.audit.timeline import CONSUMERS, TIMELINE, TimelineSource, consumers_past, timeline
 from verdicts.deadlines.discard_times import Deadline, deadline_of
 from verdicts.transactions.flags import FLAGS
@@ -209,16 +208,8 @@ def _topic_of(copy: Transaction, place: TimelineSource) -> str:
     return HALF_TOPIC if name is None else name.topic
 
 
-def _write(stream: IO[bytes], lines: Iterator[str] | list[str]) -> None:
-    """Write lines; on a terminal a long line continues below, indented to the labels' width."""
-    room = shutil.get_terminal_size().columns if is_on_terminal(stream) else None
-    for line in lines:
-        if room is None or width(line) <= room:
-            stream.write(f"{line}\n".encode())
-            continue
-        first, *more = wrapped(line[_LABEL_CELLS:], max(room - _LABEL_CELLS, _LABEL_CELLS))
-        text = "".join(f"{' ' * _LABEL_CELLS}{one}\n" for one in more)
-        stream.write(f"{line[:_LABEL_CELLS]}{first}\n{text}".encode())
+def _write(stream: IO[bytes], lines: Iterable[str]) -> None:
+    write_lines(stream, lines, _LABEL_CELLS)
 
 
 def _write_table(stream: IO[bytes], rows: pa.Table, view: View) -> None:

@@ -127,7 +127,8 @@ def _reason_texts(word: str) -> tuple[str, ...]:
 def _cause_lines(word: str) -> tuple[str, ...]:
     cause = CAUSES[word]
     lines = [
-        f"{cause.title}.", f"releases: {cause.releases}", f"follows: {cause.consequence}", f"now: {cause.act}",
+        f"{cause.title}.", f"releases: {cause.releases}", *(f"needs: {one.text}" for one in cause.needs),
+        f"shows in: {' or '.join(cause.shows_in)}", f"follows: {cause.consequence}", f"now: {cause.act}",
         f"then: {cause.change}" if cause.change else "", f"decided by: {cause.decides}" if cause.decides else "",
         f"could also be: {', '.join(cause.rivals)}" if cause.rivals else "",
         *(f"source: {change.source}" for change in cause.affected),

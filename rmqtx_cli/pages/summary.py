@@ -265,6 +265,12 @@ class Summary:
         return "nothing to do"
 
 
+    def why_lines(self, arguments: str) -> Iterator[str]:
+        """The command that names causes, if a transaction is unusual."""
+        if self.flags.total() or any(self.states[state] for state in ("DISCARDED", "LOST", "UNDECIDABLE")):
+            yield f"next: rmqtx diagnose {arguments}   # why"
+
+
 def _queue_lengths(store: Store, topic: str) -> tuple[int, int]:
     """The number of records in queue 0 of a topic, and their bytes.
 

@@ -152,10 +152,14 @@ class BrokerSource:
 
     def evidence_of_causes(self) -> dict[str, StoreEvidence]:
         """See `Source`."""
-        from verdicts.causes.evidence import StoreEvidence
+        from verdicts.causes.evidence import FILES, WIRE, StoreEvidence
 
         return {
-            fact.root: StoreEvidence(fact.settings.version_low, fact.settings.version_high) for fact in self.facts
+            fact.root: StoreEvidence(
+                fact.settings.version_low, fact.settings.version_high, conf=fact.settings.given,
+                read=frozenset({FILES, WIRE}),
+            )
+            for fact in self.facts
         }
 
     def add_provenance(self, context: typer.Context, listing: Listing) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,22 @@ def test_rows_for_scripts(rmqtx: Run, common: Path) -> None:
     assert "next: rmqtx explain" in result.err
     explained = rmqtx("diagnose", common, "--where", "strength = explains", "--fields", "cause", "--format", "jsonl")
     assert {json.loads(line)["cause"] for line in explained.out.splitlines()} < {row["cause"] for row in rows}
+
+
+def test_the_page_has_all_strengths_of_a_cause_in_one_part(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
+    killed = corpus_store("killed-5.3.3")
+    rows = json.loads(rmqtx("diagnose", killed, "--broker-version", "5.3.3", "--format", "json").out)
+    page = rmqtx("diagnose", killed, "--broker-version", "5.3.3").out
+    parts = [part.splitlines() for part in page.split("\n\n")]
+    heads = {part[0].partition(":")[0]: part for part in parts if not part[0].startswith(" ")}
+    assert set(heads) == {row["cause"] for row in rows if row["strength"] != "ruled_out"}
+    for row in rows:
+        if row["strength"] != "ruled_out":
+            words = f"  {row['strength'].replace('_', ' '):<14}{row['transactions_count']} transaction"
+            assert any(line.startswith(words) for line in heads[row["cause"]]), row
+    assert any(len({line[:16] for line in part} & {"  explains      ", "  could explain "}) == 2 for part in parts)
+    chosen = rmqtx("diagnose", killed, "--fields", "cause,strength").out
+    assert chosen.splitlines()[0].split() == ["cause", "strength"]
 
 
 def test_one_transaction_has_the_causes_of_its_row(rmqtx: Run, common: Path) -> None:

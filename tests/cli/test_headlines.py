@@ -63,10 +63,10 @@ def test_the_commands_for_a_stopped_check_can_be_typed(rmqtx: Run, corpus_store:
     store = corpus_store("poison-4.5.0")
     lines = [line for line in notes(rmqtx("pending", store).err) if line.startswith("next: ")]
     typed = [line.removeprefix("next: rmqtx ").partition("   # ")[0] for line in lines]
-    assert [words.split()[0] for words in typed] == ["show", "commit", "cursor"]
+    assert [words.split()[0] for words in typed] == ["show", "commit", "cursor", "diagnose"]
     for number, words in enumerate(typed):
         words = words.replace("DIR", str(tmp_path / str(number))).replace("X.Y.Z", "4.5.0")
-        more = [] if words.startswith("show") else ["--yes"]
+        more = [] if words.startswith(("show", "diagnose")) else ["--yes"]
         result = rmqtx(*words.split(), *more)
         assert result.status == 0, result.err
 

@@ -5,13 +5,15 @@ Every damage takes the store's root and returns a sentence about what it changed
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 PAGE_BYTES = 4096
 SLOT_BYTES = 20
+_READ_BYTES = 1 << 20
 
 
 # ---- exact damages
@@ -66,10 +68,12 @@ def drop(path: Path) -> str:
 
 
 def swap(one: Path, other: Path) -> str:
-    """Exchange the contents of two files."""
-    first, second = one.read_bytes(), other.read_bytes()
-    one.write_bytes(second)
-    other.write_bytes(first)
+    """Exchange two files by renames, so that holes stay holes."""
+    if one != other:
+        aside = one.with_name(f"{one.name}.aside")
+        one.rename(aside)
+        other.rename(one)
+        aside.rename(other)
     return f"{one.name} and {other.name} were exchanged"
 
 
@@ -102,11 +106,12 @@ def queue_files(root: Path, topic: str = "*", queue: str = "*") -> list[Path]:
 
 def records_in(file: Path) -> list[tuple[int, int]]:
     """Position and length of the records of a commit-log file, one after another, as recovery walks them."""
-    data, found, position = file.read_bytes(), [], 0
-    while position + 8 <= len(data) and data[position + 4 : position + 7] == b"\xda\xa3\x20":
-        length = int.from_bytes(data[position : position + 4], "big")
-        found.append((position, length))
-        position += length
+    found, position = [], 0
+    with file.open("rb", buffering=0) as opened:
+        while (head := os.pread(opened.fileno(), 8, position))[4:7] == b"\xda\xa3\x20" and len(head) == 8:
+            length = int.from_bytes(head[:4], "big")
+            found.append((position, length))
+            position += length
     return found
 
 
@@ -131,8 +136,31 @@ def _some(files: list[Path], chance: random.Random) -> Path | None:
 
 
 def _written(file: Path) -> int:
-    """End of a file's data, at least 1: most of a preallocated file is unused zeros."""
-    return max(1, len(file.read_bytes().rstrip(b"\0")))
+    """End of a file's data, at least 1: most of a preallocated file is unused zeros.
+
+    Only the end of the data is read, so that a file may be larger than the memory.
+    """
+    with file.open("rb", buffering=0) as opened:
+        for begin, end in reversed(list(_data_ranges(opened.fileno()))):
+            while begin < end:
+                place = max(begin, end - _READ_BYTES)
+                written = len(os.pread(opened.fileno(), end - place, place).rstrip(b"\0"))
+                if written:
+                    return place + written
+                end = place
+    return 1
+
+
+def _data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of the parts of a file that are no holes."""
+    end, size = 0, os.fstat(descriptor).st_size
+    while end < size:
+        try:
+            begin = os.lseek(descriptor, end, os.SEEK_DATA)
+        except OSError:  # only a hole is left
+            return
+        end = os.lseek(descriptor, begin, os.SEEK_HOLE)
+        yield begin, end
 
 
 def _files(root: Path, kind: str) -> list[Path]:
@@ -193,10 +221,11 @@ def _copy_block(root: Path, chance: random.Random) -> str:
     if one is None or other is None:
         return "no log"
     length = chance.randrange(1, 2 * PAGE_BYTES)
-    data = one.read_bytes()
     begin = chance.randrange(_written(one))
     place = chance.randrange(_written(other))
-    return write_bytes(other, place, data[begin : begin + length][: other.stat().st_size - place])
+    with one.open("rb", buffering=0) as opened:
+        data = os.pread(opened.fileno(), length, begin)
+    return write_bytes(other, place, data[: other.stat().st_size - place])
 
 
 def _number(kind: str) -> Damage:

@@ -12,7 +12,6 @@ import itertools
 import random
 import shutil
 import tempfile
-import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass
@@ -58,7 +57,7 @@ OTHERS = (
 )  # fmt: skip
 LOGS = ("log", "old log", "DLedger log")
 PLACES = ("head", "middle", "tail")
-#: Processor time; a case that takes six times as long on the clock is ended.
+#: Processor time; a case that takes ten times as long on the clock is ended.
 SECONDS_MAX = 20
 CELLS = tuple(itertools.product(STORES, KINDS, DAMAGES, PLACES))
 OTHER_CELLS = tuple((*store, damage, place) for store, damage, place in itertools.product(OTHERS, DAMAGES, PLACES))
@@ -127,15 +126,12 @@ def play(number: int, seed: int = 0, cells: tuple[tuple[str, str, str, str], ...
     if after == before:
         return Played(number, cell, done, UNCHANGED)
     try:
-        begin = time.process_time()
         _write(file, after)
-        with alarm(6 * SECONDS_MAX):
+        with alarm(SECONDS_MAX):
             store = open_store(base.root)
             new = [row for row in _rows(store) if str(row) not in base.rows]
             now = set(records_of(store))
             verdicts = _verdicts(store, name)
-        if time.process_time() - begin > SECONDS_MAX:
-            return Played(number, cell, done, WRONG, f"it took {time.process_time() - begin:.0f} s")
     except TookTooLong as error:
         return Played(number, cell, done, WRONG, str(error))
     except Exception as error:

@@ -4,7 +4,7 @@ A store of a design beside half topics is also damaged in the files that only it
 DLedger log, epochs, databases of RocksDB.
 
 Each reading must return rows or raise one of the project's own errors. A failure is: any other exception, bytes that
-are neither decoded, filler, damaged nor unread, or an answer that takes longer than the alarm.
+are neither decoded, filler, damaged nor unread, or an answer that takes more CPU time than the alarm allows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ from verdicts.audit.timeline import StoreTimelineSource, consumers_past, timelin
 from verdicts.transactions.states_and_advice import STATES
 from verdicts.verify.verify import FULL, Verify
 
+#: CPU time, since other programs may use the machine too.
 ALARM_SECONDS = 20
+#: How many times longer a question may take by the clock: it may wait for the processor, but not hang.
+WAITING_TIMES = 10
 #: If the alarm has no effect for this time, for example in a library, the process is ended.
 IGNORED_SECONDS = 10
 DAMAGES_MAX = 4
@@ -93,20 +96,28 @@ class Failure:
 
 @contextmanager
 def alarm(seconds: int) -> Iterator[None]:
-    """Raise TookTooLong in this thread if the body takes longer; end the process if the signal has no effect."""
+    """Raise TookTooLong in this thread if the body takes more CPU time, or `WAITING_TIMES` as long by the clock.
 
-    def ring(_number: int, _frame: FrameType | None) -> None:
-        raise TookTooLong(f"no answer in {seconds} s")
+    The process is ended if the signal has no effect.
+    """
+    longest = WAITING_TIMES * seconds
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
-    faulthandler.dump_traceback_later(seconds + IGNORED_SECONDS, exit=True)
+    def ring(number: int, _frame: FrameType | None) -> None:
+        taken = f"{seconds} s of CPU time" if number == signal.SIGPROF else f"{longest} s"
+        raise TookTooLong(f"no answer in {taken}")
+
+    before = {number: signal.signal(number, ring) for number in (signal.SIGPROF, signal.SIGALRM)}
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.alarm(longest)
+    faulthandler.dump_traceback_later(longest + IGNORED_SECONDS, exit=True)
     try:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def damage_store(root: Path, chance: random.Random) -> tuple[str, ...]:

@@ -72,8 +72,8 @@ def test_the_archive_for_other_machines_has_what_tasks_import(
     program = (
         f"import sys; sys.path.insert(0, {str(archive)!r})\n"
         "import verdicts.evidence.witness_scan, verdicts.audit.local_audit\n"
-        "import readers.log.accelerated, spark_tasks.jobs.audit\n"
-        "print(readers.log.accelerated.__file__, spark_tasks.jobs.audit.__file__)"
+        "import readers.log.accelerator.loops, spark_tasks.jobs.audit\n"
+        "print(readers.log.accelerator.loops.__file__, spark_tasks.jobs.audit.__file__)"
     )
     pytest.importorskip("numba", reason="the accelerator is not installed")
     done = subprocess.run(

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from readers.model.columns import Bools
 from readers.model.releases import ALWAYS, LAST_OF_LINES, Change, Version, dotted, release_text
-from verdicts.causes.evidence import Evidence
+from verdicts.causes.evidence import FILES, Evidence, StoreEvidence
+from verdicts.causes.needs import Need, all_hold
 
 #: How far the records of each transaction support a cause: NONE, FITS or PROVES.
 Support = npt.NDArray[np.int8]
@@ -19,9 +20,9 @@ NONE, FITS, PROVES = 0, 1, 2
 STRENGTHS: dict[str, str] = {
     "explains": "the records show it, the release of the broker is known to behave so, and no other cause leaves the "
     "same records",
-    "could_explain": "the records fit, and something is unknown: the release, or which of several causes it was; "
-    "would_decide names what decides it",
-    "ruled_out": "the records would fit, but this release of the broker does not behave so",
+    "could_explain": "the records fit, and something is unknown: the release, a setting, or which of several causes it "
+    "was; would_decide names what decides it",
+    "ruled_out": "the records would fit, but this release of the broker, or its configuration, does not behave so",
 }
 
 
@@ -31,9 +32,10 @@ class Cause:
 
     Shape: `word`: stable name. `affected`: the releases that behave so, each range with its source. `rule`: for each
            transaction, how far its records support the cause. `decides`: what would turn a fitting rule into a proof,
-           where the rule leaves something open. `rivals`: causes that, if they fit the same transaction, leave open
-           which of them it was. `act`: what to do now. `change`: what to configure or upgrade. `shown_by`: stores of
-           the corpus whose history has it.
+           where the rule leaves something open. `needs`: settings without which the broker does not behave so.
+           `shows_in`: where it shows, of SOURCES; if none of them was read, the cause only could explain. `rivals`:
+           causes that, if they fit the same transaction, leave open which of them it was. `act`: what to do now.
+           `change`: what to configure or upgrade. `shown_by`: stores of the corpus whose history has it.
     """
 
     word: str
@@ -45,6 +47,8 @@ class Cause:
     change: str
     shown_by: tuple[str, ...]
     decides: str = ""
+    needs: tuple[Need, ...] = ()
+    shows_in: tuple[str, ...] = (FILES,)
     rivals: tuple[str, ...] = ()
 
     @property
@@ -60,6 +64,19 @@ class Cause:
             return None
         found = [one.between(low, high) for one in self.affected]
         return True if True in found else None if None in found else False
+
+    def applies(self, facts: StoreEvidence) -> bool | None:
+        """Whether a broker behaves so, by its release and its configuration; None if that is unknown."""
+        found = (self.affects(facts.version_low, facts.version_high), all_hold(self.needs, facts.conf))
+        return False if False in found else None if None in found else True
+
+    def unknown_settings(self, facts: StoreEvidence) -> list[str]:
+        """Return the settings that it needs and that are unknown."""
+        return [one.key for one in self.needs if one.holds(facts.conf) is None]
+
+    def is_seen(self, facts: StoreEvidence) -> bool:
+        """Whether a place where it shows was read."""
+        return not facts.read.isdisjoint(self.shows_in)
 
 
 def proves(rows: Bools) -> Support:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from readers.model.columns import Bools, Int64s, int64s
 from readers.model.tables import column
 from verdicts.causes.cause import NONE, PROVES, STRENGTHS, Cause, Support
-from verdicts.causes.evidence import Evidence, StoreEvidence
+from verdicts.causes.evidence import SOURCES, Evidence, StoreEvidence
 from verdicts.causes.register import CAUSES
 from verdicts.model.check_stop import CheckStop
 
@@ -67,7 +67,8 @@ class Diagnosis:
     Shape: `stores`: the facts of each store. `unusual_count`: transactions that have a flag, or are DISCARDED, LOST or
            UNDECIDABLE, or that a cause explains; of these `explained_count` have a cause that explains them, and
            `unexplained_count` none, not even one that could explain them. `needs_release`: whether a cause depends on
-           the release of the broker, which is not known exactly.
+           the release of the broker, which is not known exactly; `needed_settings`: the settings that causes depend on
+           and that are unknown.
     """
 
     stores: Mapping[str, StoreEvidence]
@@ -77,6 +78,7 @@ class Diagnosis:
     unexplained_count: int = 0
     undecidable_count: int = 0
     needs_release: bool = False
+    needed_settings: dict[str, None] = field(default_factory=dict)
     _counts: dict[tuple[str, str, str], _Count] = field(default_factory=dict)
 
     def add(self, batch: pa.RecordBatch, stops: Iterable[CheckStop] = ()) -> None:
@@ -123,17 +125,16 @@ class Diagnosis:
             rows = (support > NONE) & (found.store == number)
             if not rows.any():
                 continue
-            is_affected = cause.affects(facts.version_low, facts.version_high)
-            if is_affected is False:
+            applies = cause.applies(facts)
+            if applies is False:
                 self._count(found, rows, (store, cause.word, "ruled_out"), ())
                 continue
             rivals = _fitting_rivals(cause, rows, supports, facts)
             is_contested = np.zeros(found.count, np.bool_)
             for word in rivals:
                 is_contested |= supports[word] > NONE
-            proven = rows & (support == PROVES) & ~is_contested & bool(is_affected)
-            open_points = [_UNKNOWN_RELEASE] if is_affected is None else []
-            self.needs_release |= is_affected is None
+            proven = rows & (support == PROVES) & ~is_contested & bool(applies) & cause.is_seen(facts)
+            open_points = self._unknown(cause, facts)
             open_points += [cause.decides] if (rows & (support < PROVES)).any() else []
             open_points += [f"whether it was {cause.word} or {' or '.join(rivals)}"] if rivals else []
             self._count(found, proven, (store, cause.word, "explains"), ())
@@ -141,6 +142,18 @@ class Diagnosis:
             explained |= proven
             possible |= rows & ~proven
         return explained, possible
+
+    def _unknown(self, cause: Cause, facts: StoreEvidence) -> list[str]:
+        """Return what is unknown of a broker and decides whether it behaves so, and count it."""
+        is_release_unknown = cause.affects(facts.version_low, facts.version_high) is None
+        self.needs_release |= is_release_unknown
+        settings = cause.unknown_settings(facts)
+        self.needed_settings |= dict.fromkeys(settings)
+        return [
+            *([_UNKNOWN_RELEASE] if is_release_unknown else []),
+            *([f"the configuration of the broker ({', '.join(settings)}): add --broker-conf FILE"] if settings else []),
+            *([] if cause.is_seen(facts) else [SOURCES[one] for one in cause.shows_in]),
+        ]
 
     def _count(self, found: Evidence, rows: Bools, key: tuple[str, str, str], open_points: Iterable[str]) -> None:
         chosen = np.flatnonzero(rows)
@@ -160,11 +173,11 @@ class Diagnosis:
 def _fitting_rivals(
     cause: Cause, rows: Bools, supports: Mapping[str, Support], facts: StoreEvidence
 ) -> list[str]:
-    """Return the rivals that fit some of the rows, and that the release of the store may have."""
+    """Return the rivals that fit some of the rows, and that the broker of the store may have."""
     return [
         word for word in cause.rivals
         if (rows & (supports[word] > NONE)).any()
-        and CAUSES[word].affects(facts.version_low, facts.version_high) is not False
+        and CAUSES[word].applies(facts) is not False
     ]
 
 

@@ -29,6 +29,14 @@ _UNKNOWN = -1
 #: How long a broker from 5.1.0 on holds an op message at most before it writes it: two waits of 3 s before 5.5.0, and
 #: the time to write (#10199).
 OP_HOLD_MS = 7_000
+#: Where a cause shows: the records, which files have and live brokers serve; what a live broker reports of its state
+#: and clients; the text log of a broker process. Each with what must be read.
+FILES, WIRE, BROKER_LOG = "files", "wire", "broker log"
+SOURCES: dict[str, str] = {
+    FILES: "the records of the store",
+    WIRE: "the running broker: -n HOST:PORT",
+    BROKER_LOG: "the log of the broker",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,8 @@ class StoreEvidence:
     """The facts of one store that rules read.
 
     Shape: `last_op_offset`: commit-log offset of the last op message in the op queue, -1 if it has none; None if
-           unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows.
+           unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows. `conf`:
+           the configuration of its broker; None if unknown. `read`: what was read, of SOURCES.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -45,6 +54,8 @@ class StoreEvidence:
     last_op_offset: int | None = None
     was_killed: bool = False
     stop: CheckStop | None = None
+    conf: Mapping[str, str] | None = None
+    read: frozenset[str] = frozenset({FILES})
 
 
 def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:
@@ -53,7 +64,8 @@ def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:
     Damage: what cannot be read is unknown; the audit reports it.
     """
     return StoreEvidence(
-        settings.version_low, settings.version_high, _last_op_offset(store), store.was_killed and not store.in_use
+        settings.version_low, settings.version_high, _last_op_offset(store), store.was_killed and not store.in_use,
+        conf=settings.given,
     )
 
 

@@ -218,9 +218,11 @@ class _AuditRun:
         """Write the answer and the rows; return the exit status."""
 
         def answer() -> Iterator[str]:
-            return self.counted.answer(
+            yield from self.counted.answer(
                 source.stores, source.arguments, reading.findings, reading.check_stops, self.listing.now_ms, source.live
             )
+            if self.asked.at is None:
+                yield from self.counted.why_lines(source.arguments)
 
         if self._instead:
             for batch in reading:

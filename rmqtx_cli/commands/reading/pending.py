@@ -170,16 +170,19 @@ def _lines(
     from rmqtx_cli.pages.summary import Summary
 
     following, pending_count = None, pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0
+    listed = Summary.of(chosen)
     if chosen.num_rows and times.at_ms is None:
-        following = f"next: {Summary.of(chosen).next_command(source.arguments)}"
+        following = f"next: {listed.next_command(source.arguments)}"
     elif not pending_count and times.at_ms is None:
         following = f"next: rmqtx audit {source.arguments} --summary   # LOST and DISCARDED transactions"
-    return pending_lines(
+    yield from pending_lines(
         chosen, pending_count, reading.check_stops,
         functools.partial(never_asked_counts, rows), reading.predicted, times.now_ms, source.live, following,
         is_one_store=len(source.stores) == 1,
         is_incomplete=any(finding.kind.severity == "error" for finding in reading.findings),
     )
+    if times.at_ms is None:
+        yield from listed.why_lines(source.arguments)
 
 
 def _say_unknown_names(rows: pa.Table, asked: PendingOptions, voice: Voice) -> None:

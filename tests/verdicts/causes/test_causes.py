@@ -17,6 +17,8 @@ from readers.store.store import open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.representatives import each_store
+from tests.verdicts.causes.__main__ import filled
+from tests.verdicts.causes.diagnosed import diagnosed, strengths, version_of
 from verdicts.audit.local_audit import audit
 from verdicts.causes.cause import PROVES
 from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
@@ -33,27 +35,6 @@ DECIDED_TWICE = ("double_commit", "rollback_then_commit", "commit_then_rollback"
 FROM_SOURCES = ("op-cursor-jumped",)
 #: Causes that leave the same records as their rivals.
 SAME_RECORDS = ("rocksdb-asks-again",)
-
-
-def diagnosed(name: str, version: str | None = None) -> tuple[Diagnosis, list[dict[str, Any]]]:
-    store = opened(name)
-    settings = broker_settings(store, version=version)
-    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
-    found = Diagnosis({store.root: store_evidence(store, settings)})
-    for batch in reading:
-        found.add(batch, reading.check_stops)
-    return found, found.table().to_pylist()
-
-
-def strengths(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = defaultdict(dict)
-    for row in rows:
-        found[row["cause"]][row["strength"]] = row["transactions_count"]
-    return found
-
-
-def version_of(name: str) -> str | None:
-    return None if name.startswith(("upgraded-", "downgraded-")) else corpus.recipe(name)["version"]
 
 
 def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
@@ -94,6 +75,12 @@ def test_no_cause_explains_what_did_not_happen(name: str) -> None:
     assert ("half-unreadable-exception" in explained) <= name.startswith("poison-")
     assert found.transactions_count == len(corpus.expected(name))
     assert found.unexplained_count == 0
+
+
+@pytest.mark.slow
+def test_the_page_of_seen_causes_is_current() -> None:
+    text = Path("docs/causes_seen.md").read_text("utf-8")
+    assert filled(text) == text, "make causes"
 
 
 def test_decided_twice_by_the_history() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from readers.model.columns import SLACK_BYTES, coded, strings, views
 
-texts = pytest.importorskip("readers.log.accelerated_texts", reason="numba (extra `fast`) is not installed")
+texts = pytest.importorskip("readers.log.accelerator.texts", reason="numba (extra `fast`) is not installed")
 
 WORDS = ["", "a", "b", "orders", "orderz", "Xrders", "12345678", "1234567", "123456789", "\x02" * 9, "twelve bytes",
          "thirteen byte", "a text of more than sixteen bytes", "a text of more than sixteen bytez", "ключ"]  # fmt: skip

@@ -1,9 +1,9 @@
 """The inner loops of a scan, compiled by numba (extra `fast`): the chain of records, and the places of properties.
 
-The columns of records are in `accelerated_columns.py` and `accelerated_texts.py`. The loops return exactly the results
-of the reference path (`segment_scan.walk` with `Block.sound`, `PropertyAreas.locate`), also for damaged bytes: a test
-compares both. No byte outside the buffer is read, whatever the lengths in the data are. Importing this module loads the
-compiled code from numba's cache, or compiles it once.
+The columns of records are in `columns.py` and `texts.py`. The loops return exactly the results of the reference path
+(`segment_scan.walk` with `Block.sound`, `PropertyAreas.locate`), also for damaged bytes: a test compares both. No byte
+outside the buffer is read, whatever the lengths in the data are. Importing this module loads the compiled code from
+numba's cache, or compiles it once.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from numba import njit, types
 from numba.extending import register_jitable
 
-from readers.log.accelerated_columns import Fields, by_length, fields, i16, i32, i64, may_hold_mark
-from readers.log.accelerated_texts import codes, text_views, texts
-from readers.log.accelerated_words import LANES, lowest_bit, separators, word
+from readers.log.accelerator.columns import Fields, by_length, fields, i16, i32, i64, may_hold_mark
+from readers.log.accelerator.texts import codes, text_views, texts
+from readers.log.accelerator.words import LANES, lowest_bit, separators, word
 from readers.log.record_layout import (
     AT,
     BORN_V6,

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit, types
 
-from readers.log.accelerated_words import word
+from readers.log.accelerator.words import word
 from readers.model.columns import Bools, Bytes, Int64s, coded, strings, views
 
 _DIFFERENT_MAX = 2048

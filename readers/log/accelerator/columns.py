@@ -1,7 +1,7 @@
 """Columns of sound records, compiled by numba (extra `fast`): header fields and known topics, in one pass.
 
-The reference path in `record_block.py` and `columns.py` returns the same values. The records must be sound: their
-lengths were compared with the end of each record, so no byte outside the buffer is read.
+The reference path in `readers/log/record_block.py` and `readers/model/columns.py` returns the same values. The records
+must be sound: their lengths were compared with the end of each record, so no byte outside the buffer is read.
 """
 
 from __future__ import annotations

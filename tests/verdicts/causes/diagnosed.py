@@ -1,0 +1,37 @@
+"""What `rmqtx diagnose` finds in the stores of the corpus."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from readers.store.broker_settings import broker_settings
+from tests.brokers import corpus
+from tests.forge.stores import opened
+from verdicts.audit.local_audit import audit
+from verdicts.causes.diagnosing import Diagnosis
+from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+
+
+def diagnosed(name: str, version: str | None = None) -> tuple[Diagnosis, list[dict[str, Any]]]:
+    """The causes found in a store of the corpus, and the rows of the table of causes."""
+    store = opened(name)
+    settings = broker_settings(store, version=version)
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    found = Diagnosis({store.root: store_evidence(store, settings)})
+    for batch in reading:
+        found.add(batch, reading.check_stops)
+    return found, found.table().to_pylist()
+
+
+def strengths(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """The number of transactions of each cause with each strength."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in rows:
+        found[row["cause"]][row["strength"]] = row["transactions_count"]
+    return found
+
+
+def version_of(name: str) -> str | None:
+    """The release that wrote a store of the corpus; None where several did."""
+    return None if name.startswith(("upgraded-", "downgraded-")) else corpus.recipe(name)["version"]
