@@ -10,7 +10,6 @@ from readers.model.releases import (
     DISCARD_COPY,
     END_IS_ILLEGAL,
     HALF_TOPIC_DESIGN,
-    OP_LISTS,
     ROCKSDB_TRANSACTIONS,
     UNREADABLE_IS_NO_LIST,
     UNREADABLE_IS_NULL,
@@ -37,7 +36,8 @@ def _stopped_at_unreadable_half(found: Evidence) -> Support:
     """
 
     def is_at_half(one: StoreEvidence) -> bool:
-        return one.stop is not None and not one.stop.is_op and not one.stop.is_readable
+        stop = one.stop
+        return stop is not None and not (stop.is_op or stop.is_readable or stop.lacks_room)
 
     behind = found.flag("never_asked") & found.half_topic
     rows = behind | found.state("PENDING") | found.flag("open_after_decision")
@@ -45,7 +45,9 @@ def _stopped_at_unreadable_half(found: Evidence) -> Support:
 
 
 def _spoiled_by_check(found: Evidence) -> Support:
-    return proves(found.flag("bad_body") & (found.count_of(found.copies) > 1) & ~found.flag("resumed"))
+    """A copy that cannot be read; where a resume wrote one too, it may be that."""
+    rows = found.flag("bad_body") & (found.count_of(found.copies) > 1)
+    return fits(rows, rows & ~found.flag("resumed"))
 
 
 def _discarded_without_copy(found: Evidence) -> Support:
@@ -111,17 +113,6 @@ def _op_cursor_jumped(found: Evidence) -> Support:
     return fits((is_open | (_was_settled_before(found) >= 0)) & ~_is_stopped(found))
 
 
-def _ops_lost(found: Evidence) -> Support:
-    """A COMMIT record after the last op message of a killed broker proves it; an open one only fits."""
-    finals, marks = found.finals, found.marks
-    last_op = found.numbers(lambda one: one.last_op_offset, np.iinfo(np.int64).max)
-    np.maximum.at(last_op, marks.store, marks.offset)  # the queue of a killed broker may end before its log
-    is_after = found.any_of(finals, finals.offset > last_op[finals.store])
-    lost = found.flag("commit_without_op") & (found.count_of(found.discards) == 0)
-    was_killed = found.of_store(lambda one: one.was_killed)
-    return fits(lost | found.flag("may_be_decided"), lost & is_after & was_killed)
-
-
 def _diverted(found: Evidence) -> Support:
     return proves(found.flag("delayed_half"))
 
@@ -153,6 +144,8 @@ CAUSES = (
         change="upgrade to 4.6.0 or later, or set compressMsgBodyOverHowmuch of the producers above the largest "
         "message",
         shown_by=("poison-4.3.0", "poison-4.4.0", "poison-4.5.0"),
+        decides="which copy cannot be read: rmqtx show ID --store STORE",
+        rivals=("resume-spoils-compressed",),
     ),
     Cause(
         "discarded-without-copy", "the broker discarded it and wrote nothing but a line in its log",
@@ -222,17 +215,6 @@ CAUSES = (
         shown_by=(),
         decides="the broker's log: whether it started again before the check came, which moves the cursors back",
         rivals=("cursor-went-back",),
-    ),
-    Cause(
-        "ops-lost-in-memory", "the broker was killed with op messages in its memory",
-        affected=(Change(OP_LISTS.what, f"{OP_LISTS.source}; #5386", since=OP_LISTS.since),),
-        rule=_ops_lost,
-        consequence="a commit of the last seconds is checked again, and delivered twice if the producer answers "
-        "COMMIT; a rollback of that time has left no trace and appears undecided",
-        act="let the broker check it again; before a commit by hand look up its outcome in the application",
-        change="stop brokers in order; a lower transactionOpBatchInterval makes the window shorter",
-        shown_by=("killed-5.1.4", "killed-5.3.3", "killed-5.5.0", "opslost-5.3.3", "rollbackslost-5.3.3"),
-        decides="the producer's log: its decisions of the last seconds before the kill",
     ),
     Cause(
         "delay-diverts-half", "a delay level or timer on the half message sent the half itself into a delay topic",

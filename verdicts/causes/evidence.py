@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from readers.cursors.cursors import check_cursors
 from readers.model.columns import Bools, Int64s, int64s
 from readers.model.errors import SourceError
-from readers.model.releases import HALF_TOPIC_DESIGN, Version
+from readers.model.releases import HALF_TOPIC_DESIGN, OPS_WAIT_TWICE, Version
 from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import OP_TOPIC, Store
+from verdicts.causes.light_queues import halves_in_light_queues
 from verdicts.model.check_stop import CheckStop
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
@@ -26,9 +27,8 @@ NEEDED_COLUMNS = (
 )  # fmt: skip
 #: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
-#: How long a broker from 5.1.0 on holds an op message at most before it writes it: two waits of 3 s before 5.5.0, and
-#: the time to write (#10199).
-OP_HOLD_MS = 7_000
+#: How long the write of an op message may take after its wait.
+OP_WRITE_MS = 1_000
 #: Where a cause shows: the records, which files have and live brokers serve; what a live broker reports of its state
 #: and clients; the text log of a broker process. Each with what must be read.
 FILES, WIRE, BROKER_LOG = "files", "wire", "broker log"
@@ -45,7 +45,9 @@ class StoreEvidence:
 
     Shape: `last_op_offset`: commit-log offset of the last op message in the op queue, -1 if it has none; None if
            unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows. `conf`:
-           the configuration of its broker; None if unknown. `read`: what was read, of SOURCES.
+           the configuration of its broker; None if unknown. `read`: what was read, of SOURCES. `was_stopped`: it was
+           stopped in order. `op_interval_ms`: how long its broker collects op messages (transactionOpBatchInterval),
+           by default if `conf` is unknown. `light_halves`: its half messages that are in light queues, ascending.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -56,16 +58,27 @@ class StoreEvidence:
     stop: CheckStop | None = None
     conf: Mapping[str, str] | None = None
     read: frozenset[str] = frozenset({FILES})
+    was_stopped: bool = False
+    op_interval_ms: int = 3_000
+    light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
+
+    @property
+    def op_hold_ms(self) -> int:
+        """How long its broker from 5.1.0 on holds an op message at most before it is written."""
+        waits = 1 if OPS_WAIT_TWICE.between(self.version_low, self.version_high) is False else 2
+        return waits * self.op_interval_ms + OP_WRITE_MS
 
 
 def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:
-    """Return the facts of a store; reads the last slot of its op queue.
+    """Return the facts of a store; reads the last slot of its op queue, and its light queues.
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
     return StoreEvidence(
         settings.version_low, settings.version_high, _last_op_offset(store), store.was_killed and not store.in_use,
-        conf=settings.given,
+        conf=settings.given, was_stopped=not store.aborted and not store.in_use,
+        op_interval_ms=settings.transaction_op_batch_interval_ms if settings.batches_ops is not False else 0,
+        light_halves=halves_in_light_queues(store),
     )
 
 
@@ -239,14 +252,28 @@ class Evidence:
 
         Shape: one value for each of the given transactions, with their stores and offsets.
         """
+        counts: Int64s = np.maximum(np.subtract(*self._span(records, owner, store, low, high)), 0)
+        return counts
+
+    def last_time_between(
+        self, records: Records, owner: Int64s, store: Int64s, low: Int64s, high: Int64s
+    ) -> Int64s:
+        """When the last of the records of `between` was stored; -1 where there is none."""
+        end, first = self._span(records, owner, store, low, high)
+        times: Int64s = np.append(records.time_ms, -1)[np.where(end > first, end - 1, -1)]
+        return times
+
+    def _span(
+        self, records: Records, owner: Int64s, store: Int64s, low: Int64s, high: Int64s
+    ) -> tuple[Int64s, Int64s]:
+        """Return the row after the last record of `between`, and the row of the first."""
         offsets = np.unique(records.offset)
         size = len(offsets) + 1
-        keys = np.sort(self._group(records) * size + np.searchsorted(offsets, records.offset))
+        keys = self._group(records) * size + np.searchsorted(offsets, records.offset)
         base = (owner * len(self.names) + store) * size
         first = np.searchsorted(keys, base + np.searchsorted(offsets, low, "right"))
         end = np.searchsorted(keys, base + np.searchsorted(offsets, high, "right"))
-        counts: Int64s = np.maximum(end - first, 0).astype(np.int64)
-        return counts
+        return end.astype(np.int64), first.astype(np.int64)
 
     def _group(self, records: Records) -> Int64s:
         return records.owner * len(self.names) + records.store

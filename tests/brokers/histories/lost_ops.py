@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime, timedelta, timezone
 from random import Random
 
 from tests.brokers.histories.registry import history
+from tests.brokers.rig import COMMIT
 from tests.brokers.stage import Play
 from tests.brokers.transaction import Transaction
+
+AFTER_ROUND_MS = 800
 
 
 def decided(play: Play, plan: str, count: int, rng: Random) -> list[Transaction]:
@@ -21,22 +25,57 @@ def decided(play: Play, plan: str, count: int, rng: Random) -> list[Transaction]
 
 @history(phase=2)
 def ops_lost_at_stop(play: Play, count: int, rng: Random) -> None:
-    """Committed or rolled back less than transactionOpBatchInterval before an orderly stop.
+    """Committed or rolled back shortly before an orderly stop, less than transactionOpBatchInterval after the last op
+    message.
 
-    The broker has just written an op message, that of the first decisions, and writes the next one only an interval
-    later.
+    The interval is longer than the default: a stop takes two or three seconds before it reaches the op messages.
     """
     decided(play, "ops_before_stop", 2, rng)
-    time.sleep(0.3)
+    time.sleep(1.2)
+    play.config(transactionOpBatchInterval="15000", transactionTimeOut="60000")
     decided(play, "ops_lost_at_stop", count, rng)
 
 
 @history()
-def slow_local_transaction(play: Play, count: int, rng: Random) -> None:
-    """The local transaction takes half of transactionTimeOut; the check's answer is COMMIT too."""
-    timeout_ms = int(play.rig.conf["transactionTimeOut"])
+def first_ops_after_start(play: Play, count: int, rng: Random) -> None:
+    """The local transaction takes 2.6 s, and no other decision came since the broker started; checks are answered
+    COMMIT.
+
+    The thread for op messages wakes each transactionOpBatchInterval. Before 5.5.0 it leaves what is younger than an
+    interval to its next round: decisions soon after a round wait for almost two intervals.
+    """
+    interval_ms = int(play.rig.conf["transactionOpBatchInterval"])
+    now_ms = int(time.time() * 1000)
+    since_ms = (now_ms + 2_600 - started_ms(play)) % interval_ms
+    at = now_ms + 2_600 + (AFTER_ROUND_MS - since_ms) % interval_ms
+    time.sleep((at - 2_600 - now_ms) / 1000)
     for number in range(count):
-        at = int(time.time() * 1000) + timeout_ms // 2
-        play.send("slow_local_transaction", number, rng, first="COMMIT", checks="COMMIT", at=at)
-        time.sleep(0.37)
-    time.sleep(2.5 * timeout_ms / 1000)
+        play.send("first_ops_after_start", number, rng, first="COMMIT", checks="COMMIT", at=at)
+    time.sleep(14)
+
+
+def started_ms(play: Play) -> int:
+    """When the thread for op messages started, by the middle of the second in the broker's log."""
+    log = next(play.out.rglob("transaction.log"))
+    line = next(line for line in log.read_text().splitlines() if "Start transaction op batch thread" in line)
+    zone = timezone(timedelta(hours=8))  # of all logs of RocketMQ 5
+    started = datetime.strptime(line[:19], "%Y-%m-%d %H:%M:%S").replace(tzinfo=zone)
+    return int(started.timestamp() * 1000) + 500
+
+
+@history()
+def discarded_before_ops_were_read(play: Play, count: int, rng: Random) -> None:
+    """Committed after the last check, behind more op messages than the check reads before it looks at the half.
+
+    A release before 5.1 writes an op message for each decision, and the check reads 32 of them at first.
+    """
+    sent = play.send_all("discarded_before_ops_were_read", count, rng)
+    play.until_checked(sent, play.checks_max - 1)
+    interval = play.rig.conf["transactionCheckInterval"]
+    play.config(transactionCheckInterval="20000")
+    play.until_checked(sent, play.checks_max)
+    decided(play, "many_ops", 50, rng)
+    for one in sent:
+        play.end(one, COMMIT, one.newest)
+    play.until_discarded(sent)
+    play.config(transactionCheckInterval=interval)

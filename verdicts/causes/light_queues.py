@@ -1,0 +1,41 @@
+"""Half messages that consumers of light queues read before they are decided (enableLmq)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from readers.log.light_queues import PREFIX
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.queues.consume_queue import open_queue
+from readers.store.store import HALF_TOPIC, Store
+
+_NONE = np.empty(0, np.int64)
+
+
+def halves_in_light_queues(store: Store) -> Int64s:
+    """Return where the half messages are that slots of light queues name; reads these queues and the half queue.
+
+    Units: commit-log offsets.
+    Order: ascending, without repetition.
+    Damage: what cannot be read is left out; the audit reports it.
+    """
+    if store.has_rocksdb_queues:
+        return _NONE
+    light = _offsets(store, [one for one in store.queues() if one[0].startswith(PREFIX)])
+    if not len(light):
+        return _NONE
+    halves = _offsets(store, [one for one in store.queues() if one[0] == HALF_TOPIC])
+    return np.intersect1d(light, halves)
+
+
+def _offsets(store: Store, queues: list[tuple[str, int]]) -> Int64s:
+    """Return the commit-log offsets in the slots of queues."""
+    found = [_NONE]
+    for topic, queue_id in store.queues_opened_together(queues):
+        try:
+            with open_queue(store, topic, queue_id) as queue:
+                found.append(queue.read(queue.first_offset, queue.max_offset)[1])
+        except SourceError:
+            continue
+    return np.concatenate(found)
