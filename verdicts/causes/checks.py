@@ -10,7 +10,6 @@ from readers.model.releases import (
     DISCARD_COPY,
     END_IS_ILLEGAL,
     HALF_TOPIC_DESIGN,
-    ROCKSDB_TRANSACTIONS,
     UNREADABLE_IS_NO_LIST,
     UNREADABLE_IS_NULL,
     Change,
@@ -52,10 +51,6 @@ def _spoiled_by_check(found: Evidence) -> Support:
 
 def _discarded_without_copy(found: Evidence) -> Support:
     return proves(found.reason("dropped_without_copy"))
-
-
-def _dropped_from_rocksdb(found: Evidence) -> Support:
-    return proves(found.reason("rocksdb_dropped"))
 
 
 def _no_decision(found: Evidence) -> Support:
@@ -158,17 +153,6 @@ CAUSES = (
         act="while the log has it: rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
         change="upgrade to 4.5.2 or later, which copy what they discard",
         shown_by=("common-4.3.0", "common-4.4.0", "fifteen-4.3.0", "fifteen-4.4.0", "killed-4.3.0"),
-    ),
-    Cause(
-        "rocksdb-drops-without-copy", "the broker dropped it from RocksDB after its last check and wrote no copy",
-        affected=(Change(
-            "the check of RocksDB deletes the key", "RIP-82; seen on 5.4.0 and 5.5.0", ROCKSDB_TRANSACTIONS.since
-        ),),
-        rule=_dropped_from_rocksdb,
-        consequence="neither the discard topic nor the broker's log shows it",
-        act="while the log has it: rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
-        change="compare daily: rmqtx audit STORE --where 'reason_code = rocksdb_dropped'",
-        shown_by=("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-both-5.5.0", "rocksdb-killed-5.5.0"),
     ),
     Cause(
         "no-decision-in-time", "no decision reached the broker until its last check",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from verdicts.causes import checks, copies, op_messages, prepared_records, second_decisions
+from verdicts.causes import checks, copies, op_messages, prepared_records, rocksdb, second_decisions
 from verdicts.causes.cause import Cause
 
-_FAMILIES = (second_decisions, checks, op_messages, copies, prepared_records)
+_FAMILIES = (second_decisions, checks, op_messages, copies, rocksdb, prepared_records)
 
 CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}

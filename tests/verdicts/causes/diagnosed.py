@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import pyarrow as pa
+
 from readers.store.broker_settings import broker_settings
 from tests.brokers import corpus
 from tests.forge.stores import opened
 from verdicts.audit.local_audit import audit
+from verdicts.causes.cause import PROVES
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, store_evidence
+from verdicts.causes.register import CAUSES
 
 
 def diagnosed(name: str, version: str | None = None) -> tuple[Diagnosis, list[dict[str, Any]]]:
@@ -35,3 +39,13 @@ def strengths(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
 def version_of(name: str) -> str | None:
     """The release that wrote a store of the corpus; None where several did."""
     return None if name.startswith(("upgraded-", "downgraded-")) else corpus.recipe(name)["version"]
+
+
+def proven(word: str, name: str) -> list[dict[str, Any]]:
+    """The transactions whose records prove a cause, with their plans."""
+    store = opened(name)
+    settings = broker_settings(store)
+    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
+    plans = {row["transaction_id"]: row["plan"] for row in corpus.expected(name)}
+    chosen = CAUSES[word].rule(Evidence(rows, {store.root: store_evidence(store, settings)})) == PROVES
+    return [row | {"plan": plans[row["transaction_id"]]} for row in rows.filter(pa.array(chosen)).to_pylist()]

@@ -8,7 +8,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from readers.model.releases import parse_version
@@ -18,11 +17,10 @@ from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.representatives import each_store
 from tests.verdicts.causes.__main__ import filled
-from tests.verdicts.causes.diagnosed import diagnosed, strengths, version_of
+from tests.verdicts.causes.diagnosed import diagnosed, proven, strengths, version_of
 from verdicts.audit.local_audit import audit
-from verdicts.causes.cause import PROVES
 from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, StoreEvidence, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS, StoreEvidence, store_evidence
 from verdicts.causes.register import CAUSES
 
 #: Stores whose check began again at an older cursor: the cursor file was edited, a slave took over, or a kill lost it.
@@ -107,16 +105,6 @@ def test_old_copies_by_the_history() -> None:
                 and one["time_ms"] >= following[one["commit_log_offset"]]["store_time_ms"]
                 for one in named[row["transaction_id"]]
             ), row
-
-
-def proven(word: str, name: str) -> list[dict[str, Any]]:
-    """The transactions whose records prove a cause, with their plans."""
-    store = opened(name)
-    settings = broker_settings(store)
-    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
-    plans = {row["transaction_id"]: row["plan"] for row in corpus.expected(name)}
-    chosen = CAUSES[word].rule(Evidence(rows, {store.root: store_evidence(store, settings)})) == PROVES
-    return [row | {"plan": plans[row["transaction_id"]]} for row in rows.filter(pa.array(chosen)).to_pylist()]
 
 
 def test_the_release_decides_the_strength() -> None:
