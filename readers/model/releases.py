@@ -138,12 +138,12 @@ UNREADABLE_IS_NO_LIST = Change(
     f"{_CHECK}; #5424, #6410", since=(4, 6, 0), until=(5, 1, 0), but=((4, 9, 5), (4, 9, 6), (4, 9, 7), (4, 9, 8)),
 )  # fmt: skip
 UNREADABLE_OP_IS_NULL = Change(
-    "an op message that cannot be read ends the round of the check with a NullPointerException", f"{_CHECK}; #1568",
-    since=(4, 3, 0), until=(4, 6, 0),
+    "an op message that cannot be read, from 4.6.0 on one without a body, ends the round of the check with a "
+    "NullPointerException", f"{_CHECK}; #1568; seen on 4.9.7", since=(4, 3, 0), until=(5, 1, 0),
 )  # fmt: skip
 NO_OP_IS_NO_LIST = Change(
     "op messages that cannot be read end the round of the check with an IndexOutOfBoundsException, if no other op "
-    "message is among the 32 that it reads at once", f"{_CHECK}; seen on 4.9.7 and 5.5.0", since=(4, 6, 0),
+    "message is among the 32 that it reads at once", f"{_CHECK}; seen on 5.5.0", since=(4, 6, 0),
 )  # fmt: skip
 AGE_MAY_EQUAL = Change(
     "a half message is still too young for a check if its age equals transactionTimeOut or its immunity time",

@@ -155,7 +155,7 @@ CAUSES = (
         shown_by=("common-4.3.0", "common-4.4.0", "fifteen-4.3.0", "fifteen-4.4.0", "killed-4.3.0"),
     ),
     Cause(
-        "no-decision-in-time", "no decision reached the broker until its last check",
+        "no-decision-in-time", "no decision is on record until its last check",
         affected=(Change(
             "after transactionCheckMax checks the broker discards", _CHECK, since=HALF_TOPIC_DESIGN.since,
         ),),
@@ -163,8 +163,9 @@ CAUSES = (
         consequence="the message is not delivered; the application's own data may say that it was committed",
         act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
         "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
-        change="the producer was away, answered UNKNOWN, or its decisions were refused: look in its log; raise "
-        "transactionCheckMax to win time. With CHECK_IMMUNITY_TIME_IN_SECONDS checks are counted without asking",
+        change="the producer was away, answered UNKNOWN, or its decisions were refused or, from 5.1.0 on, lost with op "
+        "messages: look in its log; raise transactionCheckMax to win time. With CHECK_IMMUNITY_TIME_IN_SECONDS checks "
+        "are counted without asking",
         shown_by=("common-4.9.7", "fifteen-5.3.3", "fifteen-4.3.0", "rocksdb-5.4.0", "rollbackslost-5.3.3"),
         decides="the producer's log: whether it rolled back in the last seconds before the broker was killed",
     ),

@@ -12,15 +12,20 @@ from readers.model.releases import (
     UNREADABLE_OP_IS_NULL,
     Change,
 )
-from verdicts.causes.cause import Cause, Support, fits, proves
+from verdicts.causes.cause import Cause, Support, fits
 from verdicts.causes.evidence import BROKER_LOG, FILES, Evidence
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 
 
 def _lacks_op(found: Evidence) -> Bools:
-    """Committed transactions without any op message, and not discarded either."""
-    lacking: Bools = found.flag("commit_without_op") & (found.count_of(found.discards) == 0) & found.half_topic
+    """Transactions that were committed before any discard, without any op message."""
+    finals, discards = found.finals, found.discards
+    first_discard = np.full(found.count, np.iinfo(np.int64).max)
+    np.minimum.at(first_discard, discards.owner, discards.offset)
+    is_before = found.any_of(finals, finals.offset < first_discard[finals.owner])
+    is_known = found.flag("commit_without_op") | (found.flag("discarded_though_decided") & found.state("COMMITTED"))
+    lacking: Bools = is_known & is_before & (found.count_of(found.marks) == 0) & found.half_topic
     return lacking
 
 
@@ -52,8 +57,10 @@ def _not_written(found: Evidence) -> Support:
 
 
 def _stopped_at_op(found: Evidence) -> Support:
+    """The check is stopped at an op message; what that one settles is unknown."""
     rows = found.half_topic & (found.flag("never_asked") | found.state("PENDING") | found.flag("open_after_decision"))
-    return proves(rows & found.of_store(lambda one: one.stop is not None and one.stop.is_op))
+    is_stopped = found.of_store(lambda one: one.stop is not None and one.stop.is_op)
+    return fits(is_stopped & found.half_topic & found.state("UNDECIDABLE"), is_stopped & rows)
 
 
 def _discarded_before_op(found: Evidence) -> Support:
@@ -118,23 +125,24 @@ CAUSES = (
         affected=(UNREADABLE_OP_IS_NULL, NO_OP_IS_NO_LIST),
         rule=_stopped_at_op,
         consequence="no transaction behind it is checked or discarded, and what the round writes before the exception "
-        "is written again in each round; from 4.6.0 on the next readable op message ends the stop",
+        "is written again in each round; from 5.1.0 on the next readable op message ends the stop",
         act="rmqtx pending STORE: the place and the commands; rmqtx cursor set --op N skips the op message",
         change="no release corrects it; replace the disk or file system that damaged the log",
         shown_by=(),
+        decides="whether the op message that cannot be read settles it: the application's own data",
     ),
     Cause(
         "discarded-before-op-read", "the broker discarded it before it read the op message of its decision",
         affected=(Change(
-            "the check discards at its last check before it reads more than 32 op messages", f"{_CHECK} check; #8311; "
-            "seen on 4.9.7", since=HALF_TOPIC_DESIGN.since,
+            "the check discards at its last check before it reads more than 32 op messages", f"{_CHECK} check; #8311",
+            since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_discarded_before_op,
         consequence="the discard topic has a copy of a transaction that was committed or rolled back: settling it by "
         "hand would decide it twice",
         act="rmqtx show ID --store STORE: its decision; do not settle the discarded copy",
         change="raise transactionCheckMax, so that the decision comes before the last check",
-        shown_by=("discards-4.9.7",),
+        shown_by=(),
         decides="the broker's log: whether the cursors went back between its decision and its discard",
         rivals=("cursor-went-back", "op-cursor-jumped"),
     ),

@@ -113,7 +113,7 @@ def _op_written_late(found: Evidence) -> Support:
     Only a COMMIT record shows the moment of the decision: that of a rollback is not known.
     """
     late, unusual = _late_marks(found), _unusual(found)
-    proven = (late.commits_before > 0) & (late.commits_after == 0)
+    proven = (late.commits_before > 0) & ((late.commits_after == 0) | (late.held_ms <= _hold_ms(found, late)))
     has_none = (late.commits_before == 0) & (late.commits_after == 0)
     may_be = proven | (has_none & (late.waited_ms <= _hold_ms(found, late)))
     return fits(unusual & found.any_owner(late.owner[may_be]), unusual & found.any_owner(late.owner[proven]))
@@ -125,8 +125,7 @@ def _op_waited_twice(found: Evidence) -> Support:
     """
     late, unusual = _late_marks(found), _unusual(found)
     wait_ms = found.numbers(lambda one: one.op_interval_ms, 0)[late.store]
-    chosen = (late.commits_before > 0) & (late.commits_after == 0)
-    chosen &= (late.held_ms > wait_ms + OP_WRITE_MS) & (late.held_ms <= 2 * wait_ms + OP_WRITE_MS)
+    chosen = (late.held_ms > wait_ms + OP_WRITE_MS) & (late.held_ms <= 2 * wait_ms + OP_WRITE_MS)
     rows = unusual & found.any_owner(late.owner[chosen])
     return fits(rows, rows & found.of_store(lambda one: one.conf is not None))
 

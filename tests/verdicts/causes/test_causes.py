@@ -31,8 +31,23 @@ DECIDED_TWICE = ("double_commit", "rollback_then_commit", "commit_then_rollback"
 
 #: Causes that no store shows: nothing decides between them and their rivals.
 FROM_SOURCES = ("op-cursor-jumped",)
+#: Causes that real brokers had when a disk was full or a log was damaged: no store of the corpus has that.
+NOT_IN_CORPUS = (
+    "op-write-failed", "op-unreadable-exception", "discarded-before-op-read", "resume-spoils-compressed",
+)  # fmt: skip
+#: Causes that need a setting of the broker, which these tests do not give.
+NEED_SETTINGS = ("op-waits-twice",)
 #: Causes that leave the same records as their rivals.
-SAME_RECORDS = ("rocksdb-asks-again",)
+SAME_RECORDS = ("rocksdb-asks-again", "discarded-before-op-read")
+
+
+#: Causes that only one history has.
+PLANS = {
+    "ops-lost-at-stop": "ops_lost_at_stop", "op-waits-twice": "first_ops_after_start",
+    "no-room-for-check": "no_room_for_properties", "light-queue-shows-half": "light_half",
+    "resume-spoils-compressed": "resumed_compressed", "discarded-before-op-read": "discarded_before_ops_were_read",
+    "op-write-failed": "", "op-unreadable-exception": "",
+}  # fmt: skip
 
 
 def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
@@ -47,7 +62,7 @@ def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
 def test_the_declaration_is_complete(word: str) -> None:
     cause = CAUSES[word]
     assert cause.word == word
-    assert cause.shown_by or word in FROM_SOURCES
+    assert cause.shown_by or word in (*FROM_SOURCES, *NOT_IN_CORPUS)
     assert set(cause.shown_by) <= set(corpus.all_names())
     assert set(cause.rivals) <= set(CAUSES) - {word}
     assert all(change.what and change.source for change in cause.affected)
@@ -60,7 +75,8 @@ def test_the_declaration_is_complete(word: str) -> None:
 def test_stores_with_the_cause_show_it(word: str) -> None:
     found = [strengths(diagnosed(name, version_of(name))[1])[word] for name in CAUSES[word].shown_by]
     assert all(one.get("explains") or one.get("could_explain") for one in found), found
-    assert any("explains" in one for one in found) or word in (*FROM_SOURCES, *SAME_RECORDS)
+    unproven = (*FROM_SOURCES, *NOT_IN_CORPUS, *SAME_RECORDS, *NEED_SETTINGS)
+    assert any("explains" in one for one in found) or word in unproven
 
 
 @pytest.mark.parametrize("name", each_store(corpus.all_names()))
@@ -71,6 +87,9 @@ def test_no_cause_explains_what_did_not_happen(name: str) -> None:
     assert ("ops-lost-in-memory" in explained) <= ("killed" in name or name.startswith(("opslost", "rollbackslost")))
     assert ("resumed-by-operator" in explained) <= any("resumed" in str(row["plan"]) for row in corpus.expected(name))
     assert ("half-unreadable-exception" in explained) <= name.startswith("poison-")
+    plans = {row["plan"] for row in corpus.expected(name)}
+    for word, plan in PLANS.items():
+        assert (word in explained) <= (plan in plans), word
     assert found.transactions_count == len(corpus.expected(name))
     assert found.unexplained_count == 0
 
