@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
     from verdicts.audit.timeline import TimelineSource
-    from verdicts.causes.evidence import StoreEvidence
     from verdicts.model.reading import VerdictReading
 
 
@@ -142,22 +141,17 @@ class FileSource:
         at_ms: int | None, columns: Collection[str],
     ) -> Iterator[VerdictReading]:
         """See `Source`."""
+        from readers.model.tables import TRANSACTIONS
         from rmqtx_cli.sources.engine_run import engine_run
 
         with engine_run(context, "auditing", self.stores, listing, engine, provenance) as run:
             table = self.database.read(self.stores, run.engine)
             reading = run.engine.audit(
                 self.stores, self.opened.settings_of, at_ms=at_ms, progress=run.progress,
-                columns=columns if table is None else None,
+                columns=columns if table is None else {*TRANSACTIONS.names, *columns},
             )
             reading.batches = with_entries(reading.batches, table)
             yield reading
-
-    def evidence_of_causes(self) -> dict[str, StoreEvidence]:
-        """See `Source`."""
-        from verdicts.causes.evidence import store_evidence
-
-        return {store.root: store_evidence(store, self.opened.settings_of(store)) for store in self.stores}
 
     def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """See `Source`."""

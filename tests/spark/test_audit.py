@@ -11,6 +11,7 @@ import pytest
 from readers.storage import open_file
 from readers.store.broker_settings import broker_settings
 from readers.store.store import Store, open_store
+from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
 from spark_tasks.jobs import audit as spark_audit
 from spark_tasks.session import handover
 from spark_tasks.session.sizes import sizes_for
@@ -21,9 +22,10 @@ from tests.forge.stores import copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
 from verdicts.audit import local_audit
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS
 from verdicts.evidence.store_facts import SettingsOf
 from verdicts.model.reading import VerdictReading
+from verdicts.transactions.measures import MEASURES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +72,15 @@ def test_every_store_of_the_corpus(spark: SparkSession, names: tuple[str, ...]) 
     wanted = told(local_audit.audit(stores, settings))
     assert on_spark(spark, stores, settings) == wanted
     assert wanted["rows"]
+
+
+def test_a_summary_has_the_local_numbers(spark: SparkSession) -> None:
+    name = "common-5.3.3"
+    stores, settings = [opened(name)], settings_of(name)
+    wanted = Summary.of(local_audit.audit(stores, settings, columns=SUMMARY_COLUMNS).table()).table()
+    found = spark_audit.audit(spark, stores, settings, split_bytes=SPLIT_BYTES, measures=MEASURES.names)
+    assert Summary.of(found.table()).table().equals(wanted)
+    assert wanted["half_to_decision_worst_ms"].null_count < wanted.num_rows
 
 
 @pytest.mark.parametrize("first", rest_is_slow([True, False], quick=1))
@@ -237,15 +248,14 @@ def test_nothing_stays_behind(spark: SparkSession, tmp_path: Path) -> None:
 def test_causes_of_several_stores(spark: SparkSession) -> None:
     stores = [opened(name) for name in ("killed-5.3.3", "poison-4.5.0", "cursoredited-4.4.0")]
     settings = {store.root: broker_settings(store) for store in stores}
-    evidence = {root: store_evidence(store, settings[root]) for root, store in zip(settings, stores, strict=True)}
     found = []
     for reading in (
         local_audit.audit(stores, lambda store: settings[store.root], columns=NEEDED_COLUMNS),
         spark_audit.audit(spark, stores, lambda store: settings[store.root], split_bytes=SPLIT_BYTES),
     ):
-        diagnosis = Diagnosis(evidence)
+        diagnosis = Diagnosis(reading.evidence)
         for batch in reading:
-            diagnosis.add(batch, reading.check_stops)
+            diagnosis.add(batch)
         found.append(diagnosis.table())
     assert found[0].num_rows > 10
     assert found[1].equals(found[0])

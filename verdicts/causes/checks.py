@@ -15,7 +15,8 @@ from readers.model.releases import (
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
-from verdicts.causes.evidence import Evidence, StoreEvidence
+from verdicts.causes.evidence import Evidence
+from verdicts.model.store_evidence import StoreEvidence
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 #: A round ends after this time (MAX_PROCESS_TIME_LIMIT).
@@ -56,6 +57,7 @@ def _discarded_without_copy(found: Evidence) -> Support:
 def _no_decision(found: Evidence) -> Support:
     """Discarded after its checks; where a decision may have been lost with a broker's memory it only fits."""
     rows = found.state("DISCARDED") & ~found.flag("delayed_half") & ~found.flag("bad_body")
+    rows &= ~found.flag("discarded_unasked")
     rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
     return fits(rows, rows & ~found.flag("may_be_decided"))
 
@@ -106,10 +108,6 @@ def _op_cursor_jumped(found: Evidence) -> Support:
     """The same, except a copy after a discard: an op that is not read again leaves its half message unsettled."""
     is_open = _is_settled_and_open(found) & ~found.state("DISCARDED")
     return fits((is_open | (_was_settled_before(found) >= 0)) & ~_is_stopped(found))
-
-
-def _diverted(found: Evidence) -> Support:
-    return proves(found.flag("delayed_half"))
 
 
 CAUSES = (
@@ -164,10 +162,10 @@ CAUSES = (
         act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
         "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
         change="the producer was away, answered UNKNOWN, or its decisions were refused or, from 5.1.0 on, lost with op "
-        "messages: look in its log; raise transactionCheckMax to win time. With CHECK_IMMUNITY_TIME_IN_SECONDS checks "
-        "are counted without asking",
+        "messages: look in its log; raise transactionCheckMax to win time",
         shown_by=("common-4.9.7", "fifteen-5.3.3", "fifteen-4.3.0", "rocksdb-5.4.0", "rollbackslost-5.3.3"),
         decides="the producer's log: whether it rolled back in the last seconds before the broker was killed",
+        rivals=("pool-hides-half",),
     ),
     Cause(
         "cursor-went-back", "the check began again at an older cursor, and checked what was already settled",
@@ -200,20 +198,5 @@ CAUSES = (
         shown_by=(),
         decides="the broker's log: whether it started again before the check came, which moves the cursors back",
         rivals=("cursor-went-back",),
-    ),
-    Cause(
-        "delay-diverts-half", "a delay level or timer on the half message sent the half itself into a delay topic",
-        affected=(Change(
-            "brokers divert every message with a delay level or timer, half messages too",
-            "store/CommitLog.java, broker/util/HookUtils.java; #1540, #1722", since=HALF_TOPIC_DESIGN.since,
-        ),),
-        rule=_diverted,
-        consequence="REAL_TOPIC names the half topic: the real topic is lost, and a commit writes into the half "
-        "topic",
-        act="rmqtx show ID --store STORE; send the message again from the application, then rmqtx rollback ID -n "
-        "HOST:PORT",
-        change="do not set delays or timers on transactional messages; Java clients from 4.6.0 on clear the delay "
-        "level, none clears timers",
-        shown_by=("delayed-4.3.0", "delayed-4.4.0", "delayed-5.1.4", "delayed-5.3.3", "delayed-5.5.0", "timer-5.3.0"),
     ),
 )

@@ -10,90 +10,60 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.cursors.cursors import check_cursors
 from readers.model.columns import Bools, Int64s, int64s
 from readers.model.errors import SourceError
-from readers.model.releases import HALF_TOPIC_DESIGN, OPS_WAIT_TWICE, Version
+from readers.model.releases import HALF_TOPIC_DESIGN
 from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import BrokerSettings
 from readers.store.store import OP_TOPIC, Store
 from verdicts.causes.light_queues import halves_in_light_queues
-from verdicts.model.check_stop import CheckStop
+from verdicts.evidence.store_facts import StoreFacts
+from verdicts.model.store_evidence import StoreEvidence
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
 NEEDED_COLUMNS = (
-    "store", "transaction_id", "state", "flags", "reason_code", "half_store_time_ms", "half_copies", "op_marks",
-    "final_records", "discard_copies",
+    "store", "transaction_id", "state", "flags", "reason_code", "producer_group", "topic", "born_time_ms",
+    "half_store_time_ms", "half_copies", "op_marks", "final_records", "discard_copies",
 )  # fmt: skip
 #: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
-#: How long the write of an op message may take after its wait.
-OP_WRITE_MS = 1_000
-#: Where a cause shows: the records, which files have and live brokers serve; what a live broker reports of its state
-#: and clients; the text log of a broker process. Each with what must be read.
-FILES, WIRE, BROKER_LOG = "files", "wire", "broker log"
-SOURCES: dict[str, str] = {
-    FILES: "the records of the store",
-    WIRE: "the running broker: -n HOST:PORT",
-    BROKER_LOG: "the log of the broker",
-}
 
-
-@dataclass(frozen=True, slots=True)
-class StoreEvidence:
-    """The facts of one store that rules read.
-
-    Shape: `last_op_offset`: commit-log offset of the last op message in the op queue, -1 if it has none; None if
-           unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows. `conf`:
-           the configuration of its broker; None if unknown. `read`: what was read, of SOURCES. `was_stopped`: it was
-           stopped in order. `op_interval_ms`: how long its broker collects op messages (transactionOpBatchInterval),
-           by default if `conf` is unknown. `light_halves`: its half messages that are in light queues, ascending.
-    Units: commit-log offsets; versions are (5, 1, 4).
-    """
-
-    version_low: Version | None = None
-    version_high: Version | None = None
-    last_op_offset: int | None = None
-    was_killed: bool = False
-    stop: CheckStop | None = None
-    conf: Mapping[str, str] | None = None
-    read: frozenset[str] = frozenset({FILES})
-    was_stopped: bool = False
-    op_interval_ms: int = 3_000
-    light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
-
-    @property
-    def op_hold_ms(self) -> int:
-        """How long its broker from 5.1.0 on holds an op message at most before it is written."""
-        waits = 1 if OPS_WAIT_TWICE.between(self.version_low, self.version_high) is False else 2
-        return waits * self.op_interval_ms + OP_WRITE_MS
-
-
-def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:
-    """Return the facts of a store; reads the last slot of its op queue, and its light queues.
+def store_evidence(facts: StoreFacts) -> StoreEvidence:
+    """Return what the rules read of a store, after its log was read; reads the first and last slot of its op queue, and
+    its light queues.
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
+    settings = facts.settings
     return StoreEvidence(
-        settings.version_low, settings.version_high, _last_op_offset(store), store.was_killed and not store.in_use,
-        conf=settings.given, was_stopped=not store.aborted and not store.in_use,
+        settings.version_low, settings.version_high, _last_op_offset(facts), _first_op_offset(facts.store),
+        facts.store.was_killed, facts.check_stops[-1] if facts.check_stops else None, settings.given,
+        was_stopped=not facts.store.aborted and not facts.store.in_use,
         op_interval_ms=settings.transaction_op_batch_interval_ms if settings.batches_ops is not False else 0,
-        light_halves=halves_in_light_queues(store),
+        light_halves=halves_in_light_queues(facts.store),
     )
 
 
-def _last_op_offset(store: Store) -> int | None:
-    """Return where the last op message of the op queue is.
+def _last_op_offset(facts: StoreFacts) -> int | None:
+    """Return where the last op message is: by the op queue, or after its end, in the log of a killed broker.
 
     A queue without entries counts as empty only if the check never read an op either: it may have been deleted.
     """
     try:
-        with open_queue(store, OP_TOPIC, 0) as queue:
+        with open_queue(facts.store, OP_TOPIC, 0) as queue:
             last: list[int] = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
-            if last:
-                return last[-1]
-            cursors = check_cursors(store).op
-            return _UNKNOWN if cursors is not None and not any(cursors.values()) else None
+    except SourceError:
+        return None
+    if not last and (facts.cursors.op is None or any(facts.cursors.op.values())):
+        return None
+    return max([facts.last_op_offset, *last])
+
+
+def _first_op_offset(store: Store) -> int | None:
+    """Return where the op message with queue offset 0 is."""
+    try:
+        with open_queue(store, OP_TOPIC, 0) as queue:
+            first: list[int] = queue.read(0, 1)[1].tolist()
+            return first[0] if first else None
     except SourceError:
         return None
 
@@ -128,6 +98,7 @@ class Evidence:
 
     rows: pa.Table
     stores: Mapping[str, StoreEvidence]
+    _words: dict[str, tuple[list[str], Int64s]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -143,17 +114,15 @@ class Evidence:
 
     def flag(self, name: str) -> Bools:
         """Whether each transaction has a flag."""
-        lists = self._column("flags")
-        owners = np.asarray(pc.list_parent_indices(lists))
-        return self.any_owner(owners[np.asarray(pc.equal(pc.list_flatten(lists), name))])
+        return self.any_owner(self._flag_owners[np.asarray(pc.equal(self._flags, name))])
 
     def state(self, *words: str) -> Bools:
         """Whether each transaction has one of the states."""
-        return np.asarray(pc.is_in(self._column("state"), value_set=pa.array(words)))
+        return self._has_word("state", words)
 
     def reason(self, *codes: str) -> Bools:
         """Whether each transaction has one of the reason codes."""
-        return np.asarray(pc.is_in(self._column("reason_code"), value_set=pa.array(codes)))
+        return self._has_word("reason_code", codes)
 
     def of_store(self, value: Callable[[StoreEvidence], bool]) -> Bools:
         """A fact of the store of each transaction."""
@@ -174,6 +143,30 @@ class Evidence:
         return self._store_numbers(self._column("store"))
 
     @cached_property
+    def half_store_time_ms(self) -> Int64s:
+        """The broker clock at the first half copy of each transaction; -1 where it is unknown."""
+        return int64s(self._column("half_store_time_ms"), _UNKNOWN)
+
+    @cached_property
+    def copies_count(self) -> Int64s:
+        """The number of half copies of each transaction."""
+        return self.count_of(self.copies)
+
+    @cached_property
+    def first_copy_offset(self) -> Int64s:
+        """The commit-log offset of the first half copy of each transaction; the highest number if it has no copy."""
+        found = np.full(self.count, np.iinfo(np.int64).max)
+        np.minimum.at(found, self.copies.owner, self.copies.offset)
+        return found
+
+    @cached_property
+    def has_no_producer(self) -> Bools:
+        """Whether no producer of the group of each transaction is connected; only live brokers show it."""
+        if "producer_alive" not in self.rows.column_names:
+            return np.zeros(self.count, np.bool_)
+        return ~np.asarray(pc.fill_null(self._column("producer_alive"), True))
+
+    @cached_property
     def half_topic(self) -> Bools:
         """Whether the broker of each transaction may have a half topic."""
         return self.of_store(lambda one: HALF_TOPIC_DESIGN.between(one.version_low, one.version_high) is not False)
@@ -184,7 +177,8 @@ class Evidence:
 
     def any_owner(self, owners: Int64s) -> Bools:
         """Whether each transaction is among some owners of records."""
-        found: Bools = np.bincount(owners, minlength=self.count) > 0
+        found = np.zeros(self.count, np.bool_)
+        found[owners] = True
         return found
 
     def count_of(self, records: Records, chosen: Bools | None = None) -> Int64s:
@@ -239,13 +233,28 @@ class Evidence:
         copies, marks = self.copies, self.marks
         if not len(copies):
             return np.full(len(marks), -1, np.int64)
-        places, codes = np.unique(np.concatenate([copies.queue_offset, marks.half]), return_inverse=True)
-        keys = self._group(copies) * len(places) + codes[: len(copies)]
-        wanted = self._group(marks) * len(places) + codes[len(copies):]
+        # Most transactions have one copy: only the other ones need a search.
+        first = np.minimum(np.searchsorted(copies.owner, marks.owner), len(copies) - 1)
+        is_first = (copies.owner[first] == marks.owner) & (copies.store[first] == marks.store)
+        is_first &= copies.queue_offset[first] == marks.half
+        found: Int64s = np.where(is_first, first, -1)
+        has_more = self.count_of(copies) > 1
+        rows = np.flatnonzero(has_more[marks.owner])
+        if len(rows):
+            among = np.flatnonzero(has_more[copies.owner])
+            found[rows] = self._named_copies(among, rows)
+        return found
+
+    def _named_copies(self, among: Int64s, rows: Int64s) -> Int64s:
+        """For some op marks the row of the half copy that each one names, among some copies."""
+        copies, marks = self.copies, self.marks
+        places, codes = np.unique(np.concatenate([copies.queue_offset[among], marks.half[rows]]), return_inverse=True)
+        keys = self._group(copies)[among] * len(places) + codes[: len(among)]
+        wanted = self._group(marks)[rows] * len(places) + codes[len(among):]
         order = np.argsort(keys, kind="stable")
         at = np.minimum(np.searchsorted(keys[order], wanted), len(order) - 1)
-        found: Int64s = np.where(keys[order][at] == wanted, order[at], -1)
-        return found
+        named: Int64s = np.where(keys[order][at] == wanted, among[order[at]], -1)
+        return named
 
     def between(self, records: Records, owner: Int64s, store: Int64s, low: Int64s, high: Int64s) -> Int64s:
         """The number of records of a transaction in a store after one commit-log offset, up to another, inclusive.
@@ -260,28 +269,53 @@ class Evidence:
     ) -> Int64s:
         """When the last of the records of `between` was stored; -1 where there is none."""
         end, first = self._span(records, owner, store, low, high)
-        times: Int64s = np.append(records.time_ms, -1)[np.where(end > first, end - 1, -1)]
+        mine = self.any_owner(owner)[records.owner]
+        times: Int64s = np.append(records.time_ms[mine], -1)[np.where(end > first, end - 1, -1)]
         return times
 
     def _span(
         self, records: Records, owner: Int64s, store: Int64s, low: Int64s, high: Int64s
     ) -> tuple[Int64s, Int64s]:
-        """Return the row after the last record of `between`, and the row of the first."""
-        offsets = np.unique(records.offset)
+        """Return the numbers after the last record of `between`, and of the first, among those of the transactions."""
+        mine = self.any_owner(owner)[records.owner]
+        offsets = np.unique(records.offset[mine])
         size = len(offsets) + 1
-        keys = self._group(records) * size + np.searchsorted(offsets, records.offset)
+        keys = self._group(records)[mine] * size + np.searchsorted(offsets, records.offset[mine])
         base = (owner * len(self.names) + store) * size
         first = np.searchsorted(keys, base + np.searchsorted(offsets, low, "right"))
         end = np.searchsorted(keys, base + np.searchsorted(offsets, high, "right"))
         return end.astype(np.int64), first.astype(np.int64)
 
+    @cached_property
+    def _flags(self) -> pa.Array:
+        return pc.list_flatten(self._column("flags"))
+
+    @cached_property
+    def _flag_owners(self) -> Int64s:
+        """The transaction of each flag."""
+        owners: Int64s = np.asarray(pc.list_parent_indices(self._column("flags")))
+        return owners
+
+    def _has_word(self, name: str, words: tuple[str, ...]) -> Bools:
+        """Whether each transaction has one of some words in a column of few words."""
+        if name not in self._words:
+            encoded = self._column(name).dictionary_encode()
+            self._words[name] = encoded.dictionary.to_pylist(), int64s(encoded.indices)
+        known, numbers = self._words[name]
+        is_wanted = np.array([word in words for word in known] + [False], np.bool_)  # null is number -1
+        found: Bools = is_wanted[numbers]
+        return found
+
     def _group(self, records: Records) -> Int64s:
         return records.owner * len(self.names) + records.store
 
     def _column(self, name: str) -> pa.Array:
-        return self.rows[name].combine_chunks()
+        column = self.rows[name]
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
     def _store_numbers(self, column: pa.Array) -> Int64s:
+        if len(self.names) == 1:
+            return np.zeros(len(column), np.int64)
         return int64s(pc.index_in(column, value_set=pa.array(self.names, pa.string())))
 
     def _records(self, name: str) -> Records:
@@ -296,9 +330,12 @@ class Evidence:
             return int64s(pc.struct_field(flat, column), _UNKNOWN)
 
         store, offset = self._store_numbers(pc.struct_field(flat, "store")), integers("commit_log_offset")
-        order = np.lexsort((offset, store, owner))
         values = (
             owner, store, integers("queue_offset"), offset, integers("store_time_ms"), integers("checks_count"),
             integers("half_queue_offset"),
         )  # fmt: skip
+        is_next = (owner[1:] > owner[:-1]) | ((store[1:] == store[:-1]) & (offset[1:] >= offset[:-1]))
+        if is_next.all():  # as in nearly all stores
+            return Records(*values)
+        order = np.lexsort((offset, store, owner))
         return Records(*(one[order] for one in values))

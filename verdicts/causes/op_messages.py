@@ -13,7 +13,8 @@ from readers.model.releases import (
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits
-from verdicts.causes.evidence import BROKER_LOG, FILES, Evidence
+from verdicts.causes.evidence import Evidence
+from verdicts.model.store_evidence import BROKER_LOG, FILES
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 
@@ -31,9 +32,8 @@ def _lacks_op(found: Evidence) -> Bools:
 
 def _is_behind_all_ops(found: Evidence) -> Bools:
     """Transactions with a COMMIT record after the last op message of their store."""
-    finals, marks = found.finals, found.marks
+    finals = found.finals
     last_op = found.numbers(lambda one: one.last_op_offset, np.iinfo(np.int64).max)
-    np.maximum.at(last_op, marks.store, marks.offset)  # the queue of a killed broker may end before its log
     return found.any_of(finals, finals.offset > last_op[finals.store])
 
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from verdicts.causes import checks, copies, op_messages, prepared_records, rocksdb, second_decisions
+from verdicts.causes import (
+    checks,
+    clients,
+    copies,
+    op_messages,
+    prepared_records,
+    rocksdb,
+    second_decisions,
+    settings,
+)
 from verdicts.causes.cause import Cause
 
-_FAMILIES = (second_decisions, checks, op_messages, copies, rocksdb, prepared_records)
+_FAMILIES = (second_decisions, checks, op_messages, copies, clients, settings, rocksdb, prepared_records)
 
 CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}

@@ -17,7 +17,8 @@ from readers.model.releases import (
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
-from verdicts.causes.evidence import OP_WRITE_MS, Evidence
+from verdicts.causes.evidence import Evidence
+from verdicts.model.store_evidence import OP_WRITE_MS
 
 _END = "broker/processor/EndTransactionProcessor.java"
 

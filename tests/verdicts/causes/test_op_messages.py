@@ -15,10 +15,11 @@ from readers.store.store import OP_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge.damage import log_files, zero_bytes
 from tests.forge.stores import copy_of, opened
-from tests.verdicts.causes.diagnosed import diagnosed, strengths
+from tests.verdicts.causes.diagnosed import strengths
 from verdicts.audit.local_audit import audit
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, OP_WRITE_MS, StoreEvidence, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS
+from verdicts.model.store_evidence import OP_WRITE_MS, StoreEvidence
 
 STOPPED = "lmqhalf-5.5.0"
 LATE = "oplate-5.3.3"
@@ -27,9 +28,9 @@ LATE = "oplate-5.3.3"
 def found_in(store: Store, version: str, conf: dict[str, str] | None = None) -> dict[str, dict[str, int]]:
     settings = broker_settings(store, version=version, conf=conf)
     reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
-    found = Diagnosis({store.root: store_evidence(store, settings)})
+    found = Diagnosis(reading.evidence)
     for batch in reading:
-        found.add(batch, reading.check_stops)
+        found.add(batch)
     return strengths(found.table().to_pylist())
 
 
