@@ -32,6 +32,7 @@ REPRESENTATIVES: dict[str, str] = {
     "cursoredited-5.1.4": "a half cursor that was set back after the last stop",
     "delayed-4.3.0": "delay levels before 5: halves in a delay topic",
     "delayed-5.5.0": "delay levels and timers of 5: timer files",
+    "discards-4.9.7": "discards in spite of a decision, and bodies that a resume spoiled",
     "downgraded-5.5.0-5.3.3": "continued by a release before",
     "downgraded-5.5.0-5.3.3-4.9.7": "continued by two releases before",
     "failover-5.3.3": "a slave's store that went on as the master's",

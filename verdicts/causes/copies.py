@@ -48,7 +48,7 @@ CAUSES = (
         "consumers cannot read it, if that copy is committed",
         act="rmqtx show ID --store STORE: the first copy still has the readable body; rmqtx commit ID names it",
         change="upgrade to 5.3.2 or later, or do not resume compressed messages",
-        shown_by=(),
+        shown_by=("discards-4.9.7",),
         rivals=("check-spoils-compressed",),
     ),
     Cause(

@@ -267,7 +267,7 @@ class Evidence:
     def last_time_between(
         self, records: Records, owner: Int64s, store: Int64s, low: Int64s, high: Int64s
     ) -> Int64s:
-        """When the last of the records of `between` was stored; -1 where there is none."""
+        """When the last of the records of `between` was stored; -1 without any."""
         end, first = self._span(records, owner, store, low, high)
         mine = self.any_owner(owner)[records.owner]
         times: Int64s = np.append(records.time_ms[mine], -1)[np.where(end > first, end - 1, -1)]

@@ -11,7 +11,7 @@ from readers.queues.consume_queue import open_queue
 from readers.store.store import HALF_TOPIC, Store
 
 _NONE = np.empty(0, np.int64)
-#: How many light queues are read: a broker may have as many as clients, and each is a file.
+#: How many light queues are read: a broker may have one for each client, and each is a file.
 _QUEUES_MAX = 1_000
 
 

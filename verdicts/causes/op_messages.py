@@ -134,15 +134,15 @@ CAUSES = (
     Cause(
         "discarded-before-op-read", "the broker discarded it before it read the op message of its decision",
         affected=(Change(
-            "the check discards at its last check before it reads more than 32 op messages", f"{_CHECK} check; #8311",
-            since=HALF_TOPIC_DESIGN.since,
+            "the check discards at its last check before it reads more than 32 op messages", f"{_CHECK} check; #8311; "
+            "seen on 4.9.7", since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_discarded_before_op,
         consequence="the discard topic has a copy of a transaction that was committed or rolled back: settling it by "
         "hand would decide it twice",
         act="rmqtx show ID --store STORE: its decision; do not settle the discarded copy",
         change="raise transactionCheckMax, so that the decision comes before the last check",
-        shown_by=(),
+        shown_by=("discards-4.9.7",),
         decides="the broker's log: whether the cursors went back between its decision and its discard",
         rivals=("cursor-went-back", "op-cursor-jumped"),
     ),

@@ -17,8 +17,7 @@ STEP_BYTES = 16
 
 @history(phase=1)
 def no_room_for_properties(play: Play, count: int, rng: Random) -> None:
-    """A half message with so many bytes of properties that the check cannot add its own: it is never put back, and
-    those behind it are never checked.
+    """A half message whose properties leave no room for those of the check: it is never put back, and those behind it are never checked.
     """
     play.send_all("before_no_room", count, rng)
     one = largest_half(play, "no_room_for_properties", rng)
@@ -29,7 +28,7 @@ def no_room_for_properties(play: Play, count: int, rng: Random) -> None:
 
 
 def largest_half(play: Play, plan: str, rng: Random) -> Transaction:
-    """Send a half message with as many bytes of properties as the broker accepts, less STEP_BYTES at most."""
+    """Send the half message with the most bytes of properties that the broker accepts, less STEP_BYTES at most."""
     for size in range(PROPERTIES_BYTES_MAX, 0, -STEP_BYTES):
         try:
             return raw_half(play, plan, 0, rng, note="x" * size)

@@ -41,11 +41,9 @@ FROM_SOURCES = (
     "op-cursor-jumped", "producer-clock-ahead", "pool-hides-half", "op-queue-deleted", "sent-to-half-topic",
 )
 #: Causes that leave the same records as their rivals.
-SAME_RECORDS = ("rocksdb-asks-again", "decided-only-at-checks")
+SAME_RECORDS = ("rocksdb-asks-again", "decided-only-at-checks", "discarded-before-op-read")
 #: Causes that real brokers had when a disk was full or a log was damaged: no store of the corpus has that.
-NOT_IN_CORPUS = (
-    "op-write-failed", "op-unreadable-exception", "discarded-before-op-read", "resume-spoils-compressed",
-)  # fmt: skip
+NOT_IN_CORPUS = ("op-write-failed", "op-unreadable-exception")
 #: Causes that only one history has.
 PLANS = {
     "ops-lost-at-stop": "ops_lost_at_stop", "op-waits-twice": "first_ops_after_start",

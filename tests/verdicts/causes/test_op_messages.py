@@ -106,3 +106,10 @@ def test_unread_op_messages_that_cannot_be_read(
     assert ("op-unreadable-exception" in found) == is_stopped
     assert "explains" in found["op-unreadable-exception"] or not is_stopped
     assert "half-unreadable-exception" not in found
+
+def test_a_discard_after_the_op_message() -> None:
+    name = "discards-4.9.7"
+    late = rows_of("discarded_before_ops_were_read", name)
+    assert all("discarded_though_decided" in row["flags_at_least"] for row in late)
+    found = strengths(diagnosed(name, "4.9.7")[1])
+    assert found["discarded-before-op-read"] == {"could_explain": len(late)}
