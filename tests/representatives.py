@@ -69,6 +69,7 @@ REPRESENTATIVES: dict[str, str] = {
     "rocksdb-5.5.0": "transactions in RocksDB, 5.5.0",
     "rocksdb-both-5.5.0": "half topic first, then transactions in RocksDB",
     "rocksdb-killed-5.5.0": "transactions in RocksDB as a kill leaves them",
+    "rocksdb-slave-5.5.0": "transactions in RocksDB, beside the table of a slave that dropped them",
     "rocksdb-combined-5.4.0": "queues in files and in RocksDB, one directory",
     "rocksdb-configs-5.5.0": "configurations in RocksDB, second version",
     "rocksdb-queues-5.5.0": "queues and configurations in RocksDB",

@@ -38,6 +38,12 @@ OUTCOMES: tuple[tuple[str, set[str]], ...] = (
     ("failover_unanswered|failover_pending", {"PENDING", "DISCARDED"}),
     ("failover_new_master", {"COMMITTED", "ROLLED_BACK", "PENDING", "DISCARDED"}),
     ("rolled_back_then_discarded|timer_unanswered", {"DISCARDED"}),
+    ("dropped_by_slave", {"PENDING"}),
+    ("committed_beside|acting_commit|escaped_committed_before|escaped_at_once", {"COMMITTED"}),
+    ("acting_rollback", {"ROLLED_BACK"}),
+    ("acting_pending", {"LOST"}),
+    ("escaped_unanswered", {"DISCARDED"}),
+    ("escaped_rolled_back_before", {"ROLLED_BACK", "DISCARDED"}),
     ("timer_neighbour", {"LOST"}),
     ("pending_before_restart", {"DISCARDED"}),  # put back as immune it counts as checked: a second broker gives it up
     ("between", {"COMMITTED", "ROLLED_BACK", "PENDING", "DISCARDED"}),

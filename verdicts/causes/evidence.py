@@ -14,6 +14,7 @@ from readers.model.columns import Bools, Int64s, int64s
 from readers.model.errors import SourceError
 from readers.model.releases import HALF_TOPIC_DESIGN
 from readers.queues.consume_queue import open_queue
+from readers.store.fastjson import read_config
 from readers.store.store import OP_TOPIC, Store
 from verdicts.causes.light_queues import halves_in_light_queues
 from verdicts.evidence.store_facts import StoreFacts
@@ -28,7 +29,7 @@ NEEDED_COLUMNS = (
 _UNKNOWN = -1
 
 def store_evidence(facts: StoreFacts) -> StoreEvidence:
-    """Return what the rules read of a store, after its log was read; reads the first and last slot of its op queue, and
+    """Return what the rules read of a store, after its log was read; reads its topics, two slots of its op queue, and
     its light queues.
 
     Damage: what cannot be read is unknown; the audit reports it.
@@ -37,10 +38,19 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
     return StoreEvidence(
         settings.version_low, settings.version_high, _last_op_offset(facts), _first_op_offset(facts.store),
         facts.store.was_killed, facts.check_stops[-1] if facts.check_stops else None, settings.given,
+        are_cursors_damaged=any(one.code == "config-damaged" for one in facts.cursors.findings),
+        topics=_topics(facts.store),
         was_stopped=not facts.store.aborted and not facts.store.in_use,
         op_interval_ms=settings.transaction_op_batch_interval_ms if settings.batches_ops is not False else 0,
         light_halves=halves_in_light_queues(facts.store),
     )
+
+
+def _topics(store: Store) -> frozenset[str] | None:
+    """Return the topics of config/topics.json; None if they are unknown."""
+    config = read_config(store, "topics.json").value
+    table = config.get("topicConfigTable") if isinstance(config, dict) else None
+    return frozenset(table) if isinstance(table, dict) else None
 
 
 def _last_op_offset(facts: StoreFacts) -> int | None:
@@ -185,6 +195,18 @@ class Evidence:
         """The number of (chosen) records of each transaction."""
         owners = records.owner if chosen is None else records.owner[chosen]
         return np.bincount(owners, minlength=self.count).astype(np.int64)
+
+    @property
+    def has_topic(self) -> Bools:
+        """Whether the topic of each transaction is among those of its store; true where either is unknown."""
+        column = self._column("topic")
+        is_listed: Bools = np.asarray(pc.is_null(column))
+        for number, one in enumerate(self.stores.values()):
+            is_here = self.store == number
+            if one.topics is not None:
+                is_here &= np.asarray(pc.is_in(column, value_set=pa.array(sorted(one.topics), pa.string())))
+            is_listed |= is_here
+        return is_listed
 
     # --- records ------------------------------------------------------------------------------------------------------
 

@@ -6,14 +6,18 @@ from verdicts.causes import (
     checks,
     clients,
     copies,
+    cursors,
     op_messages,
     prepared_records,
     rocksdb,
+    roles,
     second_decisions,
     settings,
 )
 from verdicts.causes.cause import Cause
 
-_FAMILIES = (second_decisions, checks, op_messages, copies, clients, settings, rocksdb, prepared_records)
+_FAMILIES = (
+    second_decisions, checks, op_messages, copies, cursors, roles, clients, settings, rocksdb, prepared_records,
+)  # fmt: skip
 
 CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}

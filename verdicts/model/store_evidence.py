@@ -30,9 +30,10 @@ class StoreEvidence:
     Shape: `last_op_offset`: commit-log offset of the last op message, -1 without any; None if unknown.
            `first_op_offset`: that of the op message with queue offset 0; None if unknown or if the queue has none.
            `stop`: where the check of its half queue is stopped. `conf`: the configuration of its broker; None if
-           unknown. `read`: what was read, of SOURCES. `was_stopped`: it was stopped in order. `op_interval_ms`: how
-           long its broker collects op messages (transactionOpBatchInterval), by default if `conf` is unknown.
-           `light_halves`: its half messages that are in light queues, ascending.
+           unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`: neither the cursor file nor its backup can
+           be parsed. `topics`: those in config/topics.json; None if unknown. `was_stopped`: it was stopped in
+           order. `op_interval_ms`: how long its broker collects op messages (transactionOpBatchInterval), by default if
+           `conf` is unknown. `light_halves`: its half messages that are in light queues, ascending.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -44,6 +45,8 @@ class StoreEvidence:
     stop: CheckStop | None = None
     conf: Mapping[str, str] | None = None
     read: frozenset[str] = frozenset({FILES})
+    are_cursors_damaged: bool = False
+    topics: frozenset[str] | None = None
     was_stopped: bool = False
     op_interval_ms: int = 3_000
     light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)

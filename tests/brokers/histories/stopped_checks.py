@@ -17,7 +17,8 @@ STEP_BYTES = 16
 
 @history(phase=1)
 def no_room_for_properties(play: Play, count: int, rng: Random) -> None:
-    """A half message whose properties leave no room for those of the check: it is never put back, and those behind it are never checked.
+    """A half message whose properties leave no room for those of the check: it is never put back, and those behind it
+    are never checked.
     """
     play.send_all("before_no_room", count, rng)
     one = largest_half(play, "no_room_for_properties", rng)

@@ -15,7 +15,7 @@ from readers.store.store import OP_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge.damage import log_files, zero_bytes
 from tests.forge.stores import copy_of, opened
-from tests.verdicts.causes.diagnosed import strengths
+from tests.verdicts.causes.diagnosed import diagnosed, strengths
 from verdicts.audit.local_audit import audit
 from verdicts.causes.diagnosing import Diagnosis
 from verdicts.causes.evidence import NEEDED_COLUMNS
