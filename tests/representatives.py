@@ -35,6 +35,7 @@ REPRESENTATIVES: dict[str, str] = {
     "discards-4.9.7": "discards in spite of a decision, and bodies that a resume spoiled",
     "downgraded-5.5.0-5.3.3": "continued by a release before",
     "downgraded-5.5.0-5.3.3-4.9.7": "continued by two releases before",
+    "escaped-5.3.3": "copies that the acting slave of another broker sent",
     "failover-5.3.3": "a slave's store that went on as the master's",
     "fifteen-5.3.3": "one transaction, discarded after its last check",
     "ipv6-5.5.0": "hosts of 16 bytes",

@@ -75,6 +75,8 @@ def test_what_was_planned_happened(name: str) -> None:
         possible = set().union(*allowed)
         if name == "ipv6-5.1.4":  # the client's answers to checks do not get through
             possible.add("DISCARDED")
+        if name == "escaped-5.3.3" and row["plan"] == "pending":  # its broker ran until the last check
+            possible.add("DISCARDED")
         if name == "opslost-5.3.3" and row["plan"] == "rollback":  # killed before it wrote the op
             possible.add("PENDING")
         if "DISCARDED" in possible and corpus.recipe(name)["half_cursor"] is not None:

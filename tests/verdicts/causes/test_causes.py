@@ -22,8 +22,9 @@ from tests.verdicts.causes.diagnosed import diagnosed, proven, strengths, versio
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import pending, show
 from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS
 from verdicts.causes.register import CAUSES
+from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import cause_counts, cause_words, with_causes
 from verdicts.evidence.store_facts import store_facts
 from verdicts.model.store_evidence import StoreEvidence
@@ -42,7 +43,7 @@ BESIDE = ("rocksdb-slave-drops",)
 LIVE = ("producer-not-connected",)
 #: Causes whose stores are not made yet.
 FROM_SOURCES = (
-    "acting-slave-gave-up", "acting-slave-sent-copies", "check-thread-ended",
+    "acting-slave-gave-up", "check-thread-ended",
     "topic-refused-by-slave", "op-cursor-jumped", "producer-clock-ahead", "pool-hides-half", "op-queue-deleted",
     "sent-to-half-topic",
 )
