@@ -65,12 +65,12 @@ def started_ms(play: Play) -> int:
 
 @history()
 def discarded_before_ops_were_read(play: Play, count: int, rng: Random) -> None:
-    """Committed after the last check, behind more op messages than the check reads before it looks at the half.
+    """Committed after the last check, behind more op messages than the check reads before it reaches the half.
 
     The round of the last check ends at half messages that are too young: else it would reach the copies that it has
     just put back, and discard them at once. The young ones are decided before the next round, whose first 32 op
-    messages settle them: the check reads no more until it meets a half message that none of these settles. A release
-    before 5.1 writes an op message for each decision.
+    messages settle them: the check reads others only when it meets a half message that none of these settles. A
+    release before 5.1 writes an op message for each decision.
     """
     sent = play.send_all("discarded_before_ops_were_read", count, rng)
     play.until_checked(sent, play.checks_max - 1)
