@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from verdicts.causes import (
+    broker_logs,
     checks,
     clients,
     copies,
@@ -17,7 +18,8 @@ from verdicts.causes import (
 from verdicts.causes.cause import Cause
 
 _FAMILIES = (
-    second_decisions, checks, op_messages, copies, cursors, roles, clients, settings, rocksdb, prepared_records,
+    second_decisions, checks, op_messages, copies, cursors, roles, clients, settings, broker_logs, rocksdb,
+    prepared_records,
 )  # fmt: skip
 
 CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}

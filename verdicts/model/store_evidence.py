@@ -10,6 +10,7 @@ import numpy as np
 from readers.model.columns import Int64s
 from readers.model.releases import OPS_WAIT_TWICE, Version
 from verdicts.model.check_stop import CheckStop
+from verdicts.model.log_evidence import LogEvidence
 
 #: How long the write of an op message may take after its wait.
 OP_WRITE_MS = 1_000
@@ -19,7 +20,7 @@ FILES, WIRE, BROKER_LOG = "files", "wire", "broker log"
 SOURCES: dict[str, str] = {
     FILES: "the records of the store",
     WIRE: "the running broker: -n HOST:PORT",
-    BROKER_LOG: "the log of the broker",
+    BROKER_LOG: "the logs of the broker: --broker-logs DIR",
 }
 
 
@@ -31,9 +32,10 @@ class StoreEvidence:
            `first_op_offset`: that of the op message with queue offset 0; None if unknown or if the queue has none.
            `stop`: where the check of its half queue is stopped. `conf`: the configuration of its broker; None if
            unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`: neither the cursor file nor its backup can
-           be parsed. `topics`: those in config/topics.json; None if unknown. `was_stopped`: it was stopped in
-           order. `op_interval_ms`: how long its broker collects op messages (transactionOpBatchInterval), by default if
-           `conf` is unknown. `light_halves`: its half messages that are in light queues, ascending.
+           be parsed. `topics`: those in config/topics.json; None if unknown. `logs`: what the logs of its broker show;
+           None if they were not read. `was_stopped`: it was stopped in order. `op_interval_ms`: how long its broker collects
+           op messages (transactionOpBatchInterval), by default if `conf` is unknown. `light_halves`: its half messages
+           that are in light queues, ascending.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -47,6 +49,7 @@ class StoreEvidence:
     read: frozenset[str] = frozenset({FILES})
     are_cursors_damaged: bool = False
     topics: frozenset[str] | None = None
+    logs: LogEvidence | None = None
     was_stopped: bool = False
     op_interval_ms: int = 3_000
     light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
