@@ -33,9 +33,9 @@ class StoreEvidence:
            `stop`: where the check of its half queue is stopped. `conf`: the configuration of its broker; None if
            unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`: neither the cursor file nor its backup can
            be parsed. `topics`: those in config/topics.json; None if unknown. `logs`: what the logs of its broker show;
-           None if they were not read. `was_stopped`: it was stopped in order. `op_interval_ms`: how long its broker collects
-           op messages (transactionOpBatchInterval), by default if `conf` is unknown. `light_halves`: its half messages
-           that are in light queues, ascending.
+           None if they were not read. `was_stopped`: it was stopped in order. `op_interval_ms`: how long its broker
+           collects op messages (transactionOpBatchInterval), by default if `conf` is unknown. `light_halves`: its half
+           messages that are in light queues, ascending.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
