@@ -122,15 +122,16 @@ CAUSES = (
         "producer-clock-ahead",
         "the producer's clock is ahead: each round of the check puts the half message back and asks at once",
         affected=(Change(
-            "a half message of negative age is checked in each round", f"{_CHECK}; #8003, #9640",
+            "a half message of negative age is checked in each round", f"{_CHECK}; #8003, #9640; seen on 5.3.3",
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_clock_ahead,
         consequence="it is checked while its local transaction still runs, a decision then names an old copy, and it "
         "is discarded after transactionCheckMax rounds",
-        act="rmqtx audit STORE --where 'born_time_ms > half_store_time_ms': which groups and hosts",
+        act="rmqtx audit STORE --where 'flags = clock_skew': the groups that are more than 5 s ahead; rmqtx show ID "
+        "--store STORE: the host that sent it",
         change="synchronise the clocks of the producers' hosts with those of the brokers",
-        shown_by=(),
+        shown_by=("ahead-5.3.3",),
     ),
     Cause(
         "immunity-longer-than-checks",
@@ -144,7 +145,7 @@ CAUSES = (
         act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
         "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
         change="keep CHECK_IMMUNITY_TIME_IN_SECONDS below transactionCheckMax x transactionCheckInterval",
-        shown_by=("lmq-switched-5.3.3",),
+        shown_by=("ahead-5.3.3", "lmq-switched-5.3.3"),
     ),
     Cause(
         "sent-to-half-topic", "a client sent a message to the half topic itself: it has no group or no real topic",

@@ -48,7 +48,7 @@ CAUSES = (
         "the broker cannot read a half copy yet when the decision comes (transientStorePoolEnable), and refuses it",
         affected=(Change(
             "with transientStorePoolEnable a record is readable only after it was written from the pool to its file",
-            "store/MappedFile.java, store/logfile/DefaultMappedFile.java getReadPosition; #2098, #6107",
+            "store/MappedFile.java, store/logfile/DefaultMappedFile.java getReadPosition; #2098, #6107; seen on 5.3.3",
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_hidden_by_pool,
@@ -57,8 +57,8 @@ CAUSES = (
         "after transactionCheckMax checks the transaction is discarded although its producer answered COMMIT",
         act="look in the producer's log for its answers; then rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID",
         change="set transientStorePoolEnable=false, or lower commitIntervalCommitLog (200 ms)",
-        shown_by=(),
-        decides="the log of the broker: \"Find prepared transaction message failed\"; or the producer's log",
+        shown_by=("pool-5.3.3",),
+        decides="store.log of the broker: \"request pos invalid\" at the times of the decisions; or the producer's log",
         rivals=("no-decision-in-time",),
     ),
     Cause(
