@@ -44,6 +44,8 @@ REPRESENTATIVES: dict[str, str] = {
     "longtopic-5.3.3": "records of the second magic",
     "masked-4.9.7": "decisions by hand that name records which are no halves",
     "multipath-5.1.4": "a commit log over two directories",
+    "ignored-4.3.1": "no decision before the first check, the one store of 4.3.1",
+    "opjumped-4.5.0": "op messages that the check lost",
     "opslost-5.3.3": "killed with nothing but lost ops in its memory",
     "parallel-5.3.3": "chains of copies side by side",
     "poison-4.3.0": "a half that ends each pass of the check",

@@ -201,7 +201,7 @@ CAUSES = (
         "answers COMMIT",
         act="if the broker still checks it: rmqtx close ID -n HOST:PORT",
         change="upgrade to 4.6.0 or later",
-        shown_by=(),
+        shown_by=("opjumped-4.5.0",),
         decides="the broker's log: whether it started again before the check came, which moves the cursors back",
         rivals=("cursor-went-back",),
     ),

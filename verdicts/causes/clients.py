@@ -91,7 +91,8 @@ CAUSES = (
         affected=(Change(
             "a client may not send the result of the local transaction: Java 4.3.1 ignores what executeLocalTransaction"
             " returns, and behind the remoting port of a 5.x proxy the decision fails",
-            "client/impl/producer/DefaultMQProducerImpl.java, #447; proxy TransactionActivity.java, #8313",
+            "client/impl/producer/DefaultMQProducerImpl.java, #447; proxy TransactionActivity.java, #8313; seen with "
+            "the client 4.3.1",
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_decided_at_check,
@@ -100,7 +101,7 @@ CAUSES = (
         "least one check; those that are not answered in time are discarded",
         act="mqadmin producerConnection -g GROUP -t TOPIC: version and language of the clients",
         change="Java client 4.3.2 or later; connect remoting clients to the brokers, not to a proxy",
-        shown_by=("parallel-5.3.3",),
+        shown_by=("ignored-4.3.1", "parallel-5.3.3"),
         decides="the version of the clients, and whether their local transactions return UNKNOWN",
     ),
     Cause(
@@ -108,14 +109,14 @@ CAUSES = (
         "no producer of its group is connected to the broker, so no process receives the checks",
         affected=(Change(
             "a check goes to a connected producer of the group; without one it is counted too",
-            "broker/transaction/AbstractTransactionalMessageCheckListener.java sendCheckMessage; #386, #475",
-            since=HALF_TOPIC_DESIGN.since,
+            "broker/transaction/AbstractTransactionalMessageCheckListener.java sendCheckMessage; #386, #475; seen on "
+            "4.9.7 and 5.3.3", since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_without_producer,
         shows_in=(WIRE,),
         consequence="the check counts up, and the broker discards it after transactionCheckMax checks",
-        act="start a producer of the group; a Java client that runs and has not sent to this broker since its start "
-        "is not connected: let it send one message. Or stand in: rmqtx answer",
+        act="start a producer of the group; a Java client that runs may have no route to the broker before its first "
+        "send: let it send one message. Or stand in: rmqtx answer",
         change="Java clients from 5.2.0 on connect at their start if their constructor gets the topics",
         shown_by=(),
     ),

@@ -37,14 +37,14 @@ DECIDED_TWICE = ("double_commit", "rollback_then_commit", "commit_then_rollback"
 #: Causes that no broker can be made to have, shown by changed files: a power loss.
 FORGED = ("cursors-unreadable",)
 #: Causes that no store of the corpus shows: tests/brokers/test_causes.py provokes them.
-NO_STORE = ("producer-not-connected", "sent-to-half-topic", "op-queue-deleted", "op-cursor-jumped")
+NO_STORE = ("producer-not-connected", "sent-to-half-topic", "op-queue-deleted")
 #: Causes whose stores are not made yet.
 FROM_SOURCES = (
     "acting-slave-gave-up", "acting-slave-sent-copies", "check-thread-ended", "rocksdb-slave-drops",
     "topic-refused-by-slave",
 )
 #: Causes that leave the same records as their rivals.
-SAME_RECORDS = ("rocksdb-asks-again", "pool-hides-half", "decided-only-at-checks")
+SAME_RECORDS = ("rocksdb-asks-again", "op-cursor-jumped", "pool-hides-half", "decided-only-at-checks")
 
 
 def decisions(name: str) -> dict[str, list[dict[str, Any]]]:

@@ -72,6 +72,26 @@ def test_without_the_pool_nothing_is_hidden(conf: dict[str, str] | None) -> None
     assert not CAUSES["pool-hides-half"].rule(Evidence(found.rows, stores)).any()
 
 
+def test_an_op_cursor_that_jumps() -> None:
+    """The client was asked about what it had committed at once, and the message was delivered again."""
+    name = "opjumped-4.5.0"
+    asked = {event["transaction_id"] for event in corpus.truth(name) if event["event"] == "check"}
+    rows = [row for row in corpus.expected(name) if row["plan"] == "op_cursor_jumps" and row["transaction_id"] in asked]
+    assert rows
+    assert {row["deliveries_count"] for row in rows} == {2}
+    found = fitting("op-cursor-jumped", name)
+    assert set(found["transaction_id"].to_pylist()) == {row["transaction_id"] for row in rows}
+
+
+def test_a_client_that_ignores_the_result() -> None:
+    """4.3.1 asked its listener before each check, and sent only what it answered to the check."""
+    name = "ignored-4.3.1"
+    assert strengths(diagnosed(name, "4.3.1")[1])["decided-only-at-checks"] == {"could_explain": 10}
+    assert plans("decided-only-at-checks", name) == {"result_ignored": 10}
+    at_once = Counter(event["case"] for event in corpus.truth(name) if event["event"] == "decision")
+    assert len([case for case in at_once if case.startswith("result_ignored")]) == 10
+
+
 def test_a_group_without_a_producer() -> None:
     found = evidence("common-5.3.3")
     alive = pa.array([None if number % 3 == 2 else bool(number % 3) for number in range(found.count)])
