@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from readers.cursors.cursors import check_cursors
 from readers.model.columns import Bools, Int64s, int64s
 from readers.model.errors import SourceError
+from readers.model.identities import GRPC_MESSAGE_ID
 from readers.model.releases import HALF_TOPIC_DESIGN, Version
 from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings
@@ -22,7 +23,7 @@ from verdicts.model.check_stop import CheckStop
 #: The columns of TRANSACTIONS that rules and the table of causes read.
 NEEDED_COLUMNS = (
     "store", "transaction_id", "state", "flags", "reason_code", "half_store_time_ms", "half_copies", "op_marks",
-    "final_records", "discard_copies",
+    "final_records", "discard_copies", "producer_group", "topic",
 )  # fmt: skip
 #: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
@@ -45,7 +46,9 @@ class StoreEvidence:
 
     Shape: `last_op_offset`: commit-log offset of the last op message in the op queue, -1 if it has none; None if
            unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows. `conf`:
-           the configuration of its broker; None if unknown. `read`: what was read, of SOURCES.
+           the configuration of its broker; None if unknown. `read`: what was read, of SOURCES. `proxy_keeps_ms`: how
+           long the proxies in front of the broker keep the place of a half message; None if no configuration of a proxy
+           was given.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -56,6 +59,7 @@ class StoreEvidence:
     stop: CheckStop | None = None
     conf: Mapping[str, str] | None = None
     read: frozenset[str] = frozenset({FILES})
+    proxy_keeps_ms: int | None = None
 
 
 def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:
@@ -141,6 +145,19 @@ class Evidence:
     def reason(self, *codes: str) -> Bools:
         """Whether each transaction has one of the reason codes."""
         return np.asarray(pc.is_in(self._column("reason_code"), value_set=pa.array(codes)))
+
+    def asked_through(self, *words: str) -> Bools:
+        """Whether a broker sends the checks of each transaction in one of the ways; known of live brokers only."""
+        if "asked_through" not in self.rows.schema.names:
+            return np.zeros(self.count, np.bool_)
+        return np.asarray(pc.is_in(self._column("asked_through"), value_set=pa.array(words)))
+
+    @cached_property
+    def is_grpc(self) -> Bools:
+        """Whether a gRPC client sent each transaction, through a proxy: by its id, and its group is its topic."""
+        is_id = pc.match_substring_regex(self._column("transaction_id"), GRPC_MESSAGE_ID)
+        is_topic = pc.equal(self._column("producer_group"), self._column("topic"))
+        return np.asarray(pc.fill_null(pc.and_(is_id, is_topic), False))
 
     def of_store(self, value: Callable[[StoreEvidence], bool]) -> Bools:
         """A fact of the store of each transaction."""

@@ -19,6 +19,7 @@ from rmqtx_cli.options.options import (
     OptionalStoreArguments,
     OutputOptions,
     ProvenanceOptions,
+    ProxyConfOption,
     WhereOption,
 )
 from rmqtx_cli.sources.source import SourceOptions
@@ -36,6 +37,7 @@ EXAMPLES = (
     Example("rmqtx diagnose STORE --broker-version 4.9.7", "with the release, if the store does not show it"),
     Example("rmqtx diagnose STORE --where 'strength = explains' --format json", "for a script"),
     Example("rmqtx diagnose -n 10.0.0.1:9876", "of live brokers"),
+    Example("rmqtx diagnose STORE --proxy-conf rmq-proxy.json", "of a broker behind proxies"),
 )
 
 TransactionOption = Annotated[
@@ -55,6 +57,7 @@ class DiagnoseOptions:
     where: WhereOption = None
     limit: LimitOption = None
     fail_on: FailOnOption = None
+    proxy_conf: ProxyConfOption = None
 
 
 @with_option_groups
@@ -76,6 +79,7 @@ def command(
     """
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.pages.causes import causes_view, counts_lines, next_lines
+    from rmqtx_cli.sources.proxies import behind_proxies
     from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
 
     opener = source.opener(store or [], "rmqtx diagnose STORE, or rmqtx diagnose -n HOST:PORT", {})
@@ -86,7 +90,7 @@ def command(
         provenance.with_meta,
     )
     with opener.opened(output.output) as opened:
-        found = Diagnosis(opened.evidence_of_causes())
+        found = Diagnosis(behind_proxies(opened.evidence_of_causes(), asked.proxy_conf))
         with _reading(context, opened, listing, asked.transaction, engine, provenance) as reading:
             for batch in reading:
                 found.add(batch, reading.check_stops)

@@ -12,7 +12,7 @@ import typer
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import AtOption, FormatOption, OutputFormat, OutputOption, OutputOptions
+from rmqtx_cli.options.options import AtOption, FormatOption, OutputFormat, OutputOption, OutputOptions, ProxyConfOption
 from rmqtx_cli.output.pager import NoPagerOption
 from rmqtx_cli.sources.source import SourceOptions
 from rmqtx_cli.words.say import Voice
@@ -54,6 +54,7 @@ def command(
     store: StoreOption = None,
     at: AtOption = None,
     scan: ScanOption = False,
+    proxy_conf: ProxyConfOption = None,
     output_format: FormatOption = None,
     output: OutputOption = None,
     no_pager: NoPagerOption = False,
@@ -68,7 +69,7 @@ def command(
     advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
     at_ms = asked_time_ms("--at", at, source.voice, is_of_state=True)
     opener = source.opener([*(store or []), *(more or [])], advice, {"--at": at, "--scan": scan})
-    page = _TransactionPage(output_format, output, at_ms, source.voice, is_paged=not no_pager)
+    page = _TransactionPage(output_format, output, at_ms, source.voice, proxy_conf, is_paged=not no_pager)
     with opener.opened(output) as opened:
         return page.write(opened.show(identity, at_ms=at_ms, scan=scan), opener.schema, opened)
 
@@ -81,6 +82,7 @@ class _TransactionPage:
     output: Path | None
     at_ms: int | None
     voice: Voice
+    proxy_conf: Path | None
     is_paged: bool
 
     def write(self, reading: VerdictReading, schema: pa.Schema, source: Source) -> int:
@@ -119,11 +121,12 @@ class _TransactionPage:
 
     def _causes(self, rows: pa.Table, source: Source, reading: VerdictReading) -> list[list[dict[str, Any]]]:
         """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
+        from rmqtx_cli.sources.proxies import behind_proxies
         from verdicts.causes.diagnosing import Diagnosis
 
         if self.at_ms is not None:
             return [[] for _ in range(rows.num_rows)]
-        evidence, causes = source.evidence_of_causes(), []
+        evidence, causes = behind_proxies(source.evidence_of_causes(), self.proxy_conf), []
         for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
             diagnosis = Diagnosis(evidence)
             diagnosis.add(batch, reading.check_stops)

@@ -12,6 +12,7 @@ from tests.brokers.histories import (
     open_at_end,
     other_records,
     paths,
+    proxied,
     repeated_decisions,
     rocksdb,
     store_forms,
@@ -20,5 +21,5 @@ from tests.brokers.histories.registry import HISTORIES, IMMUNITY, history
 
 __all__ = [
     "HISTORIES", "IMMUNITY", "answers", "chains", "delays", "history", "message_forms", "old_copies", "open_at_end",
-    "other_records", "paths", "repeated_decisions", "rocksdb", "store_forms",
+    "other_records", "paths", "proxied", "repeated_decisions", "rocksdb", "store_forms",
 ]  # fmt: skip
