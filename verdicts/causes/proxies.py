@@ -96,7 +96,7 @@ CAUSES = (
         act="rmqtx show ID --store STORE: compare the time of the COMMIT record with the application's log",
         change="connect producers of transactions to the brokers, or use the gRPC client; or lower transactionTimeOut "
         "and transactionCheckInterval, so that the first check comes sooner",
-        shown_by=("proxy-remoting-5.5.0",),
+        shown_by=(),
         decides="the application's log: whether it committed at first, or answered UNKNOWN",
         shows_in=(FILES, WIRE),
     ),
@@ -113,7 +113,7 @@ CAUSES = (
         "rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
         change="upgrade proxies of 5.0.0: they stay registered permanently, later ones for some minutes",
         shown_by=(),
-        decides="the proxy's log: whether a client of the group is connected; or the application answers UNKNOWN",
+        decides="the application's log: whether it got the checks and answered UNKNOWN",
         shows_in=(WIRE,),
     ),
 )
