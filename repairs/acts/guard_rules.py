@@ -279,7 +279,7 @@ def behind_proxy(group: str | None, proxies: Sequence[str], *, is_shared: bool) 
     return (
         f"only a proxy is registered for group {group} ({_few(proxies)}){shared}: whether the application is connected "
         "to the proxy is unknown, and its own decision may follow",
-        "stop the application first, and try again when the broker no longer lists the proxy (up to 2.5 minutes later)",
+        "stop the application first, and try again when the broker no longer lists the proxy (about 4 minutes later)",
     )
 
 

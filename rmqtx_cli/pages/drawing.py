@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from readers.model.identities import is_of_grpc_client
+from readers.model.tables import NOBODY, PRODUCER, PROXY
 from readers.store.store import HALF_TOPIC
 from rmqtx_cli.output.page import write_lines
 from rmqtx_cli.output.table import TablePort
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 Transaction = dict[str, Any]
 _LABEL_CELLS = 8
 _ASKED: dict[str | None, str] = {
-    "producer": ", with a connected producer",
-    "proxy": ", asked through a proxy: whether the application is connected to it is unknown",
-    "nobody": ", without a connected producer: no process answers the checks",
+    PRODUCER: ", with a connected producer",
+    PROXY: ", asked through a proxy: whether the application is connected to it is unknown",
+    NOBODY: ", without a connected producer: no process answers the checks",
 }
 
 

@@ -72,7 +72,8 @@ CAUSES = (
         "the decision may have reached the proxy when it no longer had the place of the half message",
         affected=(Change(
             "a proxy keeps the place of a half message for transactionDataExpireMillis",
-            "proxy/service/transaction/TransactionDataManager.java; #9431; seen on 5.3.3", since=PROXIES.since,
+            "proxy/service/transaction/TransactionDataManager.java; #9431; seen on 5.3.3 and 5.5.0",
+            since=PROXIES.since,
         ),),
         rule=_end_forgotten,
         consequence="the proxy refuses the decision and the broker does not get it: the transaction is decided by the "
@@ -89,7 +90,8 @@ CAUSES = (
         "the proxy does not pass on the first decision of a remoting client: only answers to checks arrive",
         affected=(Change(
             "a proxy does not keep the place of a half message that a remoting client sends",
-            "proxy/remoting/activity/SendMessageActivity.java; #8313, #10797; seen on 5.3.3", since=PROXIES.since,
+            "proxy/remoting/activity/SendMessageActivity.java; #8313, #10797; seen on 5.3.3 and 5.5.0",
+            since=PROXIES.since,
         ),),
         rule=_remoting_end_lost,
         consequence="each message is delivered only after its first check; the client reports success at once",
@@ -105,13 +107,14 @@ CAUSES = (
         "a proxy is registered as the producer, and nothing answers behind it",
         affected=(Change(
             "a proxy registers as the producer of its clients' groups",
-            "proxy/service/transaction/ClusterTransactionService.java; #5862; seen on 5.3.3", since=PROXIES.since,
+            "proxy/service/transaction/ClusterTransactionService.java; #5862; seen on 5.3.3 and 5.5.0",
+            since=PROXIES.since,
         ),),
         rule=_vouched_for,
         consequence="the broker counts checks that reach no application, and discards the transaction after the last",
         act="start the application; or stop it, wait until the broker no longer lists the proxy, and decide by hand: "
         "rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
-        change="upgrade proxies of 5.0.0: they stay registered permanently, later ones for some minutes",
+        change="upgrade proxies of 5.0.0: they stay registered permanently, those of 5.5.0 for 4 minutes",
         shown_by=(),
         decides="the application's log: whether it got the checks and answered UNKNOWN",
         shows_in=(WIRE,),

@@ -37,7 +37,6 @@ EXAMPLES = (
     Example("rmqtx diagnose STORE --broker-version 4.9.7", "with the release, if the store does not show it"),
     Example("rmqtx diagnose STORE --where 'strength = explains' --format json", "for a script"),
     Example("rmqtx diagnose -n 10.0.0.1:9876", "of live brokers"),
-    Example("rmqtx diagnose STORE --proxy-conf rmq-proxy.json", "of a broker behind proxies"),
 )
 
 TransactionOption = Annotated[

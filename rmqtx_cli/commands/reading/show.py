@@ -31,6 +31,7 @@ EXAMPLES = (
     Example("rmqtx show 0A00000100002A9F0000000000012D68 --store STORE", "by the message id of any of its records"),
     Example("rmqtx show ORDER-4711 --store STORE --format json", "by business key, for a script"),
     Example("rmqtx show ORDER-4711 -n 10.0.0.1:9876", "on live brokers"),
+    Example("rmqtx show ORDER-4711 -n 10.0.0.1:9876 --proxy-conf rmq-proxy.json", "on brokers behind proxies"),
 )
 
 IdArgument = Annotated[
