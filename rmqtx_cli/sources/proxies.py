@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from verdicts.causes.evidence import StoreEvidence
+    from verdicts.model.store_evidence import StoreEvidence
 
 
 def behind_proxies(stores: Mapping[str, StoreEvidence], proxy_conf: Path | None) -> dict[str, StoreEvidence]:

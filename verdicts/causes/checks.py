@@ -16,7 +16,8 @@ from readers.model.releases import (
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
-from verdicts.causes.evidence import Evidence, StoreEvidence
+from verdicts.causes.evidence import Evidence
+from verdicts.model.store_evidence import StoreEvidence
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 #: A round ends after this time (MAX_PROCESS_TIME_LIMIT).
@@ -109,9 +110,8 @@ def _op_cursor_jumped(found: Evidence) -> Support:
 
 def _ops_lost(found: Evidence) -> Support:
     """A COMMIT record after the last op message of a killed broker proves it; an open one only fits."""
-    finals, marks = found.finals, found.marks
+    finals = found.finals
     last_op = found.numbers(lambda one: one.last_op_offset, np.iinfo(np.int64).max)
-    np.maximum.at(last_op, marks.store, marks.offset)  # the queue of a killed broker may end before its log
     is_after = found.any_of(finals, finals.offset > last_op[finals.store])
     lost = found.flag("commit_without_op") & (found.count_of(found.discards) == 0)
     was_killed = found.of_store(lambda one: one.was_killed)
@@ -188,7 +188,7 @@ CAUSES = (
         shown_by=("cursorback-4.9.7", "cursorback-5.3.3", "cursoredited-4.3.0", "cursoredited-5.5.0", "failover-4.9.7",
          "failover-5.3.3", "lmq-switched-5.3.3", "parallel-5.3.3"),
         decides="the broker's log: whether it started, or a slave took over, before the check came again",
-        rivals=("op-cursor-jumped",),
+        rivals=("op-cursor-jumped", "acting-slave-sent-copies"),
     ),
     Cause(
         "op-cursor-jumped", "the check moved its op cursor to the end of the op queue and left ops unread",

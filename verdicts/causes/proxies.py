@@ -13,7 +13,8 @@ from readers.model.releases import PROXIES, Change
 from readers.model.tables import NOBODY, PRODUCER, PROXY
 from readers.store.proxy_conf import EXPIRE_MS_DEFAULT
 from verdicts.causes.cause import Cause, Support, fits
-from verdicts.causes.evidence import FILES, WIRE, Evidence
+from verdicts.causes.evidence import Evidence
+from verdicts.model.store_evidence import FILES, WIRE
 
 #: A shorter time without the place loses few decisions: checks come every 30 s, and some milliseconds later.
 _GAP_MS_MIN = 1_000

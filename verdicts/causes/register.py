@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from verdicts.causes import checks, clients, prepared_records, proxies, rocksdb, second_decisions, settings
+from verdicts.causes import (
+    checks,
+    clients,
+    cursors,
+    prepared_records,
+    proxies,
+    rocksdb,
+    roles,
+    second_decisions,
+    settings,
+)
 from verdicts.causes.cause import Cause
 
 CAUSES: dict[str, Cause] = {
     cause.word: cause
-    for family in (second_decisions, checks, clients, settings, rocksdb, prepared_records, proxies)
+    for family in (second_decisions, checks, cursors, roles, clients, settings, rocksdb, prepared_records, proxies)
     for cause in family.CAUSES
 }

@@ -16,7 +16,7 @@ from tests.brokers import corpus
 from tests.forge.stores import opened
 from verdicts.audit.local_audit import audit
 from verdicts.causes.cause import FITS
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from verdicts.causes.register import CAUSES
 
 NAME = "proxy-5.3.3"
@@ -27,10 +27,11 @@ def plans_with(word: str, keeps_ms: int | None = None, **columns: str | None) ->
     """The number of transactions that a rule fits, by plan; `columns`: values that a live broker adds to each row."""
     store = opened(NAME)
     settings = broker_settings(store)
-    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    rows = reading.table()
     for name, value in columns.items():
         rows = rows.append_column(name, pa.array([value] * rows.num_rows, pa.string()))
-    facts = replace(store_evidence(store, settings), proxy_keeps_ms=keeps_ms)
+    facts = replace(reading.evidence[store.root], proxy_keeps_ms=keeps_ms)
     support = CAUSES[word].rule(Evidence(rows, {store.root: facts}))
     assert support.max(initial=0) <= FITS
     plans = {row["transaction_id"]: row["plan"] for row in corpus.expected(NAME)}
