@@ -60,7 +60,7 @@ class Served:
 def comparable(rows: list[Row], root: str) -> list[Row]:
     plain = []
     for row in rows:
-        left_out = ("producer_alive", "asked_through", "discard_at_ms")
+        left_out = ("producer_alive", "asked_through", "discard_at_ms", "causes")
         kept = {name: value for name, value in row.items() if name not in left_out}
         kept["reason"] = re.sub(r"; a rollback of the last [^;]* in the broker's memory", "", row["reason"])
         # What depends on the moment: files end with their last record, a live broker is read now.

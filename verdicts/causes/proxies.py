@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.model.columns import Bools, Int64s
+from readers.model.columns import Bools
 from readers.model.releases import PROXIES, Change
 from readers.model.tables import NOBODY, PRODUCER, PROXY
 from readers.store.proxy_conf import EXPIRE_MS_DEFAULT
@@ -22,16 +22,19 @@ _GAP_MS_MIN = 1_000
 _CHECKS_MIN = 2
 
 
-def _decided_copies(found: Evidence) -> Int64s:
-    """Return the half copies that op marks name."""
-    return found.copy_of_mark[found.copy_of_mark >= 0]
-
-
 def _decided_after_check(found: Evidence) -> Bools:
-    """Transactions whose decisions all name copies that a check put back."""
-    named = _decided_copies(found)
-    checks, owner = found.copies.checks[named], found.copies.owner[named]
-    return found.any_owner(owner[checks > 0]) & ~found.any_owner(owner[checks <= 0])
+    """Transactions whose decisions all name copies that a check put back.
+
+    While the op message is in the broker's memory, only a COMMIT record after the first such copy shows that.
+    """
+    copies, finals = found.copies, found.finals
+    named = found.copy_of_mark[found.copy_of_mark >= 0]
+    is_back = copies.checks[named] > 0
+    shown = found.any_owner(copies.owner[named[is_back]]) & ~found.any_owner(copies.owner[named[~is_back]])
+    first_back = np.full(found.count, np.iinfo(np.int64).max)
+    np.minimum.at(first_back, copies.owner[copies.checks > 0], copies.offset[copies.checks > 0])
+    is_direct = found.any_of(finals, finals.offset < first_back[finals.owner])
+    return shown | ((found.count_of(found.marks) == 0) & (found.count_of(finals) > 0) & ~is_direct)
 
 
 def _was_forgotten(found: Evidence) -> Bools:

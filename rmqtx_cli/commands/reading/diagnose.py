@@ -76,12 +76,13 @@ def command(
     other cause leaves the same records; else it could explain them, and would_decide names what is missing. Causes that
     fit the records but not the release are ruled out. Reads what audit reads, or with --transaction what show reads.
     """
+    from readers.store.proxy_conf import read_expire_ms
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.pages.causes import causes_view, counts_lines, next_lines
-    from rmqtx_cli.sources.proxies import behind_proxies
     from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
 
     opener = source.opener(store or [], "rmqtx diagnose STORE, or rmqtx diagnose -n HOST:PORT", {})
+    keeps_ms = None if asked.proxy_conf is None else read_expire_ms(asked.proxy_conf)
     engine = source.database.engine_of(engine)
     several = opener.live is not None or len(store or []) > 1
     listing = Listing(
@@ -92,7 +93,7 @@ def command(
         opener.opened(output.output) as opened,
         _reading(context, opened, listing, asked.transaction, engine, provenance) as reading,
     ):
-        found = Diagnosis(behind_proxies(reading.evidence, asked.proxy_conf))
+        found = Diagnosis(reading.evidence, keeps_ms)
         for batch in reading:
             found.add(batch)
         rows = found.table()

@@ -122,14 +122,15 @@ class _TransactionPage:
 
     def _causes(self, rows: pa.Table, reading: VerdictReading) -> list[list[dict[str, Any]]]:
         """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
-        from rmqtx_cli.sources.proxies import behind_proxies
+        from readers.store.proxy_conf import read_expire_ms
         from verdicts.causes.diagnosing import Diagnosis
 
         if self.at_ms is not None:
             return [[] for _ in range(rows.num_rows)]
-        evidence, causes = behind_proxies(reading.evidence, self.proxy_conf), []
+        causes = []
+        keeps_ms = None if self.proxy_conf is None else read_expire_ms(self.proxy_conf)
         for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
-            diagnosis = Diagnosis(evidence)
+            diagnosis = Diagnosis(reading.evidence, keeps_ms)
             diagnosis.add(batch)
             causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != "ruled_out"])
         return causes
