@@ -60,7 +60,7 @@ def _no_decision(found: Evidence) -> Support:
     return fits(rows, rows & ~found.flag("may_be_decided"))
 
 
-def _checks_begin_again(found: Evidence) -> Bools:
+def checks_begin_again(found: Evidence) -> Bools:
     """Transactions with two half copies after the same number of checks: a second chain began at an earlier copy."""
     copies = found.copies
     rows = np.flatnonzero((found.next_copy >= 0) & (copies.checks > 0)) if len(copies) else np.empty(0, np.int64)
@@ -97,7 +97,7 @@ def _cursor_went_back(found: Evidence) -> Support:
     read the ops before.
     """
     settled_ms, runs = _was_settled_before(found), ~_is_stopped(found)
-    again = found.flag("checked_again_after_restart") | _is_settled_and_open(found) | _checks_begin_again(found)
+    again = found.flag("checked_again_after_restart") | _is_settled_and_open(found) | checks_begin_again(found)
     proven = again | (settled_ms > _ROUND_MS_MAX)
     return fits(runs & (proven | (settled_ms >= 0)), runs & proven & ~found.flag("clock_skew"))
 

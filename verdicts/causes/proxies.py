@@ -34,7 +34,8 @@ def _decided_after_check(found: Evidence) -> Bools:
     first_back = np.full(found.count, np.iinfo(np.int64).max)
     np.minimum.at(first_back, copies.owner[copies.checks > 0], copies.offset[copies.checks > 0])
     is_direct = found.any_of(finals, finals.offset < first_back[finals.owner])
-    return shown | ((found.count_of(found.marks) == 0) & (found.count_of(finals) > 0) & ~is_direct)
+    is_unmarked: Bools = (found.count_of(found.marks) == 0) & (found.count_of(finals) > 0)
+    return shown | (is_unmarked & ~is_direct)
 
 
 def _was_forgotten(found: Evidence) -> Bools:

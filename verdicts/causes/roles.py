@@ -6,18 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readers.model.columns import Bools, Int64s
+from readers.model.columns import Bools, Int64s, int64s
 from readers.model.releases import ACTING_SLAVE, SLAVE_REFUSES_TYPES, Change
 from verdicts.causes.cause import Cause, Support, fits
+from verdicts.causes.checks import checks_begin_again
 from verdicts.causes.evidence import Evidence, Records
 from verdicts.causes.needs import need
 
 _ESCAPE = "broker/failover/EscapeBridge.java"
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 #: Rounds of a check are transactionCheckInterval apart (default 30 s, before 5.1.1 60 s; 5.5.0 has one more when it
-#: stops), and the first one comes transactionTimeOut after the message: no broker puts a half message back within this
-#: time, and again within this time.
+#: stops): no broker puts a half message back twice within this time, and once more within this time.
 _ROUNDS_MS_MIN = 500
+#: A producer's half message is stored sooner after it was made.
+_LATE_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class _Groups:
 
 def _groups(found: Evidence, copies: Records) -> _Groups:
     group = copies.owner * len(found.names) + copies.store
-    first = np.flatnonzero(np.append(True, group[1:] != group[:-1])) if len(copies) else np.empty(0, np.int64)
+    first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     owner = copies.owner[first]
     is_spread = np.bincount(owner, minlength=found.count)[owner] > 1
     if not is_spread.any():
@@ -47,24 +49,40 @@ def _groups(found: Evidence, copies: Records) -> _Groups:
     return _Groups(first, owner, is_spread & (replicas == 0))
 
 
+def _rise_too_fast(found: Evidence, groups: _Groups) -> Int64s:
+    """The transactions whose numbers of checks rise from 0 by two and more, each step faster than a round of the check.
+
+    Later copies do not count: a check at an older cursor puts several copies of a transaction back in one round.
+    """
+    copies, following = found.copies, found.next_copy
+    rows = np.arange(len(copies))
+    rises = (following >= 0) & (copies.checks[following] == copies.checks + 1)
+    ends = np.minimum.reduceat(np.where(rises, len(copies), rows), groups.first)
+    sizes = np.diff(np.append(groups.first, len(copies)))
+    is_first_run = (rows < np.repeat(ends, sizes)) & np.repeat(copies.checks[groups.first] == 0, sizes)
+    is_fast = is_first_run & (copies.time_ms[following] - copies.time_ms < _ROUNDS_MS_MIN)
+    owners: Int64s = copies.owner[1:][is_fast[1:] & is_fast[:-1] & (copies.owner[1:] == copies.owner[:-1])]
+    return owners
+
+
 def _sent_by_acting_slave(found: Evidence) -> Support:
     """Copies that the check of this broker has not written: their numbers of checks rise faster than it has rounds, or
     begin above 0 although another broker has the earlier copies.
 
-    A first copy after some checks only fits where the earlier copies are unknown: their file may have expired. Copies
-    of 0 checks on two brokers only fit: a producer whose request timed out sends the same message to another broker.
+    It only fits where the first copy came long after its producer made the message and checks begin again, where the
+    first copy has had checks, and where the same message is on two brokers: a clock may be behind, the file of earlier
+    copies may have expired, and a producer whose request timed out sends its message to another broker.
     """
-    copies, following = found.copies, found.next_copy
+    copies = found.copies
+    if not len(copies):
+        return fits(np.zeros(found.count, np.bool_))
     groups = _groups(found, copies)
-    rows = groups.first[following[groups.first] >= 0] if len(copies) else groups.first
-    rows = rows[following[following[rows]] >= 0]
-    second, third = following[rows], following[following[rows]]
-    rises = (copies.checks[second] == copies.checks[rows] + 1) & (copies.checks[third] == copies.checks[second] + 1)
-    is_fast = np.diff(copies.time_ms[np.stack([rows, second, third])], axis=0).max(axis=0) < _ROUNDS_MS_MIN
-    is_burst = (copies.checks[rows] == 0) & rises & is_fast
-    is_late = (copies.checks[groups.first] > 0) & found.half_topic[groups.owner]
-    proven = found.any_owner(copies.owner[rows[is_burst]]) | found.any_owner(groups.owner[is_late & groups.is_foreign])
-    may_be = found.any_owner(groups.owner[is_late | groups.is_foreign])
+    has_checks = (copies.checks[groups.first] > 0) & found.half_topic[groups.owner]
+    born_ms = int64s(found.rows["born_time_ms"].combine_chunks(), np.iinfo(np.int64).max)[groups.owner]
+    is_late = found.any_owner(groups.owner[copies.time_ms[groups.first] - _LATE_MS > born_ms])
+    proven = found.any_owner(_rise_too_fast(found, groups))
+    proven |= found.any_owner(groups.owner[has_checks & groups.is_foreign])
+    may_be = found.any_owner(groups.owner[has_checks | groups.is_foreign]) | (is_late & checks_begin_again(found))
     is_other = found.flag("resumed") | found.flag("delayed_half")
     return fits((proven | may_be) & ~is_other, proven & ~is_other)
 
@@ -76,13 +94,8 @@ def _passed_by_acting_slave(found: Evidence) -> Support:
 
 
 def _topic_refused(found: Evidence) -> Support:
-    """The topic is not in the broker's topics; another store that was read has it with attributes.
-
-    Without that store it only fits: the topic may have been deleted.
-    """
-    is_missing = ~found.topic_in(lambda one: one.topics)
-    typed = frozenset[str]().union(*(one.typed_topics for one in found.stores.values()))
-    return fits(is_missing, is_missing & found.topic_in(lambda _: typed))
+    """The broker does not have the topic: files do not show whether it refused it, deleted it, or never fetched it."""
+    return fits(~found.has_topic)
 
 
 CAUSES = (
@@ -96,7 +109,7 @@ CAUSES = (
         act="rmqtx audit STORE STORE reads both masters: what the other one had decided; then rmqtx close ID -n "
         "HOST:PORT",
         change="set enableRemoteEscape false: half messages then wait for their master",
-        shown_by=(),
+        shown_by=("escaped-5.3.3",),
         decides="the address that sent the copies, a slave's or a producer's: rmqtx search STORE --property "
         "UNIQ_KEY=ID --fields born_host",
     ),
@@ -124,7 +137,7 @@ CAUSES = (
         act="mqadmin updateTopic with the attributes that the topic had; then consumers receive what was committed",
         change="upgrade to 5.3.4 or later, the slaves first",
         shown_by=(),
-        decides="config/topics.json of the master: rmqtx diagnose STORE STORE of both; or whether the topic was "
-        "deleted",
+        decides="the log of the slave: \"SyncTopicConfig Exception\"; otherwise the topic was deleted, or the slave "
+        "became a master before it fetched it, which it does once a minute",
     ),
 )

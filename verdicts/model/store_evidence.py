@@ -26,9 +26,8 @@ class StoreEvidence:
            `first_op_offset`: that of the op message with queue offset 0; None if unknown or if the queue has none.
            `stop`: where the check of its half queue is stopped. `conf`: the configuration of its broker; None if
            unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`: neither the cursor file nor its backup can
-           be parsed. `topics`: those in config/topics.json; None if unknown; `typed_topics`: those of them with an
-           attribute. `proxy_keeps_ms`: how long the proxies in front of the broker keep the place of a half message;
-           None if no configuration of a proxy was given.
+           be parsed. `topics`: those in config/topics.json; None if unknown. `proxy_keeps_ms`: how long the proxies
+           in front of the broker keep the place of a half message; None if no configuration of a proxy was given.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -42,5 +41,4 @@ class StoreEvidence:
     read: frozenset[str] = frozenset({FILES})
     are_cursors_damaged: bool = False
     topics: frozenset[str] | None = None
-    typed_topics: frozenset[str] = frozenset()
     proxy_keeps_ms: int | None = None

@@ -51,13 +51,13 @@ def escaped(play: Play, count: int, rng: Random) -> None:
     (topic, queues), = play.script.topics.items()
     permit(play, topic, queues, READ_ONLY)
     master = Rig(play.script.version, play.out / "master", play.rig.conf | {"brokerName": "broker-b"})
-    master.conf["namesrvAddr"] = play.rig.name_server
+    master.names_port = play.rig.names_port
     play.rig.others.append(master)
     master.start_broker()
     master.wait_broker(play.agent)
     master.create_topic(play.agent, topic, queues)
     slave = start_slave(master, play.out / "slave")
-    time.sleep(2)  # and clients have the route of the other master
+    time.sleep(4)  # and clients have the route of the other master
     unanswered = play.send_all("escaped_unanswered", count, rng)
     committed = play.send_all("escaped_committed_before", 2, rng, checks="UNKNOW,UNKNOW,COMMIT")
     rolled_back = play.send_all("escaped_rolled_back_before", 2, rng, checks="UNKNOW,ROLLBACK")

@@ -22,8 +22,9 @@ from tests.verdicts.causes.diagnosed import diagnosed, proven, strengths, versio
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import pending, show
 from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS
 from verdicts.causes.register import CAUSES
+from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import cause_counts, cause_words, with_causes
 from verdicts.evidence.store_facts import store_facts
 from verdicts.model.store_evidence import StoreEvidence
@@ -36,20 +37,18 @@ DECIDED_TWICE = ("double_commit", "rollback_then_commit", "commit_then_rollback"
 
 #: Causes that no broker can be made to have, shown by changed files: a power loss.
 FORGED = ("cursors-unreadable",)
+#: Causes that stores of other brokers show, beside those of the corpus (test_roles.py).
+BESIDE = ("rocksdb-slave-drops",)
 #: Causes that no store shows: only a live broker does.
-LIVE = ("producer-not-connected",)
+LIVE = ("producer-not-connected", "proxy-loses-remoting-decision", "proxy-vouches-for-the-dead")
 #: Causes whose stores are not made yet.
 FROM_SOURCES = (
-    "acting-slave-gave-up", "acting-slave-sent-copies", "check-thread-ended", "rocksdb-slave-drops",
+    "acting-slave-gave-up", "check-thread-ended",
     "topic-refused-by-slave", "op-cursor-jumped", "producer-clock-ahead", "pool-hides-half", "op-queue-deleted",
     "sent-to-half-topic",
 )
 #: Causes that leave the same records as their rivals.
-SAME_RECORDS = ("rocksdb-asks-again", "decided-only-at-checks")
-#: Causes that no record of a store proves: test_proxies.py has the history.
-NO_RECORD = ("proxy-forgot-half",)
-#: Causes that show with what a live broker or the configuration of a proxy adds: test_proxies.py.
-NOT_IN_FILES = ("proxy-loses-remoting-decision", "proxy-vouches-for-the-dead")
+SAME_RECORDS = ("rocksdb-asks-again", "decided-only-at-checks", "proxy-forgot-half")
 
 
 def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
@@ -64,7 +63,7 @@ def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
 def test_the_declaration_is_complete(word: str) -> None:
     cause = CAUSES[word]
     assert cause.word == word
-    assert cause.shown_by or word in (*LIVE, *FORGED, *FROM_SOURCES, *NOT_IN_FILES)
+    assert cause.shown_by or word in (*LIVE, *FORGED, *BESIDE, *FROM_SOURCES)
     assert set(cause.shown_by) <= set(corpus.all_names())
     assert set(cause.rivals) <= set(CAUSES) - {word}
     assert all(change.what and change.source for change in cause.affected)
@@ -77,9 +76,7 @@ def test_the_declaration_is_complete(word: str) -> None:
 def test_stores_with_the_cause_show_it(word: str) -> None:
     found = [strengths(diagnosed(name, version_of(name))[1])[word] for name in CAUSES[word].shown_by]
     assert all(one.get("explains") or one.get("could_explain") for one in found), found
-    assert any("explains" in one for one in found) or word in (
-        *LIVE, *FORGED, *FROM_SOURCES, *SAME_RECORDS, *NO_RECORD, *NOT_IN_FILES
-    )
+    assert any("explains" in one for one in found) or word in (*LIVE, *FORGED, *BESIDE, *FROM_SOURCES, *SAME_RECORDS)
 
 
 @pytest.mark.parametrize("name", each_store(corpus.all_names()))
