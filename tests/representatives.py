@@ -24,6 +24,7 @@ REPRESENTATIVES: dict[str, str] = {
     "common-5.5.0": "5.4 and later: RocksDB beside the queues, a checkpoint of one more field",
     "killed-4.3.0": "killed, with the checkpoint and the ops of the releases before 5",
     "killed-5.5.0": "killed, several segments, ops in its memory",
+    "acting-5.3.3": "halves that the check of an acting slave passed, and topics that the slave refused",
     "batchcq-5.3.3": "batch consume queues: entries of 46 bytes",
     "busystop-5.5.0": "halves that were put back until the last moment of a clean stop",
     "codecs-5.1.4": "bodies compressed by LZ4, ZSTD and ZLIB",

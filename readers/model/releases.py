@@ -159,6 +159,10 @@ AGE_MAY_EQUAL = Change(
     f"{_CHECK}; the class files of 5.3.3 and 5.3.4",
     since=(5, 3, 4),
 )  # fmt: skip
+LATE_END_REFUSED = Change(
+    "a decision that comes after the immunity time, and not as an answer to a check, is refused (604)",
+    "broker/processor/EndTransactionProcessor.java; #6402; seen on 5.3.3", since=(5, 1, 1),
+)  # fmt: skip
 OVERFLOW_TO_BEGIN = Change(
     "a read after the end of a queue that begins at 0 continues at 0, not at the end",
     "store/DefaultMessageStore.java getMessage", until=(4, 9, 4),

@@ -17,6 +17,7 @@ from readers.model.releases import (
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
 from verdicts.causes.evidence import Evidence
+from verdicts.causes.logged import in_failed_rounds, transactions_named
 from verdicts.model.store_evidence import StoreEvidence
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
@@ -55,7 +56,7 @@ def _discarded_without_copy(found: Evidence) -> Support:
 def _no_decision(found: Evidence) -> Support:
     """Discarded after its checks; where a decision may have been lost with a broker's memory it only fits."""
     rows = found.state("DISCARDED") & ~found.flag("delayed_half") & ~found.flag("bad_body")
-    rows &= ~found.flag("discarded_unasked")
+    rows &= ~found.flag("discarded_unasked") & ~transactions_named(found, "not-in-memory")
     rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
     return fits(rows, rows & ~found.flag("may_be_decided"))
 
@@ -96,7 +97,8 @@ def _cursor_went_back(found: Evidence) -> Support:
     A copy after the op message of its predecessor only fits within the time that a round may take: the round may have
     read the ops before.
     """
-    settled_ms, runs = _was_settled_before(found), ~_is_stopped(found)
+    settled_ms = _was_settled_before(found)
+    runs = ~_is_stopped(found) & ~found.any_of(found.copies, in_failed_rounds(found, "round-failed"))
     again = found.flag("checked_again_after_restart") | _is_settled_and_open(found) | checks_begin_again(found)
     proven = again | (settled_ms > _ROUND_MS_MAX)
     return fits(runs & (proven | (settled_ms >= 0)), runs & proven & ~found.flag("clock_skew"))
@@ -188,7 +190,7 @@ CAUSES = (
         shown_by=("cursorback-4.9.7", "cursorback-5.3.3", "cursoredited-4.3.0", "cursoredited-5.5.0", "failover-4.9.7",
          "failover-5.3.3", "lmq-switched-5.3.3", "parallel-5.3.3"),
         decides="the broker's log: whether it started, or a slave took over, before the check came again",
-        rivals=("op-cursor-jumped", "acting-slave-sent-copies"),
+        rivals=("op-cursor-jumped", "acting-slave-sent-copies", "check-pool-rejected"),
     ),
     Cause(
         "op-cursor-jumped", "the check moved its op cursor to the end of the op queue and left ops unread",

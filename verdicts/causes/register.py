@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from verdicts.causes import (
+    broker_logs,
     checks,
     clients,
     cursors,
@@ -17,6 +18,9 @@ from verdicts.causes.cause import Cause
 
 CAUSES: dict[str, Cause] = {
     cause.word: cause
-    for family in (second_decisions, checks, cursors, roles, clients, settings, rocksdb, prepared_records, proxies)
+    for family in (
+        second_decisions, checks, cursors, roles, clients, settings, broker_logs, rocksdb, prepared_records,
+        proxies,
+    )
     for cause in family.CAUSES
 }

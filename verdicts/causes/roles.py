@@ -122,7 +122,7 @@ CAUSES = (
         act="before the slave becomes the master: rmqtx cursor set --half N --store STORE --to COPY; else rmqtx commit "
         "ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
         change="do not let the store of an acting slave go on as a master: start the master again",
-        shown_by=(),
+        shown_by=("acting-5.3.3",),
         needs=(need("enableSlaveActingMaster"),),
         decides="transaction.log of the slave: \"Escaping transactional message failed\"; otherwise the cursor was "
         "set forward by hand",
@@ -136,7 +136,7 @@ CAUSES = (
         "is created again",
         act="mqadmin updateTopic with the attributes that the topic had; then consumers receive what was committed",
         change="upgrade to 5.3.4 or later, the slaves first",
-        shown_by=(),
+        shown_by=("acting-5.3.3",),
         decides="the log of the slave: \"SyncTopicConfig Exception\"; otherwise the topic was deleted, or the slave "
         "became a master before it fetched it, which it does once a minute",
     ),
