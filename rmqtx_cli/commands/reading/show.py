@@ -36,7 +36,6 @@ EXAMPLES = (
         "rmqtx show ORDER-4711 --store STORE --broker-logs ~/logs/rocketmqlogs", "with the lines of the broker's logs"
     ),
     Example("rmqtx show ORDER-4711 -n 10.0.0.1:9876", "on live brokers"),
-    Example("rmqtx show ORDER-4711 -n 10.0.0.1:9876 --proxy-conf rmq-proxy.json", "on brokers behind proxies"),
 )
 
 IdArgument = Annotated[
