@@ -35,7 +35,7 @@ class StoreEvidence:
            be parsed. `topics`: those in config/topics.json; None if unknown. `logs`: what the logs of its broker show;
            None if they were not read. `was_stopped`: it was stopped in order. `op_interval_ms`: how long its broker
            collects op messages (transactionOpBatchInterval), by default if `conf` is unknown. `light_halves`: its half
-           messages that are in light queues, ascending. `proxy_keeps_ms`: how long the proxies in front of the broker keep
+           messages that are in light queues, ascending. `proxy_keeps_ms`: how long the proxies before the broker keep
            the place of a half message; None if no configuration of a proxy was given.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
