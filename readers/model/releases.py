@@ -153,7 +153,8 @@ NO_OP_IS_NO_LIST = Change(
 )  # fmt: skip
 ACTING_SLAVE = Change(
     "a slave may check as its absent master (enableSlaveActingMaster): it sends open half copies to another broker",
-    f"{_CHECK}; #5012, #5062; the class files of 5.0.0 and 5.1.0; seen on 5.3.3", since=(5, 1, 0),
+    f"{_CHECK}; #5012, #5062; the class files of 5.0.0 and 5.1.0; seen on 5.3.3 and 5.5.0",
+    since=(5, 1, 0),
 )  # fmt: skip
 SLAVE_REFUSES_TYPES = Change(
     "a slave refuses a topic with attributes such as message.type, and the topics after it",
