@@ -5,7 +5,7 @@ A live broker is a source of the same witnesses as files; only `verdicts.transac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +25,7 @@ from verdicts.deadlines.discard_times import is_open_row, with_discard_times
 from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
 from verdicts.model.witnesses import Witnesses
-from verdicts.transactions.judge import judge
+from verdicts.transactions.judge import chosen_schema, judge
 
 
 def lookup(
@@ -99,18 +99,18 @@ def show(
 
 def audit(
     brokers: Sequence[Broker], *, members: Sequence[BrokerAddresses] = (), pace: Pace | None = None,
-    facts: Sequence[LiveStore] | None = None,
+    facts: Sequence[LiveStore] | None = None, measures: Collection[str] = (),
 ) -> VerdictReading:
     """Return every transaction with a record in the brokers' half queues.
 
-    Shape:  rows of LIVE_TRANSACTIONS. Order: first half copy.
+    Shape:  rows of LIVE_TRANSACTIONS, and the given columns of MEASURES. Order: first half copy.
     Raises: Unreachable, NoAnswer, Refused.
     """
 
     def by_queue(sources: list[LiveWitnesses]) -> Named:
         return _union(source.window(is_whole=True) for source in sources)
 
-    return _reading(brokers, members, pace, by_queue, facts=facts)
+    return _reading(brokers, members, pace, by_queue, facts=facts, measures=measures)
 
 
 def _named(sources: list[LiveWitnesses], words: Sequence[str], *, only_ids: bool = False) -> Named:
@@ -139,6 +139,7 @@ def _reading(
     choose: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     facts: Sequence[LiveStore] | None = None,
     with_check: bool = True,
+    measures: Collection[str] = (),
 ) -> VerdictReading:
     known = list(facts) if facts is not None else [live_store(broker) for broker in brokers]
     sources = [LiveWitnesses(fact, pace) for fact in known]
@@ -153,13 +154,16 @@ def _reading(
     for fact, source in zip(known, sources, strict=True) if with_check else ():
         fact.check_stops[:] = live_stops(fact, source)
     del parts, named  # so that many transactions take the memory of their rows only once
-    judged = judge(witnesses, {fact.root: fact.view() for fact in known}) if known else _none()
+    columns = {*TRANSACTIONS.names, *measures}
+    views = {fact.root: fact.view() for fact in known}
+    judged = judge(witnesses, views, columns) if known else chosen_schema(columns).empty_table()
     del witnesses
     rows = choose(judged)
     predicted = _predictions(rows, known, sources) if with_check else {}
     del sources
     unlisted = undecidable_findings(judged) if rows.num_rows < judged.num_rows else []
-    reading = VerdictReading(LIVE_TRANSACTIONS, [], findings=[finding for fact in known for finding in fact.findings])
+    schema = pa.schema([*LIVE_TRANSACTIONS, *(judged.schema.field(name) for name in measures)])
+    reading = VerdictReading(schema, [], findings=[finding for fact in known for finding in fact.findings])
     reading.findings.extend(unlisted)
     reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
     reading.predicted = predicted
@@ -167,7 +171,7 @@ def _reading(
     rows = with_discard_times(rows, predicted)
     alive = _producers_alive(brokers, members, rows)
     rows = rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive)
-    reading.batches = rows.select(LIVE_TRANSACTIONS.names).to_batches()
+    reading.batches = rows.select(schema.names).to_batches()
     return reading
 
 
@@ -179,10 +183,6 @@ def _predictions(rows: pa.Table, known: Sequence[LiveStore], sources: Sequence[L
         for fact, source in zip(known, sources, strict=True)
         if fact.root in roots
     }
-
-
-def _none() -> pa.Table:
-    return TRANSACTIONS.empty_table()
 
 
 def _with_what_cannot_be_known(rows: pa.Table, known: Sequence[LiveStore]) -> pa.Table:

@@ -22,7 +22,8 @@ from rmqtx_cli.pages import causes, drawing, receipts_page, simulation_views, st
 def all_views() -> Iterator[View]:
     """Return the views of all commands."""
     yield transactions_view(0, with_state=True, with_store=True, with_producers=True)
-    yield from (RECONCILED_VIEW, DIFFERENCES_VIEW, summary.SUMMARY_VIEW, stores_table.STORES_VIEW, *VIEWS.values())
+    yield from (RECONCILED_VIEW, DIFFERENCES_VIEW, summary.SUMMARY_VIEW, summary.COUNTS_VIEW)
+    yield from (stores_table.STORES_VIEW, *VIEWS.values())
     yield causes.causes_view(with_store=True)
     yield answers_view(with_outcome=True)
     yield flights_view(with_store=True)

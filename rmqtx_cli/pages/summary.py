@@ -8,19 +8,21 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import int64s
+from readers.model.columns import Int64s, int64s
 from readers.model.tables import column
 from rmqtx_cli.output.views import ALWAYS, View, plain
+from rmqtx_cli.pages.latencies import LATENCY_COLUMNS, LATENCY_FIELDS, Latencies
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, escaped, size
 from verdicts.transactions.flags import FLAGS
+from verdicts.transactions.measures import MEASURES
 from verdicts.transactions.states_and_advice import STATES
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 _KEYS = ("producer_group", "topic")
 _COUNTS = [f"{state.lower()}_count" for state in STATES]
+_CELL_COUNTS = ("transactions_count", *_COUNTS, "flagged_count", "half_copies_count")
 #: One row per producer group and topic.
 SUMMARY = pa.schema(
     [
@@ -39,11 +42,13 @@ SUMMARY = pa.schema(
         *(column(name, pa.int64(), f"those in state {state}") for name, state in zip(_COUNTS, STATES, strict=True)),
         column("flagged_count", pa.int64(), "transactions with a flag"),
         column("half_copies_count", pa.int64(), "half copies of these transactions; the check reads each of them"),
+        *LATENCY_FIELDS,
     ]
 )
 #: The states that a narrow table keeps longest have the lowest rank.
 _RANKS = {"PENDING": ALWAYS, "LOST": 1, "UNDECIDABLE": 1, "DISCARDED": 2, "ROLLED_BACK": 3, "COMMITTED": 3}
-SUMMARY_VIEW = View(
+#: The summary below the rows of an audit.
+COUNTS_VIEW = View(
     (
         plain("producer_group", ALWAYS, "group", may_be_cut=True),
         plain("topic", ALWAYS, may_be_cut=True),
@@ -54,6 +59,7 @@ SUMMARY_VIEW = View(
     ),
     "no transactions",
 )
+SUMMARY_VIEW = replace(COUNTS_VIEW, columns=(*COUNTS_VIEW.columns, *LATENCY_COLUMNS))
 #: Which transaction `next:` names first: harm that can still happen, then harm that has happened, then waiting ones.
 _URGENT = (
     "open_after_decision", "commit_without_op", "poison", "never_asked", "masked", "expires_soon", "stalled", "LOST",
@@ -61,8 +67,9 @@ _URGENT = (
     "discarded_though_decided", "PENDING", "DISCARDED",
 )
 
-#: The columns of TRANSACTIONS that are counted.
+#: The columns of TRANSACTIONS that are counted, and with the measures those of a summary.
 COUNTED_COLUMNS = ("store", "transaction_id", "state", "flags", *_KEYS, "half_store_time_ms", "half_copies")
+SUMMARY_COLUMNS = (*COUNTED_COLUMNS, *MEASURES.names)
 
 _Cell = tuple[str | None, str | None]
 
@@ -70,8 +77,10 @@ _Cell = tuple[str | None, str | None]
 _SLOTS_AT_ONCE = 1 << 18
 
 
-def _grouped(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], int, int, int]]:
-    """Return groups of rows with equal values: the values, and the numbers of rows, half copies and flagged rows.
+def _grouped(
+    batch: pa.RecordBatch, names: Sequence[str]
+) -> tuple[Int64s, Iterator[tuple[dict[str, Any], int, int, int]]]:
+    """Return the group of each row, by equal values; and the groups: their values, rows, half copies, flagged rows.
 
     Order: by the first row of each group.
     """
@@ -87,8 +96,7 @@ def _grouped(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[dict
     flagged = np.bincount(groups, int64s(pc.list_value_length(batch["flags"]), 0) > 0)
     numbers = np.bincount(groups)
     rows = batch.select(names).take(pa.array(firsts)).to_pylist()
-    for group, row in enumerate(rows):
-        yield row, int(numbers[group]), int(copies[group]), int(flagged[group])
+    return groups, zip(rows, numbers.tolist(), copies.astype(np.int64).tolist(), flagged.tolist(), strict=True)
 
 
 @dataclass(slots=True)
@@ -100,6 +108,8 @@ class Summary:
     examples: dict[str, str] = field(default_factory=dict)
     half_copies_count: int = 0
     _cells: dict[_Cell, Counter[str]] = field(default_factory=dict)
+    _numbers: dict[_Cell, int] = field(default_factory=dict)
+    _latencies: Latencies = field(default_factory=Latencies)
     _undecided: set[str | None] = field(default_factory=set)
     _pending: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     _never_asked: Counter[str] = field(default_factory=Counter)
@@ -123,11 +133,15 @@ class Summary:
         """Count the transactions of a batch."""
         if not batch.num_rows:
             return
-        for row, number, copies, flagged in _grouped(batch, ("store", *_KEYS, "state")):
+        groups, rows = _grouped(batch, ("store", *_KEYS, "state"))
+        cells = []
+        for row, number, copies, flagged in rows:
+            key = (row["producer_group"], row["topic"])
+            cells.append(self._numbers.setdefault(key, len(self._numbers)))
             state = row["state"]
             self.states[state] += number
             self.half_copies_count += copies
-            cell = self._cells.setdefault((row["producer_group"], row["topic"]), Counter())
+            cell = self._cells.setdefault(key, Counter())
             cell.update({
                 "transactions_count": number, f"{state.lower()}_count": number, "flagged_count": flagged,
                 "half_copies_count": copies,
@@ -136,12 +150,13 @@ class Summary:
                 self._undecided.add(row["store"])
             if state == "PENDING":
                 self._pending[row["store"], row["topic"]] += number
+        self._latencies.add(np.array(cells)[groups], batch)
         pending = pc.min(batch["half_store_time_ms"].filter(pc.equal(batch["state"], "PENDING"))).as_py()
         if pending is not None:
             self._oldest_pending_ms = min(pending, self._oldest_pending_ms or pending)
         flags = batch["flags"]
-        rows = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), "never_asked"))
-        never = batch.select(["store", "state"]).take(rows)
+        owners = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), "never_asked"))
+        never = batch.select(["store", "state"]).take(owners)
         self._never_asked.update(never.filter(pc.equal(never["state"], "PENDING"))["store"].to_pylist())
         self._find_examples(batch)
 
@@ -170,8 +185,9 @@ class Summary:
         Order: producer group, topic.
         """
         rows = [
-            {"producer_group": group, "topic": topic} | {name: cell[name] for name in SUMMARY.names[2:]}
-            for (group, topic), cell in sorted(self._cells.items(), key=lambda item: (str(item[0][0]), str(item[0][1])))
+            {"producer_group": key[0], "topic": key[1]} | {name: cell[name] for name in _CELL_COUNTS}
+            | self._latencies.row(self._numbers[key], cell["transactions_count"], cell["half_copies_count"])
+            for key, cell in sorted(self._cells.items(), key=lambda item: (str(item[0][0]), str(item[0][1])))
         ]
         return pa.Table.from_pylist(rows, schema=SUMMARY)
 

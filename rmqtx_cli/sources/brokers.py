@@ -142,13 +142,15 @@ class BrokerSource:
     def audited(
         self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,  # noqa: ARG002
         at_ms: int | None,  # noqa: ARG002 -- refused
-        columns: Collection[str],  # noqa: ARG002 -- few rows
+        columns: Collection[str],
     ) -> Iterator[VerdictReading]:
-        """See `Source`. All that the half queues hold."""
+        """See `Source`. All that the half queues hold, with all columns of transactions."""
         from remoting.live.lookups import audit
+        from verdicts.transactions.measures import MEASURES
 
         live = self.brokers
-        yield audit(live.brokers, members=live.members, pace=self.pace, facts=self.facts)
+        measures = [name for name in MEASURES.names if name in columns]
+        yield audit(live.brokers, members=live.members, pace=self.pace, facts=self.facts, measures=measures)
 
     def evidence_of_causes(self) -> dict[str, StoreEvidence]:
         """See `Source`."""

@@ -171,16 +171,18 @@ class SparkEngine:
         *,
         at_ms: int | None = None,
         progress: Progress | None = None,
-        columns: Collection[str] | None = None,  # noqa: ARG002 -- Spark leaves out columns by itself
+        columns: Collection[str] | None = None,
     ) -> VerdictReading:
-        """See `StoreEngine`."""
+        """See `StoreEngine`. The rows have all columns of TRANSACTIONS."""
         from spark_tasks.jobs.audit import audit
         from spark_tasks.session.errors import translated
+        from verdicts.transactions.measures import MEASURES
 
         with translated():
             reading = audit(
                 self.spark, stores, settings_of, at_ms=at_ms, split_bytes=self.split_bytes_for(stores),
                 temporary_directory=self.options.temporary_directory, progress=progress,
+                measures=[name for name in MEASURES.names if name in (columns or ())],
             )
         reading.batches = self.watched(reading.batches)
         return reading

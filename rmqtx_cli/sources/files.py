@@ -142,13 +142,14 @@ class FileSource:
         at_ms: int | None, columns: Collection[str],
     ) -> Iterator[VerdictReading]:
         """See `Source`."""
+        from readers.model.tables import TRANSACTIONS
         from rmqtx_cli.sources.engine_run import engine_run
 
         with engine_run(context, "auditing", self.stores, listing, engine, provenance) as run:
             table = self.database.read(self.stores, run.engine)
             reading = run.engine.audit(
                 self.stores, self.opened.settings_of, at_ms=at_ms, progress=run.progress,
-                columns=columns if table is None else None,
+                columns=columns if table is None else {*TRANSACTIONS.names, *columns},
             )
             reading.batches = with_entries(reading.batches, table)
             yield reading

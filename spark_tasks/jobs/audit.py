@@ -9,7 +9,7 @@ that has most of the transactions nor a transaction with ten thousand copies mak
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +50,7 @@ from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
+from verdicts.transactions.judge import chosen_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,17 +70,18 @@ def audit(
     split_bytes: int | None = None,
     temporary_directory: str | None = None,
     progress: Progress | None = None,
+    measures: Collection[str] = (),
 ) -> VerdictReading:
     """Return the verdict on every transaction of the stores, which are one audit.
 
-    Shape:  batches of TRANSACTIONS. `split_bytes`: bytes that one task reads, None: as `sizes_for` chooses; the rows
-            do not depend on it.
+    Shape:  batches of TRANSACTIONS, and the given columns of MEASURES. `split_bytes`: bytes that one task reads, None:
+            as `sizes_for` chooses; the rows do not depend on it.
     Units:  `progress` receives bytes.
     Order:  none.
     Damage: findings; a transaction that damage makes unknown is UNDECIDABLE.
     """
-    reading = VerdictReading(TRANSACTIONS, [])
-    task = _SparkAudit(spark, stores, settings_of, at_ms, split_bytes, progress)
+    reading = VerdictReading(chosen_schema({*TRANSACTIONS.names, *measures}), [])
+    task = _SparkAudit(spark, stores, settings_of, at_ms, split_bytes, progress, tuple(measures))
     reading.batches = _audit(task, reading, temporary_directory)
     return reading
 
@@ -131,8 +133,10 @@ class _SparkAudit:
         at_ms: int | None,
         split_bytes: int | None,
         progress: Progress | None,
+        measures: tuple[str, ...] = (),
     ) -> None:
         self.spark = spark
+        self._measures = measures
         self._stores = stores
         # Settings come from small files beside the log; a dictionary can be pickled, a function may not.
         self._settings = {store.root: settings_of(store) for store in stores}
@@ -181,7 +185,7 @@ class _SparkAudit:
             self.coverage.extend(conclusion.coverage)
             self.findings.extend(conclusion.facts.findings)
         ties = [pair for conclusion in conclusions for pair in conclusion.ties]
-        judge = Judge(tuple(store.root for store in self._stores), views, self.predicted, form)
+        judge = Judge(tuple(store.root for store in self._stores), views, self.predicted, form, self._measures)
         return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
 
     def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.tables import MARKS
+from readers.model.tables import MARKS, TRANSACTIONS
 from spark_tasks.jobs.witnesses import MARK, ROWS
 from spark_tasks.session.errors import marked
 from spark_tasks.session.handover import Handover
@@ -49,13 +49,15 @@ def as_rows(_partition: int, verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
 class Judge:
     """Judges the witnesses of one partition, or of several partitions with common transactions.
 
-    Shape: `roots` are the stores by number. The verdicts do not depend on the order of rows.
+    Shape: `roots` are the stores by number; `measures` are columns of MEASURES, which are added to those of
+           TRANSACTIONS. The verdicts do not depend on the order of rows.
     """
 
     roots: tuple[str, ...]
     views: dict[str, StoreView]
     predicted: dict[str, Prediction]
     form: RowForm
+    measures: tuple[str, ...] = ()
 
     @property
     def __name__(self) -> str:  # Spark shows it
@@ -66,7 +68,9 @@ class Judge:
         given = [batch for batch in batches if batch.num_rows]
         if given:
             with marked():
-                verdicts = judge(self._witnesses(pa.Table.from_batches(given)), self.views)
+                verdicts = judge(
+                    self._witnesses(pa.Table.from_batches(given)), self.views, {*TRANSACTIONS.names, *self.measures}
+                )
                 verdicts = with_discard_times(verdicts, self.predicted)
                 yield from self.form(given[0]["partition"][0].as_py(), verdicts.combine_chunks())
 

@@ -11,6 +11,7 @@ import pytest
 from readers.storage import open_file
 from readers.store.broker_settings import broker_settings
 from readers.store.store import Store, open_store
+from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
 from spark_tasks.jobs import audit as spark_audit
 from spark_tasks.session import handover
 from spark_tasks.session.sizes import sizes_for
@@ -24,6 +25,7 @@ from verdicts.causes.diagnosing import Diagnosis
 from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
 from verdicts.evidence.store_facts import SettingsOf
 from verdicts.model.reading import VerdictReading
+from verdicts.transactions.measures import MEASURES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +72,15 @@ def test_every_store_of_the_corpus(spark: SparkSession, names: tuple[str, ...]) 
     wanted = told(local_audit.audit(stores, settings))
     assert on_spark(spark, stores, settings) == wanted
     assert wanted["rows"]
+
+
+def test_a_summary_has_the_local_numbers(spark: SparkSession) -> None:
+    name = "common-5.3.3"
+    stores, settings = [opened(name)], settings_of(name)
+    wanted = Summary.of(local_audit.audit(stores, settings, columns=SUMMARY_COLUMNS).table()).table()
+    found = spark_audit.audit(spark, stores, settings, split_bytes=SPLIT_BYTES, measures=MEASURES.names)
+    assert Summary.of(found.table()).table().equals(wanted)
+    assert wanted["half_to_decision_worst_ms"].null_count < wanted.num_rows
 
 
 @pytest.mark.parametrize("first", rest_is_slow([True, False], quick=1))

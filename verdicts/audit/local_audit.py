@@ -37,7 +37,7 @@ from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.model.witnesses import Witnesses
-from verdicts.transactions.judge import judge
+from verdicts.transactions.judge import chosen_schema, judge
 
 #: Log bytes whose transactions are judged at once.
 PARTITION_BYTES = 96 << 20
@@ -190,14 +190,14 @@ def audit(
 ) -> VerdictReading:
     """Return the verdict on every transaction of the stores as one audit: copies and decisions join across stores.
 
-    Shape:  batches of TRANSACTIONS, with the given columns only, in the order of the table.
+    Shape:  batches of TRANSACTIONS, with the given columns only, in the order of the table; and of MEASURES, if given.
             `processes`: the maximum; None is one per core, and one for small stores.
             `split_bytes`: the bytes of one task; the rows do not depend on it.
     Order:  of the first witness, within a partition; a store below ONE_PROCESS_BYTES_MAX is one partition.
     Damage: findings; transactions that damage makes unknowable are UNDECIDABLE.
     Raises: SourceError if nothing can be read.
     """
-    schema = pa.schema([field for field in TRANSACTIONS if field.name in columns])
+    schema = chosen_schema(columns)
     reading = VerdictReading(schema, [])
     plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
     # The schema is passed on: a caller can set another one in the reading before the batches are made.

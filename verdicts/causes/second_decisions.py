@@ -13,7 +13,6 @@ from readers.model.releases import (
     HALF_TOPIC_DESIGN,
     OP_LISTS,
     RESUME_REQUEST,
-    ROCKSDB_TRANSACTIONS,
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
@@ -22,13 +21,13 @@ from verdicts.causes.evidence import OP_HOLD_MS, Evidence
 _END = "broker/processor/EndTransactionProcessor.java"
 
 
-def _decided_again(found: Evidence) -> Bools:
+def decided_again(found: Evidence) -> Bools:
     """Transactions with more decisions than one on record."""
     flags = ("duplicate_commit", "commit_after_rollback", "conflict")
     return functools.reduce(np.logical_or, map(found.flag, flags))
 
 
-def _single_copies(found: Evidence) -> Bools:
+def single_copies(found: Evidence) -> Bools:
     """Transactions with one copy, and without an op message that names it by number: none before 4.3, or in RocksDB."""
     has_number = found.any_owner(found.marks.owner[found.marks.half >= 0])
     is_single: Bools = (found.count_of(found.copies) == 1) & ~has_number
@@ -42,14 +41,9 @@ def _same_copy_decided_twice(found: Evidence) -> Support:
     """
     copies, named = found.copies, found.copy_of_mark
     decided = np.flatnonzero(np.bincount(named[named >= 0], minlength=len(copies)) > 1)
-    twice = _decided_again(found)
-    proven = twice & (found.any_owner(copies.owner[decided]) | (_single_copies(found) & ~found.half_topic))
+    twice = decided_again(found)
+    proven = twice & (found.any_owner(copies.owner[decided]) | (single_copies(found) & ~found.half_topic))
     return fits(proven | (twice & (found.count_of(copies) == 1)), proven)
-
-
-def _asked_again_by_rocksdb(found: Evidence) -> Support:
-    """Two decisions on a half message in RocksDB, which has one copy however often the broker asks."""
-    return fits(_decided_again(found) & _single_copies(found) & (found.count_of(found.marks) > 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +80,7 @@ def _late_marks(found: Evidence) -> _LateMarks:
 
 def _unusual(found: Evidence) -> Bools:
     """Transactions with traces of a check, or of another decision, after a decision."""
-    return _decided_again(found) | found.flag("open_after_decision") | found.flag("discarded_though_decided")
+    return decided_again(found) | found.flag("open_after_decision") | found.flag("discarded_though_decided")
 
 
 def _old_copy_decided(found: Evidence) -> Support:
@@ -143,20 +137,6 @@ CAUSES = (
          "rocksdb-5.4.0", "statetable-3.1.4"),
         decides="the COMMIT records: rmqtx show ID --store STORE; one may name another record than the half message",
         rivals=("rocksdb-asks-again",),
-    ),
-    Cause(
-        "rocksdb-asks-again", "the broker asked again for a half message whose decision it had not indexed yet",
-        affected=(Change(
-            "the check of RocksDB asks until the op message is in the table", "RIP-82; seen on 5.4.0 and 5.5.0",
-            since=ROCKSDB_TRANSACTIONS.since,
-        ),),
-        rule=_asked_again_by_rocksdb,
-        consequence="a producer that answers COMMIT each time has the message delivered each time",
-        act="rmqtx show ID --store STORE: the decisions with their times",
-        change="raise transactionCheckInterval; make consumers idempotent by UNIQ_KEY",
-        shown_by=("rocksdb-5.4.0", "rocksdb-both-5.5.0"),
-        decides="the producer's log: whether it decided twice by itself, or answered a check after its decision",
-        rivals=("decided-twice",),
     ),
     Cause(
         "decision-names-old-copy",

@@ -21,6 +21,7 @@ from verdicts.transactions.check_reach import CheckReach
 from verdicts.transactions.design_tables import state_entries_of
 from verdicts.transactions.flags import flags_of
 from verdicts.transactions.judgement import Judgement
+from verdicts.transactions.measures import MEASURES, Measures
 from verdicts.transactions.reason_choice import Codes, chosen_codes
 from verdicts.transactions.reason_codes import REASONS
 from verdicts.transactions.reasons import sentences
@@ -33,7 +34,8 @@ def judge(
 ) -> pa.Table:
     """Return the verdict on every transaction of the witnesses.
 
-    Shape: one row of TRANSACTIONS per transaction, with the given columns only, in the order of the table;
+    Shape: one row of TRANSACTIONS per transaction, with the given columns only, in the order of the table, and those of
+           MEASURES that are given;
            `discard_times.with_discard_times` adds the `discard_at_ms`.
     Order: first half copy, then those with only discard copies or finals.
     """
@@ -41,8 +43,13 @@ def judge(
     chains = Chains(trusted, is_of_one_store=len(views) <= 1)
     del witnesses, trusted  # the groups are copies
     rows = _Rows(Judgement(chains, views))
-    schema = pa.schema([field for field in TRANSACTIONS if field.name in columns])
+    schema = chosen_schema(columns)
     return pa.Table.from_arrays([_COLUMNS[name](rows) for name in schema.names], schema=schema)
+
+
+def chosen_schema(columns: Collection[str]) -> pa.Schema:
+    """Return the given columns of TRANSACTIONS and MEASURES, in the order of these tables."""
+    return pa.schema([field for field in (*TRANSACTIONS, *MEASURES) if field.name in columns])
 
 
 def _decided_times(judged: Judgement) -> pa.Array:
@@ -112,6 +119,11 @@ class _Rows:
         return flags_of(self.judged, self.reach)
 
     @cached_property
+    def measures(self) -> Measures:
+        """Times between events, and counts of checks."""
+        return Measures(self.judged)
+
+    @cached_property
     def codes(self) -> Codes:
         """The reason codes."""
         return chosen_codes(self.judged)
@@ -166,4 +178,5 @@ _COLUMNS: dict[str, Callable[[_Rows], pa.Array]] = {
     "discard_at_ms": lambda rows: pa.nulls(rows.judged.chains.count, pa.int64()),
     "deliveries_count": lambda rows: _deliveries(rows.judged),
     "reason_code": lambda rows: pa.array(list(REASONS), pa.string()).take(pa.array(rows.codes)),
+    **{name: lambda rows, name=name: rows.measures.column(name) for name in MEASURES.names},  # type: ignore[misc]
 }

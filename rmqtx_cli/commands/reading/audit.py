@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 NAME = "audit"
 EXAMPLES = (
-    Example("rmqtx audit STORE --summary", "counts per group and topic"),
+    Example("rmqtx audit STORE --summary", "counts, times and checks per group and topic"),
     Example("rmqtx audit STORE --where 'state = LOST or flags = duplicate_commit'", "lost or delivered twice"),
     Example("rmqtx audit 's3://evidence/*/store' --engine spark -o verdicts.parquet", "many stores, with Spark"),
     Example("rmqtx audit -n 10.0.0.1:9876 --flagged", "transactions with flags, in the half queues of live brokers"),
@@ -49,7 +49,7 @@ EXAMPLES = (
     ),
 )
 
-SummaryOption = Annotated[bool, typer.Option("--summary", help="Print only the counts per group and topic")]
+SummaryOption = Annotated[bool, typer.Option("--summary", help="Print only counts, times, checks per group and topic")]
 FlaggedOption = Annotated[bool, typer.Option("--flagged", help="Only transactions that have a flag")]
 FollowOption = Annotated[
     bool, typer.Option("--follow", help="Keep running and print each new or changed row while the stores grow")
@@ -238,9 +238,11 @@ class _AuditRun:
     @property
     def columns(self) -> set[str]:
         """The columns of transactions that are listed or counted."""
-        from rmqtx_cli.pages.summary import COUNTED_COLUMNS
+        from rmqtx_cli.pages.summary import COUNTED_COLUMNS, SUMMARY_COLUMNS
 
-        return {*COUNTED_COLUMNS, *(() if self._instead else self.listing.needed)}
+        if self.asked.summary:
+            return {*SUMMARY_COLUMNS}
+        return {*COUNTED_COLUMNS, *(() if self.asked.findings else self.listing.needed)}
 
     @property
     def _instead(self) -> bool:
@@ -255,9 +257,9 @@ class _AuditRun:
     def say_rest(self, source: Source) -> None:
         """Print what follows the rows: summary, flags, damage."""
         from rmqtx_cli.output.table import print_table
-        from rmqtx_cli.pages.summary import SUMMARY_VIEW
+        from rmqtx_cli.pages.summary import COUNTS_VIEW
 
         if not self.asked.summary and not self.listing.voice.quiet:
-            print_table(self.counted.table(), SUMMARY_VIEW)
+            print_table(self.counted.table(), COUNTS_VIEW)
         for line in self.counted.lines(source.stores, self._met):
             self.listing.voice.note(line)
