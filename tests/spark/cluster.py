@@ -58,7 +58,9 @@ def _process(folder: Path, name: str, kind: str, *arguments: str) -> Iterator[Pa
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))
     }
-    environment |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", **_texts(java.environment(folder))}
+    # A Spark from PyPI lacks the file from which a worker would learn its version of Scala.
+    environment |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
+    environment |= _texts(java.environment(folder))
     log = folder / f"{name}.log"
     program = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
     command = [str(java.executable), "-Xmx512m", "-cp", f"{home}/jars/*", program, *arguments, "--webui-port", "0"]

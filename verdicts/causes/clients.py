@@ -14,7 +14,9 @@ from readers.model.releases import (
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
-from verdicts.causes.evidence import WIRE, Evidence
+from verdicts.causes.evidence import Evidence
+from verdicts.causes.logged import last_met_no_producer, open_without_logs
+from verdicts.model.store_evidence import BROKER_LOG, WIRE
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 
@@ -60,8 +62,11 @@ def _returned_by_timer(found: Evidence) -> Support:
 
 
 def _without_producer(found: Evidence) -> Support:
+    """None is connected to the running broker, or its log shows that none was when the newest copy was checked."""
     was_checked = found.any_of(found.copies, found.copies.checks > 0)
-    return proves(found.state("PENDING") & was_checked & found.has_no_producer)
+    proven = found.state("PENDING") & was_checked & found.has_no_producer
+    proven |= last_met_no_producer(found)
+    return fits(open_without_logs(found) | proven, proven)
 
 
 def _decided_at_check(found: Evidence) -> Support:
@@ -104,19 +109,20 @@ CAUSES = (
     ),
     Cause(
         "producer-not-connected",
-        "no producer of its group is connected to the broker, so no process receives the checks",
+        "no producer of its group was connected to the broker, so no process received its last check",
         affected=(Change(
             "a check goes to a connected producer of the group; without one it is counted too",
-            "broker/transaction/AbstractTransactionalMessageCheckListener.java sendCheckMessage; #386, #475",
+            "broker/transaction/AbstractTransactionalMessageCheckListener.java sendCheckMessage; #386, #475; seen "
+            "on 4.3.0 to 5.5.0",
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_without_producer,
-        shows_in=(WIRE,),
+        shows_in=(WIRE, BROKER_LOG),
         consequence="the check counts up, and the broker discards it after transactionCheckMax checks",
         act="start a producer of the group; a Java client that runs and has not sent to this broker since its start "
         "is not connected: let it send one message. Or stand in: rmqtx answer",
         change="Java clients from 5.2.0 on connect at their start if their constructor gets the topics",
-        shown_by=(),
+        shown_by=(), decides="transaction.log of the time of its last check",
     ),
     Cause(
         "producer-clock-ahead",

@@ -10,28 +10,28 @@ from tests.brokers import corpus
 from tests.forge.stores import opened
 from tests.verdicts.causes.diagnosed import proven, settings_of, version_of
 from verdicts.audit.local_audit import audit
-from verdicts.causes.cause import NONE
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, store_evidence
+from verdicts.causes.cause import PROVES
+from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from verdicts.causes.register import CAUSES
 
 
 def evidence(name: str) -> Evidence:
     store = opened(name)
     settings = settings_of(store, name, version_of(name))
-    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
-    return Evidence(rows, {store.root: store_evidence(store, settings)})
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    return Evidence(reading.table(), reading.evidence)
 
 
 def test_a_group_without_a_producer() -> None:
     found = evidence("common-5.3.3")
     alive = pa.array([None if number % 3 == 2 else bool(number % 3) for number in range(found.count)])
     live = Evidence(found.rows.append_column("producer_alive", alive), found.stores)
-    chosen = CAUSES["producer-not-connected"].rule(live) > NONE
+    chosen = CAUSES["producer-not-connected"].rule(live) == PROVES
     is_dead = np.asarray(alive.fill_null(True)) == 0
     was_checked = found.any_of(found.copies, found.copies.checks > 0)
     assert chosen.any()
     assert (chosen == (is_dead & was_checked & found.state("PENDING"))).all()
-    assert not CAUSES["producer-not-connected"].rule(found).any()
+    assert not (CAUSES["producer-not-connected"].rule(found) == PROVES).any()
 
 
 @pytest.mark.parametrize(
