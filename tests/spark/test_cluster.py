@@ -16,7 +16,7 @@ from tests.forge.stores import unpacked
 from tests.spark.cluster import bare_python, cluster
 
 pytestmark = pytest.mark.slow
-SECONDS_MAX = 300
+SECONDS_MAX = 600
 CONF = ("--conf", "spark.executor.memory=512m", "--conf", "spark.sql.shuffle.partitions=3")
 WHERE = """
 import json, sys
@@ -87,4 +87,4 @@ def test_what_workers_lack_is_one_sentence(master: str, place: Path) -> None:
     done = ran(empty / "bin" / "python", *words)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
-    assert "the Python of Spark's workers has no pyarrow" in done.stderr
+    assert "the Python of Spark's workers has no numpy" in done.stderr  # pyarrow is looked for later
