@@ -10,11 +10,13 @@ import pytest
 from readers.store.broker_settings import broker_settings
 from readers.store.store import Store, open_store
 from tests.brokers import corpus
-from tests.forge.stores import opened
+from tests.forge.stores import opened, settings_of
 from tests.verdicts.causes.diagnosed import diagnosed, proven, strengths
 from verdicts.audit.local_audit import audit
+from verdicts.causes.cause import PROVES
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS
+from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
+from verdicts.causes.register import CAUSES
 
 ESCAPED, ACTING, ROCKSDB = "escaped-5.3.3", "acting-5.3.3", "rocksdb-slave-5.5.0"
 SENT, GAVE_UP, REFUSED = "acting-slave-sent-copies", "acting-slave-gave-up", "topic-refused-by-slave"
@@ -48,6 +50,17 @@ def test_copies_that_an_acting_slave_sent() -> None:
     assert "explains" not in found["cursor-went-back"]
     again = [row for row in rows if row["plan"] == "escaped_committed_before"]
     assert any(len(row["final_records"]) > 1 for row in again)
+
+
+def test_fast_rounds_alone_prove_nothing() -> None:
+    """A store that was written with compressed times: its first copies come as soon as their messages are made."""
+    reading = audit([opened(ESCAPED)], settings_of(ESCAPED), columns=NEEDED_COLUMNS)
+    rows = reading.table()
+    rule = CAUSES[SENT].rule
+    assert PROVES in rule(Evidence(rows, reading.evidence))
+    place = rows.schema.get_field_index("born_time_ms")
+    at_once = rows.set_column(place, "born_time_ms", rows["half_store_time_ms"])
+    assert not rule(Evidence(at_once, reading.evidence)).any()
 
 
 def test_copies_on_two_brokers(beside: dict[str, Store]) -> None:
