@@ -71,7 +71,8 @@ def record_names(block: Block) -> dict[int, RecordName]:
     names = zip(
         block.message_ids().to_pylist(), block.topic_texts().to_pylist(),
         (checks == "0" for checks in block.properties.text(CHECK_TIMES).to_pylist()),
-        (age_ms < immunity * 1000).tolist(), (block.sys_flag & TRANSACTION_MASK == COMMIT).tolist(), strict=True,
+        ((immunity > 0) & (age_ms < immunity * 1000)).tolist(),
+        (block.sys_flag & TRANSACTION_MASK == COMMIT).tolist(), strict=True,
     )  # fmt: skip
     return {
         offset: RecordName(*name) for offset, name in zip(block.commit_log_offsets.tolist(), names, strict=True)

@@ -161,7 +161,7 @@ CAUSES = (
         shown_by=("common-4.3.0", "common-4.4.0", "fifteen-4.3.0", "fifteen-4.4.0", "killed-4.3.0"),
     ),
     Cause(
-        "no-decision-in-time", "no decision reached the broker until its last check",
+        "no-decision-in-time", "the broker accepted no decision until its last check",
         affected=(Change(
             "after transactionCheckMax checks the broker discards", _CHECK, since=HALF_TOPIC_DESIGN.since,
         ),),
@@ -169,8 +169,8 @@ CAUSES = (
         consequence="the message is not delivered; the application's own data may say that it was committed",
         act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
         "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
-        change="the producer was away, answered UNKNOWN, or its decisions were refused: look in its log; raise "
-        "transactionCheckMax to win time",
+        change="the producer was away, answered UNKNOWN, or its decisions were refused: look in its log, and add "
+        "--broker-conf FILE here; raise transactionCheckMax to win time",
         shown_by=("common-4.9.7", "fifteen-5.3.3", "fifteen-4.3.0", "rocksdb-5.4.0", "rollbackslost-5.3.3"),
         decides="the producer's log: whether it rolled back in the last seconds before the broker was killed",
         rivals=("pool-hides-half",),
@@ -195,7 +195,7 @@ CAUSES = (
     Cause(
         "op-cursor-jumped", "the check moved its op cursor to the end of the op queue and left ops unread",
         affected=(Change(
-            END_IS_ILLEGAL.what, f"{_CHECK}; #549, #1517, #1518", since=HALF_TOPIC_DESIGN.since,
+            END_IS_ILLEGAL.what, f"{_CHECK}; #549, #1517, #1518; seen on 4.5.0", since=HALF_TOPIC_DESIGN.since,
             until=END_IS_ILLEGAL.until,
         ),),
         rule=_op_cursor_jumped,
@@ -203,7 +203,7 @@ CAUSES = (
         "answers COMMIT",
         act="if the broker still checks it: rmqtx close ID -n HOST:PORT",
         change="upgrade to 4.6.0 or later",
-        shown_by=(),
+        shown_by=("opjumped-4.5.0",),
         decides="the broker's log: whether it started again before the check came, which moves the cursors back",
         rivals=("cursor-went-back",),
     ),

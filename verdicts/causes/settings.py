@@ -62,7 +62,7 @@ CAUSES = (
         "after transactionCheckMax checks the transaction is discarded although its producer answered COMMIT",
         act="look in the producer's log for its answers; then rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID",
         change="set transientStorePoolEnable=false, or lower commitIntervalCommitLog (200 ms)",
-        shown_by=(),
+        shown_by=("pool-5.3.3",),
         decides="store.log: \"request pos invalid\" at the place of a copy (--broker-logs DIR); or the producer's log",
         rivals=("no-decision-in-time",),
     ),
