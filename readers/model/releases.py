@@ -90,6 +90,11 @@ OP_LISTS = Change(
     "op messages hold lists of half queue offsets; the broker collects them in memory before it writes a message",
     "broker/transaction/queue/TransactionalOpBatchService.java", since=(5, 1, 0),
 )  # fmt: skip
+OPS_WAIT_TWICE = Change(
+    "an op message may wait for two intervals of transactionOpBatchInterval before it is written, not one",
+    "broker/transaction/queue/TransactionalMessageServiceImpl.java batchSendOpMessage; #10199",
+    since=OP_LISTS.since, until=(5, 5, 0),
+)  # fmt: skip
 DESTINATION_LEFT_OUT = Change(
     "COMMIT records have neither REAL_TOPIC nor REAL_QID",
     "broker/processor/EndTransactionProcessor.java; seen on 5.4.0 and 5.5.0", since=(5, 4, 0),
@@ -104,6 +109,11 @@ DELAYED_HALVES_DROPPED = Change(
     "the check removes the delay level of a half message that it puts back; the schedule service drops half messages "
     "that it still has (\"[BUG]\")",
     "#1540", since=(4, 6, 1),
+)  # fmt: skip
+
+HALF_TOPIC_OPEN = Change(
+    "clients may send messages to the half topic itself", "broker/processor/AbstractSendMessageProcessor.java; #1976",
+    since=(4, 3, 0), until=(4, 7, 1),
 )  # fmt: skip
 
 # --- the check --------------------------------------------------------------------------------------------------------
@@ -132,10 +142,39 @@ UNREADABLE_IS_NO_LIST = Change(
     "a half message that cannot be read ends the round of the check with an IndexOutOfBoundsException",
     f"{_CHECK}; #5424, #6410", since=(4, 6, 0), until=(5, 1, 0), but=((4, 9, 5), (4, 9, 6), (4, 9, 7), (4, 9, 8)),
 )  # fmt: skip
+UNREADABLE_OP_IS_NULL = Change(
+    "an op message that cannot be read, from 4.6.0 on one without a body, ends the round of the check with a "
+    "NullPointerException", f"{_CHECK}; #1568; seen on 4.9.7", since=(4, 3, 0), until=(5, 1, 0),
+)  # fmt: skip
+NO_OP_IS_NO_LIST = Change(
+    "op messages that cannot be read end the round of the check with an IndexOutOfBoundsException, if no other op "
+    "message is among the 32 that it reads at once", f"{_CHECK}; seen on 5.5.0", since=(4, 6, 0),
+)  # fmt: skip
+ACTING_SLAVE = Change(
+    "a slave may check as its absent master (enableSlaveActingMaster): it sends open half copies to another broker",
+    f"{_CHECK}; #5012, #5062; the class files of 5.0.0 and 5.1.0; seen on 5.3.3", since=(5, 1, 0),
+)  # fmt: skip
+SLAVE_REFUSES_TYPES = Change(
+    "a slave refuses a topic with attributes such as message.type, and the topics after it",
+    "broker/slave/SlaveSynchronize.java; #9403, #9404; the class files of 5.3.1 to 5.5.1; seen on 5.3.3",
+    since=(5, 3, 2), until=(5, 3, 4),
+)  # fmt: skip
+ERROR_ENDS_CHECK = Change(
+    "an Error ends the thread of the check, and nothing starts it again", "common/ServiceThread.java; #1783",
+    since=(4, 3, 0), until=(4, 7, 0),
+)  # fmt: skip
+CHECK_WAITS_FOR_PUT = Change(
+    "the check waits without limit until a copy that it puts back is flushed and replicated",
+    "store/MessageStore.java putMessage; #3827, #3828", since=(4, 9, 1), until=(4, 9, 3),
+)  # fmt: skip
 AGE_MAY_EQUAL = Change(
     "a half message is still too young for a check if its age equals transactionTimeOut or its immunity time",
     f"{_CHECK}; the class files of 5.3.3 and 5.3.4",
     since=(5, 3, 4),
+)  # fmt: skip
+LATE_END_REFUSED = Change(
+    "a decision that comes after the immunity time, and not as an answer to a check, is refused (604)",
+    "broker/processor/EndTransactionProcessor.java; #6402; seen on 5.3.3", since=(5, 1, 1),
 )  # fmt: skip
 OVERFLOW_TO_BEGIN = Change(
     "a read after the end of a queue that begins at 0 continues at 0, not at the end",
@@ -144,6 +183,11 @@ OVERFLOW_TO_BEGIN = Change(
 #: Checks stop for different reasons in different releases: the last release of each kind. If the version of a store
 #: is not known exactly, several of them apply.
 LAST_TO_STOP_ALIKE: tuple[Version, ...] = ((4, 5, 2), (4, 9, 4), (5, 0, 0), NEWEST_READ)
+
+OP_QUEUE_DELETED = Change(
+    "the deletion of any topic deletes the op queue too, which has no entry in topics.json",
+    "store/DefaultMessageStore.java cleanUnusedTopic; #2133", since=(4, 3, 0), until=(4, 9, 0),
+)  # fmt: skip
 
 # --- requests ---------------------------------------------------------------------------------------------------------
 

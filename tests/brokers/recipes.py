@@ -305,6 +305,25 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
             {"failed_over": 8},
             conf={"brokerIP2": "127.0.0.1"},
         )
+    acting = {"brokerIP2": "127.0.0.1", "enableSlaveActingMaster": "true", "autoCreateTopicEnable": "false"}
+    add(
+        "escaped-5.3.3",
+        "Halves that the acting slave of another master sent here, copy by copy; beside it the killed master's store.",
+        "5.3.3",
+        {"escaped": 3},
+        topics={"orders": 2},
+        conf=acting | {"enableRemoteEscape": "true"},
+    )
+    add(
+        "acting-5.3.3",
+        "A slave acted as its killed master, passed halves that it may not send, and became a master; it has not "
+        "accepted a topic with message.type. Beside it the killed master's store.",
+        "5.3.3",
+        {"acting_gave_up": 6},
+        topics={"orders": 2, "payments": 2},
+        attributes={"payments": "+message.type=TRANSACTION"},
+        conf=acting,
+    )
     add(
         "opslost-5.3.3",
         "The ops of the last decisions were in its memory when it was killed; nothing else was open.",
@@ -319,6 +338,61 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         {"commit": 2, "never_answered": 2, "rolled_back_then_discarded": 10},
         stop="kill",
         conf={"transactionCheckMax": "3", "flushConsumerOffsetInterval": "1000"},
+    )
+    add(
+        "lmqhalf-5.5.0",
+        "Half messages that are also in light queues; then an orderly stop with op messages in the broker's memory.",
+        "5.5.0",
+        {"commit": 4, "light_half": 8, "ops_lost_at_stop": 6},
+        conf={"enableLmq": "true", "enableMultiDispatch": "true"},
+    )
+    add(
+        "oplate-5.3.3",
+        "Op messages that waited for two intervals, by default settings: asked again, and committed again.",
+        "5.3.3",
+        {"first_ops_after_start": 8},
+        conf={"transactionTimeOut": "6000", "transactionOpBatchInterval": "3000"},
+    )
+    add(
+        "noroom-5.5.0",
+        "A half message without room for the properties of the check: it and those behind it are never checked.",
+        "5.5.0",
+        {"commit": 4, "never_answered": 1, "no_room_for_properties": 3},
+    )
+    add(
+        "discards-4.9.7",
+        "Discarded before the op messages were read, and compressed bodies that a resume wrote decompressed.",
+        "4.9.7",
+        {"commit": 2, "discarded_before_ops_were_read": 3, "resumed_compressed": 2},
+        conf={"transactionCheckMax": "3"},
+    )
+    add(
+        "ahead-5.3.3",
+        "A producer whose clock is ahead, and half messages that were discarded while they were immune.",
+        "5.3.3",
+        {"commit": 4, "rollback": 2, "clock_ahead": 4, "immunity_discarded": 4},
+        conf={"transactionTimeOut": "20000"},
+    )
+    pool = {"transientStorePoolEnable": "true", "transactionTimeOut": "9000"}
+    hidden = {"commitIntervalCommitLog": "3000", "commitCommitLogThoroughInterval": "3000"}
+    add(
+        "pool-5.3.3",
+        "transientStorePoolEnable: decisions come before the broker can read the half message that they name.",
+        "5.3.3",
+        {"hidden_by_pool": 6},
+        conf={**pool, **hidden},
+    )
+    add(
+        "opjumped-4.5.0",
+        "The check moved its op cursor to the end of the op queue: what is decided behind a young half is asked again.",
+        "4.5.0",
+        {"op_cursor_jumps": 3},
+    )
+    add(
+        "ignored-4.3.1",
+        "Its client does not use the result of the local transaction: every decision waits for a check.",
+        "4.3.1",
+        {"result_ignored": 10, "never_answered": 2},
     )
     for version in ("3.1.4", "3.2.6", "4.3.0", "4.9.7", "5.3.3", "5.5.0"):
         about = "Started and stopped; no message ever came"

@@ -10,13 +10,14 @@ from readers.model.releases import (
     DISCARD_COPY,
     END_IS_ILLEGAL,
     HALF_TOPIC_DESIGN,
-    OP_LISTS,
     UNREADABLE_IS_NO_LIST,
     UNREADABLE_IS_NULL,
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
-from verdicts.causes.evidence import Evidence, StoreEvidence
+from verdicts.causes.evidence import Evidence
+from verdicts.causes.logged import in_failed_rounds, transactions_named
+from verdicts.model.store_evidence import StoreEvidence
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 #: A round ends after this time (MAX_PROCESS_TIME_LIMIT).
@@ -36,7 +37,8 @@ def _stopped_at_unreadable_half(found: Evidence) -> Support:
     """
 
     def is_at_half(one: StoreEvidence) -> bool:
-        return one.stop is not None and not one.stop.is_op and not one.stop.is_readable
+        stop = one.stop
+        return stop is not None and not (stop.is_op or stop.is_readable or stop.lacks_room)
 
     behind = found.flag("never_asked") & found.half_topic
     rows = behind | found.state("PENDING") | found.flag("open_after_decision")
@@ -44,7 +46,9 @@ def _stopped_at_unreadable_half(found: Evidence) -> Support:
 
 
 def _spoiled_by_check(found: Evidence) -> Support:
-    return proves(found.flag("bad_body") & (found.count_of(found.copies) > 1) & ~found.flag("resumed"))
+    """A copy that cannot be read; where a resume wrote one too, it may be that."""
+    rows = found.flag("bad_body") & (found.count_of(found.copies) > 1)
+    return fits(rows, rows & ~found.flag("resumed"))
 
 
 def _discarded_without_copy(found: Evidence) -> Support:
@@ -54,11 +58,12 @@ def _discarded_without_copy(found: Evidence) -> Support:
 def _no_decision(found: Evidence) -> Support:
     """Discarded after its checks; where a decision may have been lost with a broker's memory it only fits."""
     rows = found.state("DISCARDED") & ~found.flag("delayed_half") & ~found.flag("bad_body")
+    rows &= ~found.flag("discarded_unasked") & ~transactions_named(found, "not-in-memory")
     rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
     return fits(rows, rows & ~found.flag("may_be_decided"))
 
 
-def _checks_begin_again(found: Evidence) -> Bools:
+def checks_begin_again(found: Evidence) -> Bools:
     """Transactions with two half copies after the same number of checks: a second chain began at an earlier copy."""
     copies = found.copies
     rows = np.flatnonzero((found.next_copy >= 0) & (copies.checks > 0)) if len(copies) else np.empty(0, np.int64)
@@ -94,8 +99,9 @@ def _cursor_went_back(found: Evidence) -> Support:
     A copy after the op message of its predecessor only fits within the time that a round may take: the round may have
     read the ops before.
     """
-    settled_ms, runs = _was_settled_before(found), ~_is_stopped(found)
-    again = found.flag("checked_again_after_restart") | _is_settled_and_open(found) | _checks_begin_again(found)
+    settled_ms = _was_settled_before(found)
+    runs = ~_is_stopped(found) & ~found.any_of(found.copies, in_failed_rounds(found, "round-failed"))
+    again = found.flag("checked_again_after_restart") | _is_settled_and_open(found) | checks_begin_again(found)
     proven = again | (settled_ms > _ROUND_MS_MAX)
     return fits(runs & (proven | (settled_ms >= 0)), runs & proven & ~found.flag("clock_skew"))
 
@@ -104,21 +110,6 @@ def _op_cursor_jumped(found: Evidence) -> Support:
     """The same, except a copy after a discard: an op that is not read again leaves its half message unsettled."""
     is_open = _is_settled_and_open(found) & ~found.state("DISCARDED")
     return fits((is_open | (_was_settled_before(found) >= 0)) & ~_is_stopped(found))
-
-
-def _ops_lost(found: Evidence) -> Support:
-    """A COMMIT record after the last op message of a killed broker proves it; an open one only fits."""
-    finals, marks = found.finals, found.marks
-    last_op = found.numbers(lambda one: one.last_op_offset, np.iinfo(np.int64).max)
-    np.maximum.at(last_op, marks.store, marks.offset)  # the queue of a killed broker may end before its log
-    is_after = found.any_of(finals, finals.offset > last_op[finals.store])
-    lost = found.flag("commit_without_op") & (found.count_of(found.discards) == 0)
-    was_killed = found.of_store(lambda one: one.was_killed)
-    return fits(lost | found.flag("may_be_decided"), lost & is_after & was_killed)
-
-
-def _diverted(found: Evidence) -> Support:
-    return proves(found.flag("delayed_half"))
 
 
 CAUSES = (
@@ -148,6 +139,8 @@ CAUSES = (
         change="upgrade to 4.6.0 or later, or set compressMsgBodyOverHowmuch of the producers above the largest "
         "message",
         shown_by=("poison-4.3.0", "poison-4.4.0", "poison-4.5.0"),
+        decides="which copy cannot be read: rmqtx show ID --store STORE",
+        rivals=("resume-spoils-compressed",),
     ),
     Cause(
         "discarded-without-copy", "the broker discarded it and wrote nothing but a line in its log",
@@ -162,7 +155,7 @@ CAUSES = (
         shown_by=("common-4.3.0", "common-4.4.0", "fifteen-4.3.0", "fifteen-4.4.0", "killed-4.3.0"),
     ),
     Cause(
-        "no-decision-in-time", "no decision reached the broker until its last check",
+        "no-decision-in-time", "no decision is on record until its last check",
         affected=(Change(
             "after transactionCheckMax checks the broker discards", _CHECK, since=HALF_TOPIC_DESIGN.since,
         ),),
@@ -170,10 +163,11 @@ CAUSES = (
         consequence="the message is not delivered; the application's own data may say that it was committed",
         act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
         "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
-        change="the producer was away, answered UNKNOWN, or its decisions were refused: look in its log; raise "
-        "transactionCheckMax to win time. With CHECK_IMMUNITY_TIME_IN_SECONDS checks are counted without asking",
+        change="the producer was away, answered UNKNOWN, or its decisions were refused or, from 5.1.0 on, lost with op "
+        "messages: look in its log, and add --broker-conf FILE here; raise transactionCheckMax to win time",
         shown_by=("common-4.9.7", "fifteen-5.3.3", "fifteen-4.3.0", "rocksdb-5.4.0", "rollbackslost-5.3.3"),
         decides="the producer's log: whether it rolled back in the last seconds before the broker was killed",
+        rivals=("pool-hides-half",),
     ),
     Cause(
         "cursor-went-back", "the check began again at an older cursor, and checked what was already settled",
@@ -190,12 +184,12 @@ CAUSES = (
         shown_by=("cursorback-4.9.7", "cursorback-5.3.3", "cursoredited-4.3.0", "cursoredited-5.5.0", "failover-4.9.7",
          "failover-5.3.3", "lmq-switched-5.3.3", "parallel-5.3.3"),
         decides="the broker's log: whether it started, or a slave took over, before the check came again",
-        rivals=("op-cursor-jumped",),
+        rivals=("op-cursor-jumped", "acting-slave-sent-copies", "check-pool-rejected"),
     ),
     Cause(
         "op-cursor-jumped", "the check moved its op cursor to the end of the op queue and left ops unread",
         affected=(Change(
-            END_IS_ILLEGAL.what, f"{_CHECK}; #549, #1517, #1518", since=HALF_TOPIC_DESIGN.since,
+            END_IS_ILLEGAL.what, f"{_CHECK}; #549, #1517, #1518; seen on 4.5.0", since=HALF_TOPIC_DESIGN.since,
             until=END_IS_ILLEGAL.until,
         ),),
         rule=_op_cursor_jumped,
@@ -203,34 +197,8 @@ CAUSES = (
         "answers COMMIT",
         act="if the broker still checks it: rmqtx close ID -n HOST:PORT",
         change="upgrade to 4.6.0 or later",
-        shown_by=(),
+        shown_by=("opjumped-4.5.0",),
         decides="the broker's log: whether it started again before the check came, which moves the cursors back",
         rivals=("cursor-went-back",),
-    ),
-    Cause(
-        "ops-lost-in-memory", "the broker was killed with op messages in its memory",
-        affected=(Change(OP_LISTS.what, f"{OP_LISTS.source}; #5386", since=OP_LISTS.since),),
-        rule=_ops_lost,
-        consequence="a commit of the last seconds is checked again, and delivered twice if the producer answers "
-        "COMMIT; a rollback of that time has left no trace and appears undecided",
-        act="let the broker check it again; before a commit by hand look up its outcome in the application",
-        change="stop brokers in order; a lower transactionOpBatchInterval makes the window shorter",
-        shown_by=("killed-5.1.4", "killed-5.3.3", "killed-5.5.0", "opslost-5.3.3", "rollbackslost-5.3.3"),
-        decides="the producer's log: its decisions of the last seconds before the kill",
-    ),
-    Cause(
-        "delay-diverts-half", "a delay level or timer on the half message sent the half itself into a delay topic",
-        affected=(Change(
-            "brokers divert every message with a delay level or timer, half messages too",
-            "store/CommitLog.java, broker/util/HookUtils.java; #1540, #1722", since=HALF_TOPIC_DESIGN.since,
-        ),),
-        rule=_diverted,
-        consequence="REAL_TOPIC names the half topic: the real topic is lost, and a commit writes into the half "
-        "topic",
-        act="rmqtx show ID --store STORE; send the message again from the application, then rmqtx rollback ID -n "
-        "HOST:PORT",
-        change="do not set delays or timers on transactional messages; Java clients from 4.6.0 on clear the delay "
-        "level, none clears timers",
-        shown_by=("delayed-4.3.0", "delayed-4.4.0", "delayed-5.1.4", "delayed-5.3.3", "delayed-5.5.0", "timer-5.3.0"),
     ),
 )

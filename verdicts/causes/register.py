@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from verdicts.causes import checks, prepared_records, rocksdb, second_decisions
+from verdicts.causes import (
+    broker_logs,
+    checks,
+    clients,
+    copies,
+    cursors,
+    op_messages,
+    prepared_records,
+    rocksdb,
+    roles,
+    second_decisions,
+    settings,
+)
 from verdicts.causes.cause import Cause
 
-CAUSES: dict[str, Cause] = {
-    cause.word: cause for family in (second_decisions, checks, rocksdb, prepared_records) for cause in family.CAUSES
-}
+_FAMILIES = (
+    second_decisions, checks, op_messages, copies, cursors, roles, clients, settings, broker_logs, rocksdb,
+    prepared_records,
+)  # fmt: skip
+
+CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}
