@@ -56,7 +56,7 @@ class Handle:
         self._free = [self._system.open_input_file(self._path)]
 
     def fill(self, position_bytes: int, view: memoryview) -> bool:
-        """Read into a buffer; return whether the file has as many bytes there.
+        """Read into a buffer; return whether the file reaches to its end.
 
         pyarrow's S3 client does not notice that an object has become shorter: it reports a complete read and leaves
         the rest of the buffer unchanged. So the buffer ends in a mark before the read, which then remains.

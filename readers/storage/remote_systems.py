@@ -38,7 +38,7 @@ def _file_system(base: Uri) -> tuple[fs.FileSystem, str]:
     if scheme == "gs" and _GS_RETRY not in query:
         query = f"{query}&{_GS_RETRY}=20" if query else f"?{_GS_RETRY}=20"
     known = base._replace(scheme=scheme, query=query).base
-    # A client has as many connections as pyarrow has threads for reading when the client is made.
+    # The number of connections of a client is that of the threads that pyarrow reads with when the client is made.
     pa.set_io_thread_count(max(CONNECTIONS, pa.io_thread_count()))
     try:
         system, root = fs.FileSystem.from_uri(known)
