@@ -90,6 +90,11 @@ OP_LISTS = Change(
     "op messages hold lists of half queue offsets; the broker collects them in memory before it writes a message",
     "broker/transaction/queue/TransactionalOpBatchService.java", since=(5, 1, 0),
 )  # fmt: skip
+OPS_WAIT_TWICE = Change(
+    "an op message may wait for two intervals of transactionOpBatchInterval before it is written, not one",
+    "broker/transaction/queue/TransactionalMessageServiceImpl.java batchSendOpMessage; #10199",
+    since=OP_LISTS.since, until=(5, 5, 0),
+)  # fmt: skip
 DESTINATION_LEFT_OUT = Change(
     "COMMIT records have neither REAL_TOPIC nor REAL_QID",
     "broker/processor/EndTransactionProcessor.java; seen on 5.4.0 and 5.5.0", since=(5, 4, 0),
@@ -136,6 +141,14 @@ UNREADABLE_IS_NULL = Change(
 UNREADABLE_IS_NO_LIST = Change(
     "a half message that cannot be read ends the round of the check with an IndexOutOfBoundsException",
     f"{_CHECK}; #5424, #6410", since=(4, 6, 0), until=(5, 1, 0), but=((4, 9, 5), (4, 9, 6), (4, 9, 7), (4, 9, 8)),
+)  # fmt: skip
+UNREADABLE_OP_IS_NULL = Change(
+    "an op message that cannot be read, from 4.6.0 on one without a body, ends the round of the check with a "
+    "NullPointerException", f"{_CHECK}; #1568; seen on 4.9.7", since=(4, 3, 0), until=(5, 1, 0),
+)  # fmt: skip
+NO_OP_IS_NO_LIST = Change(
+    "op messages that cannot be read end the round of the check with an IndexOutOfBoundsException, if no other op "
+    "message is among the 32 that it reads at once", f"{_CHECK}; seen on 5.5.0", since=(4, 6, 0),
 )  # fmt: skip
 ACTING_SLAVE = Change(
     "a slave may check as its absent master (enableSlaveActingMaster): it sends open half copies to another broker",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from readers.cursors.cursors import check_cursors, read_cursors
+from readers.log.record_at import block_at
 from readers.model.java_hashes import java_hash
 from readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values
 from readers.store.cursor_files import chosen_cursor_file
@@ -103,7 +104,7 @@ def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | No
     if facts.check_stops:
         yield PlannedFile.of(f"store/config/{BUNDLED_STOPS_FILE}", _json(stops_as_json(facts.check_stops)))
     if "checkpoint" not in raw:
-        values = checkpoint_times(store, facts.reference_time_ms)
+        values = checkpoint_times(store, facts.reference_time_ms) | _without_left_out(store)
         yield PlannedFile.of("store/checkpoint", CHECKPOINT_FIELDS.pack(**values).ljust(SIZE_BYTES, b"\0"))
     if store.aborted:
         yield PlannedFile.of("store/abort", _abort_of(store))
@@ -221,6 +222,18 @@ def checkpoint_times(store: Store, reference_time_ms: int) -> dict[str, int]:
     if reference_time_ms > known:
         values["physic_msg_time_ms"] = reference_time_ms
     return values
+
+
+def _without_left_out(store: Store) -> dict[str, int]:
+    """Return the checkpoint's offset in the queues as 0, as after a clean stop, if the store has the record there.
+
+    The bundle may leave that record out; its log would seem to be cut.
+    """
+    offset, log = checkpoint_values(store).get("logics_offset", 0), store.log()
+    try:
+        return {"logics_offset": 0} if offset > 0 and block_at(log, offset) is not None else {}
+    finally:
+        log.close()
 
 
 def last_time_ms(values: dict[str, int]) -> int:

@@ -340,6 +340,33 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         conf={"transactionCheckMax": "3", "flushConsumerOffsetInterval": "1000"},
     )
     add(
+        "lmqhalf-5.5.0",
+        "Half messages that are also in light queues; then an orderly stop with op messages in the broker's memory.",
+        "5.5.0",
+        {"commit": 4, "light_half": 8, "ops_lost_at_stop": 6},
+        conf={"enableLmq": "true", "enableMultiDispatch": "true"},
+    )
+    add(
+        "oplate-5.3.3",
+        "Op messages that waited for two intervals, by default settings: asked again, and committed again.",
+        "5.3.3",
+        {"first_ops_after_start": 8},
+        conf={"transactionTimeOut": "6000", "transactionOpBatchInterval": "3000"},
+    )
+    add(
+        "noroom-5.5.0",
+        "A half message without room for the properties of the check: it and those behind it are never checked.",
+        "5.5.0",
+        {"commit": 4, "never_answered": 1, "no_room_for_properties": 3},
+    )
+    add(
+        "discards-4.9.7",
+        "Discarded before the op messages were read, and compressed bodies that a resume wrote decompressed.",
+        "4.9.7",
+        {"commit": 2, "discarded_before_ops_were_read": 3, "resumed_compressed": 2},
+        conf={"transactionCheckMax": "3"},
+    )
+    add(
         "ahead-5.3.3",
         "A producer whose clock is ahead, and half messages that were discarded while they were immune.",
         "5.3.3",

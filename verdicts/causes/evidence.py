@@ -21,9 +21,6 @@ NEEDED_COLUMNS = (
 )  # fmt: skip
 #: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
-#: How long a broker from 5.1.0 on holds an op message at most before it writes it: two waits of 3 s before 5.5.0, and
-#: the time to write (#10199).
-OP_HOLD_MS = 7_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,15 +228,30 @@ class Evidence:
 
         Shape: one value for each of the given transactions, with their stores and offsets.
         """
+        counts: Int64s = np.maximum(np.subtract(*self._span(records, owner, store, low, high)), 0)
+        return counts
+
+    def last_time_between(
+        self, records: Records, owner: Int64s, store: Int64s, low: Int64s, high: Int64s
+    ) -> Int64s:
+        """When the last of the records of `between` was stored; -1 without any."""
+        end, first = self._span(records, owner, store, low, high)
+        mine = self.any_owner(owner)[records.owner]
+        times: Int64s = np.append(records.time_ms[mine], -1)[np.where(end > first, end - 1, -1)]
+        return times
+
+    def _span(
+        self, records: Records, owner: Int64s, store: Int64s, low: Int64s, high: Int64s
+    ) -> tuple[Int64s, Int64s]:
+        """Return the numbers after the last record of `between`, and of the first, among those of the transactions."""
         mine = self.any_owner(owner)[records.owner]
         offsets = np.unique(records.offset[mine])
         size = len(offsets) + 1
-        keys = np.sort(self._group(records)[mine] * size + np.searchsorted(offsets, records.offset[mine]))
+        keys = self._group(records)[mine] * size + np.searchsorted(offsets, records.offset[mine])
         base = (owner * len(self.names) + store) * size
         first = np.searchsorted(keys, base + np.searchsorted(offsets, low, "right"))
         end = np.searchsorted(keys, base + np.searchsorted(offsets, high, "right"))
-        counts: Int64s = np.maximum(end - first, 0).astype(np.int64)
-        return counts
+        return end.astype(np.int64), first.astype(np.int64)
 
     @cached_property
     def _flags(self) -> pa.Array:
