@@ -59,7 +59,7 @@ class Served:
 
 #: Causes that depend on what only a live broker shows: its producers, its start, how it runs.
 OF_RUNNING_BROKERS = {"producer-not-connected", "check-thread-ended?"}
-NOT_COMPARED = ("producer_alive", "discard_at_ms", "causes")
+NOT_COMPARED = ("producer_alive", "asked_through", "discard_at_ms", "causes")
 
 
 def comparable(rows: list[Row], root: str) -> list[Row]:
@@ -166,6 +166,28 @@ def test_whether_a_producer_is_connected(tmp_path: Path, client: Client) -> None
         assert alive[groups[0]] is True
         asked = one.answers.counts[RequestCode.GET_PRODUCER_CONNECTION_LIST]
         assert asked == 2 * len(groups)
+
+
+@pytest.mark.parametrize(
+    ("has_producer", "has_proxy", "alive", "through"),
+    [
+        (False, False, False, "nobody"),
+        (True, False, True, "producer"),
+        (False, True, None, "proxy"),
+        (True, True, True, "producer"),
+    ],
+)
+def test_a_proxy_is_not_the_application(
+    has_producer: bool, has_proxy: bool, alive: bool | None, through: str, tmp_path: Path, client: Client
+) -> None:
+    one = Served("common-5.3.3", tmp_path, client)
+    with one.server:
+        groups = set(live_lookups.pending([one.broker]).table()["producer_group"].to_pylist())
+        one.answers.producers |= groups if has_producer else set()
+        one.answers.proxied |= groups if has_proxy else set()
+        rows = live_lookups.pending([one.broker]).table()
+        assert set(rows["producer_alive"].to_pylist()) == {alive}
+        assert set(rows["asked_through"].to_pylist()) == {through}
 
 
 def test_ops_in_the_brokers_memory_are_said_of_what_is_pending(tmp_path: Path, client: Client) -> None:
