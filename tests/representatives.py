@@ -58,6 +58,7 @@ REPRESENTATIVES: dict[str, str] = {
     "poison-4.5.0": "many halves behind such a half, the one store of 4.5.0",
     "pool-5.3.3": "a log written through a pool, and decisions that the broker refused",
     "propcrc-5.5.0": "a checksum in each record's properties",
+    "proxy-5.3.3": "gRPC and remoting clients behind a proxy",
     "rollbackslost-5.3.3": "rolled back, asked again and discarded",
     "timer-5.3.0": "a timer on the first record of the log, the one store of 5.3.0",
     "statetable-3.1.4": "state table and redo log, several files of each",

@@ -103,6 +103,7 @@ LAST_END_LEFT_OUT = Change(
     "the last property of a record has no end mark",
     "common/message/MessageDecoder.java messageProperties2String", since=(4, 9, 1), until=(5, 2, 0),
 )  # fmt: skip
+PROXIES = Change("clients may be connected to a proxy instead of the broker", "RIP-39", since=(5, 0, 0))
 INDEX_TAGS = Change("the key index has entries for tags", "store/index/IndexService.java", since=(5, 5, 0))
 TIMERS = Change("a timer wheel delivers messages at any time", "store/timer/TimerMessageStore.java", since=(5, 0, 0))
 DELAYED_HALVES_DROPPED = Change(
@@ -152,7 +153,8 @@ NO_OP_IS_NO_LIST = Change(
 )  # fmt: skip
 ACTING_SLAVE = Change(
     "a slave may check as its absent master (enableSlaveActingMaster): it sends open half copies to another broker",
-    f"{_CHECK}; #5012, #5062; the class files of 5.0.0 and 5.1.0; seen on 5.3.3", since=(5, 1, 0),
+    f"{_CHECK}; #5012, #5062; the class files of 5.0.0 and 5.1.0; seen on 5.3.3 and 5.5.0",
+    since=(5, 1, 0),
 )  # fmt: skip
 SLAVE_REFUSES_TYPES = Change(
     "a slave refuses a topic with attributes such as message.type, and the topics after it",

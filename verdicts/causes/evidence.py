@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s, int64s
+from readers.model.identities import GRPC_MESSAGE_ID
 from readers.model.releases import HALF_TOPIC_DESIGN
 from verdicts.model.store_evidence import StoreEvidence
 
@@ -78,6 +79,19 @@ class Evidence:
     def reason(self, *codes: str) -> Bools:
         """Whether each transaction has one of the reason codes."""
         return self._has_word("reason_code", codes)
+
+    def asked_through(self, *words: str) -> Bools:
+        """Whether a broker sends the checks of each transaction in one of the ways; known of live brokers only."""
+        if "asked_through" not in self.rows.schema.names:
+            return np.zeros(self.count, np.bool_)
+        return np.asarray(pc.is_in(self._column("asked_through"), value_set=pa.array(words)))
+
+    @cached_property
+    def is_grpc(self) -> Bools:
+        """Whether a gRPC client sent each transaction, through a proxy: by its id, and its group is its topic."""
+        is_id = pc.match_substring_regex(self._column("transaction_id"), GRPC_MESSAGE_ID)
+        is_topic = pc.equal(self._column("producer_group"), self._column("topic"))
+        return np.asarray(pc.fill_null(pc.and_(is_id, is_topic), False))
 
     def of_store(self, value: Callable[[StoreEvidence], bool]) -> Bools:
         """A fact of the store of each transaction."""

@@ -10,6 +10,7 @@ from verdicts.causes import (
     cursors,
     op_messages,
     prepared_records,
+    proxies,
     rocksdb,
     roles,
     second_decisions,
@@ -19,7 +20,7 @@ from verdicts.causes.cause import Cause
 
 _FAMILIES = (
     second_decisions, checks, op_messages, copies, cursors, roles, clients, settings, broker_logs, rocksdb,
-    prepared_records,
+    prepared_records, proxies,
 )  # fmt: skip
 
 CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}

@@ -35,7 +35,8 @@ class StoreEvidence:
            be parsed. `topics`: those in config/topics.json; None if unknown. `logs`: what the logs of its broker show;
            None if they were not read. `was_stopped`: it was stopped in order. `op_interval_ms`: how long its broker
            collects op messages (transactionOpBatchInterval), by default if `conf` is unknown. `light_halves`: its half
-           messages that are in light queues, ascending.
+           messages that are in light queues, ascending. `proxy_keeps_ms`: how long the proxies before the broker keep
+           the place of a half message; None if no configuration of a proxy was given.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -50,6 +51,7 @@ class StoreEvidence:
     are_cursors_damaged: bool = False
     topics: frozenset[str] | None = None
     logs: LogEvidence | None = None
+    proxy_keeps_ms: int | None = None
     was_stopped: bool = False
     op_interval_ms: int = 3_000
     light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)

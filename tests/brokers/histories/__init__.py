@@ -16,6 +16,7 @@ from tests.brokers.histories import (
     open_at_end,
     other_records,
     paths,
+    proxied,
     repeated_decisions,
     rocksdb,
     stopped_checks,
@@ -25,6 +26,6 @@ from tests.brokers.histories.registry import HISTORIES, IMMUNITY, history
 
 __all__ = [
     "HISTORIES", "IMMUNITY", "acting_slaves", "answers", "chains", "clients_and_settings", "delays", "history",
-    "light_halves", "lost_ops", "message_forms", "old_copies", "open_at_end", "other_records", "paths",
+    "light_halves", "lost_ops", "message_forms", "old_copies", "open_at_end", "other_records", "paths", "proxied",
     "repeated_decisions", "rocksdb", "stopped_checks", "store_forms",
 ]  # fmt: skip

@@ -40,7 +40,10 @@ FORGED = ("cursors-unreadable",)
 #: Causes that stores of other brokers show, beside those of the corpus (test_roles.py).
 BESIDE = ("rocksdb-slave-drops",)
 #: Causes that no store of the corpus shows: tests/brokers/test_causes.py provokes them.
-NO_STORE = ("producer-not-connected", "sent-to-half-topic", "op-queue-deleted")
+NO_STORE = (
+    "producer-not-connected", "sent-to-half-topic", "op-queue-deleted", "proxy-loses-remoting-decision",
+    "proxy-vouches-for-the-dead",
+)
 #: Causes that only a broker's log shows; stores have none. See test_broker_logs.py.
 FROM_LOGS = tuple(word for word, cause in CAUSES.items() if cause.shows_in == (BROKER_LOG,))
 #: Causes whose stores are not made yet.
@@ -48,6 +51,7 @@ FROM_SOURCES = ("check-thread-ended",)
 #: Causes that leave the same records as their rivals.
 SAME_RECORDS = (
     "rocksdb-asks-again", "decided-only-at-checks", "acting-slave-gave-up", "topic-refused-by-slave",
+    "proxy-forgot-half",
     "op-cursor-jumped", "pool-hides-half", "discarded-before-op-read",
 )
 #: Causes that real brokers had when a disk was full or a log was damaged: no store of the corpus has that.
@@ -98,6 +102,7 @@ def test_no_cause_explains_what_did_not_happen(name: str) -> None:
     assert ("ops-lost-in-memory" in explained) <= ("killed" in name or name.startswith(("opslost", "rollbackslost")))
     assert ("resumed-by-operator" in explained) <= any("resumed" in str(row["plan"]) for row in corpus.expected(name))
     assert ("half-unreadable-exception" in explained) <= name.startswith("poison-")
+    assert any(row["cause"].startswith("proxy-") for row in rows) == name.startswith("proxy-")
     plans = {row["plan"] for row in corpus.expected(name)}
     for word, plan in PLANS.items():
         assert (word in explained) <= (plan in plans), word
