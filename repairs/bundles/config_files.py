@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from readers.cursors.cursors import check_cursors, read_cursors
+from readers.log.light_queues import PREFIX
 from readers.log.record_at import block_at
 from readers.model.java_hashes import java_hash
 from readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values
@@ -19,6 +20,7 @@ from readers.store.version_signs import MISSPELT_TIME, VERSION_MARKS
 from repairs.bundles.files import KeptSlots, PlannedFile, planned_queue
 from repairs.bundles.redaction import OP_TOPICS, SYSTEM_NAMES, Redactor
 from repairs.bundles.selection import Selection
+from verdicts.causes.light_queues import light_queues, slot_offsets
 from verdicts.check.check_stops import BUNDLED_STOPS_FILE, stops_as_json
 from verdicts.evidence.store_facts import StoreFacts
 
@@ -38,15 +40,17 @@ def naming(redactor: Redactor | None) -> Naming:
 
 
 def planned_queues(selection: Selection, redactor: Redactor | None) -> Iterator[PlannedFile]:
-    """Yield the queues of the transactions' topics, and the queues of kept records."""
+    """Yield the queues of the transactions' topics, and the queues of kept records, light ones too."""
     store, name_of = selection.store, naming(redactor)
     offsets = np.array(sorted(selection.records), np.int64)
     tags_codes = _tags_codes(selection, redactor)
     names = {(topic, 0) for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC)} | selection.slots.keys()
     whole = frozenset(names)
     names |= {(one.topic, one.queue_id) for one in selection.records.values()}
+    light = {one for one in light_queues(store) if np.isin(slot_offsets(store, [one]), offsets).any()}
+    whole, names = whole | light, names | light
     for topic, queue_id in sorted(names):
-        renamed = name_of(topic)
+        renamed = f"{PREFIX}{name_of(topic.removeprefix(PREFIX))}" if topic.startswith(PREFIX) else name_of(topic)
         if not (_is_file_name(topic) and _is_file_name(renamed) and queue_id >= 0):
             continue
         directory = f"store/consumequeue/{renamed}/{queue_id}"

@@ -25,15 +25,25 @@ def halves_in_light_queues(store: Store) -> Int64s:
     """
     if store.has_rocksdb_queues:
         return _NONE
+    light = slot_offsets(store, light_queues(store))
+    if not len(light):
+        return _NONE
+    halves = [(HALF_TOPIC, queue_id) for queue_id in store.queue_numbers(HALF_TOPIC)]
+    return np.intersect1d(light, slot_offsets(store, halves))
+
+
+def light_queues(store: Store) -> list[tuple[str, int]]:
+    """Return up to _QUEUES_MAX light queues of a store: topic and queue number."""
     topics = [topic for topic in store.topics() if topic.startswith(PREFIX)][:_QUEUES_MAX]
-    light = _offsets(store, topics)
-    return np.intersect1d(light, _offsets(store, [HALF_TOPIC])) if len(light) else _NONE
+    return [(topic, queue_id) for topic in topics for queue_id in store.queue_numbers(topic)]
 
 
-def _offsets(store: Store, topics: list[str]) -> Int64s:
-    """Return the commit-log offsets in the slots of the queues of topics."""
+def slot_offsets(store: Store, queues: list[tuple[str, int]]) -> Int64s:
+    """Return the commit-log offsets in the slots of queues.
+
+    Damage: queues that cannot be read are left out; the audit reports them.
+    """
     found = [_NONE]
-    queues = [(topic, queue_id) for topic in topics for queue_id in store.queue_numbers(topic)]
     for topic, queue_id in store.queues_opened_together(queues):
         try:
             with open_queue(store, topic, queue_id) as queue:
