@@ -22,7 +22,7 @@ from verdicts.audit.local_audit import audit
 
 DERIVED = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 #: Until 4.9 a header counted every entry as a used slot.
-COUNTS_ENTRIES = ("4.3.0", "4.4.0", "4.5.0")
+COUNTS_ENTRIES = ("4.3.0", "4.3.1", "4.4.0", "4.5.0")
 #: The broker was killed before a queue was complete.
 INCOMPLETE = {
     "killed-4.4.0": "consumequeue/RMQ_SYS_TRANS_HALF_TOPIC/0/00000000000000000000",
