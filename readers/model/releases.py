@@ -90,6 +90,10 @@ OP_LISTS = Change(
     "op messages hold lists of half queue offsets; the broker collects them in memory before it writes a message",
     "broker/transaction/queue/TransactionalOpBatchService.java", since=(5, 1, 0),
 )  # fmt: skip
+OPS_LOST_AT_STOP = Change(
+    "an orderly stop loses the op messages of decisions younger than transactionOpBatchInterval",
+    "broker/transaction/queue/TransactionalMessageServiceImpl.java batchSendOpMessage; #7305", since=OP_LISTS.since,
+)  # fmt: skip
 DESTINATION_LEFT_OUT = Change(
     "COMMIT records have neither REAL_TOPIC nor REAL_QID",
     "broker/processor/EndTransactionProcessor.java; seen on 5.4.0 and 5.5.0", since=(5, 4, 0),

@@ -1,0 +1,65 @@
+"""What the next orderly stop, or the next start, does to transactions that are already decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.jobs.workers import ONE_PROCESS_BYTES_MAX
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.model.releases import OPS_LOST_AT_STOP, dotted
+from readers.store.broker_settings import BrokerSettings
+from readers.store.store import HALF_TOPIC, Store
+from verdicts.audit.lookups import open_transactions
+from verdicts.transactions.states_and_advice import STATES
+
+_MAY_BE_DECIDED = "may_be_decided"
+_UNKNOWN = "which decided transactions the check reaches again: the queues do not lead to them; rmqtx audit STORE does"
+
+
+def next_stop_findings(store: Store, settings: BrokerSettings) -> Iterator[Finding]:
+    """Return what an orderly stop of a running broker loses."""
+    loses = OPS_LOST_AT_STOP.between(settings.version_low, settings.version_high)
+    if not store.in_use or not store.has("consumequeue", HALF_TOPIC) or loses is False:
+        return
+    held = f"op messages of up to {settings.transaction_op_batch_interval_ms / 1000:g} s (transactionOpBatchInterval)"
+    if loses is None:
+        held += f", if the broker is {dotted(OPS_LOST_AT_STOP.since)} or later: add --broker-version"
+    yield Finding(store.root, "stop-loses-ops", actual=held)
+
+
+def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Finding]:
+    """Return the decided transactions that the check reaches again after a start, if there are any.
+
+    Shape: the verdicts are those of `pending`; the place is the first half copy of the first of them.
+    Damage: a file that cannot be read is reported elsewhere; then nothing is predicted.
+    """
+    if store.in_use or not store.has("consumequeue", HALF_TOPIC):
+        return
+    try:
+        rows = open_transactions(store, settings, ONE_PROCESS_BYTES_MAX)
+    except SourceError:
+        return
+    if rows is None:
+        yield Finding(store.root, "start-unforeseen", actual=_UNKNOWN)
+        return
+    flags = rows["flags"].combine_chunks()
+    unsure = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), _MAY_BE_DECIDED))
+    is_unsure = pc.is_in(pa.array(range(rows.num_rows), pa.int64()), value_set=pc.cast(unsure, pa.int64()))
+    found = rows.filter(pc.or_(is_unsure, pc.not_equal(rows["state"], "PENDING")))
+    if not found.num_rows:
+        return
+    counts = {state: pc.sum(pc.equal(found["state"], state)).as_py() for state in STATES}
+    words = [f"{counts[state]} {state}" for state in STATES if counts[state] and state != "PENDING"]
+    if counts["PENDING"]:
+        words.append(f"{counts['PENDING']} PENDING that may have been rolled back before the broker was killed")
+    text = ", ".join(words)
+    copies = found["half_copies"].combine_chunks().flatten()
+    place = pc.min(pc.struct_field(copies, "commit_log_offset")).as_py()
+    yield Finding(
+        store.root, "start-checks-again", commit_log_offset=place, actual=text,
+        meaning=f"the broker checks {text} again: a producer that answers COMMIT has the message delivered once more",
+    )
