@@ -110,6 +110,11 @@ DELAYED_HALVES_DROPPED = Change(
     "#1540", since=(4, 6, 1),
 )  # fmt: skip
 
+HALF_TOPIC_OPEN = Change(
+    "clients may send messages to the half topic itself", "broker/processor/AbstractSendMessageProcessor.java; #1976",
+    since=(4, 3, 0), until=(4, 7, 1),
+)  # fmt: skip
+
 # --- the check --------------------------------------------------------------------------------------------------------
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
@@ -148,6 +153,11 @@ OVERFLOW_TO_BEGIN = Change(
 #: Checks stop for different reasons in different releases: the last release of each kind. If the version of a store
 #: is not known exactly, several of them apply.
 LAST_TO_STOP_ALIKE: tuple[Version, ...] = ((4, 5, 2), (4, 9, 4), (5, 0, 0), NEWEST_READ)
+
+OP_QUEUE_DELETED = Change(
+    "the deletion of any topic deletes the op queue too, which has no entry in topics.json",
+    "store/DefaultMessageStore.java cleanUnusedTopic; #2133", since=(4, 3, 0), until=(4, 9, 0),
+)  # fmt: skip
 
 # --- requests ---------------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyRemotingClient;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
@@ -32,9 +33,10 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
  * The official Java client, told what to do by lines on standard input; what it sees leaves as JSON lines.
  *
  * A command is a word and fields NAME=VALUE, separated by tabs, values percent-encoded. Answers carry the command's `ref`.
- *   producer    group [compress=ZLIB|LZ4|ZSTD] [topic] [strangers=COMMIT|ROLLBACK]
+ *   producer    group [compress=ZLIB|LZ4|ZSTD] [topic] [strangers=COMMIT|ROLLBACK] [ahead=MS]
  *                                                          start a transactional producer; strangers: what it answers to
- *                                                          checks of transactions that another process began
+ *                                                          checks of transactions that another process began; ahead: by
+ *                                                          how much its clock is ahead
  *   release     id                                         let a late decision (COMMIT@N) go now
  *   leave       group                                      shut it down
  *   consumer    group topics [fail=N]                      consume from the first offset; fail=N: refuse each message N times
@@ -93,7 +95,9 @@ public class Scenario extends Lines {
 
     static void producer(Map<String, String> f) throws Exception {
         if (f.containsKey("compress")) System.setProperty("rocketmq.message.compressType", f.get("compress"));
-        TransactionMQProducer p = new TransactionMQProducer(f.get("group"));
+        TransactionMQProducer p = f.containsKey("ahead")
+            ? new TransactionMQProducer(f.get("group"), new ClockAhead(Long.parseLong(f.get("ahead"))))
+            : new TransactionMQProducer(f.get("group"));
         System.clearProperty("rocketmq.message.compressType");
         p.setNamesrvAddr(nameServer);
         p.setSendMsgTimeout(15000);
@@ -146,6 +150,28 @@ public class Scenario extends Lines {
         }
         PRODUCERS.put(f.get("group"), p);
         emit("producer", "ref", f.get("ref"), "group", f.get("group"));
+    }
+
+    /** Sends with the born time of a client whose clock is ahead. */
+    static class ClockAhead implements RPCHook {
+        final long ms;
+
+        ClockAhead(long ms) {
+            this.ms = ms;
+        }
+
+        public void doBeforeRequest(String address, RemotingCommand request) {
+            Object header = request.readCustomHeader();  // its package is another one from 5.0 on
+            if (header == null || !header.getClass().getSimpleName().startsWith("SendMessageRequestHeader")) return;
+            String setter = header.getClass().getSimpleName().endsWith("V2") ? "setG" : "setBornTimestamp";
+            try {
+                header.getClass().getMethod(setter, Long.class).invoke(header, System.currentTimeMillis() + ms);
+            } catch (ReflectiveOperationException e) {
+                throw new IllegalStateException(e);
+            }
+        }
+
+        public void doAfterResponse(String address, RemotingCommand request, RemotingCommand response) { }
     }
 
     static void sent(Plan plan, Message m, SendResult r) {

@@ -68,7 +68,7 @@ class OldPlay(Play):
                 first = "COMMIT" if name == "first_committed" else "UNKNOW"
                 self.until_sent([self.send(name, 0, Random(name), first=first)])
 
-    def join_group(self, group: str, compress: str | None = None) -> None:
+    def join_group(self, group: str, compress: str | None = None, ahead_ms: int | None = None) -> None:
         """Start a producer."""
         topic = next(iter(self.script.topics))
         self.agent.do("producer", group=group, topic=topic, strangers=self.strangers)

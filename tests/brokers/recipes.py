@@ -320,6 +320,40 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         stop="kill",
         conf={"transactionCheckMax": "3", "flushConsumerOffsetInterval": "1000"},
     )
+    add(
+        "ahead-5.3.3",
+        "A producer whose clock is ahead, and half messages that were discarded while they were immune.",
+        "5.3.3",
+        {"commit": 4, "rollback": 2, "clock_ahead": 4, "immunity_discarded": 4},
+        conf={"transactionTimeOut": "20000"},
+    )
+    pool = {"transientStorePoolEnable": "true", "transientStorePoolSize": "2", "transactionTimeOut": "9000"}
+    hidden = {"commitIntervalCommitLog": "3000", "commitCommitLogThoroughInterval": "3000"}
+    add(
+        "pool-5.3.3",
+        "transientStorePoolEnable: decisions come before the broker can read the half message that they name.",
+        "5.3.3",
+        {"hidden_by_pool": 6},
+        conf={**pool, **hidden},
+    )
+    add(
+        "opjumped-4.5.0",
+        "The check lost op messages at the end of their queue; a client sent messages to the half topic itself.",
+        "4.5.0",
+        {"op_cursor_jumps": 3, "half_by_hand": 2},
+    )
+    add(
+        "opqueue-4.8.0",
+        "The broker deleted the op queue with a topic; decided transactions were asked again.",
+        "4.8.0",
+        {"commit": 4, "rollback": 2, "topic_deleted": 4},
+    )
+    add(
+        "ignored-4.3.1",
+        "Its client does not use the result of the local transaction: every decision waits for a check.",
+        "4.3.1",
+        {"result_ignored": 10, "never_answered": 2},
+    )
     for version in ("3.1.4", "3.2.6", "4.3.0", "4.9.7", "5.3.3", "5.5.0"):
         about = "Started and stopped; no message ever came"
         add(f"empty-{version}", f"{about}.", version, {}, design=EMPTY, topics={}, groups=())

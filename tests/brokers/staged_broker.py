@@ -71,9 +71,10 @@ class StagedBroker(Events):
         self.rig.set_config(self.agent, **values)
         self.record("config", **values)
 
-    def join_group(self, group: str, compress: str | None = None) -> None:
-        """Start a producer."""
-        self.agent.do("producer", group=group, topic=next(iter(self.script.topics)), compress=compress)
+    def join_group(self, group: str, compress: str | None = None, ahead_ms: int | None = None) -> None:
+        """Start a producer; `ahead_ms`: by how much its clock is ahead."""
+        topic = next(iter(self.script.topics))
+        self.agent.do("producer", group=group, topic=topic, compress=compress, ahead=ahead_ms)
         self.groups.add(group)
 
     def set_half_cursor(self, to: int, with_backup: bool) -> None:

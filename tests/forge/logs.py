@@ -69,12 +69,17 @@ class Forge:
         self._halves[offset] = message
         return offset
 
-    def half(self, name: str, *, checks: int | None = None, group: str = "shop", topic: str = "orders") -> int:
+    def half(
+        self, name: str, *, checks: int | None = None, group: str = "shop", topic: str = "orders",
+        immunity: int | None = None,
+    ) -> int:
         """A half copy of a transaction."""
         properties = [("REAL_TOPIC", topic), ("TRAN_MSG", "true"), ("UNIQ_KEY", name), ("PGROUP", group),
                       ("REAL_QID", "1")]
         if checks is not None:
             properties.append(("TRANSACTION_CHECK_TIMES", str(checks)))
+        if immunity is not None:
+            properties.append(("CHECK_IMMUNITY_TIME_IN_SECONDS", str(immunity)))
         return self.append(Message(topic=HALF_TOPIC, body=name.encode(), properties=tuple(properties)))
 
     def queue_offset(self, offset: int) -> int:

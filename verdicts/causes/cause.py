@@ -33,9 +33,11 @@ class Cause:
     Shape: `word`: stable name. `affected`: the releases that behave so, each range with its source. `rule`: for each
            transaction, how far its records support the cause. `decides`: what would turn a fitting rule into a proof,
            where the rule leaves something open. `needs`: settings without which the broker does not behave so.
-           `shows_in`: where it shows, of SOURCES; if none of them was read, the cause only could explain. `rivals`:
-           causes that, if they fit the same transaction, leave open which of them it was. `act`: what to do now.
-           `change`: what to configure or upgrade. `shown_by`: stores of the corpus whose history has it.
+           `shows_in`: where it shows, of SOURCES; if none of them was read, the cause only could explain.
+           `contradicted`: for a cause of whole producer groups, which only could explain, the transactions that exclude
+           it for their group. `rivals`: causes that, if they fit the same transaction, leave open which of them it was.
+           `act`: what to do now. `change`: what to configure or upgrade. `shown_by`: stores of the corpus whose history
+           has it.
     """
 
     word: str
@@ -49,6 +51,7 @@ class Cause:
     decides: str = ""
     needs: tuple[Need, ...] = ()
     shows_in: tuple[str, ...] = (FILES,)
+    contradicted: Callable[[Evidence], Bools] | None = None
     rivals: tuple[str, ...] = ()
 
     @property

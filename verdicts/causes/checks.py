@@ -54,6 +54,7 @@ def _discarded_without_copy(found: Evidence) -> Support:
 def _no_decision(found: Evidence) -> Support:
     """Discarded after its checks; where a decision may have been lost with a broker's memory it only fits."""
     rows = found.state("DISCARDED") & ~found.flag("delayed_half") & ~found.flag("bad_body")
+    rows &= ~found.flag("discarded_unasked")
     rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
     return fits(rows, rows & ~found.flag("may_be_decided"))
 
@@ -117,10 +118,6 @@ def _ops_lost(found: Evidence) -> Support:
     return fits(lost | found.flag("may_be_decided"), lost & is_after & was_killed)
 
 
-def _diverted(found: Evidence) -> Support:
-    return proves(found.flag("delayed_half"))
-
-
 CAUSES = (
     Cause(
         "half-unreadable-exception",
@@ -171,9 +168,10 @@ CAUSES = (
         act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
         "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
         change="the producer was away, answered UNKNOWN, or its decisions were refused: look in its log; raise "
-        "transactionCheckMax to win time. With CHECK_IMMUNITY_TIME_IN_SECONDS checks are counted without asking",
+        "transactionCheckMax to win time",
         shown_by=("common-4.9.7", "fifteen-5.3.3", "fifteen-4.3.0", "rocksdb-5.4.0", "rollbackslost-5.3.3"),
         decides="the producer's log: whether it rolled back in the last seconds before the broker was killed",
+        rivals=("pool-hides-half",),
     ),
     Cause(
         "cursor-went-back", "the check began again at an older cursor, and checked what was already settled",
@@ -217,20 +215,5 @@ CAUSES = (
         change="stop brokers in order; a lower transactionOpBatchInterval makes the window shorter",
         shown_by=("killed-5.1.4", "killed-5.3.3", "killed-5.5.0", "opslost-5.3.3", "rollbackslost-5.3.3"),
         decides="the producer's log: its decisions of the last seconds before the kill",
-    ),
-    Cause(
-        "delay-diverts-half", "a delay level or timer on the half message sent the half itself into a delay topic",
-        affected=(Change(
-            "brokers divert every message with a delay level or timer, half messages too",
-            "store/CommitLog.java, broker/util/HookUtils.java; #1540, #1722", since=HALF_TOPIC_DESIGN.since,
-        ),),
-        rule=_diverted,
-        consequence="REAL_TOPIC names the half topic: the real topic is lost, and a commit writes into the half "
-        "topic",
-        act="rmqtx show ID --store STORE; send the message again from the application, then rmqtx rollback ID -n "
-        "HOST:PORT",
-        change="do not set delays or timers on transactional messages; Java clients from 4.6.0 on clear the delay "
-        "level, none clears timers",
-        shown_by=("delayed-4.3.0", "delayed-4.4.0", "delayed-5.1.4", "delayed-5.3.3", "delayed-5.5.0", "timer-5.3.0"),
     ),
 )

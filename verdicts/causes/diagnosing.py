@@ -10,14 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s, int64s
+from readers.model.columns import Bools, int64s
 from readers.model.tables import column
 from verdicts.causes.cause import NONE, PROVES, STRENGTHS, Cause, Support
+from verdicts.causes.counting import EXAMPLES_MAX, Count
 from verdicts.causes.evidence import SOURCES, Evidence, StoreEvidence
+from verdicts.causes.groups import GroupCauses
 from verdicts.causes.register import CAUSES
 from verdicts.model.check_stop import CheckStop
 
-_EXAMPLES_MAX = 3
 _EXAMPLE = pa.struct([
     column("transaction_id", pa.string(), "id of the transaction"),
     column("half_commit_log_offset", pa.int64(), "commit-log offset of its first half copy"),
@@ -37,7 +38,7 @@ DIAGNOSES = pa.schema(
         column("half_copies_count", pa.int64(), "half copies of these transactions"),
         column("first_time_ms", pa.int64(), "broker clock at the first half copy of the oldest of them"),
         column("last_time_ms", pa.int64(), "broker clock at the first half copy of the newest of them"),
-        column("examples", pa.list_(_EXAMPLE), f"the {_EXAMPLES_MAX} of them with the lowest commit-log offsets"),
+        column("examples", pa.list_(_EXAMPLE), f"the {EXAMPLES_MAX} of them with the lowest commit-log offsets"),
         column("consequence", pa.string(), "what follows for the application"),
         column("would_decide", pa.string(), "what would show which cause it was; null where the cause explains"),
         column("act", pa.string(), "what to do now"),
@@ -46,18 +47,6 @@ DIAGNOSES = pa.schema(
         column("sources", pa.string(), "upstream files and issues, and the brokers that were seen to behave so"),
     ]
 )
-
-
-@dataclass(slots=True)
-class _Count:
-    """What one cause has in one store with one strength."""
-
-    transactions: int = 0
-    half_copies: int = 0
-    first_ms: int | None = None
-    last_ms: int | None = None
-    examples: list[dict[str, Any]] = field(default_factory=list)
-    open_points: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -73,13 +62,24 @@ class Diagnosis:
 
     stores: Mapping[str, StoreEvidence]
     transactions_count: int = 0
-    unusual_count: int = 0
     explained_count: int = 0
-    unexplained_count: int = 0
     undecidable_count: int = 0
     needs_release: bool = False
     needed_settings: dict[str, None] = field(default_factory=dict)
-    _counts: dict[tuple[str, str, str], _Count] = field(default_factory=dict)
+    _unusual_count: int = 0
+    _unexplained_count: int = 0
+    _counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
+    _groups: GroupCauses = field(default_factory=GroupCauses)
+
+    @property
+    def unusual_count(self) -> int:
+        """See `Diagnosis`."""
+        return self._unusual_count + self._groups.usual_count
+
+    @property
+    def unexplained_count(self) -> int:
+        """See `Diagnosis`."""
+        return self._unexplained_count - self._groups.unexplained_count
 
     def add(self, batch: pa.RecordBatch, stops: Iterable[CheckStop] = ()) -> None:
         """Add judged transactions.
@@ -94,15 +94,19 @@ class Diagnosis:
         supports = {word: cause.rule(found) for word, cause in CAUSES.items()}
         has_cause, is_explained = np.zeros(found.count, np.bool_), np.zeros(found.count, np.bool_)
         for word, cause in CAUSES.items():
-            if supports[word].any():
+            if supports[word].any() and cause.contradicted is None:
                 explained, possible = self._add_cause(found, cause, supports)
                 is_explained |= explained
                 has_cause |= explained | possible
         is_unusual = _are_unusual(found) | has_cause
         self.transactions_count += found.count
-        self.unusual_count += int(is_unusual.sum())
+        self._unusual_count += int(is_unusual.sum())
         self.explained_count += int(is_explained.sum())
-        self.unexplained_count += int((is_unusual & ~has_cause).sum())
+        self._unexplained_count += int((is_unusual & ~has_cause).sum())
+        for word, cause in CAUSES.items():
+            if cause.contradicted is not None:
+                rows, without = supports[word] > NONE, is_unusual & ~has_cause
+                self._groups.add(found, word, rows, cause.contradicted(found), ~is_unusual, without)
         self.undecidable_count += int(found.state("UNDECIDABLE").sum())
 
     def table(self) -> pa.Table:
@@ -111,11 +115,13 @@ class Diagnosis:
         Shape: DIAGNOSES.
         Order: those that are ruled out last; then most transactions first, then by store and word.
         """
-        keys = sorted(
-            self._counts,
-            key=lambda key: (key[2] == "ruled_out", -self._counts[key].transactions, *key),
-        )
-        return pa.Table.from_pylist([_row(*key, self._counts[key]) for key in keys], DIAGNOSES)
+        counts = dict(self._counts)
+        for store, word, count in self._groups.counts():
+            points = [*self._unknown(CAUSES[word], self.stores[store]), CAUSES[word].decides]
+            of_store = counts.setdefault((store, word, "could_explain"), Count())
+            of_store.merge(replace(count, open_points=dict.fromkeys(points)))
+        keys = sorted(counts, key=lambda key: (key[2] == "ruled_out", -counts[key].transactions, *key))
+        return pa.Table.from_pylist([_row(*key, counts[key]) for key in keys], DIAGNOSES)
 
     def _add_cause(self, found: Evidence, cause: Cause, supports: Mapping[str, Support]) -> tuple[Bools, Bools]:
         """Count a cause in each store; return the transactions that it explains, and those that it could explain."""
@@ -156,18 +162,8 @@ class Diagnosis:
         ]
 
     def _count(self, found: Evidence, rows: Bools, key: tuple[str, str, str], open_points: Iterable[str]) -> None:
-        chosen = np.flatnonzero(rows)
-        if not len(chosen):
-            return
-        one = self._counts.setdefault(key, _Count())
-        times = int64s(found.rows["half_store_time_ms"].combine_chunks(), -1)[chosen]
-        one.transactions += len(chosen)
-        one.half_copies += int(found.count_of(found.copies)[chosen].sum())
-        if (known := times[times >= 0]).size:
-            one.first_ms = min(int(known.min()), one.first_ms if one.first_ms is not None else int(known.min()))
-            one.last_ms = max(int(known.max()), one.last_ms or 0)
-        one.examples = sorted([*one.examples, *_examples(found, chosen)], key=_place)[:_EXAMPLES_MAX]
-        one.open_points |= dict.fromkeys(point for point in open_points if point)
+        if rows.any():
+            self._counts.setdefault(key, Count()).add(found, np.flatnonzero(rows), open_points)
 
 
 def _fitting_rivals(
@@ -186,27 +182,7 @@ def _are_unusual(found: Evidence) -> Bools:
     return (flags > 0) | found.state("DISCARDED", "LOST", "UNDECIDABLE")
 
 
-def _examples(found: Evidence, chosen: Int64s) -> list[dict[str, Any]]:
-    """Return the chosen transactions with the lowest offsets of their first half copies."""
-    copies = found.copies
-    offsets = np.full(found.count, np.iinfo(np.int64).max)
-    np.minimum.at(offsets, copies.owner, copies.offset)
-    lowest = chosen[np.argsort(offsets[chosen], kind="stable")[:_EXAMPLES_MAX]]
-    names = found.rows["transaction_id"].take(pa.array(lowest)).to_pylist()
-    has_copy = np.isin(lowest, copies.owner)
-    return [
-        {"transaction_id": name, "half_commit_log_offset": int(offset) if known else None}
-        for name, offset, known in zip(names, offsets[lowest], has_copy, strict=True)
-    ]
-
-
-def _place(example: Mapping[str, Any]) -> tuple[bool, int, str]:
-    """Order examples by place; those without a half copy come last."""
-    offset = example["half_commit_log_offset"]
-    return offset is None, offset or 0, example["transaction_id"]
-
-
-def _row(store: str, word: str, strength: str, found: _Count) -> dict[str, Any]:
+def _row(store: str, word: str, strength: str, found: Count) -> dict[str, Any]:
     cause = CAUSES[word]
     return {
         "store": store, "cause": word, "strength": strength, "title": cause.title,

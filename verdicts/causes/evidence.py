@@ -21,8 +21,8 @@ from verdicts.model.check_stop import CheckStop
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
 NEEDED_COLUMNS = (
-    "store", "transaction_id", "state", "flags", "reason_code", "half_store_time_ms", "half_copies", "op_marks",
-    "final_records", "discard_copies",
+    "store", "transaction_id", "state", "flags", "reason_code", "producer_group", "topic", "born_time_ms",
+    "half_store_time_ms", "half_copies", "op_marks", "final_records", "discard_copies",
 )  # fmt: skip
 #: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
@@ -44,14 +44,16 @@ class StoreEvidence:
     """The facts of one store that rules read.
 
     Shape: `last_op_offset`: commit-log offset of the last op message in the op queue, -1 if it has none; None if
-           unknown. `stop`: where the check of its half queue is stopped; it may become known after the rows. `conf`:
-           the configuration of its broker; None if unknown. `read`: what was read, of SOURCES.
+           unknown. `first_op_offset`: that of the op message with queue offset 0; None if unknown or if the queue has
+           none. `stop`: where the check of its half queue is stopped; it may become known after the rows. `conf`: the
+           configuration of its broker; None if unknown. `read`: what was read, of SOURCES.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
     version_low: Version | None = None
     version_high: Version | None = None
     last_op_offset: int | None = None
+    first_op_offset: int | None = None
     was_killed: bool = False
     stop: CheckStop | None = None
     conf: Mapping[str, str] | None = None
@@ -59,13 +61,13 @@ class StoreEvidence:
 
 
 def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:
-    """Return the facts of a store; reads the last slot of its op queue.
+    """Return the facts of a store; reads the first and the last slot of its op queue.
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
     return StoreEvidence(
-        settings.version_low, settings.version_high, _last_op_offset(store), store.was_killed and not store.in_use,
-        conf=settings.given,
+        settings.version_low, settings.version_high, _last_op_offset(store), _first_op_offset(store),
+        store.was_killed and not store.in_use, conf=settings.given,
     )
 
 
@@ -81,6 +83,16 @@ def _last_op_offset(store: Store) -> int | None:
                 return last[-1]
             cursors = check_cursors(store).op
             return _UNKNOWN if cursors is not None and not any(cursors.values()) else None
+    except SourceError:
+        return None
+
+
+def _first_op_offset(store: Store) -> int | None:
+    """Return where the op message with queue offset 0 is."""
+    try:
+        with open_queue(store, OP_TOPIC, 0) as queue:
+            first: list[int] = queue.read(0, 1)[1].tolist()
+            return first[0] if first else None
     except SourceError:
         return None
 
@@ -159,6 +171,30 @@ class Evidence:
     def store(self) -> Int64s:
         """The number of the store of each transaction."""
         return self._store_numbers(self._column("store"))
+
+    @cached_property
+    def half_store_time_ms(self) -> Int64s:
+        """The broker clock at the first half copy of each transaction; -1 where it is unknown."""
+        return int64s(self._column("half_store_time_ms"), _UNKNOWN)
+
+    @cached_property
+    def copies_count(self) -> Int64s:
+        """The number of half copies of each transaction."""
+        return self.count_of(self.copies)
+
+    @cached_property
+    def first_copy_offset(self) -> Int64s:
+        """The commit-log offset of the first half copy of each transaction; the highest number if it has no copy."""
+        found = np.full(self.count, np.iinfo(np.int64).max)
+        np.minimum.at(found, self.copies.owner, self.copies.offset)
+        return found
+
+    @cached_property
+    def has_no_producer(self) -> Bools:
+        """Whether no producer of the group of each transaction is connected; only live brokers show it."""
+        if "producer_alive" not in self.rows.column_names:
+            return np.zeros(self.count, np.bool_)
+        return ~np.asarray(pc.fill_null(self._column("producer_alive"), True))
 
     @cached_property
     def half_topic(self) -> Bools:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from verdicts.causes import checks, prepared_records, rocksdb, second_decisions
+from verdicts.causes import checks, clients, prepared_records, rocksdb, second_decisions, settings
 from verdicts.causes.cause import Cause
 
 CAUSES: dict[str, Cause] = {
-    cause.word: cause for family in (second_decisions, checks, rocksdb, prepared_records) for cause in family.CAUSES
+    cause.word: cause
+    for family in (second_decisions, checks, clients, settings, rocksdb, prepared_records)
+    for cause in family.CAUSES
 }

@@ -263,6 +263,8 @@ def with_record(stop: CheckStop, block: Block) -> CheckStop:
 
 def _is_bundle(store: Store) -> bool:
     """Whether a store is a bundle; its log has filler records for what was left out."""
+    if not store.commit_log:  # deleted: a bundle always has a log
+        return False
     with store.commit_log[0].open() as file:
         return LEFT_OUT_TOPIC.encode() in file.read(0, _SEARCHED_BYTES)
 

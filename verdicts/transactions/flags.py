@@ -43,6 +43,8 @@ FLAGS: dict[str, str] = {
     "never_checked": "pending, and no copy shows a check, although its broker ran longer than the timeout and one "
     "check interval after it was stored; the time since a broker stopped does not count",
     "immune": "pending, and the immunity time that its producer requested is not over",
+    "discarded_unasked": "discarded, and each of its checks came within the immunity time that its producer requested: "
+    "the broker counted the checks and did not ask",
     "resumed": "a half copy was written by RESUME_CHECK_HALF_MESSAGE (number of checks set back to 0): an operator had "
     "it checked again",
     "escaped": "half copies were stored by different brokers (a slave acting as master passed it on, 5.1.0+)",
@@ -155,6 +157,7 @@ def _of_copies(judged: Judgement) -> dict[str, Bools]:
     host = halves.integers("store_host_number")
     return {
         "unanswerable": halves.any_of(others.is_unanswerable),
+        "discarded_unasked": _is_discarded_unasked(judged),
         "resumed": is_resumed,
         "checked_again_after_restart": has_later_half & ~is_resumed & ~is_delayed,
         "escaped": halves.has & (halves.highest(host, _LOWEST) != halves.lowest(host, _HIGHEST)),
@@ -163,6 +166,21 @@ def _of_copies(judged: Judgement) -> dict[str, Bools]:
         "bad_body": halves.any_of(~_are_readable(halves.table)) | discards.any_of(~_are_readable(discards.table)),
         "clock_skew": halves.has & ((born - stored > CLOCK_AHEAD_MS) | (stored - born > CLOCK_BEHIND_MS)),
     }
+
+
+def _is_discarded_unasked(judged: Judgement) -> Bools:
+    """Discarded transactions whose copies with checks, to the last check, were all put back within the immunity time.
+
+    Source: the check counts before it compares the immunity time (TransactionalMessageServiceImpl.check).
+    """
+    halves = judged.halves
+    checks, immunity = halves.integers("checks_count"), halves.integers("immunity_seconds")
+    age_ms = halves.integers("store_time_ms") - halves.integers("born_time_ms")
+    is_put_back = checks > 0
+    was_asked = is_put_back & ((immunity <= 0) | (age_ms >= immunity * 1000))
+    has_last = halves.highest(checks, -1) == judged.checks_count
+    found: Bools = judged.state.are("DISCARDED") & halves.any_of(is_put_back) & ~halves.any_of(was_asked) & has_last
+    return found
 
 
 def _are_damaged(judged: Judgement) -> Bools:

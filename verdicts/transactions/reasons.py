@@ -25,6 +25,7 @@ _OF_FLAGS = {
     "conflict": "; {rollback_besides}",
     "commit_after_discard": "; committed after it was discarded",
     "discarded_though_decided": "; discarded although it was decided",
+    "discarded_unasked": "; all its checks came within its immunity time, in which the broker does not ask",
     "resumed": "; a resume restarted its checks",
     "checked_again_after_restart": "; after the discard the check reached another copy of it: it began again at an "
     "older cursor",

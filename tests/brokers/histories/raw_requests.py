@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from random import Random
 
 from tests.brokers.stage import Play
@@ -11,13 +12,20 @@ from tests.brokers.transaction import Transaction, order
 
 def raw_half(play: Play, plan: str, number: int, rng: Random, **more: object) -> Transaction:
     """Send a half message without UNIQ_KEY by a raw request."""
+    prepared = {"TRAN_MSG": "true", "PGROUP": play.script.groups[0]} | more
+    return raw_record(play, plan, number, rng, rng.choice(list(play.script.topics)), 4, prepared)
+
+
+def raw_record(
+    play: Play, plan: str, number: int, rng: Random, topic: str, system_flag: int, properties: Mapping[str, object]
+) -> Transaction:
+    """Send a message without UNIQ_KEY by a raw request; it is reported as a half message."""
     case = f"{plan}.{number}"
     one = play.cases[case] = Transaction(case, plan)
-    topic = rng.choice(list(play.script.topics))
     group = play.script.groups[0]
-    named = {"TRAN_MSG": "true", "PGROUP": group, "KEYS": f"K-{case}", "TAGS": "raw", "WAIT": "true", "case": case}
-    named |= {name: str(value) for name, value in more.items()}
-    properties = "".join(f"{name}\x01{value}\x02" for name, value in named.items())
+    named = {name: str(value) for name, value in properties.items()}
+    named = {"KEYS": f"K-{case}", "TAGS": "raw", "WAIT": "true", "case": case} | named
+    encoded = "".join(f"{name}\x01{value}\x02" for name, value in named.items())
     answer = play.rig.request(
         play.agent,
         10,
@@ -27,10 +35,10 @@ def raw_half(play: Play, plan: str, number: int, rng: Random, **more: object) ->
         defaultTopic="TBW102",
         defaultTopicQueueNums=4,
         queueId=0,
-        sysFlag=4,
+        sysFlag=system_flag,
         bornTimestamp=int(time.time() * 1000),
         flag=0,
-        properties=properties,
+        properties=encoded,
         reconsumeTimes=0,
         unitMode="false",
         batch="false",

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.store.broker_settings import broker_settings
+from readers.store.broker_settings import BrokerSettings, broker_settings
+from readers.store.store import Store
 from tests.brokers import corpus
 from tests.forge.stores import opened
 from verdicts.audit.local_audit import audit
@@ -16,11 +17,20 @@ from verdicts.causes.diagnosing import Diagnosis
 from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, store_evidence
 from verdicts.causes.register import CAUSES
 
+#: Stores whose broker's configuration is given: a cause needs it.
+CONFIGURED = ("pool-",)
+
+
+def settings_of(store: Store, name: str, version: str | None = None) -> BrokerSettings:
+    """The settings of the broker of a store of the corpus."""
+    conf = corpus.recipe(name)["broker_conf"] if name.startswith(CONFIGURED) else None
+    return broker_settings(store, conf=conf, version=version)
+
 
 def diagnosed(name: str, version: str | None = None) -> tuple[Diagnosis, list[dict[str, Any]]]:
     """The causes found in a store of the corpus, and the rows of the table of causes."""
     store = opened(name)
-    settings = broker_settings(store, version=version)
+    settings = settings_of(store, name, version)
     reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
     found = Diagnosis({store.root: store_evidence(store, settings)})
     for batch in reading:
@@ -44,7 +54,7 @@ def version_of(name: str) -> str | None:
 def proven(word: str, name: str) -> list[dict[str, Any]]:
     """The transactions whose records prove a cause, with their plans."""
     store = opened(name)
-    settings = broker_settings(store)
+    settings = settings_of(store, name)
     rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
     plans = {row["transaction_id"]: row["plan"] for row in corpus.expected(name)}
     chosen = CAUSES[word].rule(Evidence(rows, {store.root: store_evidence(store, settings)})) == PROVES

@@ -29,10 +29,14 @@ WENT_BACK = ("cursorback-", "cursoredited-", "failover-", "lmq-switched-", "para
 DECIDED_TWICE = ("double_commit", "rollback_then_commit", "commit_then_rollback", "first_decided_late")
 
 
-#: Causes that no store shows: nothing decides between them and their rivals.
-FROM_SOURCES = ("op-cursor-jumped",)
+#: Causes that no store shows: only a live broker does.
+LIVE = ("producer-not-connected",)
+#: Causes whose stores are not made yet.
+FROM_SOURCES = (
+    "op-cursor-jumped", "producer-clock-ahead", "pool-hides-half", "op-queue-deleted", "sent-to-half-topic",
+)
 #: Causes that leave the same records as their rivals.
-SAME_RECORDS = ("rocksdb-asks-again",)
+SAME_RECORDS = ("rocksdb-asks-again", "decided-only-at-checks")
 
 
 def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
@@ -47,7 +51,7 @@ def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
 def test_the_declaration_is_complete(word: str) -> None:
     cause = CAUSES[word]
     assert cause.word == word
-    assert cause.shown_by or word in FROM_SOURCES
+    assert cause.shown_by or word in (*LIVE, *FROM_SOURCES)
     assert set(cause.shown_by) <= set(corpus.all_names())
     assert set(cause.rivals) <= set(CAUSES) - {word}
     assert all(change.what and change.source for change in cause.affected)
@@ -60,7 +64,7 @@ def test_the_declaration_is_complete(word: str) -> None:
 def test_stores_with_the_cause_show_it(word: str) -> None:
     found = [strengths(diagnosed(name, version_of(name))[1])[word] for name in CAUSES[word].shown_by]
     assert all(one.get("explains") or one.get("could_explain") for one in found), found
-    assert any("explains" in one for one in found) or word in (*FROM_SOURCES, *SAME_RECORDS)
+    assert any("explains" in one for one in found) or word in (*LIVE, *FROM_SOURCES, *SAME_RECORDS)
 
 
 @pytest.mark.parametrize("name", each_store(corpus.all_names()))

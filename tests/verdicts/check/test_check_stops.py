@@ -10,7 +10,7 @@ import pytest
 from readers.cursors.cursors import check_cursors
 from readers.model.findings import Finding
 from readers.store.broker_settings import broker_settings
-from readers.store.store import HALF_TOPIC, Store, open_store
+from readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers.corpus import corpus_names, expected, recipe
 from tests.forge.stores import copy_of, unpacked
 from verdicts.audit.local_audit import audit
@@ -85,3 +85,18 @@ def test_unknown_cursors_say_nothing(tmp_path: Path) -> None:
         file.unlink()
     assert stops(open_store(root), "4.3.0") == []
     assert (root / "consumequeue" / HALF_TOPIC).is_dir()
+
+
+def test_a_stop_in_a_store_whose_commit_log_is_deleted(tmp_path: Path) -> None:
+    root = copy_of("cursoredited-4.4.0", tmp_path)
+    queue = root / "consumequeue" / OP_TOPIC / "0" / f"{0:020}"
+    with queue.open("ab") as file:
+        file.write(b"\x19" * 40)  # the queue seems to go on up to here, so the slot at the check's cursor is damaged
+    for segment in (root / "commitlog").iterdir():
+        segment.unlink()
+    (found,) = stops(open_store(root), "4.4.0")
+    assert found.commit_log_offset is None
+    assert "op queue offset" in (found.actual or "")
+    reading = audit([open_store(root)], broker_settings)
+    assert reading.table().num_rows == 0
+    assert "log-missing" in [one.code for one in reading.findings]

@@ -70,6 +70,26 @@ def test_a_decision_on_an_old_copy_and_a_second_commit(forge: Forge) -> None:
     assert rows["OLD"]["advice"] == "close"
 
 
+def test_checks_within_the_immunity_time(forge: Forge) -> None:
+    """Discarded without any question: each check was counted while the half message was immune."""
+    last = {}
+    for name, immunity, pause_ms in (("UNASKED", 3600, 0), ("ASKED", 1, 2000), ("PLAIN", None, 0), ("CUT", 3600, 0)):
+        forge.half(name, immunity=immunity)
+        forge.half(name, immunity=immunity, checks=1)
+        forge.now_ms += pause_ms
+        last[name] = forge.half(name, immunity=immunity, checks=2)
+    forge.half("OPEN", immunity=3600)
+    forge.half("OPEN", immunity=3600, checks=1)
+    for half in last.values():
+        forge.discard(half)
+    cursor = forge.half("BEHIND")
+    root = forge.write(half_cursor=forge.queue_offset(cursor))
+    damage.flip_byte(damage.log_files(root)[last["CUT"] // 4096], last["CUT"] % 4096 + 84)
+    rows = judged(root)
+    assert {name for name, row in rows.items() if "discarded_unasked" in row["flags"]} == {"UNASKED"}
+    assert rows["UNASKED"]["reason"].endswith("its immunity time, in which the broker does not ask")
+
+
 def test_copies_in_many_files_are_one_transaction(forge: Forge) -> None:
     places = []
     for number in range(40):

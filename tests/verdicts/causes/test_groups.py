@@ -1,0 +1,56 @@
+"""Causes of whole producer groups: one transaction can exclude them, whatever batch it comes in."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tests.forge.stores import opened
+from tests.verdicts.causes.diagnosed import diagnosed, settings_of, strengths
+from verdicts.audit.local_audit import audit
+from verdicts.causes.diagnosing import Diagnosis
+from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+
+NAME, WORD = "parallel-5.3.3", "decided-only-at-checks"
+
+
+def test_a_group_whose_decisions_all_came_at_checks() -> None:
+    found, rows = diagnosed(NAME, "5.3.3")
+    assert strengths(rows)[WORD] == {"could_explain": 6}
+    assert WORD not in strengths(diagnosed("common-5.3.3", "5.3.3")[1])
+    assert found.unexplained_count == 0
+
+
+def test_one_decision_without_a_check_excludes_the_group() -> None:
+    """The first batch has only the habit, the second one the exception, in either order."""
+    habit, exception = _rows(NAME), _rows("common-5.3.3")
+    exception = exception.set_column(0, "store", pa.array([habit["store"][0].as_py()] * exception.num_rows))
+    for parts in ((habit, exception), (exception, habit)):
+        assert WORD not in _words(parts)
+    other = exception.set_column(
+        exception.schema.get_field_index("producer_group"), "producer_group", pa.array(["other"] * exception.num_rows)
+    )
+    found = _words((other, habit))
+    assert found[WORD] == {"could_explain": 6}
+
+
+def test_few_transactions_are_no_habit() -> None:
+    habit = _rows(NAME)
+    is_decided = pa.array([bool(marks) for marks in habit["op_marks"].to_pylist()])
+    decided = habit.filter(is_decided)
+    assert WORD not in _words((decided.slice(0, 4),))
+    assert _words((decided.slice(0, 2), decided.slice(2, 3)))[WORD] == {"could_explain": 5}
+
+
+def _rows(name: str) -> pa.Table:
+    store = opened(name)
+    settings = settings_of(store, name, "5.3.3")
+    return audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
+
+
+def _words(parts: tuple[pa.Table, ...]) -> dict[str, dict[str, int]]:
+    store = opened(NAME)
+    found = Diagnosis({store.root: store_evidence(store, settings_of(store, NAME, "5.3.3"))})
+    for part in parts:
+        for batch in part.combine_chunks().to_batches():
+            found.add(batch)
+    return strengths(found.table().to_pylist())

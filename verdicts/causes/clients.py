@@ -1,0 +1,204 @@
+"""Causes in what clients send: clocks that are ahead, delays on half messages, messages to the half topic itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools, Int64s, int64s
+from readers.model.releases import (
+    DELAYED_HALVES_DROPPED,
+    HALF_TOPIC_DESIGN,
+    HALF_TOPIC_OPEN,
+    TIMERS,
+    Change,
+)
+from verdicts.causes.cause import Cause, Support, fits, proves
+from verdicts.causes.evidence import WIRE, Evidence
+
+_CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
+
+
+def _clock_ahead(found: Evidence) -> Support:
+    """A copy that the check put back before the half message was born, by the producer's clock.
+
+    Without an immunity time the check puts a half message back only if it is older than transactionTimeOut, or if its
+    age is negative.
+    """
+    born = int64s(found.rows["born_time_ms"].combine_chunks(), -1)
+    copies = found.copies
+    is_early = (copies.checks > 0) & (copies.time_ms >= 0) & (copies.time_ms < born[copies.owner])
+    return proves(found.any_of(copies, is_early) & ~found.flag("discarded_unasked"))
+
+
+def _immunity_used_up(found: Evidence) -> Support:
+    return proves(found.flag("discarded_unasked"))
+
+
+def _sent_to_half_topic(found: Evidence) -> Support:
+    """A half copy without producer group or real topic; a resume makes one of any record, a delay loses the topic."""
+    columns = (found.rows[name].combine_chunks() for name in ("producer_group", "topic"))
+    lacks = np.logical_or.reduce([np.asarray(pc.is_null(column)) for column in columns])
+    rows = lacks & (found.count_of(found.copies) > 0) & found.half_topic
+    return proves(rows & ~found.flag("delayed_half") & ~found.flag("resumed") & ~found.state("UNDECIDABLE"))
+
+
+def _diverted(found: Evidence) -> Support:
+    return proves(found.flag("delayed_half"))
+
+
+def _dropped_by_schedule(found: Evidence) -> Support:
+    """Diverted and never in the half queue; one that waits may also have a timer, which returns it."""
+    rows = found.flag("delayed_half") & (found.count_of(found.copies) == 0)
+    return fits(rows, rows & found.state("LOST"))
+
+
+def _returned_by_timer(found: Evidence) -> Support:
+    rows = found.flag("delayed_half")
+    has_copy = found.count_of(found.copies) > 0
+    return fits(rows & (has_copy | found.state("PENDING")), rows & has_copy)
+
+
+def _without_producer(found: Evidence) -> Support:
+    was_checked = found.any_of(found.copies, found.copies.checks > 0)
+    return proves(found.state("PENDING") & was_checked & found.has_no_producer)
+
+
+def _decided_at_check(found: Evidence) -> Support:
+    """Every op message names a copy that the check put back."""
+    is_direct = found.any_owner(found.marks.owner[_names_original(found)])
+    return fits((found.count_of(found.marks) > 0) & ~is_direct & found.half_topic)
+
+
+def _decided_directly(found: Evidence) -> Bools:
+    """An op message names the original, or a COMMIT record has no op message that shows what its decision named."""
+    rows: Bools = (found.count_of(found.marks) == 0) & (found.count_of(found.finals) > 0)
+    return rows | found.any_owner(found.marks.owner[_names_original(found)])
+
+
+def _names_original(found: Evidence) -> Int64s:
+    """The op marks that name an original half message, or a record that is not a copy of their transaction."""
+    if not len(found.copies):
+        return np.arange(len(found.marks), dtype=np.int64)
+    named = found.copy_of_mark
+    return np.flatnonzero((named < 0) | (found.copies.checks[named] == 0))
+
+
+CAUSES = (
+    Cause(
+        "decided-only-at-checks", "every decision of its producer group came at a check, and none directly",
+        affected=(Change(
+            "a client may not send the result of the local transaction: Java 4.3.1 ignores what executeLocalTransaction"
+            " returns, and behind the remoting port of a 5.x proxy the decision fails",
+            "client/impl/producer/DefaultMQProducerImpl.java, #447; proxy TransactionActivity.java, #8313",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_decided_at_check,
+        contradicted=_decided_directly,
+        consequence="each message is delivered after transactionTimeOut at the earliest, and each transaction costs at "
+        "least one check; those that are not answered in time are discarded",
+        act="mqadmin producerConnection -g GROUP -t TOPIC: version and language of the clients",
+        change="Java client 4.3.2 or later; connect remoting clients to the brokers, not to a proxy",
+        shown_by=("parallel-5.3.3",),
+        decides="the version of the clients, and whether their local transactions return UNKNOWN",
+    ),
+    Cause(
+        "producer-not-connected",
+        "no producer of its group is connected to the broker, so no process receives the checks",
+        affected=(Change(
+            "a check goes to a connected producer of the group; without one it is counted too",
+            "broker/transaction/AbstractTransactionalMessageCheckListener.java sendCheckMessage; #386, #475",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_without_producer,
+        shows_in=(WIRE,),
+        consequence="the check counts up, and the broker discards it after transactionCheckMax checks",
+        act="start a producer of the group; a Java client that runs and has not sent to this broker since its start "
+        "is not connected: let it send one message. Or stand in: rmqtx answer",
+        change="Java clients from 5.2.0 on connect at their start if their constructor gets the topics",
+        shown_by=(),
+    ),
+    Cause(
+        "producer-clock-ahead",
+        "the producer's clock is ahead: each round of the check puts the half message back and asks at once",
+        affected=(Change(
+            "a half message of negative age is checked in each round", f"{_CHECK}; #8003, #9640",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_clock_ahead,
+        consequence="it is checked while its local transaction still runs, a decision then names an old copy, and it "
+        "is discarded after transactionCheckMax rounds",
+        act="rmqtx audit STORE --where 'born_time_ms > half_store_time_ms': which groups and hosts",
+        change="synchronise the clocks of the producers' hosts with those of the brokers",
+        shown_by=(),
+    ),
+    Cause(
+        "immunity-longer-than-checks",
+        "all its checks came within the immunity time of its producer: the broker counted them and did not ask",
+        affected=(Change(
+            "a check is counted before the immunity time is compared", f"{_CHECK}; #8311; seen on 5.3.3",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_immunity_used_up,
+        consequence="it was discarded although its producer could have answered: the message is not delivered",
+        act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
+        "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
+        change="keep CHECK_IMMUNITY_TIME_IN_SECONDS below transactionCheckMax x transactionCheckInterval",
+        shown_by=("lmq-switched-5.3.3",),
+    ),
+    Cause(
+        "sent-to-half-topic", "a client sent a message to the half topic itself: it has no group or no real topic",
+        affected=(HALF_TOPIC_OPEN,),
+        rule=_sent_to_half_topic,
+        consequence="the check cannot ask a producer, and discards it; a commit of it would have no destination",
+        act="rmqtx show ID --store STORE: born host and properties; then let the broker discard it",
+        change="upgrade to 4.7.1 or later, which refuse messages to system topics",
+        shown_by=(),
+    ),
+    Cause(
+        "delay-diverts-half", "a delay level on the half message sent the half itself into the delay topic",
+        affected=(Change(
+            "brokers divert every message with a delay level, half messages too, and return it to the half topic",
+            "store/CommitLog.java; #1540, #1722; seen on 4.3.0 and 4.4.0", since=HALF_TOPIC_DESIGN.since,
+            until=DELAYED_HALVES_DROPPED.since,
+        ),),
+        rule=_diverted,
+        consequence="REAL_TOPIC names the half topic: the real topic is lost, and a commit writes into the half "
+        "topic; each check diverts it again",
+        act="rmqtx show ID --store STORE; send the message again from the application, then rmqtx rollback ID -n "
+        "HOST:PORT",
+        change="do not set delays on transactional messages; Java clients from 4.6.0 on clear the delay level",
+        shown_by=("delayed-4.3.0", "delayed-4.4.0"),
+    ),
+    Cause(
+        "schedule-drops-half", "a delay level on the half message: the broker diverted it, and dropped it when due",
+        affected=(Change(
+            DELAYED_HALVES_DROPPED.what, f"{DELAYED_HALVES_DROPPED.source}, #1722; seen on 5.5.0",
+            since=DELAYED_HALVES_DROPPED.since,
+        ),),
+        rule=_dropped_by_schedule,
+        consequence="the half message is never in the half topic: no check, no delivery, no discard copy; only a line "
+        "with [BUG] in the broker's log",
+        act="send the message again from the application",
+        change="do not set delay levels on transactional messages; Java clients from 4.6.0 on clear them",
+        shown_by=("delayed-5.5.0",),
+        decides="whether it has a delay level or a timer: a timer returns it; rmqtx show ID --store STORE",
+        rivals=("timer-diverts-half",),
+    ),
+    Cause(
+        "timer-diverts-half", "a timer on the half message sent the half itself through the timer wheel",
+        affected=(Change(
+            "brokers divert every message with a timer, half messages too; clients clear only the delay level",
+            "broker/util/HookUtils.java handleScheduleMessage; seen on 5.1.4 to 5.5.0", since=TIMERS.since,
+        ),),
+        rule=_returned_by_timer,
+        consequence="REAL_TOPIC names the half topic: the real topic is lost, a commit writes another half message "
+        "into the half topic, and each check diverts it again",
+        act="rmqtx show ID --store STORE; send the message again from the application, then rmqtx rollback ID -n "
+        "HOST:PORT",
+        change="do not set TIMER_DELAY_SEC, TIMER_DELAY_MS or TIMER_DELIVER_MS on transactional messages",
+        shown_by=("delayed-5.1.4", "delayed-5.3.3", "delayed-5.5.0", "timer-5.3.0"),
+        decides="whether it has a delay level or a timer: only a timer returns it; rmqtx show ID --store STORE",
+        rivals=("schedule-drops-half",),
+    ),
+)

@@ -1,0 +1,92 @@
+"""Causes of whole producer groups: one transaction that contradicts the cause excludes it for its group.
+
+What a group has is known only after its last transaction: counts are kept by group until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from readers.model.columns import Bools, Int64s, int64s
+from verdicts.causes.counting import Count
+from verdicts.causes.evidence import Evidence
+
+#: With fewer transactions a group does not show a habit.
+_TRANSACTIONS_MIN = 5
+
+
+@dataclass(slots=True)
+class _Held:
+    """What one group has.
+
+    Shape: `usual`, `unexplained`: transactions that are counted in another way if the group has the cause.
+    """
+
+    count: Count = field(default_factory=Count)
+    is_contradicted: bool = False
+    usual: int = 0
+    unexplained: int = 0
+
+    @property
+    def holds(self) -> bool:
+        return not self.is_contradicted and self.count.transactions >= _TRANSACTIONS_MIN
+
+
+@dataclass(slots=True)
+class GroupCauses:
+    """Counts by store, cause and producer group; memory grows with the number of groups.
+
+    Shape: `usual_count`: transactions that are unusual only by a cause of their group; `unexplained_count`: unusual
+           ones that have no other cause.
+    """
+
+    _held: dict[tuple[str, str, str], _Held] = field(default_factory=dict)
+
+    def add(
+        self, found: Evidence, word: str, rows: Bools, contradicted: Bools, usual: Bools, unexplained: Bools
+    ) -> None:
+        """Add transactions that fit a cause, and those that contradict it.
+
+        `usual`, `unexplained`: those that are not unusual, or have no cause, without it.
+        """
+        for store, group, chosen in _by_group(found, contradicted):
+            self._of(store, word, group).is_contradicted |= bool(len(chosen))
+        for store, group, chosen in _by_group(found, rows):
+            held = self._of(store, word, group)
+            if not held.is_contradicted:
+                held.count.add(found, chosen)
+                held.usual += int(usual[chosen].sum())
+                held.unexplained += int(unexplained[chosen].sum())
+
+    def _of(self, store: str, word: str, group: str) -> _Held:
+        return self._held.setdefault((store, word, group), _Held())
+
+    def counts(self) -> Iterator[tuple[str, str, Count]]:
+        """Yield store, cause and count of the groups that have a cause."""
+        for (store, word, _), held in self._held.items():
+            if held.holds:
+                yield store, word, held.count
+
+    @property
+    def usual_count(self) -> int:
+        """See `GroupCauses`."""
+        return sum(held.usual for held in self._held.values() if held.holds)
+
+    @property
+    def unexplained_count(self) -> int:
+        """See `GroupCauses`."""
+        return sum(held.unexplained for held in self._held.values() if held.holds)
+
+
+def _by_group(found: Evidence, rows: Bools) -> Iterator[tuple[str, str, Int64s]]:
+    """Yield store and producer group of chosen transactions, with the numbers of those transactions."""
+    groups = found.rows["producer_group"].combine_chunks().dictionary_encode()
+    codes = int64s(groups.indices, -1)
+    chosen = np.flatnonzero(rows & (codes >= 0) & (found.store >= 0))
+    keys = found.store[chosen] * len(groups.dictionary) + codes[chosen]
+    order = np.argsort(keys, kind="stable")
+    for part in np.split(chosen[order], np.flatnonzero(np.diff(keys[order])) + 1) if len(chosen) else ():
+        yield found.names[found.store[part[0]]], groups.dictionary[int(codes[part[0]])].as_py(), part
