@@ -82,7 +82,7 @@ KINDS: dict[str, Kind] = {
     "start-checks-again": Kind(
         "note",
         "decided transactions that the check reaches again after the next start of the broker",
-        "the broker checks them again: a producer that answers COMMIT has the message delivered once more",
+        "the broker checks them again: an answer COMMIT delivers also what was delivered or rolled back",
         "rmqtx pending STORE --all-open lists them, rmqtx simulate STORE the rounds of the check; before the start: "
         "rmqtx close ID --store STORE --in-place --undo FILE",
     ),

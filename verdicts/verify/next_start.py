@@ -61,5 +61,5 @@ def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Find
     place = pc.min(pc.struct_field(copies, "commit_log_offset")).as_py()
     yield Finding(
         store.root, "start-checks-again", commit_log_offset=place, actual=text,
-        meaning=f"the broker checks {text} again: a producer that answers COMMIT has the message delivered once more",
+        meaning=f"the broker checks {text} again: an answer COMMIT delivers also what was delivered or rolled back",
     )
