@@ -141,6 +141,22 @@ UNREADABLE_IS_NO_LIST = Change(
     "a half message that cannot be read ends the round of the check with an IndexOutOfBoundsException",
     f"{_CHECK}; #5424, #6410", since=(4, 6, 0), until=(5, 1, 0), but=((4, 9, 5), (4, 9, 6), (4, 9, 7), (4, 9, 8)),
 )  # fmt: skip
+ACTING_SLAVE = Change(
+    "a slave may check as its absent master (enableSlaveActingMaster): it sends open half copies to another broker",
+    f"{_CHECK}; #5012, #5062; seen on 5.3.3", since=(5, 1, 0),
+)  # fmt: skip
+SLAVE_REFUSES_TYPES = Change(
+    "a slave refuses a topic with attributes such as message.type, and the topics after it",
+    "broker/slave/SlaveSynchronize.java; #9403, #9404; seen on 5.3.3", since=(5, 3, 2), until=(5, 3, 4),
+)  # fmt: skip
+ERROR_ENDS_CHECK = Change(
+    "an Error ends the thread of the check, and nothing starts it again", "common/ServiceThread.java; #1783",
+    since=(4, 3, 0), until=(4, 7, 0),
+)  # fmt: skip
+CHECK_WAITS_FOR_PUT = Change(
+    "the check waits without limit until a copy that it puts back is flushed and replicated",
+    "store/MessageStore.java putMessage; #3827, #3828", since=(4, 9, 1), until=(4, 9, 3),
+)  # fmt: skip
 AGE_MAY_EQUAL = Change(
     "a half message is still too young for a check if its age equals transactionTimeOut or its immunity time",
     f"{_CHECK}; the class files of 5.3.3 and 5.3.4",

@@ -272,6 +272,13 @@ TRANSACTIONS = pa.schema(
             "if a part of the log that is missing or expired may hold another COMMIT record",
         ),
         column("reason_code", pa.string(), "the reason as a stable code", words="reasons"),
+        column(
+            "causes", pa.list_(pa.string()),
+            "why the transaction is unusual: the words of the causes that explain it, then, with a ? at the end, of "
+            "those that only could; empty if none fits. Without causes of whole producer groups, which rmqtx diagnose "
+            "finds; null for a past time, and in rows of audit --follow (rmqtx explain WORD)",
+            words="causes_found",
+        ),
     ]
 )
 

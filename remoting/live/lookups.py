@@ -21,6 +21,7 @@ from remoting.live.witnesses import LiveWitnesses, Named
 from remoting.protocol.answers import BrokerAddresses
 from remoting.protocol.errors import NoAnswer, Refused, Unreachable
 from verdicts.audit.lookups import SHORT_ID_LENGTH_MIN, is_short_for, open_rows, short_note, undecidable_findings
+from verdicts.causes.strengths import with_causes
 from verdicts.deadlines.discard_times import is_open_row, with_discard_times
 from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
@@ -39,7 +40,7 @@ def lookup(
     """Return exactly these transactions as they are on the brokers now; no row for an id that no broker has.
 
     `members`: all addresses of the brokers' sets, whose producers are listed. `facts`: facts of each broker, if known.
-    Shape:  rows of LIVE_TRANSACTIONS, without `discard_at_ms`. Order: first half copy.
+    Shape:  rows of LIVE_TRANSACTIONS, without `discard_at_ms` and `causes`. Order: first half copy.
     Raises: Unreachable, NoAnswer, Refused.
     """
 
@@ -167,10 +168,12 @@ def _reading(
     reading.findings.extend(unlisted)
     reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
     reading.predicted = predicted
+    if with_check:
+        reading.evidence = {fact.root: fact.evidence() for fact in known}
     rows = _with_what_cannot_be_known(rows, known)
     rows = with_discard_times(rows, predicted)
     alive = _producers_alive(brokers, members, rows)
-    rows = rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive)
+    rows = with_causes(rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive), reading.evidence)
     reading.batches = rows.select(schema.names).to_batches()
     return reading
 

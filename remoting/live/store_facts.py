@@ -16,6 +16,7 @@ from remoting.connections.broker import Broker
 from remoting.live.queues import first_kept
 from remoting.protocol.errors import BadFrame, Refused
 from verdicts.model.check_stop import CheckStop
+from verdicts.model.store_evidence import FILES, WIRE, StoreEvidence
 from verdicts.model.verdict_inputs import MisdirectedDecision, MissingRange, StoreView
 
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
@@ -97,6 +98,14 @@ class LiveStore:
             misdirected_decisions=tuple(self.misdirected_decisions),
             booted_time_ms=self.booted_time_ms,
             check_stops=tuple(self.check_stops),
+        )
+
+    def evidence(self) -> StoreEvidence:
+        """The facts in the form that the rules of causes read; no request returns the place of the last op message."""
+        settings = self.settings
+        stop = self.check_stops[-1] if self.check_stops else None
+        return StoreEvidence(
+            settings.version_low, settings.version_high, stop=stop, conf=settings.given, read=frozenset({FILES, WIRE})
         )
 
     def describe(self, *, verbose: bool = False) -> str:

@@ -16,6 +16,7 @@ from rmqtx_cli.pages.check_alive import stopped_sentence
 from rmqtx_cli.sources.brokers import BrokerSource
 from rmqtx_cli.sources.files import FileSource
 from rmqtx_cli.words.text import escaped
+from verdicts.causes.strengths import cause_counts
 from verdicts.deadlines.discard_times import deadline_of
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def _measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, 
         whose = f"{one.store}: " if len(stores) > 1 else ""
         # Pagers cut a long line: `pending` prints the cause and the commands.
         one.check_stopped = f"{whose}{sentence}; next: rmqtx pending {live or quote(escaped(one.store))}"
+    numbers.causes = cause_counts(rows)
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -58,7 +59,8 @@ class Numbers:
     `hanging`: ids of transactions pending for at least REMEMBERED_AGE_MS, oldest first; `places`: the places of their
     newest half copies. `pending_ids`: all pending transactions. `oldest_of`: group and topic of the oldest, and its
     store where there are several. `first_discard_id`: the transaction that a broker discards first.
-    `unforetold_why`: why the discard time of some cannot be predicted.
+    `unforetold_why`: why the discard time of some cannot be predicted. `causes`: how many open transactions each cause
+    explains, or could explain, by store, cause and strength.
     """
 
     taken_time_ms: int
@@ -71,10 +73,17 @@ class Numbers:
     pending_ids: set[str] = field(default_factory=set)
     first_discard_id: str | None = None
     unforetold_why: str | None = None
+    causes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     def counted(self, count: int) -> int | None:
         """A number of transactions; None if none was found and missing evidence may hide some."""
         return None if count == 0 and self.evidence_missing else count
+
+    @property
+    def causes_in_order(self) -> list[tuple[str, str, str, int]]:
+        """Store, cause, strength and number of transactions; most transactions first, explaining causes before."""
+        found = [(*key, count) for key, count in self.causes.items() if count]
+        return sorted(found, key=lambda one: (-one[3], one[2] != "explains", one))
 
     @property
     def pending_count(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from rmqtx_cli.monitoring.numbers import Place
 from rmqtx_cli.sources.files import FileSource
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from readers.store.store import Store
     from rmqtx_cli.sources.source import Source
 
@@ -24,12 +27,25 @@ class Became:
 
     Shape: `states` by id; `vanished`: the log no longer contains their half messages although it begins before them;
            `unanswered`: the look-up failed, for the reason in `why`. Expired transactions are in none of these.
+           `causes`: as in `Numbers`, of those that are lost, or discarded and no longer checked.
     """
 
     states: dict[str, str] = field(default_factory=dict)
     vanished: list[str] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)
     why: str = ""
+    causes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+
+    def add(self, rows: pa.Table) -> None:
+        """Add the rows of a look-up."""
+        import pyarrow.compute as pc
+
+        from verdicts.causes.strengths import cause_counts
+        from verdicts.deadlines.discard_times import is_open_row
+
+        self.states |= dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True))
+        is_over = pc.or_(pc.equal(rows["state"], "LOST"), pc.equal(rows["state"], "DISCARDED"))
+        self.causes += cause_counts(rows.filter(pc.and_not(is_over, is_open_row(rows))))
 
 
 def remembered_places(before: Mapping[str, Any] | None) -> dict[str, Place | None]:
@@ -46,8 +62,9 @@ def what_became_of(source: Source, gone: Mapping[str, Place | None]) -> Became:
 
     Raises: SourceError if a store can no longer be read; Unreachable, NoAnswer, Refused.
     """
-    rows = source.lookup(list(gone)).table()
-    return Became(dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True)))
+    became = Became()
+    became.add(source.lookup(list(gone)).table())
+    return became
 
 
 @what_became_of.register
@@ -63,8 +80,7 @@ def _in_files(source: FileSource, gone: Mapping[str, Place | None]) -> Became:
         elif (offset := place["commit_log_offset"]) >= store.log_begin_offset:  # else its half message has expired
             (left if _stands_at(store, offset, identity) else became.vanished).append(identity)
     if left:
-        rows = source.lookup(left).table()
-        became.states = dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True))
+        became.add(source.lookup(left).table())
     if not any(store.log_begin_offset for store in stores):  # nothing has expired yet
         became.vanished += [identity for identity in left if identity not in became.states]
     return became

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from rmqtx_cli.monitoring.judge import NAMES, Outcome, Thresholds
 from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
 from rmqtx_cli.monitoring.prometheus import Gauge, as_text, of_run
 from rmqtx_cli.words.durations import duration_text
-from rmqtx_cli.words.text import escaped
+from rmqtx_cli.words.text import count, escaped
 from rmqtx_cli.words.times import time_text
 
 
@@ -20,14 +21,25 @@ def nagios_line(status: int, text: str, performance: str = "") -> str:
 
 
 def outcome_text(numbers: Numbers, outcome: Outcome) -> str:
-    """The reasons, worst first; without any, what was counted."""
+    """The reasons, worst first, then the most frequent cause; without any reason, what was counted."""
     if outcome.reasons:
-        return "; ".join(reason for _, reason in outcome.reasons)
+        return "; ".join([*(reason for _, reason in outcome.reasons), *_first_cause(numbers)])
     oldest = numbers.oldest_pending_ms
     age = "" if oldest is None else f", oldest {duration_text(oldest)} ({numbers.oldest_of})"
     text = f"{numbers.pending_count} pending{age}"
     left_ms = _first_discard_left_ms(numbers)
     return text if left_ms is None else f"{text}, first discard in {duration_text(max(0, left_ms))}"
+
+
+def _first_cause(numbers: Numbers) -> list[str]:
+    """Return a sentence on the cause of most transactions, if one is known."""
+    of_all: Counter[tuple[str, str]] = Counter()
+    for _, word, strength, number in numbers.causes_in_order:
+        of_all[word, strength] += number
+    return [
+        f"cause: {word} {'explains' if strength == 'explains' else 'could explain'} {count(number, 'transaction')}"
+        for (word, strength), number in of_all.most_common(1)
+    ]
 
 
 def _first_discard_left_ms(numbers: Numbers, store: StoreNumbers | None = None) -> int | None:
@@ -72,7 +84,16 @@ def performance(numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> s
         f"commit_without_op={counted(numbers.commit_without_op_count)};;;0",
         f"never_asked={counted(numbers.never_asked_count)};;;0",
         *([] if left is None else [f"first_discard={left:.3f}s;;{deadline}"]),
+        *(f"{label}={number};;;0" for label, number in _by_cause(numbers).items()),
     ])
+
+
+def _by_cause(numbers: Numbers) -> Counter[str]:
+    """Return the number of transactions by label: the cause explains them, or only could."""
+    found: Counter[str] = Counter()
+    for _, word, strength, number in sorted(numbers.causes_in_order, key=lambda one: (one[2] != "explains", one[1])):
+        found[f"{'' if strength == 'explains' else 'possible_'}cause_{word}"] += number
+    return found
 
 
 def as_json(numbers: Numbers, outcome: Outcome) -> str:
@@ -111,6 +132,10 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
             "commit_without_op_count": numbers.counted(numbers.commit_without_op_count),
             "seconds_until_first_discard": _seconds_left(numbers),
             "first_discard_id": numbers.first_discard_id,
+            "causes": [
+                {"store": store, "cause": word, "strength": strength, "transactions_count": number}
+                for store, word, strength, number in numbers.causes_in_order
+            ],
             "stores": stores,
         }
     )
@@ -133,6 +158,7 @@ _METRICS = {
     "rmqtx_discard_queue_max_offset": "Queue offset after the last copy in the discard topic.",
     "rmqtx_seconds_until_first_discard": "Seconds until the broker discards a pending transaction; absent if never.",
 }
+_BY_CAUSE = "Transactions pending, checked again, or newly lost or discarded, that a cause explains or could explain."
 
 
 def prometheus_text(numbers: Numbers | None, status: int, now_ms: int, outcome: Outcome | None = None) -> str:
@@ -151,6 +177,11 @@ def prometheus_text(numbers: Numbers | None, status: int, now_ms: int, outcome: 
             gauges.append(
                 Gauge(name, meaning, [({"store": store}, value) for store, value in found if value is not None])
             )
+        by_cause = [
+            ({"cause": word, "strength": strength, "store": store}, number)
+            for store, word, strength, number in numbers.causes_in_order
+        ]
+        gauges.append(Gauge("rmqtx_transactions_by_cause", _BY_CAUSE, by_cause))
     return as_text(gauges)
 
 

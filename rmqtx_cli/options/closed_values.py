@@ -49,10 +49,16 @@ def _causes() -> Iterable[str]:
     return CAUSES
 
 
+def _causes_found() -> Iterable[str]:
+    from verdicts.causes.strengths import cause_words
+
+    return cause_words()
+
+
 #: The lists by the name that a column has in its metadata `words`; metadata `values` contains a list itself.
 LISTS: dict[str, Callable[[], Iterable[str]]] = {
     "states": _states, "flags": _flags, "advice": _advice, "reasons": _reasons, "findings": _findings,
-    "causes": _causes,
+    "causes": _causes, "causes_found": _causes_found,
 }  # fmt: skip
 
 

@@ -59,7 +59,8 @@ def with_events(
     predicted: Mapping[str, Prediction], causes: Sequence[Sequence[Mapping[str, Any]]],
 ) -> pa.Table:
     """The transactions as rows with more columns: `timeline` (list of events), `consumers` (list of consumer groups),
-    `discard_reason` (why a transaction that the check will still reach has no `discard_at_ms`) and `causes`.
+    `discard_reason` (why a transaction that the check will still reach has no `discard_at_ms`) and `causes` (with
+    strength, and what would decide).
 
     `causes`: for each transaction rows of DIAGNOSES.
     """
@@ -68,7 +69,7 @@ def with_events(
     from verdicts.causes.diagnosing import DIAGNOSES
 
     cause_type = pa.struct([DIAGNOSES.field(name) for name in ("cause", "strength", "would_decide")])
-    wider = schema
+    wider = schema.remove(schema.get_field_index("causes"))
     for name, part in (("timeline", TIMELINE), ("consumers", CONSUMERS)):
         wider = wider.append(pa.field(name, pa.list_(pa.struct(list(part)))))
     wider = wider.append(pa.field("discard_reason", pa.string())).append(pa.field("causes", pa.list_(cause_type)))

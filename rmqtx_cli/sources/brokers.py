@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
     from verdicts.audit.timeline import TimelineSource
-    from verdicts.causes.evidence import StoreEvidence
     from verdicts.model.reading import VerdictReading
 
 #: Groups without producers that have a line of their own.
@@ -151,18 +150,6 @@ class BrokerSource:
         live = self.brokers
         measures = [name for name in MEASURES.names if name in columns]
         yield audit(live.brokers, members=live.members, pace=self.pace, facts=self.facts, measures=measures)
-
-    def evidence_of_causes(self) -> dict[str, StoreEvidence]:
-        """See `Source`."""
-        from verdicts.causes.evidence import FILES, WIRE, StoreEvidence
-
-        return {
-            fact.root: StoreEvidence(
-                fact.settings.version_low, fact.settings.version_high, conf=fact.settings.given,
-                read=frozenset({FILES, WIRE}),
-            )
-            for fact in self.facts
-        }
 
     def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """See `Source`. Responses of a broker are not stored: they have no provenance."""

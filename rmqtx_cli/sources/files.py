@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
     from verdicts.audit.timeline import TimelineSource
-    from verdicts.causes.evidence import StoreEvidence
     from verdicts.model.reading import VerdictReading
 
 
@@ -153,12 +152,6 @@ class FileSource:
             )
             reading.batches = with_entries(reading.batches, table)
             yield reading
-
-    def evidence_of_causes(self) -> dict[str, StoreEvidence]:
-        """See `Source`."""
-        from verdicts.causes.evidence import store_evidence
-
-        return {store.root: store_evidence(store, self.opened.settings_of(store)) for store in self.stores}
 
     def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """See `Source`."""

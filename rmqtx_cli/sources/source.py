@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
     from verdicts.audit.timeline import TimelineSource
-    from verdicts.causes.evidence import StoreEvidence
     from verdicts.model.reading import VerdictReading
 
 
@@ -67,9 +66,6 @@ class Source(Protocol):
         at_ms: int | None, columns: Collection[str],
     ) -> AbstractContextManager[VerdictReading]:
         """All transactions; their rows are read inside the block. `columns`: those that are read."""
-
-    def evidence_of_causes(self) -> dict[str, StoreEvidence]:
-        """The facts of each store or broker that the rules of causes read, by its value in the column `store`."""
 
     def add_provenance(self, context: typer.Context, listing: Listing) -> None:
         """Add the provenance to a listing whose output contains one; live brokers have none."""

@@ -43,6 +43,7 @@ from spark_tasks.session.schemas import spark_schema
 from spark_tasks.session.sizes import sizes_for
 from spark_tasks.session.tasks import in_tasks, results
 from verdicts.audit.local_audit import tied_partitions
+from verdicts.causes.evidence import store_evidence
 from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
@@ -50,6 +51,7 @@ from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
+from verdicts.model.store_evidence import StoreEvidence
 from verdicts.transactions.judge import chosen_schema
 
 if TYPE_CHECKING:
@@ -149,6 +151,7 @@ class _SparkAudit:
         self.notes: list[Note] = []
         self.check_stops: list[CheckStop] = []
         self.predicted: dict[str, Prediction] = {}
+        self.evidence: dict[str, StoreEvidence] = {}
 
     def report(self, reading: VerdictReading) -> None:
         """Add findings, coverage and notes to a reading, after the scan."""
@@ -157,6 +160,7 @@ class _SparkAudit:
         reading.notes.extend(self.notes)
         reading.check_stops.extend(self.check_stops)
         reading.predicted |= self.predicted
+        reading.evidence |= self.evidence
 
     def release(self) -> None:
         """Unpersist the scan."""
@@ -184,7 +188,8 @@ class _SparkAudit:
             self.coverage.extend(conclusion.coverage)
             self.findings.extend(conclusion.facts.findings)
         ties = [pair for conclusion in conclusions for pair in conclusion.ties]
-        judge = Judge(tuple(store.root for store in self._stores), views, self.predicted, form, self._measures)
+        roots = tuple(store.root for store in self._stores)
+        judge = Judge(roots, views, self.predicted, self.evidence, form, self._measures)
         return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
 
     def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
@@ -227,7 +232,10 @@ class _SparkAudit:
             offsets = np.array(sorted(mine), np.int64).reshape(-1, 2)
             scanned = [part for part, _ in parts if part.split.store is plan.stores[number]]
             tasks.append((fact, scanned, (offsets[:, 0], offsets[:, 1])))
-        return results(self.spark, _conclude_store, tasks)
+        concluded = results(self.spark, _conclude_store, tasks)
+        if self._at_ms is None:
+            self.evidence |= {found.facts.store.root: evidence for found, evidence in concluded}
+        return [found for found, _ in concluded]
 
 
 def _begin_store(
@@ -242,8 +250,11 @@ def _begin_store(
     return facts, predicted, last_with_data(store.commit_log), log_bytes(store.commit_log)
 
 
-def _conclude_store(task: tuple[StoreFacts, list[SplitFacts], tuple[Int64s, Int64s]]) -> Conclusion:
-    return conclude(*task)
+def _conclude_store(
+    task: tuple[StoreFacts, list[SplitFacts], tuple[Int64s, Int64s]]
+) -> tuple[Conclusion, StoreEvidence]:
+    conclusion = conclude(*task)
+    return conclusion, store_evidence(conclusion.facts)
 
 
 def _unresolved(scan: DataFrame, unmatched_count: int) -> list[Any]:

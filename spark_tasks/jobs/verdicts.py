@@ -14,9 +14,11 @@ from spark_tasks.jobs.witnesses import MARK, ROWS
 from spark_tasks.session.errors import marked
 from spark_tasks.session.handover import Handover
 from spark_tasks.session.tasks import from_bytes
+from verdicts.causes.strengths import with_causes
 from verdicts.deadlines.discard_times import with_discard_times
 from verdicts.evidence.witness_scan import IDENTIFIED
 from verdicts.model.predicted import Prediction
+from verdicts.model.store_evidence import StoreEvidence
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import judge
@@ -56,6 +58,7 @@ class Judge:
     roots: tuple[str, ...]
     views: dict[str, StoreView]
     predicted: dict[str, Prediction]
+    evidence: dict[str, StoreEvidence]
     form: RowForm
     measures: tuple[str, ...] = ()
 
@@ -71,7 +74,7 @@ class Judge:
                 verdicts = judge(
                     self._witnesses(pa.Table.from_batches(given)), self.views, {*TRANSACTIONS.names, *self.measures}
                 )
-                verdicts = with_discard_times(verdicts, self.predicted)
+                verdicts = with_causes(with_discard_times(verdicts, self.predicted), self.evidence)
                 yield from self.form(given[0]["partition"][0].as_py(), verdicts.combine_chunks())
 
     def _witnesses(self, rows: pa.Table) -> Witnesses:

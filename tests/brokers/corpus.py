@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
+BESIDE = "beside.tar.xz"
+"""The store of another broker that has some of the same transactions."""
 STORE, TRUTH, EXPECTED, RECIPE = "store.tar.xz", "truth.jsonl.xz", "expected.jsonl", "recipe.json"
 HALF_TOPIC_DESIGN = "half_topic"
 ROCKS_DESIGNS = ("rocksdb", "rocksdb_queues", "dledger", "controller")
@@ -38,6 +40,11 @@ def all_names() -> list[str]:
 def unpack(name: str, to: Path) -> Path:
     """Unpack a store below a directory; return the store's root (`storePathRootDir`)."""
     return unpack_archive(CORPUS / name / STORE, to)
+
+
+def unpack_beside(name: str, to: Path) -> Path:
+    """Unpack the store of the other broker below a directory."""
+    return unpack_archive(CORPUS / name / BESIDE, to)
 
 
 def unpack_archive(archive: Path, to: Path) -> Path:

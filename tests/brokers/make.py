@@ -91,6 +91,8 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
     rows = expected_rows(run.truth)
     to.mkdir(parents=True, exist_ok=True)
     corpus.pack(run.rig.store, to / corpus.STORE)
+    if run.beside is not None:
+        corpus.pack(run.beside, to / corpus.BESIDE)
     corpus.write_rows(to / corpus.TRUTH, run.truth)
     corpus.write_rows(to / corpus.EXPECTED, rows)
     script = recipe.script

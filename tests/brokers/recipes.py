@@ -305,6 +305,25 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
             {"failed_over": 8},
             conf={"brokerIP2": "127.0.0.1"},
         )
+    acting = {"brokerIP2": "127.0.0.1", "enableSlaveActingMaster": "true", "autoCreateTopicEnable": "false"}
+    add(
+        "escaped-5.3.3",
+        "Halves that the acting slave of another master sent here, copy by copy; beside it the killed master's store.",
+        "5.3.3",
+        {"escaped": 3},
+        topics={"orders": 2},
+        conf=acting | {"enableRemoteEscape": "true"},
+    )
+    add(
+        "acting-5.3.3",
+        "A slave acted as its killed master, passed halves that it may not send, and became a master; it has not "
+        "accepted a topic with message.type. Beside it the killed master's store.",
+        "5.3.3",
+        {"acting_gave_up": 6},
+        topics={"orders": 2, "payments": 2},
+        attributes={"payments": "+message.type=TRANSACTION"},
+        conf=acting,
+    )
     add(
         "opslost-5.3.3",
         "The ops of the last decisions were in its memory when it was killed; nothing else was open.",

@@ -266,6 +266,7 @@ class Rig:
         self._processes: dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
         self._agents: list[Agent] = []
         self.slave: Rig | None = None  # see slave.py
+        self.others: list[Rig] = []
         self.options = [*JAVA_OPTIONS, *(OLD_JAVA_OPTIONS if maven.is_old(version) else ())]
         if host == IPV6_NAME:
             hosts = self.home / "hosts"
@@ -327,6 +328,8 @@ class Rig:
         conf = self.home / "conf" / "namesrv.conf"
         bind = f"bindAddress={self.conf['bindAddress']}\n" if "bindAddress" in self.conf else ""
         controller = "".join(f"{name}={value}\n" for name, value in self._controller().items())
+        if self.conf.get("enableSlaveActingMaster") == "true":
+            controller += "supportActingMaster=true\n"
         conf.write_text(f"listenPort={self.names_port}\n{bind}{controller}")
         self._java("namesrv", "namesrv.NamesrvStartup", conf)
         self._wait_port("namesrv", self.names_port, PATIENCE_SECONDS)
@@ -386,8 +389,9 @@ class Rig:
 
     def close(self) -> None:
         """End everything that still runs, at once."""
-        if self.slave is not None:
-            self.slave.close()
+        for other in (self.slave, *self.others):
+            if other is not None:
+                other.close()
         for agent in self._agents:
             if agent.process.poll() is None:
                 agent.kill()

@@ -115,6 +115,9 @@ def rocks_recipes() -> list[Made]:
         killed = more | {"stop": "kill"}
         made.append((f"rocksdb-{version}", RESTARTED + "stopped cleanly.", version, clean, more))
         made.append((f"rocksdb-killed-{version}", RESTARTED + "killed (SIGKILL).", version, ROCKSDB, killed))
+    with_slave = {"design": "rocksdb", "conf": {**TRANSACTIONS_IN_ROCKSDB, "brokerIP2": "127.0.0.1"}}
+    what = "Transactions in RocksDB that only the slave dropped; beside it the slave's store."
+    made.append(("rocksdb-slave-5.5.0", what, "5.5.0", {"dropped_by_slave": 4}, with_slave))
     upgraded = {"design": "rocksdb", "restart": TRANSACTIONS_IN_ROCKSDB}
     made.append(("rocksdb-both-5.5.0", BOTH, "5.5.0", MIXED, upgraded))
     for name, about, histories, conf in QUEUES:

@@ -30,7 +30,7 @@ class SecondRun(StagedBroker):
         copy = self.out / "after"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.rig.store, copy / "store")
-        allow_reading_ops(copy / "store" / "config" / "topics.json")
+        allow_reading_ops(copy / "store" / "config" / "topics.json", self.script.topics)
         (copy / "store" / "brokerIdentity").unlink(missing_ok=True)  # the second run has another controller
         calm = {"transactionCheckMax": NEVER, "transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
         if self.script.version in FORGETTING and self.script.conf.get("enableLmq") == "true":

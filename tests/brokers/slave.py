@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.brokers.rig import Rig
@@ -57,14 +58,18 @@ def wait_cursors(master: Rig, seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
-def fail_over(master: Rig) -> int:
+def fail_over(master: Rig, acting: Callable[[], None] = lambda: None, keep: Path | None = None) -> int:
     """Kill the broker, stop its slave, and start a master on the slave's store, at the address that the clients know.
 
-    Return the end of the slave's log: later records of the broker are lost.
+    `acting` is called while only the slave runs; `keep` gets a copy of the killed master's store. Return the end of the
+    slave's log: later records of the broker are lost.
     """
     assert master.slave is not None
     master.stop("broker", signal.SIGKILL)
+    acting()
     master.slave.stop("broker")
+    if keep is not None:
+        shutil.copytree(master.store, keep)
     shutil.rmtree(master.store)
     shutil.move(master.slave.store, master.store)
     end = log_end(master.store)

@@ -29,6 +29,8 @@ class Play(SecondRun):
         super().__init__(script, out, say)
         self.epilogues: list[tuple[str, Callable[[], None]]] = []
         """Parts of histories that are played at the end, together with the histories of phase 1."""
+        self.beside: Path | None = None
+        """The store of another broker, which has some of the transactions too."""
 
     def send(self, plan: str, number: int, rng: Random, **wanted: object) -> Transaction:
         """Begin one transaction (or send another message); the results are reported as events."""

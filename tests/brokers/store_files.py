@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.brokers.rig import OP_TOPIC
@@ -13,17 +14,19 @@ BLANK = 0xCBD43194
 DLEDGER_ENTRY, DLEDGER_BLANK = 1, -1
 
 
-def allow_reading_ops(topics: Path) -> None:
-    """4.x serves the op topic to nobody because it has no entry for it: give the copy's configuration one."""
+def allow_reading_ops(topics: Path, others: Iterable[str] = ()) -> None:
+    """Give the copy's configuration an entry for the op topic, without which 4.x does not serve it, and for others."""
     if not topics.exists():  # the configuration is in RocksDB, whose versions serve the topic
         return
     text = topics.read_text()
-    if f'"{OP_TOPIC}":' in text:
-        return
-    entry = f'"{OP_TOPIC}":{{"order":false,"perm":6,"readQueueNums":4,"topicFilterType":"SINGLE_TAG",'
-    entry += f'"topicName":"{OP_TOPIC}",'
-    entry += '"topicSysFlag":0,"writeQueueNums":4},'
-    topics.write_text(re.sub(r'("topicConfigTable":\s*\{)', lambda found: found.group(1) + entry, text, count=1))
+    for topic in (OP_TOPIC, *others):
+        if f'"{topic}":' not in text:
+            entry = f'"{topic}":{{"order":false,"perm":6,"readQueueNums":4,"topicFilterType":"SINGLE_TAG",'
+            entry += f'"topicName":"{topic}",'
+            entry += '"topicSysFlag":0,"writeQueueNums":4},'
+            found = re.search(r'"topicConfigTable":\s*\{', text)
+            text = text if found is None else text[: found.end()] + entry + text[found.end():]
+    topics.write_text(text)
 
 
 def log_end(store: Path) -> int:

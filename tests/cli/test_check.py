@@ -7,19 +7,26 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from readers.store.broker_settings import broker_settings
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN, WARNING, Thresholds, judge
 from rmqtx_cli.monitoring.memory import memory_file, recall, remember
 from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
-from rmqtx_cli.monitoring.remembered import Became
+from rmqtx_cli.monitoring.remembered import Became, what_became_of
 from rmqtx_cli.monitoring.say_outcome import nagios_line
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.options import StoreOptions
+from rmqtx_cli.sources.source import chosen_opener
+from rmqtx_cli.words.say import Voice
 from tests.cli.conftest import Run
 from tests.forge.damage import flip_byte, log_files
-from tests.forge.stores import copy_of
+from tests.forge.stores import copy_of, opened
+from verdicts.audit.local_audit import audit
 
 LINE = re.compile(r"RMQTX (OK|WARNING|CRITICAL|UNKNOWN) - [^|\n]+(\|[^|\n]+)?\n")
 AGES = Thresholds(600_000, 3_600_000, None, None)
@@ -105,11 +112,58 @@ def test_json_and_textfile(rmqtx: Run, common: Path, memory: Path, tmp_path: Pat
     assert f"rmqtx_check_status {result.status}" in lines
     assert f'rmqtx_pending_transactions{{store="{common}"}} {outcome["pending_count"]}' in lines
     for line in lines:
-        assert re.fullmatch(r'# (HELP|TYPE) rmqtx_\w+ .+|rmqtx_\w+(\{store="[^"]*"\})? [-+.e\d]+', line), line
+        label = r'\w+="[^"]*"'
+        assert re.fullmatch(rf"# (HELP|TYPE) rmqtx_\w+ .+|rmqtx_\w+(\{{{label}(,{label})*\}})? [-+.e\d]+", line), line
     result = rmqtx("check", tmp_path / "missing", "--state-dir", memory, "--textfile", textfile)
     assert result.status == UNKNOWN
     assert "rmqtx_check_status 3" in textfile.read_text().splitlines()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_causes_in_the_line_and_in_the_numbers(rmqtx: Run, common: Path, memory: Path, tmp_path: Path) -> None:
+    """The same numbers as in the rows of `pending`; the cause of most transactions is in the line unless it is OK."""
+    listed = json.loads(rmqtx("pending", common, "--all-open", "--format", "json").out)
+    wanted = Counter(cause for row in listed for cause in row["causes"])
+    assert any(cause.endswith("?") for cause in wanted)
+    assert not all(cause.endswith("?") for cause in wanted)
+    most = max(wanted.values())
+    textfile = tmp_path / "rmqtx.prom"
+    result = rmqtx("check", common, "--warning", "1m", "--state-dir", memory, "--textfile", textfile)
+    assert result.status != OK
+    text, _, numbers = result.out.strip().partition("|")
+    named = re.search(r"; cause: (\S+) (explains|could explain) (\d+) transactions?$", text)
+    assert named is not None
+    assert wanted[f"{named[1]}{'' if named[2] == 'explains' else '?'}"] == int(named[3]) == most
+    pairs = dict(part.split("=") for part in numbers.split(" ") if "cause_" in part)
+    assert pairs == {
+        f"possible_cause_{cause[:-1]}" if cause.endswith("?") else f"cause_{cause}": f"{count};;;0"
+        for cause, count in wanted.items()
+    }
+    outcome = json.loads(rmqtx("check", common, "--state-dir", memory, "--format", "json").out)
+    found = {one["cause"] + ("?" if one["strength"] == "could_explain" else ""): one for one in outcome["causes"]}
+    assert {cause: one["transactions_count"] for cause, one in found.items()} == wanted
+    lines = textfile.read_text().splitlines()
+    for one in found.values():
+        labels = ",".join(f'{name}="{one[name]}"' for name in ("cause", "strength", "store"))
+        assert f"rmqtx_transactions_by_cause{{{labels}}} {one['transactions_count']}" in lines
+
+
+def test_no_cause_in_a_line_that_is_ok(rmqtx: Run, common: Path, memory: Path) -> None:
+    result = rmqtx("check", common, "--warning", "9999d", "--critical", "9999d", "--state-dir", memory)
+    assert result.status == OK
+    assert "cause:" not in result.out
+    assert "cause_" in result.out
+
+
+def test_causes_of_what_is_newly_discarded(rmqtx: Run, memory: Path) -> None:
+    """Of transactions that are no longer open the look-up gives the causes."""
+    store = opened("fifteen-5.3.3")
+    rows = audit([store], broker_settings).table().to_pylist()
+    gone = {row["transaction_id"]: None for row in rows if row["state"] == "DISCARDED" and row["advice"] != "wait"}
+    with chosen_opener([store.root], LiveOptions(), StoreOptions(), Voice(quiet=True), "").opened() as source:
+        became = what_became_of(source, gone)
+    assert set(became.states.values()) == {"DISCARDED"}
+    assert became.causes == {(store.root, "no-decision-in-time", "explains"): len(gone)}
 
 
 def test_damage_is_not_ok(rmqtx: Run, fifteen: Path, memory: Path, tmp_path: Path) -> None:

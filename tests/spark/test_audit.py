@@ -24,7 +24,7 @@ from tests.representatives import rest_is_slow
 from tests.verdicts.causes.test_mixed_stores import BIG, CONF, PLANS, counts_of
 from verdicts.audit import local_audit
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS
 from verdicts.evidence.store_facts import SettingsOf
 from verdicts.model.reading import VerdictReading
 from verdicts.transactions.measures import MEASURES
@@ -250,15 +250,14 @@ def test_nothing_stays_behind(spark: SparkSession, tmp_path: Path) -> None:
 def test_causes_of_several_stores(spark: SparkSession) -> None:
     stores = [opened(name) for name in ("killed-5.3.3", "poison-4.5.0", "cursoredited-4.4.0")]
     settings = {store.root: broker_settings(store) for store in stores}
-    evidence = {root: store_evidence(store, settings[root]) for root, store in zip(settings, stores, strict=True)}
     found = []
     for reading in (
         local_audit.audit(stores, lambda store: settings[store.root], columns=NEEDED_COLUMNS),
         spark_audit.audit(spark, stores, lambda store: settings[store.root], split_bytes=SPLIT_BYTES),
     ):
-        diagnosis = Diagnosis(evidence)
+        diagnosis = Diagnosis(reading.evidence)
         for batch in reading:
-            diagnosis.add(batch, reading.check_stops)
+            diagnosis.add(batch)
         found.append(diagnosis.table())
     assert found[0].num_rows > 10
     assert found[1].equals(found[0])

@@ -27,6 +27,8 @@ from readers.model.identities import identities, identity_hashes, partition_of
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import MARKS, TRANSACTIONS
 from readers.store.store import Store
+from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+from verdicts.causes.strengths import with_causes
 from verdicts.deadlines.discard_times import DISCARD_TIME_SOURCES, with_discard_times
 from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.belonging import op_numbers, tied_groups
@@ -35,6 +37,7 @@ from verdicts.evidence.store_facts import SettingsOf, moment_ms, store_facts
 from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
 from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
+from verdicts.model.store_evidence import StoreEvidence
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import chosen_schema, judge
@@ -140,6 +143,7 @@ class _Verdict:
     numbers: tuple[int, ...]
     views: dict[str, StoreView]
     predicted: dict[str, Prediction] = field(default_factory=dict)
+    evidence: dict[str, StoreEvidence] = field(default_factory=dict)
     schema: pa.Schema = TRANSACTIONS
 
     def witnesses(self) -> Witnesses:
@@ -156,10 +160,13 @@ class _Verdict:
 
 def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:
     names = task.schema.names
-    is_dated = "discard_at_ms" in names
-    rows = judge(task.witnesses(), task.views, {*names, *(DISCARD_TIME_SOURCES if is_dated else ())})
+    is_dated, has_causes = "discard_at_ms" in names, "causes" in names
+    sources = {*(DISCARD_TIME_SOURCES if is_dated else ()), *(NEEDED_COLUMNS if has_causes else ())}
+    rows = judge(task.witnesses(), task.views, {*names, *sources})
     if is_dated:
         rows = with_discard_times(rows, task.predicted)
+    if has_causes:
+        rows = with_causes(rows, task.evidence)
     return list(rows.select(names).combine_chunks().to_batches())
 
 
@@ -251,8 +258,10 @@ def _audit(
                 ties.extend(conclusion.ties)
                 _spread_marks(mine, spool, _damaged_halves(conclusion, mine, spool))
             views = {root: fact.view(at_ms) for root, fact in facts.items()}
+            if at_ms is None:
+                reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items()}
             tasks = [
-                _Verdict(spool, numbers, views, reading.predicted, schema)
+                _Verdict(spool, numbers, views, reading.predicted, reading.evidence, schema)
                 for numbers in tied_partitions(ties, count)
             ]
             if directory is None:

@@ -19,6 +19,8 @@ from readers.model.tables import TRANSACTIONS
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import Store
 from verdicts.audit.not_found import not_found
+from verdicts.causes.evidence import store_evidence
+from verdicts.causes.strengths import with_causes
 from verdicts.deadlines.discard_times import is_open_row, with_discard_times
 from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.derived_trust import Untrusted, sound_blocks
@@ -66,7 +68,7 @@ def pending(
         reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
     else:
         _return_memory()
-        reading.batches = _with_discard_times(open_rows(table), reading, facts).to_batches()
+        reading.batches = _completed(open_rows(table), reading, facts).to_batches()
     return reading
 
 
@@ -129,7 +131,7 @@ def show(
         table = None
     shortened: list[pa.Table] = []
     if table is not None:
-        table = _with_discard_times(table, reading, facts)
+        table = _completed(table, reading, facts)
     else:
         def chosen(rows: pa.Table) -> pa.Table:
             if short and len(identity) >= SHORT_ID_LENGTH_MIN:
@@ -178,12 +180,12 @@ def lookup(
     if table is None:
         reading.batches = _scanned(reading, stores, settings_of, None, None, chosen)
     else:
-        reading.batches = _with_discard_times(chosen(table), reading, facts).to_batches()
+        reading.batches = _completed(chosen(table), reading, facts).to_batches()
     return reading
 
 
-def _with_discard_times(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts]) -> pa.Table:
-    """Add the discard times to rows; the check is played only for stores with open rows."""
+def _completed(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts]) -> pa.Table:
+    """Add the discard times and the causes to rows; the check is played only for stores with open rows."""
     are_open = is_open_row(rows)
     roots = pc.unique(rows["store"].filter(are_open)).to_pylist()
     for root, fact in facts.items():
@@ -192,7 +194,8 @@ def _with_discard_times(rows: pa.Table, reading: VerdictReading, facts: dict[str
                 fact.store, fact.settings, fact.cursors, moment_ms(fact.store), windows=fact.windows,
                 stops=fact.check_stops,
             )
-    return with_discard_times(rows, reading.predicted)
+    reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items()}
+    return with_causes(with_discard_times(rows, reading.predicted), reading.evidence)
 
 
 def _depends_on_assumed_check_max(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
@@ -290,7 +293,7 @@ def _scanned(
     whole = audit(stores, settings_of, at_ms=at_ms, progress=progress)
     reading.findings, reading.coverage, reading.missing = whole.findings, whole.coverage, whole.missing
     reading.check_stops = whole.check_stops
-    reading.predicted = whole.predicted
+    reading.predicted, whole.evidence = whole.predicted, reading.evidence
     undecidable: Counter[tuple[str, str]] = Counter()
     for batch in whole:
         rows = pa.Table.from_batches([batch])

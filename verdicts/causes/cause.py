@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from readers.model.columns import Bools
 from readers.model.releases import ALWAYS, LAST_OF_LINES, Change, Version, dotted, release_text
-from verdicts.causes.evidence import FILES, Evidence, StoreEvidence
+from verdicts.causes.evidence import Evidence
 from verdicts.causes.needs import Need, all_hold
+from verdicts.model.store_evidence import FILES, StoreEvidence
 
 #: How far the records of each transaction support a cause: NONE, FITS or PROVES.
 Support = npt.NDArray[np.int8]

@@ -16,7 +16,8 @@ from readers.model.releases import (
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
-from verdicts.causes.evidence import Evidence, StoreEvidence
+from verdicts.causes.evidence import Evidence
+from verdicts.model.store_evidence import StoreEvidence
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 #: A round ends after this time (MAX_PROCESS_TIME_LIMIT).
@@ -59,7 +60,7 @@ def _no_decision(found: Evidence) -> Support:
     return fits(rows, rows & ~found.flag("may_be_decided"))
 
 
-def _checks_begin_again(found: Evidence) -> Bools:
+def checks_begin_again(found: Evidence) -> Bools:
     """Transactions with two half copies after the same number of checks: a second chain began at an earlier copy."""
     copies = found.copies
     rows = np.flatnonzero((found.next_copy >= 0) & (copies.checks > 0)) if len(copies) else np.empty(0, np.int64)
@@ -96,7 +97,7 @@ def _cursor_went_back(found: Evidence) -> Support:
     read the ops before.
     """
     settled_ms, runs = _was_settled_before(found), ~_is_stopped(found)
-    again = found.flag("checked_again_after_restart") | _is_settled_and_open(found) | _checks_begin_again(found)
+    again = found.flag("checked_again_after_restart") | _is_settled_and_open(found) | checks_begin_again(found)
     proven = again | (settled_ms > _ROUND_MS_MAX)
     return fits(runs & (proven | (settled_ms >= 0)), runs & proven & ~found.flag("clock_skew"))
 
@@ -109,9 +110,8 @@ def _op_cursor_jumped(found: Evidence) -> Support:
 
 def _ops_lost(found: Evidence) -> Support:
     """A COMMIT record after the last op message of a killed broker proves it; an open one only fits."""
-    finals, marks = found.finals, found.marks
+    finals = found.finals
     last_op = found.numbers(lambda one: one.last_op_offset, np.iinfo(np.int64).max)
-    np.maximum.at(last_op, marks.store, marks.offset)  # the queue of a killed broker may end before its log
     is_after = found.any_of(finals, finals.offset > last_op[finals.store])
     lost = found.flag("commit_without_op") & (found.count_of(found.discards) == 0)
     was_killed = found.of_store(lambda one: one.was_killed)
@@ -188,7 +188,7 @@ CAUSES = (
         shown_by=("cursorback-4.9.7", "cursorback-5.3.3", "cursoredited-4.3.0", "cursoredited-5.5.0", "failover-4.9.7",
          "failover-5.3.3", "lmq-switched-5.3.3", "parallel-5.3.3"),
         decides="the broker's log: whether it started, or a slave took over, before the check came again",
-        rivals=("op-cursor-jumped",),
+        rivals=("op-cursor-jumped", "acting-slave-sent-copies"),
     ),
     Cause(
         "op-cursor-jumped", "the check moved its op cursor to the end of the op queue and left ops unread",

@@ -14,7 +14,8 @@ from readers.model.releases import (
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
-from verdicts.causes.evidence import WIRE, Evidence
+from verdicts.causes.evidence import Evidence
+from verdicts.model.store_evidence import WIRE
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 

@@ -17,7 +17,10 @@ EXAMPLES_MAX = 3
 
 @dataclass(slots=True)
 class Count:
-    """What one cause has in one store with one strength."""
+    """What one cause has in one store with one strength.
+
+    Shape: `open_points`: what would decide whether they have the cause. `rivals`: causes that also fit some of them.
+    """
 
     transactions: int = 0
     half_copies: int = 0
@@ -25,15 +28,18 @@ class Count:
     last_ms: int | None = None
     examples: list[dict[str, Any]] = field(default_factory=list)
     open_points: dict[str, None] = field(default_factory=dict)
+    rivals: set[str] = field(default_factory=set)
 
-    def add(self, found: Evidence, chosen: Int64s, open_points: Iterable[str] = ()) -> None:
-        """Count the transactions with some numbers; `open_points`: what would decide whether they have the cause."""
+    def add(
+        self, found: Evidence, chosen: Int64s, open_points: Iterable[str] = (), rivals: Iterable[str] = ()
+    ) -> None:
+        """Count the transactions with some numbers."""
         times = found.half_store_time_ms[chosen]
         known = times[times >= 0]
         self.merge(Count(
             len(chosen), int(found.copies_count[chosen].sum()), int(known.min()) if known.size else None,
             int(known.max()) if known.size else None, _examples(found, chosen),
-            dict.fromkeys(point for point in open_points if point),
+            dict.fromkeys(point for point in open_points if point), set(rivals),
         ))  # fmt: skip
 
     def merge(self, other: Count) -> None:
@@ -44,6 +50,7 @@ class Count:
         self.last_ms = max((one for one in (self.last_ms, other.last_ms) if one is not None), default=None)
         self.examples = sorted([*self.examples, *other.examples], key=_place)[:EXAMPLES_MAX]
         self.open_points |= other.open_points
+        self.rivals |= other.rivals
 
 
 def _examples(found: Evidence, chosen: Int64s) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools, int64s
 from readers.model.tables import column
-from verdicts.causes.cause import NONE, PROVES, STRENGTHS, Cause, Support
+from verdicts.causes.cause import NONE, STRENGTHS, Cause
 from verdicts.causes.counting import EXAMPLES_MAX, Count
-from verdicts.causes.evidence import SOURCES, Evidence, StoreEvidence
+from verdicts.causes.evidence import Evidence
 from verdicts.causes.groups import GroupCauses
 from verdicts.causes.register import CAUSES
-from verdicts.model.check_stop import CheckStop
+from verdicts.causes.strengths import Applied, applied
+from verdicts.model.store_evidence import SOURCES, StoreEvidence
 
 _EXAMPLE = pa.struct([
     column("transaction_id", pa.string(), "id of the transaction"),
@@ -53,11 +54,11 @@ DIAGNOSES = pa.schema(
 class Diagnosis:
     """The causes of the transactions seen so far; memory does not grow with their number.
 
-    Shape: `stores`: the facts of each store. `unusual_count`: transactions that have a flag, or are DISCARDED, LOST or
-           UNDECIDABLE, or that a cause explains; of these `explained_count` have a cause that explains them, and
-           `unexplained_count` none, not even one that could explain them. `needs_release`: whether a cause depends on
-           the release of the broker, which is not known exactly; `needed_settings`: the settings that causes depend on
-           and that are unknown.
+    Shape: `stores`: the facts of each store, complete when the first batch is added. `unusual_count`: transactions that
+           have a flag, or are DISCARDED, LOST or UNDECIDABLE, or that a cause explains; of these `explained_count` have
+           a cause that explains them, and `unexplained_count` none, not even one that could explain them.
+           `needs_release`: whether a cause depends on the release of the broker, which is not known exactly;
+           `needed_settings`: the settings that causes depend on and that are unknown.
     """
 
     stores: Mapping[str, StoreEvidence]
@@ -81,23 +82,17 @@ class Diagnosis:
         """See `Diagnosis`."""
         return self._unexplained_count - self._groups.unexplained_count
 
-    def add(self, batch: pa.RecordBatch, stops: Iterable[CheckStop] = ()) -> None:
-        """Add judged transactions.
-
-        Shape: `batch` has NEEDED_COLUMNS; `stops`: where the checks of the stores are stopped, as far as known.
-        """
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add judged transactions. `batch` has NEEDED_COLUMNS."""
         if not batch.num_rows:
             return
-        by_store = {stop.store: stop for stop in stops}
-        stores = {name: replace(one, stop=by_store.get(name)) for name, one in self.stores.items()}
-        found = Evidence(pa.Table.from_batches([batch]), stores)
-        supports = {word: cause.rule(found) for word, cause in CAUSES.items()}
+        found = Evidence(pa.Table.from_batches([batch]), self.stores)
         has_cause, is_explained = np.zeros(found.count, np.bool_), np.zeros(found.count, np.bool_)
-        for word, cause in CAUSES.items():
-            if supports[word].any() and cause.contradicted is None:
-                explained, possible = self._add_cause(found, cause, supports)
-                is_explained |= explained
-                has_cause |= explained | possible
+        for one in applied(found):
+            self._count(found, one)
+            is_explained |= one.rows.get("explains", False)
+            has_cause |= one.rows.get("could_explain", False)
+        has_cause |= is_explained
         is_unusual = _are_unusual(found) | has_cause
         self.transactions_count += found.count
         self._unusual_count += int(is_unusual.sum())
@@ -105,7 +100,7 @@ class Diagnosis:
         self._unexplained_count += int((is_unusual & ~has_cause).sum())
         for word, cause in CAUSES.items():
             if cause.contradicted is not None:
-                rows, without = supports[word] > NONE, is_unusual & ~has_cause
+                rows, without = cause.rule(found) > NONE, is_unusual & ~has_cause
                 self._groups.add(found, word, rows, cause.contradicted(found), ~is_unusual, without)
         self.undecidable_count += int(found.state("UNDECIDABLE").sum())
 
@@ -123,32 +118,6 @@ class Diagnosis:
         keys = sorted(counts, key=lambda key: (key[2] == "ruled_out", -counts[key].transactions, *key))
         return pa.Table.from_pylist([_row(*key, counts[key]) for key in keys], DIAGNOSES)
 
-    def _add_cause(self, found: Evidence, cause: Cause, supports: Mapping[str, Support]) -> tuple[Bools, Bools]:
-        """Count a cause in each store; return the transactions that it explains, and those that it could explain."""
-        support = supports[cause.word]
-        explained, possible = np.zeros(found.count, np.bool_), np.zeros(found.count, np.bool_)
-        for number, (store, facts) in enumerate(found.stores.items()):
-            rows = (support > NONE) & (found.store == number)
-            if not rows.any():
-                continue
-            applies = cause.applies(facts)
-            if applies is False:
-                self._count(found, rows, (store, cause.word, "ruled_out"), ())
-                continue
-            rivals = _fitting_rivals(cause, rows, supports, facts)
-            is_contested = np.zeros(found.count, np.bool_)
-            for word in rivals:
-                is_contested |= supports[word] > NONE
-            proven = rows & (support == PROVES) & ~is_contested & bool(applies) & cause.is_seen(facts)
-            open_points = self._unknown(cause, facts)
-            open_points += [cause.decides] if (rows & (support < PROVES)).any() else []
-            open_points += [f"whether it was {cause.word} or {' or '.join(rivals)}"] if rivals else []
-            self._count(found, proven, (store, cause.word, "explains"), ())
-            self._count(found, rows & ~proven, (store, cause.word, "could_explain"), open_points)
-            explained |= proven
-            possible |= rows & ~proven
-        return explained, possible
-
     def _unknown(self, cause: Cause, facts: StoreEvidence) -> list[str]:
         """Return what is unknown of a broker and decides whether it behaves so, and count it."""
         is_release_unknown = cause.affects(facts.version_low, facts.version_high) is None
@@ -161,20 +130,13 @@ class Diagnosis:
             *([] if cause.is_seen(facts) else [SOURCES[one] for one in cause.shows_in]),
         ]
 
-    def _count(self, found: Evidence, rows: Bools, key: tuple[str, str, str], open_points: Iterable[str]) -> None:
-        if rows.any():
-            self._counts.setdefault(key, Count()).add(found, np.flatnonzero(rows), open_points)
-
-
-def _fitting_rivals(
-    cause: Cause, rows: Bools, supports: Mapping[str, Support], facts: StoreEvidence
-) -> list[str]:
-    """Return the rivals that fit some of the rows, and that the broker of the store may have."""
-    return [
-        word for word in cause.rivals
-        if (rows & (supports[word] > NONE)).any()
-        and CAUSES[word].applies(facts) is not False
-    ]
+    def _count(self, found: Evidence, one: Applied) -> None:
+        """Count a cause in one store."""
+        for strength, rows in one.rows.items():
+            if rows.any():
+                points = [*self._unknown(one.cause, one.facts), one.decides] if strength == "could_explain" else []
+                count = self._counts.setdefault((one.store, one.cause.word, strength), Count())
+                count.add(found, np.flatnonzero(rows), points, one.rivals if points else ())
 
 
 def _are_unusual(found: Evidence) -> Bools:
@@ -184,11 +146,13 @@ def _are_unusual(found: Evidence) -> Bools:
 
 def _row(store: str, word: str, strength: str, found: Count) -> dict[str, Any]:
     cause = CAUSES[word]
+    rivals = [word for word in cause.rivals if word in found.rivals]
+    points = [*found.open_points, *([f"whether it was {cause.word} or {' or '.join(rivals)}"] if rivals else [])]
     return {
         "store": store, "cause": word, "strength": strength, "title": cause.title,
         "transactions_count": found.transactions, "half_copies_count": found.half_copies,
         "first_time_ms": found.first_ms, "last_time_ms": found.last_ms, "examples": found.examples,
-        "consequence": cause.consequence, "would_decide": "; ".join(found.open_points) or None,
+        "consequence": cause.consequence, "would_decide": "; ".join(points) or None,
         "act": cause.act, "change": cause.change or None, "releases": cause.releases,
         "sources": "; ".join(change.source for change in cause.affected),
     }  # fmt: skip

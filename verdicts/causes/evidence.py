@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.cursors.cursors import check_cursors
 from readers.model.columns import Bools, Int64s, int64s
 from readers.model.errors import SourceError
-from readers.model.releases import HALF_TOPIC_DESIGN, Version
+from readers.model.releases import HALF_TOPIC_DESIGN
 from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import BrokerSettings
+from readers.store.fastjson import read_config
 from readers.store.store import OP_TOPIC, Store
-from verdicts.model.check_stop import CheckStop
+from verdicts.evidence.store_facts import StoreFacts
+from verdicts.model.store_evidence import StoreEvidence
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
 NEEDED_COLUMNS = (
@@ -29,62 +29,42 @@ _UNKNOWN = -1
 #: How long a broker from 5.1.0 on holds an op message at most before it writes it: two waits of 3 s before 5.5.0, and
 #: the time to write (#10199).
 OP_HOLD_MS = 7_000
-#: Where a cause shows: the records, which files have and live brokers serve; what a live broker reports of its state
-#: and clients; the text log of a broker process. Each with what must be read.
-FILES, WIRE, BROKER_LOG = "files", "wire", "broker log"
-SOURCES: dict[str, str] = {
-    FILES: "the records of the store",
-    WIRE: "the running broker: -n HOST:PORT",
-    BROKER_LOG: "the log of the broker",
-}
 
 
-@dataclass(frozen=True, slots=True)
-class StoreEvidence:
-    """The facts of one store that rules read.
-
-    Shape: `last_op_offset`: commit-log offset of the last op message in the op queue, -1 if it has none; None if
-           unknown. `first_op_offset`: that of the op message with queue offset 0; None if unknown or if the queue has
-           none. `stop`: where the check of its half queue is stopped; it may become known after the rows. `conf`: the
-           configuration of its broker; None if unknown. `read`: what was read, of SOURCES.
-    Units: commit-log offsets; versions are (5, 1, 4).
-    """
-
-    version_low: Version | None = None
-    version_high: Version | None = None
-    last_op_offset: int | None = None
-    first_op_offset: int | None = None
-    was_killed: bool = False
-    stop: CheckStop | None = None
-    conf: Mapping[str, str] | None = None
-    read: frozenset[str] = frozenset({FILES})
-
-
-def store_evidence(store: Store, settings: BrokerSettings) -> StoreEvidence:
-    """Return the facts of a store; reads the first and the last slot of its op queue.
+def store_evidence(facts: StoreFacts) -> StoreEvidence:
+    """Return what the rules read of a store, after its log was read; reads its topics, and two slots of its op queue.
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
+    settings = facts.settings
     return StoreEvidence(
-        settings.version_low, settings.version_high, _last_op_offset(store), _first_op_offset(store),
-        store.was_killed and not store.in_use, conf=settings.given,
+        settings.version_low, settings.version_high, _last_op_offset(facts), _first_op_offset(facts.store),
+        facts.store.was_killed, facts.check_stops[-1] if facts.check_stops else None, settings.given,
+        are_cursors_damaged=any(one.code == "config-damaged" for one in facts.cursors.findings),
+        topics=_topics(facts.store),
     )
 
 
-def _last_op_offset(store: Store) -> int | None:
-    """Return where the last op message of the op queue is.
+def _topics(store: Store) -> frozenset[str] | None:
+    """Return the topics of config/topics.json; None if they are unknown."""
+    config = read_config(store, "topics.json").value
+    table = config.get("topicConfigTable") if isinstance(config, dict) else None
+    return frozenset(table) if isinstance(table, dict) else None
+
+
+def _last_op_offset(facts: StoreFacts) -> int | None:
+    """Return where the last op message is: by the op queue, or after its end, in the log of a killed broker.
 
     A queue without entries counts as empty only if the check never read an op either: it may have been deleted.
     """
     try:
-        with open_queue(store, OP_TOPIC, 0) as queue:
+        with open_queue(facts.store, OP_TOPIC, 0) as queue:
             last: list[int] = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
-            if last:
-                return last[-1]
-            cursors = check_cursors(store).op
-            return _UNKNOWN if cursors is not None and not any(cursors.values()) else None
     except SourceError:
         return None
+    if not last and (facts.cursors.op is None or any(facts.cursors.op.values())):
+        return None
+    return max([facts.last_op_offset, *last])
 
 
 def _first_op_offset(store: Store) -> int | None:
@@ -127,6 +107,7 @@ class Evidence:
 
     rows: pa.Table
     stores: Mapping[str, StoreEvidence]
+    _words: dict[str, tuple[list[str], Int64s]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -142,17 +123,15 @@ class Evidence:
 
     def flag(self, name: str) -> Bools:
         """Whether each transaction has a flag."""
-        lists = self._column("flags")
-        owners = np.asarray(pc.list_parent_indices(lists))
-        return self.any_owner(owners[np.asarray(pc.equal(pc.list_flatten(lists), name))])
+        return self.any_owner(self._flag_owners[np.asarray(pc.equal(self._flags, name))])
 
     def state(self, *words: str) -> Bools:
         """Whether each transaction has one of the states."""
-        return np.asarray(pc.is_in(self._column("state"), value_set=pa.array(words)))
+        return self._has_word("state", words)
 
     def reason(self, *codes: str) -> Bools:
         """Whether each transaction has one of the reason codes."""
-        return np.asarray(pc.is_in(self._column("reason_code"), value_set=pa.array(codes)))
+        return self._has_word("reason_code", codes)
 
     def of_store(self, value: Callable[[StoreEvidence], bool]) -> Bools:
         """A fact of the store of each transaction."""
@@ -207,13 +186,26 @@ class Evidence:
 
     def any_owner(self, owners: Int64s) -> Bools:
         """Whether each transaction is among some owners of records."""
-        found: Bools = np.bincount(owners, minlength=self.count) > 0
+        found = np.zeros(self.count, np.bool_)
+        found[owners] = True
         return found
 
     def count_of(self, records: Records, chosen: Bools | None = None) -> Int64s:
         """The number of (chosen) records of each transaction."""
         owners = records.owner if chosen is None else records.owner[chosen]
         return np.bincount(owners, minlength=self.count).astype(np.int64)
+
+    @property
+    def has_topic(self) -> Bools:
+        """Whether the topic of each transaction is among those of its store; true where either is unknown."""
+        column = self._column("topic")
+        is_listed: Bools = np.asarray(pc.is_null(column))
+        for number, one in enumerate(self.stores.values()):
+            is_here = self.store == number
+            if one.topics is not None:
+                is_here &= np.asarray(pc.is_in(column, value_set=pa.array(sorted(one.topics), pa.string())))
+            is_listed |= is_here
+        return is_listed
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -262,35 +254,74 @@ class Evidence:
         copies, marks = self.copies, self.marks
         if not len(copies):
             return np.full(len(marks), -1, np.int64)
-        places, codes = np.unique(np.concatenate([copies.queue_offset, marks.half]), return_inverse=True)
-        keys = self._group(copies) * len(places) + codes[: len(copies)]
-        wanted = self._group(marks) * len(places) + codes[len(copies):]
+        # Most transactions have one copy: only the other ones need a search.
+        first = np.minimum(np.searchsorted(copies.owner, marks.owner), len(copies) - 1)
+        is_first = (copies.owner[first] == marks.owner) & (copies.store[first] == marks.store)
+        is_first &= copies.queue_offset[first] == marks.half
+        found: Int64s = np.where(is_first, first, -1)
+        has_more = self.count_of(copies) > 1
+        rows = np.flatnonzero(has_more[marks.owner])
+        if len(rows):
+            among = np.flatnonzero(has_more[copies.owner])
+            found[rows] = self._named_copies(among, rows)
+        return found
+
+    def _named_copies(self, among: Int64s, rows: Int64s) -> Int64s:
+        """For some op marks the row of the half copy that each one names, among some copies."""
+        copies, marks = self.copies, self.marks
+        places, codes = np.unique(np.concatenate([copies.queue_offset[among], marks.half[rows]]), return_inverse=True)
+        keys = self._group(copies)[among] * len(places) + codes[: len(among)]
+        wanted = self._group(marks)[rows] * len(places) + codes[len(among):]
         order = np.argsort(keys, kind="stable")
         at = np.minimum(np.searchsorted(keys[order], wanted), len(order) - 1)
-        found: Int64s = np.where(keys[order][at] == wanted, order[at], -1)
-        return found
+        named: Int64s = np.where(keys[order][at] == wanted, among[order[at]], -1)
+        return named
 
     def between(self, records: Records, owner: Int64s, store: Int64s, low: Int64s, high: Int64s) -> Int64s:
         """The number of records of a transaction in a store after one commit-log offset, up to another, inclusive.
 
         Shape: one value for each of the given transactions, with their stores and offsets.
         """
-        offsets = np.unique(records.offset)
+        mine = self.any_owner(owner)[records.owner]
+        offsets = np.unique(records.offset[mine])
         size = len(offsets) + 1
-        keys = np.sort(self._group(records) * size + np.searchsorted(offsets, records.offset))
+        keys = np.sort(self._group(records)[mine] * size + np.searchsorted(offsets, records.offset[mine]))
         base = (owner * len(self.names) + store) * size
         first = np.searchsorted(keys, base + np.searchsorted(offsets, low, "right"))
         end = np.searchsorted(keys, base + np.searchsorted(offsets, high, "right"))
         counts: Int64s = np.maximum(end - first, 0).astype(np.int64)
         return counts
 
+    @cached_property
+    def _flags(self) -> pa.Array:
+        return pc.list_flatten(self._column("flags"))
+
+    @cached_property
+    def _flag_owners(self) -> Int64s:
+        """The transaction of each flag."""
+        owners: Int64s = np.asarray(pc.list_parent_indices(self._column("flags")))
+        return owners
+
+    def _has_word(self, name: str, words: tuple[str, ...]) -> Bools:
+        """Whether each transaction has one of some words in a column of few words."""
+        if name not in self._words:
+            encoded = self._column(name).dictionary_encode()
+            self._words[name] = encoded.dictionary.to_pylist(), int64s(encoded.indices)
+        known, numbers = self._words[name]
+        is_wanted = np.array([word in words for word in known] + [False], np.bool_)  # null is number -1
+        found: Bools = is_wanted[numbers]
+        return found
+
     def _group(self, records: Records) -> Int64s:
         return records.owner * len(self.names) + records.store
 
     def _column(self, name: str) -> pa.Array:
-        return self.rows[name].combine_chunks()
+        column = self.rows[name]
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
     def _store_numbers(self, column: pa.Array) -> Int64s:
+        if len(self.names) == 1:
+            return np.zeros(len(column), np.int64)
         return int64s(pc.index_in(column, value_set=pa.array(self.names, pa.string())))
 
     def _records(self, name: str) -> Records:
@@ -305,9 +336,12 @@ class Evidence:
             return int64s(pc.struct_field(flat, column), _UNKNOWN)
 
         store, offset = self._store_numbers(pc.struct_field(flat, "store")), integers("commit_log_offset")
-        order = np.lexsort((offset, store, owner))
         values = (
             owner, store, integers("queue_offset"), offset, integers("store_time_ms"), integers("checks_count"),
             integers("half_queue_offset"),
         )  # fmt: skip
+        is_next = (owner[1:] > owner[:-1]) | ((store[1:] == store[:-1]) & (offset[1:] >= offset[:-1]))
+        if is_next.all():  # as in nearly all stores
+            return Records(*values)
+        order = np.lexsort((offset, store, owner))
         return Records(*(one[order] for one in values))

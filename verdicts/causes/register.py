@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from verdicts.causes import checks, clients, prepared_records, rocksdb, second_decisions, settings
+from verdicts.causes import checks, clients, cursors, prepared_records, rocksdb, roles, second_decisions, settings
 from verdicts.causes.cause import Cause
 
 CAUSES: dict[str, Cause] = {
     cause.word: cause
-    for family in (second_decisions, checks, clients, settings, rocksdb, prepared_records)
+    for family in (second_decisions, checks, cursors, roles, clients, settings, rocksdb, prepared_records)
     for cause in family.CAUSES
 }

@@ -23,6 +23,10 @@ def _behind_old_table(found: Evidence) -> Support:
     return proves(found.reason("rocksdb_behind_table", "rocksdb_table_empty") & was_killed)
 
 
+def _dropped_by_slave(found: Evidence) -> Support:
+    return proves(found.reason("rocksdb_of_slave"))
+
+
 CAUSES = (
     Cause(
         "rocksdb-asks-again", "the broker asked again for a half message whose decision it had not indexed yet",
@@ -44,7 +48,8 @@ CAUSES = (
             "the check of RocksDB deletes the key", "RIP-82; seen on 5.4.0 and 5.5.0", ROCKSDB_TRANSACTIONS.since
         ),),
         rule=_dropped,
-        consequence="the discard topic does not show it, only a line of transaction.log does",
+        consequence="the discard topic does not show it, only a line of transaction.log does; "
+        "config/transactionMetrics still counts it as open",
         act="while the log has it: rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
         change="compare daily: rmqtx audit STORE --where 'reason_code = rocksdb_dropped'",
         shown_by=("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-both-5.5.0", "rocksdb-killed-5.5.0"),
@@ -57,10 +62,23 @@ CAUSES = (
             "RIP-82; seen on 5.4.0 and 5.5.0", since=ROCKSDB_TRANSACTIONS.since,
         ),),
         rule=_behind_old_table,
-        consequence="the next start checks it from the beginning, also if the broker had already dropped it",
+        consequence="the next start checks it from the beginning, also if the broker had already dropped it; it reads "
+        "back 10 files of the commit log at most (commitLogRecoverMaxNum), and never checks what is older",
         act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application before the "
         "broker starts; afterwards: rmqtx rollback ID -n HOST:PORT",
         change="stop brokers in order (mqshutdown)",
         shown_by=("rocksdb-killed-5.4.0", "rocksdb-killed-5.5.0"),
+    ),
+    Cause(
+        "rocksdb-slave-drops", "a slave runs a check of its own on its table, and dropped it without asking a producer",
+        affected=(Change(
+            "the check of RocksDB runs on slaves too", "RIP-82; seen on 5.5.0", since=ROCKSDB_TRANSACTIONS.since,
+        ),),
+        rule=_dropped_by_slave,
+        consequence="if the slave becomes the master, nothing checks it again, although the old master still had it",
+        act="rmqtx pending STORE of the master's store shows what is open; after a failover: rmqtx resume ID -n "
+        "HOST:PORT",
+        change="give slaves the transactionCheckMax of their master",
+        shown_by=(),
     ),
 )

@@ -6,8 +6,9 @@ import numpy as np
 
 from readers.model.releases import HALF_TOPIC_DESIGN, OP_QUEUE_DELETED, Change
 from verdicts.causes.cause import Cause, Support, fits
-from verdicts.causes.evidence import Evidence, StoreEvidence
+from verdicts.causes.evidence import Evidence
 from verdicts.causes.needs import all_hold, need
+from verdicts.model.store_evidence import StoreEvidence
 
 _POOL = (need("transientStorePoolEnable"), need("flushDiskType", "ASYNC_FLUSH"),
          need("brokerRole", "ASYNC_MASTER", "SYNC_MASTER"))

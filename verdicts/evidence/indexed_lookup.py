@@ -275,6 +275,8 @@ class DerivedFiles:
     def _scan_into(self, from_offset: int, to_offset: int | None) -> None:
         for block in sound_blocks(self._facts, from_offset, to_offset):
             self._add(block)
+            ops = block.commit_log_offsets[block.topic_is(OP_TOPIC)]
+            self._facts.last_op_offset = max(self._facts.last_op_offset, int(ops.max(initial=-1)))
 
     # -- whole transactions ---------------------------------------------------------------------------------------
 

@@ -87,6 +87,7 @@ def conclude(
         doubtful_ends=[*facts.doubtful_ends, *examined.doubtful],
         doubtful_ids=[*facts.doubtful_ids, *(doubt for part in scanned for doubt in part.doubtful_ids)],
         checks_seen_max=max([facts.checks_seen_max, *(part.checks_seen_max for part in scanned)]),
+        last_op_offset=max([facts.last_op_offset, *(part.last_op_offset for part in scanned)]),
         later_hashes=np.concatenate([facts.later_hashes, *(part.later_hashes for part in scanned)]),
         beside=beside,
     )  # fmt: skip

@@ -44,7 +44,7 @@ class StoreFacts:
 
     The cursors are read first, before any record: a decision that arrives in between can then only be missed for a half
     that was still open at that moment. The same holds for the RocksDB table of a running broker; `beside` is None until
-    the tables beside the log are read.
+    the tables beside the log are read. `last_op_offset`: that of the last op message that was read, -1 before any.
     """
 
     store: Store
@@ -57,6 +57,7 @@ class StoreFacts:
     doubtful_ends: list[DoubtfulEnd] = field(default_factory=list)
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
     checks_seen_max: int = 0
+    last_op_offset: int = -1
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     beside: BesideLog | None = None
     claims: LogClaims = field(default_factory=LogClaims)

@@ -50,7 +50,8 @@ class SplitFacts:
            order: `unmatched_offsets`: their places; `unmatched_named_offsets`: the places that they name;
            `unmatched_hashes`: the hashes of their identities. Most name a copy before the split, and match if a half
            with that identity is there; a decision with hash 0 must be examined in any case.
-           `later_hashes`: the identities of half and discard copies stored after the given time.
+           `later_hashes`: the identities of half and discard copies stored after the given time. `last_op_offset`: that
+           of the last op message, -1 without any.
     Units: bytes of the commit log; milliseconds.
     """
 
@@ -66,6 +67,7 @@ class SplitFacts:
     unmatched_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     unmatched_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     checks_seen_max: int = 0
+    last_op_offset: int = -1
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     error: SourceError | None = None
@@ -144,6 +146,7 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
         result.hashes[name] = np.concatenate([np.empty(0, np.uint64), *hashes])
     _count_halves(result)
     facts.checks_seen_max = int(column(result.halves, "checks_count").max(initial=0))
+    facts.last_op_offset = int(column([*ops, *result.offset_marks], "commit_log_offset").max(initial=-1))
     _find_unmatched_ends(result)
     witnesses = {name: getattr(result, name) for name in IDENTIFIED}
     facts.doubtful_ids.extend(doubtful_ids(split.store, witnesses, result.hashes))

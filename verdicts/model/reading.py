@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from readers.model.reading import Reading
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.predicted import Prediction
+from verdicts.model.store_evidence import StoreEvidence
 from verdicts.model.verdict_inputs import MissingRange
 
 
@@ -14,11 +15,15 @@ from verdicts.model.verdict_inputs import MissingRange
 class VerdictReading(Reading):
     """Batches of verdicts, to be iterated once; the other fields are complete after the last batch.
 
+    `evidence` is complete before the first one.
+
     Shape: `missing`: the missing parts of the logs, whether or not a row depends on them. `check_stops`: where the
            broker's check is stopped, for every store that was judged at the present time. `predicted`: what the check
-           of each store will discard, if rows of transactions were requested.
+           of each store will discard, if rows of transactions were requested. `evidence`: the facts of each store
+           that the rules of causes read; none for a past time.
     """
 
     missing: list[MissingRange] = field(default_factory=list)
     check_stops: list[CheckStop] = field(default_factory=list)
     predicted: dict[str, Prediction] = field(default_factory=dict)
+    evidence: dict[str, StoreEvidence] = field(default_factory=dict)

@@ -36,7 +36,7 @@ def judge(
 
     Shape: one row of TRANSACTIONS per transaction, with the given columns only, in the order of the table, and those of
            MEASURES that are given;
-           `discard_times.with_discard_times` adds the `discard_at_ms`.
+           `discard_times.with_discard_times` adds the `discard_at_ms`, and `strengths.with_causes` the `causes`.
     Order: first half copy, then those with only discard copies or finals.
     """
     trusted = without_doubtful(witnesses, views)
@@ -178,5 +178,6 @@ _COLUMNS: dict[str, Callable[[_Rows], pa.Array]] = {
     "discard_at_ms": lambda rows: pa.nulls(rows.judged.chains.count, pa.int64()),
     "deliveries_count": lambda rows: _deliveries(rows.judged),
     "reason_code": lambda rows: pa.array(list(REASONS), pa.string()).take(pa.array(rows.codes)),
+    "causes": lambda rows: pa.nulls(rows.judged.chains.count, TRANSACTIONS.field("causes").type),
     **{name: lambda rows, name=name: rows.measures.column(name) for name in MEASURES.names},  # type: ignore[misc]
 }

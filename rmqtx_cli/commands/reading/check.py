@@ -141,6 +141,7 @@ def command(
     previous run also: newly lost or discarded transactions, a check cursor that does not move, commits without an op
     message, and a commit log that ends earlier.
     --deadline warns before the broker discards unanswered transactions, which it does without notice.
+    Names the most frequent cause of the pending, lost and discarded transactions (rmqtx diagnose shows them all).
     If evidence is missing, a number that would be 0 is unknown: U in performance data, null in JSON, absent from FILE
     of --textfile; other numbers are then lower bounds.
     """
@@ -184,6 +185,7 @@ def _judged(
     before = recall(memory)
     numbers = measure(source, now_ms)
     became = _what_became(source, numbers, before, timeout)
+    numbers.causes += became.causes
     outcome = judge(numbers, thresholds, before, became, str(memory))
     remember(memory, numbers.as_memory(before))
     return numbers, outcome

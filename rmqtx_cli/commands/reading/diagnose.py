@@ -85,16 +85,18 @@ def command(
         DIAGNOSES, causes_view(with_store=several), output, asked.where, asked.fail_on, asked.limit, source.voice,
         provenance.with_meta,
     )
-    with opener.opened(output.output) as opened:
-        found = Diagnosis(opened.evidence_of_causes())
-        with _reading(context, opened, listing, asked.transaction, engine, provenance) as reading:
-            for batch in reading:
-                found.add(batch, reading.check_stops)
-            rows = found.table()
-            listing.write(iter(rows.to_batches()), answer=lambda: counts_lines(found))
-            for line in next_lines(listing.fulfilling(rows), opened.arguments):
-                source.voice.note(line)
-            return listing.conclude(reading, has_undecidable=found.undecidable_count > 0)
+    with (
+        opener.opened(output.output) as opened,
+        _reading(context, opened, listing, asked.transaction, engine, provenance) as reading,
+    ):
+        found = Diagnosis(reading.evidence)
+        for batch in reading:
+            found.add(batch)
+        rows = found.table()
+        listing.write(iter(rows.to_batches()), answer=lambda: counts_lines(found))
+        for line in next_lines(listing.fulfilling(rows), opened.arguments):
+            source.voice.note(line)
+        return listing.conclude(reading, has_undecidable=found.undecidable_count > 0)
 
 
 @contextmanager

@@ -101,7 +101,7 @@ class _TransactionPage:
         stops = [stop for stop in reading.check_stops if stop.store in shown]
         for line in check_lines(stops, None, source.live, {row["transaction_id"] for row in found}):
             self.voice.note(line)
-        causes = self._causes(rows, source, reading)
+        causes = self._causes(rows, reading)
         table = rows if is_page else with_events(found, places, schema, reading.predicted, causes)
         now_ms = self.at_ms if self.at_ms is not None else time.time_ns() // 1_000_000
         view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
@@ -117,15 +117,15 @@ class _TransactionPage:
             listing.write(iter(table.to_batches()))
         return listing.conclude(reading, has_undecidable=any(row["state"] == "UNDECIDABLE" for row in found))
 
-    def _causes(self, rows: pa.Table, source: Source, reading: VerdictReading) -> list[list[dict[str, Any]]]:
+    def _causes(self, rows: pa.Table, reading: VerdictReading) -> list[list[dict[str, Any]]]:
         """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
         from verdicts.causes.diagnosing import Diagnosis
 
         if self.at_ms is not None:
             return [[] for _ in range(rows.num_rows)]
-        evidence, causes = source.evidence_of_causes(), []
+        causes = []
         for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
-            diagnosis = Diagnosis(evidence)
-            diagnosis.add(batch, reading.check_stops)
+            diagnosis = Diagnosis(reading.evidence)
+            diagnosis.add(batch)
             causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != "ruled_out"])
         return causes

@@ -4,6 +4,7 @@ A history is registered under its function's name when its module is imported; t
 """
 
 from tests.brokers.histories import (
+    acting_slaves,
     answers,
     chains,
     clients_and_settings,
@@ -20,7 +21,7 @@ from tests.brokers.histories import (
 from tests.brokers.histories.registry import HISTORIES, IMMUNITY, history
 
 __all__ = [
-    "HISTORIES", "IMMUNITY", "answers", "chains", "clients_and_settings", "delays", "history",
-    "message_forms", "old_copies", "open_at_end",
+    "HISTORIES", "IMMUNITY", "acting_slaves", "answers", "chains", "clients_and_settings", "delays",
+    "history", "message_forms", "old_copies", "open_at_end",
     "other_records", "paths", "repeated_decisions", "rocksdb", "store_forms",
 ]  # fmt: skip

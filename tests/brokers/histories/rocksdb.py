@@ -6,6 +6,8 @@ import time
 from random import Random
 
 from tests.brokers.histories.registry import IMMUNITY, history
+from tests.brokers.rocks_stage import DROPPED
+from tests.brokers.slave import start_slave, wait_copied
 from tests.brokers.stage import Play
 
 
@@ -54,3 +56,27 @@ def after_restart(play: Play, count: int, rng: Random) -> None:
         play.send("after_restart", number, rng, first=first, checks="COMMIT")
     sent = [play.cases[f"after_restart.{number}"] for number in range(count)]
     play.until_delivered(sent[::3] + sent[2::3])
+
+
+@history(phase=1)
+def dropped_by_slave(play: Play, count: int, rng: Random) -> None:
+    """An operator raises transactionCheckMax on the master; its slave runs a check too, and drops what it cannot ask.
+
+    The store beside is the slave's.
+    """
+    slave = start_slave(play.rig, play.out / "slave")
+    play.config(transactionCheckMax="1000")
+    sent = play.send_all("dropped_by_slave", count, rng)
+    play.send_all("committed_beside", 2, rng, first="COMMIT")
+    log = slave.home / "logs" / "rocketmqlogs" / "transaction.log"
+    ids = {one.known["transaction_id"] for one in sent}
+
+    def dropped() -> set[str]:
+        text = log.read_text(errors="replace") if log.exists() else ""
+        return {found.group(3) for found in DROPPED.finditer(text)}
+
+    play.until("the slave drops them", lambda: ids <= dropped(), 120)
+    play.record("slave_dropped", transaction_ids=sorted(ids))
+    wait_copied(play.rig)
+    slave.stop("broker")
+    play.beside = slave.store

@@ -14,7 +14,7 @@ from tests.forge.stores import opened
 from verdicts.audit.local_audit import audit
 from verdicts.causes.cause import PROVES
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from verdicts.causes.register import CAUSES
 
 #: Stores whose broker's configuration is given: a cause needs it.
@@ -32,9 +32,9 @@ def diagnosed(name: str, version: str | None = None) -> tuple[Diagnosis, list[di
     store = opened(name)
     settings = settings_of(store, name, version)
     reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
-    found = Diagnosis({store.root: store_evidence(store, settings)})
+    found = Diagnosis(reading.evidence)
     for batch in reading:
-        found.add(batch, reading.check_stops)
+        found.add(batch)
     return found, found.table().to_pylist()
 
 
@@ -55,7 +55,8 @@ def proven(word: str, name: str) -> list[dict[str, Any]]:
     """The transactions whose records prove a cause, with their plans."""
     store = opened(name)
     settings = settings_of(store, name)
-    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    rows = reading.table()
     plans = {row["transaction_id"]: row["plan"] for row in corpus.expected(name)}
-    chosen = CAUSES[word].rule(Evidence(rows, {store.root: store_evidence(store, settings)})) == PROVES
+    chosen = CAUSES[word].rule(Evidence(rows, reading.evidence)) == PROVES
     return [row | {"plan": plans[row["transaction_id"]]} for row in rows.filter(pa.array(chosen)).to_pylist()]

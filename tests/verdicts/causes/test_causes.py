@@ -8,6 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from readers.model.releases import parse_version
@@ -19,9 +20,13 @@ from tests.representatives import each_store
 from tests.verdicts.causes.__main__ import filled
 from tests.verdicts.causes.diagnosed import diagnosed, proven, strengths, version_of
 from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import pending, show
 from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, StoreEvidence, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
 from verdicts.causes.register import CAUSES
+from verdicts.causes.strengths import cause_counts, cause_words, with_causes
+from verdicts.evidence.store_facts import store_facts
+from verdicts.model.store_evidence import StoreEvidence
 
 #: Stores whose check began again at an older cursor: the cursor file was edited, a slave took over, or a kill lost it.
 WENT_BACK = ("cursorback-", "cursoredited-", "failover-", "lmq-switched-", "parallel-")
@@ -29,11 +34,17 @@ WENT_BACK = ("cursorback-", "cursoredited-", "failover-", "lmq-switched-", "para
 DECIDED_TWICE = ("double_commit", "rollback_then_commit", "commit_then_rollback", "first_decided_late")
 
 
+#: Causes that no broker can be made to have, shown by changed files: a power loss.
+FORGED = ("cursors-unreadable",)
+#: Causes that stores of other brokers show, beside those of the corpus (test_roles.py).
+BESIDE = ("rocksdb-slave-drops",)
 #: Causes that no store shows: only a live broker does.
 LIVE = ("producer-not-connected",)
 #: Causes whose stores are not made yet.
 FROM_SOURCES = (
-    "op-cursor-jumped", "producer-clock-ahead", "pool-hides-half", "op-queue-deleted", "sent-to-half-topic",
+    "acting-slave-gave-up", "check-thread-ended",
+    "topic-refused-by-slave", "op-cursor-jumped", "producer-clock-ahead", "pool-hides-half", "op-queue-deleted",
+    "sent-to-half-topic",
 )
 #: Causes that leave the same records as their rivals.
 SAME_RECORDS = ("rocksdb-asks-again", "decided-only-at-checks")
@@ -51,7 +62,7 @@ def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
 def test_the_declaration_is_complete(word: str) -> None:
     cause = CAUSES[word]
     assert cause.word == word
-    assert cause.shown_by or word in (*LIVE, *FROM_SOURCES)
+    assert cause.shown_by or word in (*LIVE, *FORGED, *BESIDE, *FROM_SOURCES)
     assert set(cause.shown_by) <= set(corpus.all_names())
     assert set(cause.rivals) <= set(CAUSES) - {word}
     assert all(change.what and change.source for change in cause.affected)
@@ -64,7 +75,7 @@ def test_the_declaration_is_complete(word: str) -> None:
 def test_stores_with_the_cause_show_it(word: str) -> None:
     found = [strengths(diagnosed(name, version_of(name))[1])[word] for name in CAUSES[word].shown_by]
     assert all(one.get("explains") or one.get("could_explain") for one in found), found
-    assert any("explains" in one for one in found) or word in (*LIVE, *FROM_SOURCES, *SAME_RECORDS)
+    assert any("explains" in one for one in found) or word in (*LIVE, *FORGED, *BESIDE, *FROM_SOURCES, *SAME_RECORDS)
 
 
 @pytest.mark.parametrize("name", each_store(corpus.all_names()))
@@ -136,9 +147,9 @@ def test_batches_give_the_same_as_one_table() -> None:
     name = "common-5.3.3"
     store = opened(name)
     settings = broker_settings(store)
-    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
-    evidence = {store.root: store_evidence(store, settings)}
-    whole, parts = Diagnosis(evidence), Diagnosis(evidence)
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    rows = reading.table()
+    whole, parts = Diagnosis(reading.evidence), Diagnosis(reading.evidence)
     for batch in rows.combine_chunks().to_batches():
         whole.add(batch)
     for first in range(0, rows.num_rows, 7):
@@ -146,6 +157,64 @@ def test_batches_give_the_same_as_one_table() -> None:
             parts.add(batch)
     assert parts.table().equals(whole.table())
     assert whole.table().schema == DIAGNOSES
+
+
+@pytest.mark.parametrize("name", ["common-5.3.3", "killed-5.3.3", "poison-4.5.0", "cursoredited-4.4.0"])
+def test_the_column_and_the_table_of_causes_are_one_decision(name: str) -> None:
+    reading = audit([opened(name)], broker_settings)
+    rows = reading.table()
+    found = Diagnosis(reading.evidence)
+    for batch in rows.combine_chunks().to_batches():
+        found.add(batch)
+    listed = {
+        (row["cause"], row["strength"]): row["transactions_count"]
+        for row in found.table().to_pylist() if row["strength"] != "ruled_out"
+    }
+    assert listed == {(word, strength): count for (_, word, strength), count in cause_counts(rows).items()}
+    assert {cause for causes in rows["causes"].to_pylist() for cause in causes} <= set(cause_words())
+    assert rows["causes"].null_count == 0
+    for row in rows.to_pylist():  # a batch of one transaction, as any other
+        alone = pa.Table.from_pylist([row | {"causes": None}], rows.schema)
+        assert with_causes(alone, reading.evidence)["causes"].to_pylist() == [row["causes"]]
+
+
+def test_pending_and_show_have_the_causes_of_the_audit() -> None:
+    store = opened("killed-5.3.3")
+    whole = {row["transaction_id"]: row["causes"] for row in audit([store], broker_settings).table().to_pylist()}
+    rows = pending([store], broker_settings).table().to_pylist()
+    assert {row["transaction_id"]: row["causes"] for row in rows} == {
+        row["transaction_id"]: whole[row["transaction_id"]] for row in rows
+    }
+    assert sum("ops-lost-in-memory" in row["causes"] for row in rows) == 4
+    (row,) = show([store], broker_settings, rows[0]["transaction_id"]).table().to_pylist()
+    assert row["causes"] == whole[row["transaction_id"]]
+
+
+def test_no_causes_for_a_past_time() -> None:
+    """The facts of the store are those of now."""
+    store = opened("common-5.3.3")
+    reading = audit([store], broker_settings, at_ms=store.taken_time_ms)
+    rows = reading.table()
+    assert rows.num_rows
+    assert rows["causes"].null_count == rows.num_rows
+    assert not reading.evidence
+
+
+def test_the_last_op_is_found_behind_the_end_of_its_queue(tmp_path: Path) -> None:
+    """A killed broker may leave the queue of op messages shorter than its log."""
+    root = copy_of("killed-5.3.3", tmp_path / "store")
+    whole = audit([open_store(root)], broker_settings)
+    rows = whole.table().to_pylist()
+    (queue,) = (root / "consumequeue/RMQ_SYS_TRANS_OP_HALF_TOPIC/0").iterdir()
+    data = bytearray(queue.read_bytes())
+    end = len(data.rstrip(b"\0")) // 20 * 20
+    data[end - 60 : end + 20] = bytes(80)
+    queue.write_bytes(data)
+    cut = audit([open_store(root)], broker_settings)
+    assert {row["transaction_id"]: row["causes"] for row in cut.table().to_pylist()} == {
+        row["transaction_id"]: row["causes"] for row in rows
+    }
+    assert cut.evidence[str(root)].last_op_offset == whole.evidence[str(root)].last_op_offset
 
 
 def test_nothing_read_is_nothing_found() -> None:
@@ -163,10 +232,8 @@ def test_a_missing_op_queue_proves_no_lost_op(damage: str, tmp_path: Path) -> No
     else:
         for file in queue.rglob("*/*"):
             file.write_bytes(bytes(file.stat().st_size))
-    store = open_store(root)
-    found = store_evidence(store, broker_settings(store))
-    assert found.last_op_offset is None
-    assert store_evidence(opened("killed-5.3.3"), broker_settings(opened("killed-5.3.3"))).last_op_offset is not None
+    assert store_evidence(store_facts(open_store(root), broker_settings)).last_op_offset is None
+    assert store_evidence(store_facts(opened("killed-5.3.3"), broker_settings)).last_op_offset is not None
 
 
 def test_releases_as_text() -> None:

@@ -11,15 +11,15 @@ from tests.forge.stores import opened
 from tests.verdicts.causes.diagnosed import proven, settings_of, version_of
 from verdicts.audit.local_audit import audit
 from verdicts.causes.cause import NONE
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from verdicts.causes.register import CAUSES
 
 
 def evidence(name: str) -> Evidence:
     store = opened(name)
     settings = settings_of(store, name, version_of(name))
-    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
-    return Evidence(rows, {store.root: store_evidence(store, settings)})
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    return Evidence(reading.table(), reading.evidence)
 
 
 def test_a_group_without_a_producer() -> None:

@@ -9,6 +9,7 @@ from tests.verdicts.causes.diagnosed import diagnosed, settings_of, strengths
 from verdicts.audit.local_audit import audit
 from verdicts.causes.diagnosing import Diagnosis
 from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+from verdicts.evidence.store_facts import store_facts
 
 NAME, WORD = "parallel-5.3.3", "decided-only-at-checks"
 
@@ -49,7 +50,7 @@ def _rows(name: str) -> pa.Table:
 
 def _words(parts: tuple[pa.Table, ...]) -> dict[str, dict[str, int]]:
     store = opened(NAME)
-    found = Diagnosis({store.root: store_evidence(store, settings_of(store, NAME, "5.3.3"))})
+    found = Diagnosis({store.root: store_evidence(store_facts(store, lambda _: settings_of(store, NAME, "5.3.3")))})
     for part in parts:
         for batch in part.combine_chunks().to_batches():
             found.add(batch)

@@ -10,9 +10,11 @@ from readers.store.broker_settings import broker_settings, settings_of_broker
 from tests.forge.stores import opened
 from verdicts.audit.local_audit import audit
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import BROKER_LOG, FILES, NEEDED_COLUMNS, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
 from verdicts.causes.needs import VALUES, all_hold, need
 from verdicts.causes.register import CAUSES
+from verdicts.evidence.store_facts import store_facts
+from verdicts.model.store_evidence import BROKER_LOG, FILES
 
 NAME, WORD = "common-5.3.3", "decided-after-discard"
 POOL = need("transientStorePoolEnable")
@@ -88,7 +90,7 @@ def test_the_configuration_is_part_of_the_settings() -> None:
     assert broker_settings(store).given is None
     assert broker_settings(store, conf={}).given is None
     conf = {"transientStorePoolEnable": "true"}
-    assert store_evidence(store, broker_settings(store, conf=conf)).conf == conf
+    assert store_evidence(store_facts(store, lambda _: broker_settings(store, conf=conf))).conf == conf
     assert settings_of_broker(conf, "5.3.3").given == conf
 
 
@@ -96,7 +98,8 @@ def _diagnosed(conf: dict[str, str] | None, read: frozenset[str] = frozenset({FI
     store = opened(NAME)
     settings = broker_settings(store, conf=conf, version="5.3.3")
     reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
-    found = Diagnosis({store.root: replace(store_evidence(store, settings), read=read)})
-    for batch in reading:
-        found.add(batch, reading.check_stops)
+    rows = reading.table()
+    found = Diagnosis({store.root: replace(reading.evidence[store.root], read=read)})
+    for batch in rows.to_batches():
+        found.add(batch)
     return found

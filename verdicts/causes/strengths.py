@@ -1,0 +1,125 @@
+"""How far each cause explains judged transactions: the decision behind `rmqtx diagnose` and the column `causes`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools
+from verdicts.causes.cause import NONE, PROVES, Cause, Support
+from verdicts.causes.evidence import Evidence
+from verdicts.causes.register import CAUSES
+from verdicts.model.store_evidence import StoreEvidence
+
+#: What follows the word of a cause in the column `causes`, by its strength.
+_MARKS = {"explains": "", "could_explain": "?"}
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one cause is for the transactions of one store.
+
+    Shape: `rows` by strength: `explains`, `could_explain` and `ruled_out` exclude one another, and each transaction
+           that the rule fits is in one of them. `facts`: those of the store. `decides`: what would decide it for some
+           of them, where their records do not. `rivals`: the causes that fit some of the same transactions.
+    """
+
+    cause: Cause
+    store: str
+    facts: StoreEvidence
+    rows: Mapping[str, Bools]
+    decides: str = ""
+    rivals: tuple[str, ...] = ()
+
+
+def applied(found: Evidence) -> Iterator[Applied]:
+    """Apply all causes to judged transactions, but those of whole producer groups (`groups.py`).
+
+    Shape: one value for each cause and each store with a transaction that its rule fits. What a transaction gets
+           depends on its own records and on the facts of its store, not on the other rows.
+    Order: causes as registered, then stores.
+    """
+    supports = {word: cause.rule(found) for word, cause in CAUSES.items() if cause.contradicted is None}
+    for word, support in supports.items():
+        if support.any():
+            cause = CAUSES[word]
+            for number, (store, facts) in enumerate(found.stores.items()):
+                rows = (support > NONE) & (found.store == number)
+                if rows.any():
+                    yield _in_store(cause, store, facts, rows, supports)
+
+
+def _in_store(
+    cause: Cause, store: str, facts: StoreEvidence, rows: Bools, supports: Mapping[str, Support]
+) -> Applied:
+    applies = cause.applies(facts)
+    if applies is False:
+        return Applied(cause, store, facts, {"ruled_out": rows})
+    support = supports[cause.word]
+    rivals = _fitting_rivals(cause, rows, supports, facts)
+    is_contested = np.zeros(len(rows), np.bool_)
+    for word in rivals:
+        is_contested |= supports[word] > NONE
+    proven = rows & (support == PROVES) & ~is_contested & bool(applies) & cause.is_seen(facts)
+    return Applied(
+        cause, store, facts, {"explains": proven, "could_explain": rows & ~proven},
+        cause.decides if (rows & (support < PROVES)).any() else "", rivals,
+    )
+
+
+def _fitting_rivals(
+    cause: Cause, rows: Bools, supports: Mapping[str, Support], facts: StoreEvidence
+) -> tuple[str, ...]:
+    """Return the rivals that fit some of the rows, and that the broker of the store may have."""
+    return tuple(
+        word for word in cause.rivals
+        if (rows & (supports[word] > NONE)).any()
+        and CAUSES[word].applies(facts) is not False
+    )
+
+
+def cause_words() -> list[str]:
+    """Return the values of the column `causes`: the words of all causes as explaining, then as possible ones."""
+    return [f"{word}{mark}" for mark in _MARKS.values() for word in CAUSES]
+
+
+def with_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> pa.Table:
+    """Return rows of TRANSACTIONS with `causes`: the words of the causes that explain each one, or could.
+
+    Shape: `rows` has NEEDED_COLUMNS and `causes`, which is null if the facts of the stores are not given.
+    Order: causes that explain it first; then as registered.
+    """
+    place = rows.schema.get_field_index("causes")
+    form = rows.schema.field(place)
+    if not stores or not rows.num_rows:
+        return rows.set_column(place, form, pa.nulls(rows.num_rows, form.type))
+    found = Evidence(rows, stores)
+    words = cause_words()
+    owners, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for one in applied(found):
+        for strength, mark in _MARKS.items():
+            if strength in one.rows:
+                owners.append(np.flatnonzero(one.rows[strength]))
+                numbers.append(np.full(len(owners[-1]), words.index(f"{one.cause.word}{mark}")))
+    owner, number = np.concatenate(owners), np.concatenate(numbers)
+    ends = np.cumsum(np.bincount(owner, minlength=found.count))
+    values = pa.array(words, pa.string()).take(pa.array(number[np.lexsort((number, owner))]))
+    lists = pa.ListArray.from_arrays(pa.array(np.append(0, ends), pa.int32()), values, type=form.type)
+    return rows.set_column(place, form, lists)
+
+
+def cause_counts(rows: pa.Table) -> Counter[tuple[str, str, str]]:
+    """Return the number of transactions by store, cause and strength; `rows` has `store` and `causes`."""
+    lists = rows["causes"].combine_chunks()
+    stores = rows["store"].combine_chunks().take(pc.list_parent_indices(lists))
+    counted = Counter(zip(stores.to_pylist(), pc.list_flatten(lists).to_pylist(), strict=True))
+    mark = _MARKS["could_explain"]
+    return Counter({
+        (store, value.removesuffix(mark), "could_explain" if value.endswith(mark) else "explains"): count
+        for (store, value), count in counted.items()
+    })
