@@ -5,6 +5,7 @@ The deeds are mixed as a broker has them in its log, not one after the other.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,12 @@ from random import Random
 
 from readers.store.store import HALF_TOPIC, OP_TOPIC
 from tests.forge.logs import Forge
+from tests.forge.records import Message
 
 CHECKS_MAX = 3
+#: Transactions that are open at one time, and the time from one step of each to its next: a round of the check; at the
+#: end less, because a check that runs would have reached them.
+_AT_ONCE, _ROUND_MS, _LAST_MS = 50, 60_000, 300
 Deed = Callable[[Forge, str], Iterator[None]]
 
 
@@ -130,10 +135,11 @@ def build(root: Path, plan: Plan, seed: int = 7) -> Path:
     """Write the store; the ids begin with the name of the deed: of those of masks `masked` and `masking`."""
     forge, rng = Forge(root, segment_bytes=4 << 20), Random(seed)
     _mask(forge, plan.masks)
-    _play(forge, plan.before, rng)
+    _play(forge, plan.before, rng, _ROUND_MS)
     forge.now_ms += 60_000
     half_cursor, op_cursor = (forge.next_queue_offset(topic) for topic in (HALF_TOPIC, OP_TOPIC))
-    _play(forge, plan.at_end, rng)
+    _play(forge, plan.at_end, rng, _LAST_MS)
+    forge.append(Message(topic="orders", body=b"last"))
     forge.write(half_cursor=half_cursor, op_cursor=op_cursor)
     if plan.is_killed:
         (root / "abort").touch()
@@ -157,21 +163,25 @@ def _mask(forge: Forge, count: int) -> None:
         forge.op(final)
 
 
-def _play(forge: Forge, deeds: Mapping[Deed, int], rng: Random) -> None:
-    """Begin transactions in random order, and go on with any of the open ones in between."""
+def _play(forge: Forge, deeds: Mapping[Deed, int], rng: Random, round_ms: int) -> None:
+    """Begin transactions in random order, and go on with the open ones in between.
+
+    `round_ms`: the time between two steps of a transaction, if many are open.
+    """
     names = [deed for deed, count in deeds.items() for _ in range(count)]
     rng.shuffle(names)
-    running: list[Iterator[None]] = []
+    running: deque[Iterator[None]] = deque()
     for number, deed in enumerate(names):
         running.append(deed(forge, f"{deed.__name__}-{number:06d}"))
-        while len(running) > 50:
-            _step(running, rng)
+        while len(running) > _AT_ONCE:
+            _step(forge, running, round_ms)
     while running:
-        _step(running, rng)
+        _step(forge, running, round_ms)
 
 
-def _step(running: list[Iterator[None]], rng: Random) -> None:
-    place = rng.randrange(len(running))
-    if next(running[place], running) is running:
-        running[place] = running[-1]
-        running.pop()
+def _step(forge: Forge, running: deque[Iterator[None]], round_ms: int) -> None:
+    """Go on with the transaction that waited longest."""
+    forge.now_ms += round_ms // len(running)
+    one = running.popleft()
+    if next(one, running) is not running:
+        running.append(one)

@@ -274,9 +274,9 @@ def test_causes_of_many_transactions_are_those_of_the_plan(spark: SparkSession, 
         local_audit.audit([store], lambda _: settings, columns=NEEDED_COLUMNS),
         spark_audit.audit(spark, [store], lambda _: settings, split_bytes=4 << 20),
     ):
-        diagnosis = Diagnosis({store.root: store_evidence(store, settings)})
+        diagnosis = Diagnosis(reading.evidence)
         for batch in reading:
-            diagnosis.add(batch, reading.check_stops)
+            diagnosis.add(batch)
         tables.append(diagnosis.table())
         assert counts_of(diagnosis) == wanted
     assert tables[1].equals(tables[0])

@@ -16,7 +16,6 @@ from readers.store.store import HALF_TOPIC, Store
 from verdicts.audit.lookups import open_transactions
 from verdicts.transactions.states_and_advice import STATES
 
-_MAY_BE_DECIDED = "may_be_decided"
 _UNKNOWN = "which decided transactions the check reaches again: the queues do not lead to them; rmqtx audit STORE does"
 
 
@@ -46,16 +45,15 @@ def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Find
     if rows is None:
         yield Finding(store.root, "start-unforeseen", actual=_UNKNOWN)
         return
-    flags = rows["flags"].combine_chunks()
-    unsure = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), _MAY_BE_DECIDED))
-    is_unsure = pc.is_in(pa.array(range(rows.num_rows), pa.int64()), value_set=pc.cast(unsure, pa.int64()))
-    found = rows.filter(pc.or_(is_unsure, pc.not_equal(rows["state"], "PENDING")))
+    found = rows.filter(pc.or_(_has_flag(rows, "may_be_decided"), pc.not_equal(rows["state"], "PENDING")))
     if not found.num_rows:
         return
     counts = {state: pc.sum(pc.equal(found["state"], state)).as_py() for state in STATES}
     words = [f"{counts[state]} {state}" for state in STATES if counts[state] and state != "PENDING"]
     if counts["PENDING"]:
         words.append(f"{counts['PENDING']} PENDING that may have been rolled back before the broker was killed")
+    elif pending_count := _perhaps_rolled_back(store, settings, rows):
+        words.append(f"{pending_count} PENDING of which some may have been rolled back just before the stop")
     text = ", ".join(words)
     copies = found["half_copies"].combine_chunks().flatten()
     place = pc.min(pc.struct_field(copies, "commit_log_offset")).as_py()
@@ -63,3 +61,18 @@ def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Find
         store.root, "start-checks-again", commit_log_offset=place, actual=text,
         meaning=f"the broker checks {text} again: an answer COMMIT delivers also what was delivered or rolled back",
     )
+
+
+def _perhaps_rolled_back(store: Store, settings: BrokerSettings, rows: pa.Table) -> int:
+    """Return the number of pending transactions, if an orderly stop lost the op messages of COMMIT records."""
+    loses = OPS_LOST_AT_STOP.between(settings.version_low, settings.version_high)
+    has_lost = pc.any(_has_flag(rows, "commit_without_op")).as_py()
+    if store.was_killed or loses is False or not has_lost:
+        return 0
+    return int(pc.sum(pc.equal(rows["state"], "PENDING")).as_py())
+
+
+def _has_flag(rows: pa.Table, name: str) -> pa.Array:
+    flags = rows["flags"].combine_chunks()
+    owners = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), name))
+    return pc.is_in(pa.array(range(rows.num_rows), pa.int64()), value_set=pc.cast(owners, pa.int64()))

@@ -18,7 +18,7 @@ from tests.forge.volume import CHECKS_MAX, Plan, build
 from verdicts.audit.local_audit import audit
 from verdicts.causes.cause import FITS, PROVES
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from verdicts.causes.register import CAUSES
 
 CONF = {"transactionCheckMax": str(CHECKS_MAX)}
@@ -70,10 +70,10 @@ def diagnosed(root: Path, version: str, **options: Any) -> Diagnosis:
     store = open_store(str(root))
     settings = broker_settings(store, version=version, conf=CONF)
     reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS, **options)
-    found = Diagnosis({store.root: store_evidence(store, settings)})
+    found = Diagnosis(reading.evidence)
     for batch in reading:
-        found.add(batch, reading.check_stops)
-    assert reading.findings == []
+        found.add(batch)
+    assert list(reading.findings) == []
     return found
 
 
@@ -117,10 +117,11 @@ def test_two_diseases_of_a_real_broker(name: str) -> None:
     """Every transaction of a plan has the cause, and no transaction of another plan."""
     store = opened(name)
     settings = broker_settings(store, version=corpus.recipe(name)["version"])
-    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    rows = reading.table()
     plans = {row["transaction_id"]: row["plan"] for row in corpus.expected(name)}
     all_plans = Counter(plans.values())
-    evidence = Evidence(rows, {store.root: store_evidence(store, settings)})
+    evidence = Evidence(rows, reading.evidence)
     for word, wanted in REAL[name].items():
         support = CAUSES[word].rule(evidence)
         for degree, expected in wanted.items():

@@ -13,6 +13,7 @@ from readers.store.broker_settings import broker_settings
 from readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
+from tests.forge.volume import Plan, build, committed, op_lost, pending
 from tests.representatives import each_store
 from verdicts.verify.next_start import next_start_findings, next_stop_findings
 
@@ -68,3 +69,11 @@ def test_a_running_broker_from_5_1_0_on_loses_ops_at_its_stop(
     rows = found(store, version)
     assert [code for code, _ in rows] == ["stop-loses-ops"] * (wanted is not None)
     assert all(str(wanted) in str(text) for _, text in rows)
+
+
+def test_an_orderly_stop_that_lost_ops_leaves_rollbacks_without_a_trace(tmp_path: Path) -> None:
+    """As a 5.3.3 that was stopped within transactionOpBatchInterval left it: no op message of its last decisions."""
+    store = open_store(build(tmp_path, Plan({committed: 40}, {op_lost: 3, pending: 2})))
+    words = "3 COMMITTED, 2 PENDING of which some may have been rolled back just before the stop"
+    assert found(store, "5.3.3") == [("start-checks-again", words)]
+    assert found(store, "4.9.7") == [("start-checks-again", "3 COMMITTED")]
