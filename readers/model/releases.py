@@ -143,11 +143,12 @@ UNREADABLE_IS_NO_LIST = Change(
 )  # fmt: skip
 ACTING_SLAVE = Change(
     "a slave may check as its absent master (enableSlaveActingMaster): it sends open half copies to another broker",
-    f"{_CHECK}; #5012, #5062; seen on 5.3.3", since=(5, 1, 0),
+    f"{_CHECK}; #5012, #5062; the class files of 5.0.0 and 5.1.0; seen on 5.3.3", since=(5, 1, 0),
 )  # fmt: skip
 SLAVE_REFUSES_TYPES = Change(
     "a slave refuses a topic with attributes such as message.type, and the topics after it",
-    "broker/slave/SlaveSynchronize.java; #9403, #9404; seen on 5.3.3", since=(5, 3, 2), until=(5, 3, 4),
+    "broker/slave/SlaveSynchronize.java; #9403, #9404; the class files of 5.3.1 to 5.5.1; seen on 5.3.3",
+    since=(5, 3, 2), until=(5, 3, 4),
 )  # fmt: skip
 ERROR_ENDS_CHECK = Change(
     "an Error ends the thread of the check, and nothing starts it again", "common/ServiceThread.java; #1783",
@@ -161,6 +162,10 @@ AGE_MAY_EQUAL = Change(
     "a half message is still too young for a check if its age equals transactionTimeOut or its immunity time",
     f"{_CHECK}; the class files of 5.3.3 and 5.3.4",
     since=(5, 3, 4),
+)  # fmt: skip
+LATE_END_REFUSED = Change(
+    "a decision that comes after the immunity time, and not as an answer to a check, is refused (604)",
+    "broker/processor/EndTransactionProcessor.java; #6402; seen on 5.3.3", since=(5, 1, 1),
 )  # fmt: skip
 OVERFLOW_TO_BEGIN = Change(
     "a read after the end of a queue that begins at 0 continues at 0, not at the end",

@@ -27,7 +27,9 @@ _OF_ROCKSDB = "rocksdbstore"
 #: A broker that did not stop cleanly numbers its slots from scratch, from the whole redo log.
 _OF_REDO_LOG = "transaction/redolog"
 #: Columns of a verdict that may depend on a table that is left out.
-COLUMNS = ("state", "flags", "reason", "advice", "checks_count", "state_entries", "deliveries_count", "reason_code")
+COLUMNS = (
+    "state", "flags", "reason", "advice", "checks_count", "state_entries", "deliveries_count", "reason_code", "causes",
+)  # fmt: skip
 
 
 def planned_tables(selection: Selection, redactor: Redactor | None) -> Iterator[PlannedFile]:

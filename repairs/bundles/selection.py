@@ -2,7 +2,8 @@
 
 First the transactions' own witnesses: cheap, and nearly always enough. If rows then differ, the log is scanned once and
 further evidence is added: decisions on other records that an op message may belong to, with the transactions of both;
-damaged and missing bytes; the highest check count of any half copy.
+damaged and missing bytes; the highest check count of any half copy; the first and the last op message, which causes
+depend on.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from repairs.receipts.planner import WITNESSES
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import rows_named, show
 from verdicts.audit.not_found import not_found
+from verdicts.causes.store_evidence import store_evidence
 from verdicts.evidence.store_conclusion import conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
@@ -173,6 +175,9 @@ def complete(selection: Selection, settings_of: SettingsOf, offsets: Iterable[in
     if settings.writes_discard_copy is not True and not settings.check_max_is_configured:
         limit = settings.transaction_check_max
         selection.check_max = min(limit, facts.checks_seen_max or limit)
+    evidence = store_evidence(facts)
+    ends = (evidence.first_op_offset, evidence.last_op_offset)
+    selection.add_records(offset for offset in ends if offset is not None and offset >= 0)
     _bring_along(selection, facts, settings_of)
     for missing in facts.missing:
         _add_missing(selection, missing)

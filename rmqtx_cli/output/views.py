@@ -171,6 +171,10 @@ def _flags(row: Row) -> str:
     return ",".join(row["flags"] or ())
 
 
+def _causes(row: Row) -> str:
+    return ",".join(row["causes"] or ())
+
+
 def _age(now_ms: int) -> Callable[[Row], str]:
     def text(row: Row) -> str:
         stored = row["half_store_time_ms"]
@@ -211,6 +215,7 @@ def transactions_view(
         Column("discard_in", ("discard_at_ms",), _left(now_ms), ALWAYS if with_deadline else 10, is_number=True),
         *([plain("discard_at_ms", 10)] if with_deadline else []),
         *([plain("store", 6, may_be_cut=True)] if with_store else []),
+        *([Column("causes", ("causes",), _causes, 9, may_be_cut=True, least_cells=24)] if with_state else []),
     ]
     return View(tuple(columns), nothing="")
 

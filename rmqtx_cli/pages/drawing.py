@@ -13,7 +13,7 @@ from rmqtx_cli.pages.causes import cause_line
 from rmqtx_cli.pages.deadlines import deadline_text
 from rmqtx_cli.words.durations import age_text, duration_text
 from rmqtx_cli.words.text import escaped
-from verdicts.audit.timeline import CONSUMERS, TIMELINE, TimelineSource, consumers_past, timeline
+from verdicts.audit.timeline import CONSUMERS, LOGGED_TIMELINE, TIMELINE, TimelineSource, consumers_past, timeline
 from verdicts.deadlines.discard_times import Deadline, deadline_of
 from verdicts.transactions.flags import FLAGS
 from verdicts.transactions.states_and_advice import advice_sentence
@@ -32,16 +32,17 @@ _ALIVE: dict[bool | None, str] = {
 
 def draw(
     transaction: Transaction, places: Sequence[TimelineSource], stream: IO[bytes], deadline: Deadline | None,
-    now_ms: int, causes: Sequence[Mapping[str, Any]] = (),
+    now_ms: int, causes: Sequence[Mapping[str, Any]] = (), logged: Sequence[dict[str, Any]] | None = None,
 ) -> None:
     """Write the page.
 
     `deadline`: the predicted discard, for a transaction that the check will still reach. `causes`: rows of DIAGNOSES.
+    `logged`: lines of the broker's logs as events; None if no logs were read.
     """
     discard = "" if deadline is None else deadline_text(deadline, now_ms)
     _write(stream, _head(transaction, discard, _age(transaction, places, now_ms)))
-    events = timeline(transaction, places)
-    _write_table(stream, events, _timeline_view(_sent_ms(transaction), with_store=len(places) > 1))
+    events = timeline(transaction, places, logged)
+    _write_table(stream, events, _timeline_view(_sent_ms(transaction), len(places) > 1, bool(logged)))
     checks = list(_check_lines(transaction, places))
     _write(stream, ["", *checks] if checks else [])
     consumers = consumers_past(transaction, places)
@@ -57,12 +58,14 @@ def draw(
 def with_events(
     transactions: list[Transaction], places: Sequence[TimelineSource], schema: pa.Schema,
     predicted: Mapping[str, Prediction], causes: Sequence[Sequence[Mapping[str, Any]]],
+    logged: Sequence[Sequence[dict[str, Any]] | None],
 ) -> pa.Table:
     """The transactions as rows with more columns: `timeline` (list of events), `consumers` (list of consumer groups),
     `discard_reason` (why a transaction that the check will still reach has no `discard_at_ms`) and `causes` (with
     strength, and what would decide).
 
-    `causes`: for each transaction rows of DIAGNOSES.
+    `causes`: for each transaction rows of DIAGNOSES. `logged`: lines of its brokers' logs as events; None
+    if no logs were read.
     """
     import pyarrow as pa
 
@@ -70,18 +73,18 @@ def with_events(
 
     cause_type = pa.struct([DIAGNOSES.field(name) for name in ("cause", "strength", "would_decide")])
     wider = schema.remove(schema.get_field_index("causes"))
-    for name, part in (("timeline", TIMELINE), ("consumers", CONSUMERS)):
+    for name, part in (("timeline", TIMELINE if None in logged else LOGGED_TIMELINE), ("consumers", CONSUMERS)):
         wider = wider.append(pa.field(name, pa.list_(pa.struct(list(part)))))
     wider = wider.append(pa.field("discard_reason", pa.string())).append(pa.field("causes", pa.list_(cause_type)))
     rows = [
         transaction
         | {
-            "timeline": timeline(transaction, places).to_pylist(),
+            "timeline": timeline(transaction, places, lines).to_pylist(),
             "consumers": consumers_past(transaction, places).to_pylist(),
             "discard_reason": _why_not(transaction, predicted),
             "causes": [{field.name: cause[field.name] for field in cause_type} for cause in found],
         }
-        for transaction, found in zip(transactions, causes, strict=True)
+        for transaction, found, lines in zip(transactions, causes, logged, strict=True)
     ]
     return pa.Table.from_pylist(rows, schema=wider)
 
@@ -93,7 +96,7 @@ def _why_not(transaction: Transaction, predicted: Mapping[str, Prediction]) -> s
 
 def views() -> tuple[View, View]:
     """The columns of the two lists in the page: events, and consumer groups."""
-    return _timeline_view(None, with_store=True), _CONSUMERS_VIEW
+    return _timeline_view(None, with_store=True, with_logs=True), _CONSUMERS_VIEW
 
 
 def _sent_ms(transaction: Transaction) -> int | None:
@@ -134,7 +137,7 @@ def _head(transaction: Transaction, discard: str, age: str) -> Iterator[str]:
     yield ""
 
 
-def _timeline_view(sent_ms: int | None, *, with_store: bool) -> View:
+def _timeline_view(sent_ms: int | None, with_store: bool, with_logs: bool) -> View:
     def since(row: dict[str, Any]) -> str:
         if row["time_ms"] is None or sent_ms is None:
             return ""
@@ -151,6 +154,7 @@ def _timeline_view(sent_ms: int | None, *, with_store: bool) -> View:
             plain("message_id", 3, "message id"),
             plain("detail", ALWAYS, wraps=True, least_cells=18),
             *([plain("store", 2, may_be_cut=True)] if with_store else []),
+            *([plain("log_text", 4, wraps=True, least_cells=60)] if with_logs else []),
         )
     )
 

@@ -233,8 +233,10 @@ def _heads(views: Iterable[View]) -> Iterator[WordEntry]:
 
 #: Columns of the page of one transaction.
 _OF_A_PAGE = {
-    "event": "what happened to the transaction: born, sent, check, discard, commit, rollback, op",
+    "event": "what happened to the transaction: born, sent, check, discard, commit, rollback, op; "
+    "broker log: a line of the broker's logs (--broker-logs)",
     "detail": "details from the record of the event",
+    "log_text": "the line of the broker's log, with --broker-logs",
     "is_past": "whether the cursor of a consumer group is past the COMMIT record; it does not prove consumption",
     "final_queue_offset": "queue offset of the COMMIT record",
 }

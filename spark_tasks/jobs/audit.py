@@ -43,7 +43,7 @@ from spark_tasks.session.schemas import spark_schema
 from spark_tasks.session.sizes import sizes_for
 from spark_tasks.session.tasks import in_tasks, results
 from verdicts.audit.local_audit import tied_partitions
-from verdicts.causes.evidence import store_evidence
+from verdicts.causes.store_evidence import store_evidence
 from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts

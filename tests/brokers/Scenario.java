@@ -33,10 +33,11 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
  * The official Java client, told what to do by lines on standard input; what it sees leaves as JSON lines.
  *
  * A command is a word and fields NAME=VALUE, separated by tabs, values percent-encoded. Answers carry the command's `ref`.
- *   producer    group [compress=ZLIB|LZ4|ZSTD] [topic] [strangers=COMMIT|ROLLBACK] [ahead=MS]
+ *   producer    group [compress=ZLIB|LZ4|ZSTD] [topic] [strangers=COMMIT|ROLLBACK] [ahead=MS] [unrouted=yes]
  *                                                          start a transactional producer; strangers: what it answers to
  *                                                          checks of transactions that another process began; ahead: by
- *                                                          how much its clock is ahead
+ *                                                          how much its clock is ahead; unrouted: as the client
+ *                                                          leaves it, without a route to any broker
  *   release     id                                         let a late decision (COMMIT@N) go now
  *   leave       group                                      shut it down
  *   consumer    group topics [fail=N]                      consume from the first offset; fail=N: refuse each message N times
@@ -143,7 +144,7 @@ public class Scenario extends Lines {
             }
         });
         p.start();
-        try {
+        if (!f.containsKey("unrouted")) try {
             p.fetchPublishMessageQueues(f.getOrDefault("topic", "TBW102"));
         } catch (Exception e) {
             // the route is only wanted so that a heartbeat tells the broker of this group at once

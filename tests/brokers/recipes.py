@@ -346,7 +346,7 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         {"commit": 4, "rollback": 2, "clock_ahead": 4, "immunity_discarded": 4},
         conf={"transactionTimeOut": "20000"},
     )
-    pool = {"transientStorePoolEnable": "true", "transientStorePoolSize": "2", "transactionTimeOut": "9000"}
+    pool = {"transientStorePoolEnable": "true", "transactionTimeOut": "9000"}
     hidden = {"commitIntervalCommitLog": "3000", "commitCommitLogThoroughInterval": "3000"}
     add(
         "pool-5.3.3",
@@ -357,15 +357,9 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
     )
     add(
         "opjumped-4.5.0",
-        "The check lost op messages at the end of their queue; a client sent messages to the half topic itself.",
+        "The check moved its op cursor to the end of the op queue: what is decided behind a young half is asked again.",
         "4.5.0",
-        {"op_cursor_jumps": 3, "half_by_hand": 2},
-    )
-    add(
-        "opqueue-4.8.0",
-        "The broker deleted the op queue with a topic; decided transactions were asked again.",
-        "4.8.0",
-        {"commit": 4, "rollback": 2, "topic_deleted": 4},
+        {"op_cursor_jumps": 3},
     )
     add(
         "ignored-4.3.1",

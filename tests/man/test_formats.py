@@ -43,7 +43,8 @@ def anchors(page: Path) -> list[str]:
 def cited() -> dict[tuple[str, str], list[Path]]:
     """Page and section → the files that name it."""
     found: dict[tuple[str, str], list[Path]] = {}
-    files = [path for folder in NAMING for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".1", ".5")]
+    named = (path for folder in NAMING for path in (ROOT / folder).rglob("*"))
+    files = [path for path in named if path.suffix in (".py", ".1", ".5") and path.is_file()]
     for path in [*files, *DOCS.rglob("*.md"), *ROOT.glob("*.md")]:
         for page, anchor in _CITED.findall(path.read_text("utf-8").replace("\\-", "-")):
             found.setdefault((page, anchor), []).append(path)

@@ -87,6 +87,17 @@ def offsets(row: Row) -> list[int]:
     return [entry["commit_log_offset"] for name in WITNESSES for entry in row[name]]
 
 
+def test_the_last_op_message_comes_along_where_causes_depend_on_it(tmp_path: Path) -> None:
+    """Ops that a killed broker lost are proven by a COMMIT record after the last op message, which is of others."""
+    one = source(copy_of("killed-5.3.3", tmp_path))
+    rows = [row for row in rows_of(one) if "ops-lost-in-memory" in row["causes"]]
+    assert rows
+    made = make_bundle(one, [rows[0]["transaction_id"]], (), tmp_path / "b", is_archive=False)
+    assert made.differences == []
+    (row,) = rows_of(BundleSource(open_store(tmp_path / "b" / "store")))
+    assert row["causes"] == rows[0]["causes"]
+
+
 @pytest.mark.parametrize("is_redacted", [False, True])
 def test_transactions_in_rocksdb_come_without_their_table_in_one_line(is_redacted: bool, tmp_path: Path) -> None:
     pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")

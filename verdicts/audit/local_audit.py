@@ -27,7 +27,8 @@ from readers.model.identities import identities, identity_hashes, partition_of
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import MARKS, TRANSACTIONS
 from readers.store.store import Store
-from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS
+from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import with_causes
 from verdicts.deadlines.discard_times import DISCARD_TIME_SOURCES, with_discard_times
 from verdicts.deadlines.predicting import predict_from_files

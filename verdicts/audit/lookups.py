@@ -19,7 +19,7 @@ from readers.model.tables import TRANSACTIONS
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import Store
 from verdicts.audit.not_found import not_found
-from verdicts.causes.evidence import store_evidence
+from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import with_causes
 from verdicts.deadlines.discard_times import is_open_row, with_discard_times
 from verdicts.deadlines.predicting import predict_from_files

@@ -31,6 +31,9 @@ TIMELINE = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )
+_LOG_FIELDS = {"log_kind": pa.string(), "log_file": pa.string(), "log_line": pa.int64(), "log_text": pa.string()}
+#: With lines of the broker's logs.
+LOGGED_TIMELINE = pa.schema([*TIMELINE, *(pa.field(name, kind) for name, kind in _LOG_FIELDS.items())])
 #: Length of the place in a message id, which follows the broker's host.
 _OFFSET_DIGITS = 16
 _ROUND = "its commit, written to the half topic because a delay had diverted the half (no consumer reads it there)"
@@ -68,7 +71,8 @@ def record_names(block: Block) -> dict[int, RecordName]:
     names = zip(
         block.message_ids().to_pylist(), block.topic_texts().to_pylist(),
         (checks == "0" for checks in block.properties.text(CHECK_TIMES).to_pylist()),
-        (age_ms < immunity * 1000).tolist(), (block.sys_flag & TRANSACTION_MASK == COMMIT).tolist(), strict=True,
+        ((immunity > 0) & (age_ms < immunity * 1000)).tolist(),
+        (block.sys_flag & TRANSACTION_MASK == COMMIT).tolist(), strict=True,
     )  # fmt: skip
     return {
         offset: RecordName(*name) for offset, name in zip(block.commit_log_offsets.tolist(), names, strict=True)
@@ -131,13 +135,17 @@ class StoreTimelineSource:
         return None if self.store.in_use else known_until_ms(self.store)
 
 
-def timeline(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> pa.Table:
+def timeline(
+    transaction: dict[str, Any], places: Sequence[TimelineSource], logged: Sequence[dict[str, Any]] | None = None
+) -> pa.Table:
     """Return the events of a transaction (a row of TRANSACTIONS as a dictionary), one row per event.
 
-    Shape: TIMELINE. The first copy is `sent`; a copy with checks is a `check` (the broker put it back and asked the
-           producer), for any count of other copies: if the check began again at an older cursor, there are parallel
-           chains. A copy by a resume is `resumed`, any other `put back`. A prepared record is `prepared`, and a
-           ROLLBACK record a `rollback`.
+    `logged`: events of its brokers' logs, see logged_events.py; None if no logs were read.
+
+    Shape: TIMELINE, or LOGGED_TIMELINE. The first copy is `sent`; a copy with checks is a `check` (the broker put it
+           back and asked the producer), for any count of other copies: if the check began again at an older cursor,
+           there are parallel chains. A copy by a resume is `resumed`, any other `put back`. A prepared record is
+           `prepared`, and a ROLLBACK record a `rollback`.
     Order: time, then place in the log.
     """
     events: list[dict[str, Any]] = []
@@ -156,8 +164,16 @@ def timeline(transaction: dict[str, Any], places: Sequence[TimelineSource]) -> p
     for copy in transaction["discard_copies"]:
         events.append(_event(copy, "discard", DISCARD_TOPIC, "the broker discarded it"))
     _add_names(events, names)
-    events.sort(key=lambda event: (event["time_ms"], event.get("commit_log_offset") or -1))
-    return pa.Table.from_pylist(events, schema=TIMELINE)
+    events.extend(logged or ())
+    events.sort(key=_place)
+    return pa.Table.from_pylist(events, schema=TIMELINE if logged is None else LOGGED_TIMELINE)
+
+
+def _place(event: dict[str, Any]) -> tuple[bool, int, int]:
+    """Order by time; a line of a log, whose time has whole seconds, comes after the records of its second."""
+    time_ms = event["time_ms"] or 0
+    rest = 999 if "log_file" in event and time_ms % 1000 == 0 else 0
+    return event["time_ms"] is None, time_ms + rest, event.get("log_line") or event.get("commit_log_offset") or -1
 
 
 def _record_names(

@@ -17,6 +17,7 @@ from readers.model.releases import (
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
 from verdicts.causes.evidence import Evidence
+from verdicts.causes.logged import in_failed_rounds, transactions_named
 from verdicts.model.store_evidence import StoreEvidence
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
@@ -55,7 +56,7 @@ def _discarded_without_copy(found: Evidence) -> Support:
 def _no_decision(found: Evidence) -> Support:
     """Discarded after its checks; where a decision may have been lost with a broker's memory it only fits."""
     rows = found.state("DISCARDED") & ~found.flag("delayed_half") & ~found.flag("bad_body")
-    rows &= ~found.flag("discarded_unasked")
+    rows &= ~found.flag("discarded_unasked") & ~transactions_named(found, "not-in-memory")
     rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
     return fits(rows, rows & ~found.flag("may_be_decided"))
 
@@ -96,7 +97,8 @@ def _cursor_went_back(found: Evidence) -> Support:
     A copy after the op message of its predecessor only fits within the time that a round may take: the round may have
     read the ops before.
     """
-    settled_ms, runs = _was_settled_before(found), ~_is_stopped(found)
+    settled_ms = _was_settled_before(found)
+    runs = ~_is_stopped(found) & ~found.any_of(found.copies, in_failed_rounds(found, "round-failed"))
     again = found.flag("checked_again_after_restart") | _is_settled_and_open(found) | checks_begin_again(found)
     proven = again | (settled_ms > _ROUND_MS_MAX)
     return fits(runs & (proven | (settled_ms >= 0)), runs & proven & ~found.flag("clock_skew"))
@@ -159,7 +161,7 @@ CAUSES = (
         shown_by=("common-4.3.0", "common-4.4.0", "fifteen-4.3.0", "fifteen-4.4.0", "killed-4.3.0"),
     ),
     Cause(
-        "no-decision-in-time", "no decision reached the broker until its last check",
+        "no-decision-in-time", "the broker accepted no decision until its last check",
         affected=(Change(
             "after transactionCheckMax checks the broker discards", _CHECK, since=HALF_TOPIC_DESIGN.since,
         ),),
@@ -167,8 +169,8 @@ CAUSES = (
         consequence="the message is not delivered; the application's own data may say that it was committed",
         act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
         "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
-        change="the producer was away, answered UNKNOWN, or its decisions were refused: look in its log; raise "
-        "transactionCheckMax to win time",
+        change="the producer was away, answered UNKNOWN, or its decisions were refused: look in its log, and add "
+        "--broker-conf FILE here; raise transactionCheckMax to win time",
         shown_by=("common-4.9.7", "fifteen-5.3.3", "fifteen-4.3.0", "rocksdb-5.4.0", "rollbackslost-5.3.3"),
         decides="the producer's log: whether it rolled back in the last seconds before the broker was killed",
         rivals=("pool-hides-half",),
@@ -188,12 +190,12 @@ CAUSES = (
         shown_by=("cursorback-4.9.7", "cursorback-5.3.3", "cursoredited-4.3.0", "cursoredited-5.5.0", "failover-4.9.7",
          "failover-5.3.3", "lmq-switched-5.3.3", "parallel-5.3.3"),
         decides="the broker's log: whether it started, or a slave took over, before the check came again",
-        rivals=("op-cursor-jumped", "acting-slave-sent-copies"),
+        rivals=("op-cursor-jumped", "acting-slave-sent-copies", "check-pool-rejected"),
     ),
     Cause(
         "op-cursor-jumped", "the check moved its op cursor to the end of the op queue and left ops unread",
         affected=(Change(
-            END_IS_ILLEGAL.what, f"{_CHECK}; #549, #1517, #1518", since=HALF_TOPIC_DESIGN.since,
+            END_IS_ILLEGAL.what, f"{_CHECK}; #549, #1517, #1518; seen on 4.5.0", since=HALF_TOPIC_DESIGN.since,
             until=END_IS_ILLEGAL.until,
         ),),
         rule=_op_cursor_jumped,
@@ -201,7 +203,7 @@ CAUSES = (
         "answers COMMIT",
         act="if the broker still checks it: rmqtx close ID -n HOST:PORT",
         change="upgrade to 4.6.0 or later",
-        shown_by=(),
+        shown_by=("opjumped-4.5.0",),
         decides="the broker's log: whether it started again before the check came, which moves the cursors back",
         rivals=("cursor-went-back",),
     ),

@@ -15,7 +15,8 @@ from readers.model.releases import (
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
 from verdicts.causes.evidence import Evidence
-from verdicts.model.store_evidence import WIRE
+from verdicts.causes.logged import last_met_no_producer, open_without_logs
+from verdicts.model.store_evidence import BROKER_LOG, WIRE
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 
@@ -61,8 +62,11 @@ def _returned_by_timer(found: Evidence) -> Support:
 
 
 def _without_producer(found: Evidence) -> Support:
+    """None is connected to the running broker, or its log shows that none was when the newest copy was checked."""
     was_checked = found.any_of(found.copies, found.copies.checks > 0)
-    return proves(found.state("PENDING") & was_checked & found.has_no_producer)
+    proven = found.state("PENDING") & was_checked & found.has_no_producer
+    proven |= last_met_no_producer(found)
+    return fits(open_without_logs(found) | proven, proven)
 
 
 def _decided_at_check(found: Evidence) -> Support:
@@ -91,7 +95,8 @@ CAUSES = (
         affected=(Change(
             "a client may not send the result of the local transaction: Java 4.3.1 ignores what executeLocalTransaction"
             " returns, and behind the remoting port of a 5.x proxy the decision fails",
-            "client/impl/producer/DefaultMQProducerImpl.java, #447; proxy TransactionActivity.java, #8313",
+            "client/impl/producer/DefaultMQProducerImpl.java, #447; proxy TransactionActivity.java, #8313; seen with "
+            "the client 4.3.1",
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_decided_at_check,
@@ -100,38 +105,40 @@ CAUSES = (
         "least one check; those that are not answered in time are discarded",
         act="mqadmin producerConnection -g GROUP -t TOPIC: version and language of the clients",
         change="Java client 4.3.2 or later; connect remoting clients to the brokers, not to a proxy",
-        shown_by=("parallel-5.3.3",),
+        shown_by=("ignored-4.3.1", "parallel-5.3.3"),
         decides="the version of the clients, and whether their local transactions return UNKNOWN",
     ),
     Cause(
         "producer-not-connected",
-        "no producer of its group is connected to the broker, so no process receives the checks",
+        "no producer of its group was connected to the broker, so no process received its last check",
         affected=(Change(
             "a check goes to a connected producer of the group; without one it is counted too",
-            "broker/transaction/AbstractTransactionalMessageCheckListener.java sendCheckMessage; #386, #475",
+            "broker/transaction/AbstractTransactionalMessageCheckListener.java sendCheckMessage; #386, #475; seen "
+            "on 4.3.0 to 5.5.0",
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_without_producer,
-        shows_in=(WIRE,),
+        shows_in=(WIRE, BROKER_LOG),
         consequence="the check counts up, and the broker discards it after transactionCheckMax checks",
-        act="start a producer of the group; a Java client that runs and has not sent to this broker since its start "
-        "is not connected: let it send one message. Or stand in: rmqtx answer",
+        act="start a producer of the group; a Java client that runs may have no route to the broker before its first "
+        "send: let it send one message. Or stand in: rmqtx answer",
         change="Java clients from 5.2.0 on connect at their start if their constructor gets the topics",
-        shown_by=(),
+        shown_by=(), decides="transaction.log of the time of its last check",
     ),
     Cause(
         "producer-clock-ahead",
         "the producer's clock is ahead: each round of the check puts the half message back and asks at once",
         affected=(Change(
-            "a half message of negative age is checked in each round", f"{_CHECK}; #8003, #9640",
+            "a half message of negative age is checked in each round", f"{_CHECK}; #8003, #9640; seen on 5.3.3",
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_clock_ahead,
         consequence="it is checked while its local transaction still runs, a decision then names an old copy, and it "
         "is discarded after transactionCheckMax rounds",
-        act="rmqtx audit STORE --where 'born_time_ms > half_store_time_ms': which groups and hosts",
+        act="rmqtx audit STORE --where 'flags = clock_skew': the groups that are more than 5 s ahead; rmqtx show ID "
+        "--store STORE: the host that sent it",
         change="synchronise the clocks of the producers' hosts with those of the brokers",
-        shown_by=(),
+        shown_by=("ahead-5.3.3",),
     ),
     Cause(
         "immunity-longer-than-checks",
@@ -145,7 +152,7 @@ CAUSES = (
         act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
         "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
         change="keep CHECK_IMMUNITY_TIME_IN_SECONDS below transactionCheckMax x transactionCheckInterval",
-        shown_by=("lmq-switched-5.3.3",),
+        shown_by=("ahead-5.3.3", "lmq-switched-5.3.3"),
     ),
     Cause(
         "sent-to-half-topic", "a client sent a message to the half topic itself: it has no group or no real topic",

@@ -1,4 +1,4 @@
-"""What the rules of causes read: columns of judged transactions as flat arrays, and facts of their stores."""
+"""What the rules of causes read: columns of judged transactions as flat arrays, with the facts of their stores."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s, int64s
-from readers.model.errors import SourceError
 from readers.model.releases import HALF_TOPIC_DESIGN
-from readers.queues.consume_queue import open_queue
-from readers.store.fastjson import read_config
-from readers.store.store import OP_TOPIC, Store
-from verdicts.evidence.store_facts import StoreFacts
 from verdicts.model.store_evidence import StoreEvidence
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
@@ -29,52 +24,6 @@ _UNKNOWN = -1
 #: How long a broker from 5.1.0 on holds an op message at most before it writes it: two waits of 3 s before 5.5.0, and
 #: the time to write (#10199).
 OP_HOLD_MS = 7_000
-
-
-def store_evidence(facts: StoreFacts) -> StoreEvidence:
-    """Return what the rules read of a store, after its log was read; reads its topics, and two slots of its op queue.
-
-    Damage: what cannot be read is unknown; the audit reports it.
-    """
-    settings = facts.settings
-    return StoreEvidence(
-        settings.version_low, settings.version_high, _last_op_offset(facts), _first_op_offset(facts.store),
-        facts.store.was_killed, facts.check_stops[-1] if facts.check_stops else None, settings.given,
-        are_cursors_damaged=any(one.code == "config-damaged" for one in facts.cursors.findings),
-        topics=_topics(facts.store),
-    )
-
-
-def _topics(store: Store) -> frozenset[str] | None:
-    """Return the topics of config/topics.json; None if they are unknown."""
-    config = read_config(store, "topics.json").value
-    table = config.get("topicConfigTable") if isinstance(config, dict) else None
-    return frozenset(table) if isinstance(table, dict) else None
-
-
-def _last_op_offset(facts: StoreFacts) -> int | None:
-    """Return where the last op message is: by the op queue, or after its end, in the log of a killed broker.
-
-    A queue without entries counts as empty only if the check never read an op either: it may have been deleted.
-    """
-    try:
-        with open_queue(facts.store, OP_TOPIC, 0) as queue:
-            last: list[int] = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
-    except SourceError:
-        return None
-    if not last and (facts.cursors.op is None or any(facts.cursors.op.values())):
-        return None
-    return max([facts.last_op_offset, *last])
-
-
-def _first_op_offset(store: Store) -> int | None:
-    """Return where the op message with queue offset 0 is."""
-    try:
-        with open_queue(store, OP_TOPIC, 0) as queue:
-            first: list[int] = queue.read(0, 1)[1].tolist()
-            return first[0] if first else None
-    except SourceError:
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,12 +66,13 @@ def _rise_too_fast(found: Evidence, groups: _Groups) -> Int64s:
 
 
 def _sent_by_acting_slave(found: Evidence) -> Support:
-    """Copies that the check of this broker has not written: their numbers of checks rise faster than it has rounds, or
-    begin above 0 although another broker has the earlier copies.
+    """Copies that the check of this broker has not written: the first one came long after its producer made the
+    message, and numbers of checks rise faster than there are rounds; or they begin above 0 and another broker has the
+    earlier copies.
 
-    It only fits where the first copy came long after its producer made the message and checks begin again, where the
-    first copy has had checks, and where the same message is on two brokers: a clock may be behind, the file of earlier
-    copies may have expired, and a producer whose request timed out sends its message to another broker.
+    It only fits where the first copy came late and checks begin again, where the first copy has had checks, and where
+    the same message is on two brokers: a clock may be behind, the file of earlier copies may have expired, and a
+    producer whose request timed out sends its message to another broker.
     """
     copies = found.copies
     if not len(copies):
@@ -80,7 +81,7 @@ def _sent_by_acting_slave(found: Evidence) -> Support:
     has_checks = (copies.checks[groups.first] > 0) & found.half_topic[groups.owner]
     born_ms = int64s(found.rows["born_time_ms"].combine_chunks(), np.iinfo(np.int64).max)[groups.owner]
     is_late = found.any_owner(groups.owner[copies.time_ms[groups.first] - _LATE_MS > born_ms])
-    proven = found.any_owner(_rise_too_fast(found, groups))
+    proven = is_late & found.any_owner(_rise_too_fast(found, groups))
     proven |= found.any_owner(groups.owner[has_checks & groups.is_foreign])
     may_be = found.any_owner(groups.owner[has_checks | groups.is_foreign]) | (is_late & checks_begin_again(found))
     is_other = found.flag("resumed") | found.flag("delayed_half")
@@ -119,10 +120,10 @@ CAUSES = (
         affected=(Change(ACTING_SLAVE.what, f"{_CHECK}; #5012, #5062; seen on 5.3.3", since=ACTING_SLAVE.since),),
         rule=_passed_by_acting_slave,
         consequence="if the slave becomes the master, no broker checks it again: it is lost without a decision",
-        act="before the slave becomes the master: rmqtx cursor set --half N --store STORE --to COPY; else rmqtx commit "
-        "ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
+        act="before the slave becomes the master: rmqtx cursor set --half N --store STORE --to COPY; else rmqtx resume "
+        "ID -n HOST:PORT",
         change="do not let the store of an acting slave go on as a master: start the master again",
-        shown_by=(),
+        shown_by=("acting-5.3.3",),
         needs=(need("enableSlaveActingMaster"),),
         decides="transaction.log of the slave: \"Escaping transactional message failed\"; otherwise the cursor was "
         "set forward by hand",
@@ -134,9 +135,10 @@ CAUSES = (
         rule=_topic_refused,
         consequence="consumers cannot read what is committed, and producers get \"topic not exist\", until the topic "
         "is created again",
-        act="mqadmin updateTopic with the attributes that the topic had; then consumers receive what was committed",
+        act="mqadmin updateTopic -b HOST:PORT -t TOPIC -a +message.type=TRANSACTION: then consumers receive what was "
+        "committed",
         change="upgrade to 5.3.4 or later, the slaves first",
-        shown_by=(),
+        shown_by=("acting-5.3.3",),
         decides="the log of the slave: \"SyncTopicConfig Exception\"; otherwise the topic was deleted, or the slave "
         "became a master before it fetched it, which it does once a minute",
     ),

@@ -7,8 +7,9 @@ import numpy as np
 from readers.model.releases import HALF_TOPIC_DESIGN, OP_QUEUE_DELETED, Change
 from verdicts.causes.cause import Cause, Support, fits
 from verdicts.causes.evidence import Evidence
+from verdicts.causes.logged import transactions_named
 from verdicts.causes.needs import all_hold, need
-from verdicts.model.store_evidence import StoreEvidence
+from verdicts.model.store_evidence import BROKER_LOG, FILES, StoreEvidence
 
 _POOL = (need("transientStorePoolEnable"), need("flushDiskType", "ASYNC_FLUSH"),
          need("brokerRole", "ASYNC_MASTER", "SYNC_MASTER"))
@@ -17,7 +18,8 @@ _POOL = (need("transientStorePoolEnable"), need("flushDiskType", "ASYNC_FLUSH"),
 def _hidden_by_pool(found: Evidence) -> Support:
     """Discarded without a decision, or decided only after a check, on a broker that is known to have the pool.
 
-    A refused decision leaves no record: without the configuration every transaction that was checked would fit.
+    A refused decision leaves no record: without the configuration every transaction that was checked would fit. A line
+    of store.log that names the place of a copy proves that a request could not read it.
     """
     def has_pool(one: StoreEvidence) -> bool:
         return all_hold(_POOL, one.conf) is True
@@ -28,7 +30,9 @@ def _hidden_by_pool(found: Evidence) -> Support:
     was_checked = found.any_of(found.copies, found.copies.checks > 0)
     rows = was_checked & ((is_undecided & found.state("DISCARDED")) | (~is_undecided & ~found.any_owner(
         found.marks.owner[first])))
-    return fits(rows & found.half_topic & found.of_store(has_pool) & ~found.flag("discarded_unasked"))
+    rows &= found.half_topic & found.of_store(has_pool) & ~found.flag("discarded_unasked")
+    proven = transactions_named(found, "not-in-memory")
+    return fits(rows | proven, proven)
 
 
 def _op_queue_deleted(found: Evidence) -> Support:
@@ -49,17 +53,17 @@ CAUSES = (
         "the broker cannot read a half copy yet when the decision comes (transientStorePoolEnable), and refuses it",
         affected=(Change(
             "with transientStorePoolEnable a record is readable only after it was written from the pool to its file",
-            "store/MappedFile.java, store/logfile/DefaultMappedFile.java getReadPosition; #2098, #6107",
+            "store/MappedFile.java, store/logfile/DefaultMappedFile.java getReadPosition; #2098, #6107; seen on 5.3.3",
             since=HALF_TOPIC_DESIGN.since,
         ),),
         rule=_hidden_by_pool,
-        needs=_POOL,
+        needs=_POOL, shows_in=(FILES, BROKER_LOG),
         consequence="a quick decision is lost, and the answer to a check too, because it names the copy just put back; "
         "after transactionCheckMax checks the transaction is discarded although its producer answered COMMIT",
         act="look in the producer's log for its answers; then rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID",
         change="set transientStorePoolEnable=false, or lower commitIntervalCommitLog (200 ms)",
-        shown_by=(),
-        decides="the log of the broker: \"Find prepared transaction message failed\"; or the producer's log",
+        shown_by=("pool-5.3.3",),
+        decides="store.log: \"request pos invalid\" at the place of a copy (--broker-logs DIR); or the producer's log",
         rivals=("no-decision-in-time",),
     ),
     Cause(

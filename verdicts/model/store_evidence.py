@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from readers.model.releases import Version
 from verdicts.model.check_stop import CheckStop
+from verdicts.model.log_evidence import LogEvidence
 
 #: Where a cause shows: the records, which files have and live brokers serve; what a live broker reports of its state
 #: and clients; the text log of a broker process. Each with what must be read.
@@ -14,7 +15,7 @@ FILES, WIRE, BROKER_LOG = "files", "wire", "broker log"
 SOURCES: dict[str, str] = {
     FILES: "the records of the store",
     WIRE: "the running broker: -n HOST:PORT",
-    BROKER_LOG: "the log of the broker",
+    BROKER_LOG: "the logs of the broker: --broker-logs DIR",
 }
 
 
@@ -26,7 +27,8 @@ class StoreEvidence:
            `first_op_offset`: that of the op message with queue offset 0; None if unknown or if the queue has none.
            `stop`: where the check of its half queue is stopped. `conf`: the configuration of its broker; None if
            unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`: neither the cursor file nor its backup can
-           be parsed. `topics`: those in config/topics.json; None if unknown.
+           be parsed. `topics`: those in config/topics.json; None if unknown. `logs`: what the logs of its broker show;
+           None if they were not read.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -40,3 +42,4 @@ class StoreEvidence:
     read: frozenset[str] = frozenset({FILES})
     are_cursors_damaged: bool = False
     topics: frozenset[str] | None = None
+    logs: LogEvidence | None = None

@@ -59,7 +59,7 @@ def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Find
     place = pc.min(pc.struct_field(copies, "commit_log_offset")).as_py()
     yield Finding(
         store.root, "start-checks-again", commit_log_offset=place, actual=text,
-        meaning=f"the broker checks {text} again: an answer COMMIT delivers also what was delivered or rolled back",
+        meaning=f"the broker checks again: {text}; an answer COMMIT delivers also what was delivered or rolled back",
     )
 
 

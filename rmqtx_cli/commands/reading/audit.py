@@ -24,6 +24,7 @@ from rmqtx_cli.options.options import (
     ProvenanceOptions,
     WhereOption,
 )
+from rmqtx_cli.sources.broker_logs import LogOptions
 from rmqtx_cli.sources.source import SourceOptions
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
@@ -113,6 +114,7 @@ def command(
     output: OutputOptions,
     engine: EngineOptions,
     provenance: ProvenanceOptions,
+    logs: LogOptions,
     source: SourceOptions,
 ) -> int:
     """List every transaction of the stores: state, flags, reason, advice and evidence.
@@ -121,22 +123,24 @@ def command(
     safe command follow on stderr.
     """
     voice = source.voice
+    logs.check()
     at_ms = asked_time_ms("--at", asked.at, voice, is_of_state=True)
     now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
     files_only = {"--at": asked.at, "--follow": asked.follow, **_of_whole_stores(engine, provenance)}
     opener = source.opener(store or [], "rmqtx audit STORE, or rmqtx audit -n HOST:PORT", files_only)
     if asked.follow:
-        _refuse_with_follow(asked, output, engine, provenance, source)
+        _refuse_with_follow(asked, output, engine, provenance, source, logs)
     asked.check()
     engine = source.database.engine_of(engine)
     listing = _listing(asked, output, provenance, opener, now_ms, voice)
     if asked.follow:
         return _followed(store or [], asked, engine, source, listing)
-    audit = _AuditRun(asked, listing)
+    audit = _AuditRun(asked, listing, logs)
     with (
         opener.opened(output.output) as opened,
         opened.audited(context, listing, engine, provenance, at_ms, audit.columns) as reading,
     ):
+        logs.read(opened.names, voice).in_rows(reading)
         status = audit.written(reading, opened)
     audit.say_rest(opened)
     return status
@@ -153,7 +157,7 @@ def _of_whole_stores(engine: EngineOptions, provenance: ProvenanceOptions) -> di
 
 def _refuse_with_follow(
     asked: AuditOptions, output: OutputOptions, engine: EngineOptions, provenance: ProvenanceOptions,
-    source: SourceOptions,
+    source: SourceOptions, logs: LogOptions,
 ) -> None:
     """Refuse options that do not go with --follow.
 
@@ -166,6 +170,7 @@ def _refuse_with_follow(
         "--at": asked.at, "--limit": asked.limit, "--summary": asked.summary, "--findings": asked.findings,
         "--output": output.output, "--hash": provenance.hash_all, "--with-meta": provenance.with_meta,
         "--split-size": engine.split_bytes, "--transaction-table": source.database.address, "--sort": SORT.get(),
+        "--broker-logs": logs.broker_logs,
     })  # fmt: skip
 
 
@@ -208,10 +213,10 @@ def _followed(
 class _AuditRun:
     """One audit: lists rows, counts them and prints the summary."""
 
-    def __init__(self, asked: AuditOptions, listing: Listing) -> None:
+    def __init__(self, asked: AuditOptions, listing: Listing, logs: LogOptions) -> None:
         from rmqtx_cli.pages.summary import Summary
 
-        self.asked, self.listing = asked, listing
+        self.asked, self.listing, self.logs = asked, listing, logs
         self.counted = Summary()
         self._met: list[Finding] = []
 
@@ -243,7 +248,12 @@ class _AuditRun:
 
         if self.asked.summary:
             return {*SUMMARY_COLUMNS}
-        return {*COUNTED_COLUMNS, *(() if self.asked.findings else self.listing.needed)}
+        names = {*COUNTED_COLUMNS, *(() if self.asked.findings else self.listing.needed)}
+        if self.logs.broker_logs and "causes" in names:
+            from verdicts.causes.evidence import NEEDED_COLUMNS
+
+            names |= {*NEEDED_COLUMNS}
+        return names
 
     @property
     def _instead(self) -> bool:

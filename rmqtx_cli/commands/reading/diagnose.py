@@ -21,6 +21,7 @@ from rmqtx_cli.options.options import (
     ProvenanceOptions,
     WhereOption,
 )
+from rmqtx_cli.sources.broker_logs import LogOptions
 from rmqtx_cli.sources.source import SourceOptions
 from rmqtx_cli.words.text import stored_text
 
@@ -33,7 +34,10 @@ NAME = "diagnose"
 EXAMPLES = (
     Example("rmqtx diagnose STORE", "the causes of all unusual transactions, most transactions first"),
     Example("rmqtx diagnose STORE --transaction ORDER-4711", "the causes of one transaction"),
-    Example("rmqtx diagnose STORE --broker-version 4.9.7", "with the release, if the store does not show it"),
+    Example(
+        "rmqtx diagnose STORE --broker-version 4.9.7 --broker-logs ~/logs/rocketmqlogs",
+        "with the release, if the store does not show it, and with the broker's logs",
+    ),
     Example("rmqtx diagnose STORE --where 'strength = explains' --format json", "for a script"),
     Example("rmqtx diagnose -n 10.0.0.1:9876", "of live brokers"),
 )
@@ -66,6 +70,7 @@ def command(
     output: OutputOptions,
     engine: EngineOptions,
     provenance: ProvenanceOptions,
+    logs: LogOptions,
     source: SourceOptions,
 ) -> int:
     """Name the causes of unusual transactions: why checked again, delivered twice, discarded, never checked.
@@ -73,11 +78,13 @@ def command(
     A cause explains transactions only if their records show it, the release of the broker is known to behave so, and no
     other cause leaves the same records; else it could explain them, and would_decide names what is missing. Causes that
     fit the records but not the release are ruled out. Reads what audit reads, or with --transaction what show reads.
+    Some causes show only in the logs of the broker: --broker-logs reads them.
     """
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.pages.causes import causes_view, counts_lines, next_lines
     from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
 
+    logs.check()
     opener = source.opener(store or [], "rmqtx diagnose STORE, or rmqtx diagnose -n HOST:PORT", {})
     engine = source.database.engine_of(engine)
     several = opener.live is not None or len(store or []) > 1
@@ -89,14 +96,16 @@ def command(
         opener.opened(output.output) as opened,
         _reading(context, opened, listing, asked.transaction, engine, provenance) as reading,
     ):
-        found = Diagnosis(reading.evidence)
+        read = logs.read(opened.names, source.voice)
+        found = Diagnosis(read.with_logs(reading.evidence))
         for batch in reading:
             found.add(batch)
         rows = found.table()
         listing.write(iter(rows.to_batches()), answer=lambda: counts_lines(found))
-        for line in next_lines(listing.fulfilling(rows), opened.arguments):
+        for line in next_lines(listing.fulfilling(rows), f"{opened.arguments}{logs.arguments}"):
             source.voice.note(line)
-        return listing.conclude(reading, has_undecidable=found.undecidable_count > 0)
+        is_incomplete = found.undecidable_count > 0 or read.is_missed(rows.to_pylist())
+        return listing.conclude(reading, has_undecidable=is_incomplete)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from rmqtx_cli.options import completion
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import AtOption, FormatOption, OutputFormat, OutputOption, OutputOptions
 from rmqtx_cli.output.pager import NoPagerOption
+from rmqtx_cli.sources.broker_logs import LogOptions
 from rmqtx_cli.sources.source import SourceOptions
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import stored_text
@@ -22,6 +23,7 @@ from rmqtx_cli.words.times import asked_time_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqtx_cli.sources.broker_logs import BrokerLogs
     from rmqtx_cli.sources.source import Source
     from verdicts.model.reading import VerdictReading
 
@@ -30,6 +32,9 @@ EXAMPLES = (
     Example("rmqtx show 7F000001000118B4AAC216E2B3E40000 --store STORE", "by transaction id (UNIQ_KEY)"),
     Example("rmqtx show 0A00000100002A9F0000000000012D68 --store STORE", "by the message id of any of its records"),
     Example("rmqtx show ORDER-4711 --store STORE --format json", "by business key, for a script"),
+    Example(
+        "rmqtx show ORDER-4711 --store STORE --broker-logs ~/logs/rocketmqlogs", "with the lines of the broker's logs"
+    ),
     Example("rmqtx show ORDER-4711 -n 10.0.0.1:9876", "on live brokers"),
 )
 
@@ -58,6 +63,7 @@ def command(
     output: OutputOption = None,
     no_pager: NoPagerOption = False,
     *,
+    logs: LogOptions,
     source: SourceOptions,
 ) -> int:
     """Show what happened to one transaction: state, reason, advice, and a timeline of all its records.
@@ -66,9 +72,10 @@ def command(
     listed.
     """
     advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
+    logs.check()
     at_ms = asked_time_ms("--at", at, source.voice, is_of_state=True)
     opener = source.opener([*(store or []), *(more or [])], advice, {"--at": at, "--scan": scan})
-    page = _TransactionPage(output_format, output, at_ms, source.voice, is_paged=not no_pager)
+    page = _TransactionPage(output_format, output, at_ms, source.voice, logs, is_paged=not no_pager)
     with opener.opened(output) as opened:
         return page.write(opened.show(identity, at_ms=at_ms, scan=scan), opener.schema, opened)
 
@@ -81,6 +88,7 @@ class _TransactionPage:
     output: Path | None
     at_ms: int | None
     voice: Voice
+    logs: LogOptions
     is_paged: bool
 
     def write(self, reading: VerdictReading, schema: pa.Schema, source: Source) -> int:
@@ -101,8 +109,10 @@ class _TransactionPage:
         stops = [stop for stop in reading.check_stops if stop.store in shown]
         for line in check_lines(stops, None, source.live, {row["transaction_id"] for row in found}):
             self.voice.note(line)
-        causes = self._causes(rows, reading)
-        table = rows if is_page else with_events(found, places, schema, reading.predicted, causes)
+        logs = self.logs.read(source.names, self.voice, found)
+        causes = self._causes(rows, reading, logs)
+        logged = [logs.events_of(number) for number in range(len(found))]
+        table = rows if is_page else with_events(found, places, schema, reading.predicted, causes, logged)
         now_ms = self.at_ms if self.at_ms is not None else time.time_ns() // 1_000_000
         view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
         listing = Listing(
@@ -110,22 +120,23 @@ class _TransactionPage:
         )
         if is_page and len(found) == 1:
             with paged(self.output, is_wanted=self.is_paged) as stream:
-                draw(found[0], places, stream, deadline_of(found[0], reading.predicted), now_ms, causes[0])
+                draw(found[0], places, stream, deadline_of(found[0], reading.predicted), now_ms, causes[0], logged[0])
         else:
             if len(found) > 1:
                 self.voice.note(f"{len(found)} transactions match: show one of them by its transaction id")
             listing.write(iter(table.to_batches()))
-        return listing.conclude(reading, has_undecidable=any(row["state"] == "UNDECIDABLE" for row in found))
+        is_incomplete = any(row["state"] == "UNDECIDABLE" for row in found) or any(map(logs.is_missed, causes))
+        return listing.conclude(reading, has_undecidable=is_incomplete)
 
-    def _causes(self, rows: pa.Table, reading: VerdictReading) -> list[list[dict[str, Any]]]:
+    def _causes(self, rows: pa.Table, reading: VerdictReading, logs: BrokerLogs) -> list[list[dict[str, Any]]]:
         """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
         from verdicts.causes.diagnosing import Diagnosis
 
         if self.at_ms is not None:
             return [[] for _ in range(rows.num_rows)]
-        causes = []
+        evidence, causes = logs.with_logs(reading.evidence), []
         for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
-            diagnosis = Diagnosis(reading.evidence)
+            diagnosis = Diagnosis(evidence)
             diagnosis.add(batch)
             causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != "ruled_out"])
         return causes

@@ -103,4 +103,4 @@ def topic_deleted(play: Play, count: int, rng: Random) -> None:
     assert answer["code"] == 0, answer
     play.record("topic_deleted", topic="passing")
     play.until_delivered(sent, 2)
-    time.sleep(2)
+    time.sleep(3)

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.brokers import corpus
 from tests.forge.stores import opened
-from tests.verdicts.causes.diagnosed import proven, settings_of, version_of
+from tests.verdicts.causes.diagnosed import diagnosed, proven, settings_of, strengths, version_of
 from verdicts.audit.local_audit import audit
-from verdicts.causes.cause import NONE
+from verdicts.causes.cause import NONE, PROVES
 from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from verdicts.causes.register import CAUSES
+
+
+def plans(word: str, name: str) -> Counter[str]:
+    """The number of transactions of each plan that fit a cause."""
+    return Counter(row["plan"] for row in fitting(word, name).to_pylist())
+
+
+def fitting(word: str, name: str) -> pa.Table:
+    found = evidence(name)
+    plan_of = {row["transaction_id"]: row["plan"] for row in corpus.expected(name)}
+    rows = found.rows.filter(pa.array(CAUSES[word].rule(found) > NONE))
+    return rows.append_column("plan", pa.array([plan_of[one] for one in rows["transaction_id"].to_pylist()]))
 
 
 def evidence(name: str) -> Evidence:
@@ -22,16 +37,71 @@ def evidence(name: str) -> Evidence:
     return Evidence(reading.table(), reading.evidence)
 
 
+def test_a_clock_that_is_ahead() -> None:
+    name = "ahead-5.3.3"
+    found = plans("producer-clock-ahead", name)
+    assert found == {"clock_ahead_unanswered": 4, "clock_ahead_commit_at_check": 4, "clock_ahead_late_commit": 4}
+    late = Counter(row["plan"] for row in proven("decision-names-old-copy", name))
+    assert late == {"clock_ahead_late_commit": 4}
+
+
+def test_immunity_uses_up_the_checks() -> None:
+    name = "ahead-5.3.3"
+    assert plans("immunity-longer-than-checks", name) == {"immunity_discarded": 4}
+    asked = {event["case"] for event in corpus.truth(name) if event["event"] == "check"}
+    assert not any(case.startswith("immunity_discarded") for case in asked)
+    assert not plans("immunity-longer-than-checks", "common-5.3.3")  # immune for a while, and then asked
+
+
+def test_halves_that_the_pool_hides() -> None:
+    name = "pool-5.3.3"
+    assert plans("pool-hides-half", name) == {"hidden_by_pool": 6}
+    answers = Counter(
+        event["answer"] for event in corpus.truth(name)
+        if event["event"] == "check" and event["case"].startswith("hidden_by_pool")
+    )
+    assert set(answers) == {"COMMIT_MESSAGE"}
+    found = strengths(diagnosed(name, "5.3.3")[1])
+    assert set(found["no-decision-in-time"]) == {"could_explain"}
+
+
+@pytest.mark.parametrize("conf", [None, {"transientStorePoolEnable": "false"}])
+def test_without_the_pool_nothing_is_hidden(conf: dict[str, str] | None) -> None:
+    found = evidence("pool-5.3.3")
+    stores = {root: replace(one, conf=conf) for root, one in found.stores.items()}
+    assert not CAUSES["pool-hides-half"].rule(Evidence(found.rows, stores)).any()
+
+
+def test_an_op_cursor_that_jumps() -> None:
+    """The client was asked about what it had committed at once, and the message was delivered again."""
+    name = "opjumped-4.5.0"
+    asked = {event["transaction_id"] for event in corpus.truth(name) if event["event"] == "check"}
+    rows = [row for row in corpus.expected(name) if row["plan"] == "op_cursor_jumps" and row["transaction_id"] in asked]
+    assert rows
+    assert {row["deliveries_count"] for row in rows} == {2}
+    found = fitting("op-cursor-jumped", name)
+    assert set(found["transaction_id"].to_pylist()) == {row["transaction_id"] for row in rows}
+
+
+def test_a_client_that_ignores_the_result() -> None:
+    """4.3.1 asked its listener before each check, and sent only what it answered to the check."""
+    name = "ignored-4.3.1"
+    assert strengths(diagnosed(name, "4.3.1")[1])["decided-only-at-checks"] == {"could_explain": 10}
+    assert plans("decided-only-at-checks", name) == {"result_ignored": 10}
+    at_once = Counter(event["case"] for event in corpus.truth(name) if event["event"] == "decision")
+    assert len([case for case in at_once if case.startswith("result_ignored")]) == 10
+
+
 def test_a_group_without_a_producer() -> None:
     found = evidence("common-5.3.3")
     alive = pa.array([None if number % 3 == 2 else bool(number % 3) for number in range(found.count)])
     live = Evidence(found.rows.append_column("producer_alive", alive), found.stores)
-    chosen = CAUSES["producer-not-connected"].rule(live) > NONE
+    chosen = CAUSES["producer-not-connected"].rule(live) == PROVES
     is_dead = np.asarray(alive.fill_null(True)) == 0
     was_checked = found.any_of(found.copies, found.copies.checks > 0)
     assert chosen.any()
     assert (chosen == (is_dead & was_checked & found.state("PENDING"))).all()
-    assert not CAUSES["producer-not-connected"].rule(found).any()
+    assert not (CAUSES["producer-not-connected"].rule(found) == PROVES).any()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from tests.forge.stores import opened
 from tests.verdicts.causes.diagnosed import diagnosed, settings_of, strengths
 from verdicts.audit.local_audit import audit
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS
+from verdicts.causes.store_evidence import store_evidence
 from verdicts.evidence.store_facts import store_facts
 
 NAME, WORD = "parallel-5.3.3", "decided-only-at-checks"

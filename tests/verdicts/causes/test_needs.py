@@ -10,9 +10,10 @@ from readers.store.broker_settings import broker_settings, settings_of_broker
 from tests.forge.stores import opened
 from verdicts.audit.local_audit import audit
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, store_evidence
+from verdicts.causes.evidence import NEEDED_COLUMNS
 from verdicts.causes.needs import VALUES, all_hold, need
 from verdicts.causes.register import CAUSES
+from verdicts.causes.store_evidence import store_evidence
 from verdicts.evidence.store_facts import store_facts
 from verdicts.model.store_evidence import BROKER_LOG, FILES
 

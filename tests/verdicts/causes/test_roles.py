@@ -10,19 +10,22 @@ import pytest
 from readers.store.broker_settings import broker_settings
 from readers.store.store import Store, open_store
 from tests.brokers import corpus
-from tests.forge.stores import opened
+from tests.forge.stores import opened, settings_of
 from tests.verdicts.causes.diagnosed import diagnosed, proven, strengths
 from verdicts.audit.local_audit import audit
+from verdicts.causes.cause import PROVES
 from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS
+from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
+from verdicts.causes.register import CAUSES
 
-ESCAPED, ROCKSDB, SENT = "escaped-5.3.3", "rocksdb-slave-5.5.0", "acting-slave-sent-copies"
+ESCAPED, ACTING, ROCKSDB = "escaped-5.3.3", "acting-5.3.3", "rocksdb-slave-5.5.0"
+SENT, GAVE_UP, REFUSED = "acting-slave-sent-copies", "acting-slave-gave-up", "topic-refused-by-slave"
 
 
 @pytest.fixture(scope="module")
 def beside(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
     """The stores of the other brokers."""
-    names = (ESCAPED, ROCKSDB)
+    names = (ESCAPED, ACTING, ROCKSDB)
     return {name: open_store(corpus.unpack_beside(name, tmp_path_factory.mktemp(name))) for name in names}
 
 
@@ -49,6 +52,17 @@ def test_copies_that_an_acting_slave_sent() -> None:
     assert any(len(row["final_records"]) > 1 for row in again)
 
 
+def test_fast_rounds_alone_prove_nothing() -> None:
+    """A store that was written with compressed times: its first copies come as soon as their messages are made."""
+    reading = audit([opened(ESCAPED)], settings_of(ESCAPED), columns=NEEDED_COLUMNS)
+    rows = reading.table()
+    rule = CAUSES[SENT].rule
+    assert PROVES in rule(Evidence(rows, reading.evidence))
+    place = rows.schema.get_field_index("born_time_ms")
+    at_once = rows.set_column(place, "born_time_ms", rows["half_store_time_ms"])
+    assert not rule(Evidence(at_once, reading.evidence)).any()
+
+
 def test_copies_on_two_brokers(beside: dict[str, Store]) -> None:
     """The killed master's store shows the rest: all that its slave sent is on both brokers."""
     sent = [row for row in corpus.expected(ESCAPED) if row["plan"].startswith("escaped_")]
@@ -56,6 +70,29 @@ def test_copies_on_two_brokers(beside: dict[str, Store]) -> None:
     assert sum(found.values()) == len(sent)
     assert found["explains"] >= len(proven(SENT, ESCAPED))
     assert SENT not in strengths(found_in([beside[ESCAPED]], "5.3.3"))
+
+
+def test_a_replica_is_no_other_broker(beside: dict[str, Store]) -> None:
+    """A slave has the copies of its master at the same offsets."""
+    assert SENT not in strengths(found_in([opened(ACTING), beside[ACTING]], "5.3.3"))
+
+
+@pytest.mark.parametrize(
+    ("conf", "strength"),
+    [(None, "could_explain"), ({"enableSlaveActingMaster": "true"}, "could_explain"), ({"brokerId": "0"}, "ruled_out")],
+)
+def test_what_an_acting_slave_passed(conf: dict[str, str] | None, strength: str) -> None:
+    lost = [row for row in corpus.expected(ACTING) if row["state"] == "LOST"]
+    assert lost
+    assert strengths(found_in([opened(ACTING)], "5.3.3", conf))[GAVE_UP] == {strength: len(lost)}
+
+
+def test_topics_that_a_slave_refused(beside: dict[str, Store]) -> None:
+    """It refused one with attributes, and took over none after it."""
+    count = len(corpus.expected(ACTING))
+    assert strengths(diagnosed(ACTING, "5.3.3")[1])[REFUSED] == {"could_explain": count}
+    assert strengths(diagnosed(ACTING, "5.4.0")[1])[REFUSED] == {"ruled_out": count}
+    assert REFUSED not in strengths(found_in([beside[ACTING]], "5.3.3"))
 
 
 def test_what_only_the_slave_dropped(beside: dict[str, Store]) -> None:

@@ -1,0 +1,193 @@
+"""Logs of brokers as further evidence: the options, and what is printed about the files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import count
+from rmqtx_cli.words.times import time_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.broker_logs.log_lines import LogReading
+    from verdicts.audit.logged_events import LoggedEvents
+    from verdicts.model.log_evidence import LogEvidence
+    from verdicts.model.reading import VerdictReading
+    from verdicts.model.store_evidence import StoreEvidence
+
+_PROBLEMS_MAX = 5
+
+BrokerLogsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--broker-logs", metavar="DIR",
+        help="Directory of the broker's logs (transaction.log, broker.log, store.log, remoting.log, rotated or .gz); "
+        "for several stores once for each, in their order",
+    ),
+]
+LogZoneOption = Annotated[
+    str | None,
+    typer.Option(
+        "--log-zone", metavar="ZONE",
+        help="Time zone of the broker's logs: Asia/Shanghai, +08:00; default: the zone that the logs show, else +08:00",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """The options for the logs of brokers."""
+
+    broker_logs: BrokerLogsOption = None
+    log_zone: LogZoneOption = None
+
+    @property
+    def arguments(self) -> str:
+        """The options for a command on the same logs, quoted for a shell, with a space before them."""
+        zone = [] if self.log_zone is None else ["--log-zone", self.log_zone]
+        words = [*(word for place in self.broker_logs or [] for word in ("--broker-logs", str(place))), *zone]
+        return f" {shlex.join(words)}" if words else ""
+
+    def check(self) -> None:
+        """Refuse a zone without logs, and a zone that does not exist.
+
+        Raises: BadRequest.
+        """
+        if self.log_zone is not None:
+            if not self.broker_logs:
+                raise BadRequest("--log-zone needs --broker-logs", advice="add --broker-logs DIR")
+            from readers.broker_logs.log_times import parsed_zone
+
+            parsed_zone(self.log_zone)
+
+    def read(
+        self, names: Sequence[str], voice: Voice, transactions: Sequence[Mapping[str, Any]] = ()
+    ) -> BrokerLogs:
+        """Read the logs of stores or brokers once. `transactions`: rows whose lines are kept as events.
+
+        Raises: BadRequest, UnreadableFile.
+        """
+        self.check()
+        places = self.broker_logs or []
+        if places and len(places) != len(names):
+            raise BadRequest(
+                f"{count(len(places), 'directory', 'directories')} of logs for {count(len(names), 'store or broker')}",
+                advice="give --broker-logs once for each, in the order of the stores",
+            )
+        found = BrokerLogs()
+        for name, place in zip(names, places, strict=False):
+            found.add(name, place, self.log_zone, voice, transactions)
+        return found
+
+
+@dataclass
+class BrokerLogs:
+    """What was read. Shape: by the value of the column `store`."""
+
+    evidence: dict[str, LogEvidence] = field(default_factory=dict)
+    events: dict[str, LoggedEvents] = field(default_factory=dict)
+    has_problems: bool = False
+
+    def add(
+        self, name: str, place: Path, zone: str | None, voice: Voice, transactions: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Read the logs of one broker."""
+        from readers.broker_logs.log_lines import reading_of
+        from rmqtx_cli.words.progress import shown
+        from verdicts.audit.logged_events import LoggedEvents
+        from verdicts.model.log_evidence import LogGathering
+
+        reading, gathering = reading_of(place.expanduser(), zone), LogGathering()
+        events = LoggedEvents(transactions, name)
+        with shown("reading logs", voice):
+            for _ in events.watching(gathering.watching(reading.lines())):
+                pass
+        self.evidence[name], self.events[name] = gathering.evidence(reading), events
+        self.has_problems |= bool(reading.problems)
+        _say(place, reading, sum(self.evidence[name].counts.values()), voice)
+
+    def with_logs(self, facts: Mapping[str, StoreEvidence]) -> Mapping[str, StoreEvidence]:
+        """Return a view of the facts of stores with the evidence of their logs; facts may still be added."""
+        return _WithLogs(facts, self.evidence) if self.evidence else facts
+
+    def in_rows(self, reading: VerdictReading) -> None:
+        """Have the column `causes` of a reading decided by the logs too; its rows have NEEDED_COLUMNS."""
+        if self.evidence:
+            reading.batches = self._decided(reading, reading.batches)
+
+    def _decided(self, reading: VerdictReading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from verdicts.causes.strengths import with_causes
+
+        facts = self.with_logs(reading.evidence)
+        for batch in batches:
+            if "causes" in batch.schema.names:
+                yield from with_causes(pa.Table.from_batches([batch]), facts).to_batches()
+            else:
+                yield batch
+
+    def events_of(self, number: int) -> list[dict[str, Any]] | None:
+        """Return the events of a transaction, by its place among the given ones; None if no logs were read."""
+        if not self.events:
+            return None
+        return [event for one in self.events.values() for event in one.of(number)]
+
+    def is_missed(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a log could not be read that would decide a cause. `rows`: of DIAGNOSES."""
+        from verdicts.causes.register import CAUSES
+        from verdicts.model.store_evidence import BROKER_LOG
+
+        return self.has_problems and any(
+            row["strength"] == "could_explain" and BROKER_LOG in CAUSES[row["cause"]].shows_in for row in rows
+        )
+
+
+class _WithLogs(Mapping[str, "StoreEvidence"]):
+    """Facts of stores, with the evidence of their logs."""
+
+    def __init__(self, facts: Mapping[str, StoreEvidence], logs: Mapping[str, LogEvidence]) -> None:
+        self._facts, self._logs = facts, logs
+
+    def __getitem__(self, name: str) -> StoreEvidence:
+        from verdicts.model.store_evidence import BROKER_LOG
+
+        one = self._facts[name]
+        if name not in self._logs:
+            return one
+        return replace(one, logs=self._logs[name], read=one.read | {BROKER_LOG})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+
+def _say(place: Path, reading: LogReading, known_count: int, voice: Voice) -> None:
+    """Print what was read, and what could not be."""
+    for line in _lines(place, reading, known_count):
+        voice.note(line)
+    for problem in reading.problems[:_PROBLEMS_MAX]:
+        voice.note(f"warning: {problem}")
+    if len(reading.problems) > _PROBLEMS_MAX:
+        voice.note(f"warning: {len(reading.problems) - _PROBLEMS_MAX} more log files could not be read")
+
+
+def _lines(place: Path, reading: LogReading, known_count: int) -> Iterator[str]:
+    files, lines = count(len(reading.files), "file"), count(reading.lines_count, "line")
+    yield f"broker logs {place}: {files}, {lines}, {known_count} of them about transactions or the check"
+    if reading.covered_ms:
+        first, last = min(span[0] for span in reading.covered_ms), max(span[1] for span in reading.covered_ms)
+        yield f"transaction.log from {time_text(first)} to {time_text(last)}; {reading.zone_note}"
+    else:
+        yield f"no transaction.log could be read: answers and missing producers are unknown; {reading.zone_note}"

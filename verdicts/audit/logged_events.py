@@ -1,0 +1,124 @@
+"""The lines of a broker's logs that belong to some transactions, as events of their timelines."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from readers.broker_logs.log_lines import LogLine
+
+#: Of more lines of one kind the first ones and the last one are events.
+_LINES_MAX = 20
+#: A line that names only a group belongs to a check within this time after the copy that the check put back.
+_CHECK_MS_MAX = 5_000
+_AFTER_MS = 60_000
+_RECORDS = ("half_copies", "op_marks", "final_records", "discard_copies")
+
+
+@dataclass
+class _Kept:
+    """The lines of one kind that belong to a transaction."""
+
+    count: int = 0
+    first: list[LogLine] = field(default_factory=list)
+    last: LogLine | None = None
+    time_ms: int | None = None
+
+    def add(self, line: LogLine) -> None:
+        if line.kind.names == "group" and line.time_ms in (None, self.time_ms):
+            return  # one for each transaction that was checked; no field names it
+        self.time_ms = line.time_ms
+        self.count += 1
+        if len(self.first) < _LINES_MAX:
+            self.first.append(line)
+        else:
+            self.last = line
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """When lines that name no record belong to a transaction. Units: epoch milliseconds."""
+
+    first: int
+    last: int | None
+    checks: tuple[int, ...]
+
+    def has(self, line: LogLine) -> bool:
+        time_ms = line.time_ms
+        if time_ms is None or time_ms < self.first - 1000 or (self.last is not None and time_ms > self.last):
+            return False
+        if line.kind.word != "no-producer":
+            return True
+        return any(check - 1000 < time_ms <= check + _CHECK_MS_MAX for check in self.checks)
+
+
+class LoggedEvents:
+    """Keeps the lines of the logs of one store that belong to some transactions, rows of TRANSACTIONS.
+
+    A line belongs to a transaction if it names one of its records or its id, or its producer group at a time at which
+    the check asked, or the broker within its time.
+    """
+
+    def __init__(self, transactions: Sequence[Mapping[str, Any]], store: str) -> None:
+        self.store = store
+        self._by_offset: dict[int, list[int]] = defaultdict(list)
+        self._by_key: dict[str, list[int]] = defaultdict(list)
+        self._by_group: dict[str, list[int]] = defaultdict(list)
+        self._times: list[_Times] = []
+        self._kept: dict[int, dict[str, _Kept]] = defaultdict(lambda: defaultdict(_Kept))
+        for number, one in enumerate(transactions):
+            records = [record for kind in _RECORDS for record in one[kind] if record["store"] == store]
+            for offset in {record["commit_log_offset"] for record in records}:
+                self._by_offset[offset].append(number)
+            self._by_key[one["transaction_id"]].append(number)
+            if one["producer_group"] is not None and records:
+                self._by_group[one["producer_group"]].append(number)
+            self._times.append(_times(one, records))
+
+    def watching(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
+        """Pass the lines on."""
+        for line in lines:
+            if line.kind.is_shown:
+                for number in self._owners(line):
+                    self._kept[number][line.kind.word].add(line)
+            yield line
+
+    def of(self, number: int) -> list[dict[str, Any]]:
+        """Return the events of a transaction, by its place among the given ones."""
+        found = []
+        for kept in self._kept.get(number, {}).values():
+            found += [_event(line, self.store) for line in kept.first]
+            if kept.last is not None:
+                more = kept.count - _LINES_MAX
+                found.append(_event(kept.last, self.store, f" (the last of {more} more lines)"))
+        return found
+
+    def _owners(self, line: LogLine) -> Iterable[int]:
+        names = line.kind.names
+        if names == "record":
+            if line.log_offset is not None:
+                return self._by_offset.get(line.log_offset, ())
+            return self._by_key.get(line.unique_key or "", ())
+        numbers = range(len(self._times)) if names == "broker" else self._by_group.get(line.group or "", ())
+        return [number for number in numbers if self._times[number].has(line)]
+
+
+def _times(transaction: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> _Times:
+    times = [record["store_time_ms"] for record in records]
+    checks = [
+        copy["store_time_ms"] for copy in transaction["half_copies"] if copy in records and copy["checks_count"]
+    ]
+    last = None if transaction["state"] == "PENDING" or not times else max(times) + _AFTER_MS
+    return _Times(min(times, default=0), last, tuple(checks))
+
+
+def _event(line: LogLine, store: str, more: str = "") -> dict[str, Any]:
+    exception = f": {line.exception}" if line.exception is not None else ""
+    return {
+        "time_ms": line.time_ms, "event": "broker log", "store": store, "commit_log_offset": line.log_offset,
+        "detail": f"{line.kind.meaning}{exception}{more} ({Path(line.file).name} line {line.number})",
+        "log_kind": line.kind.word, "log_file": line.file, "log_line": line.number, "log_text": line.text,
+    }  # fmt: skip

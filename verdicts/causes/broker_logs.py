@@ -1,0 +1,114 @@
+"""Causes that the logs of a broker show: which producers it asked, what it could not write, which decisions it refused.
+
+Without the logs (--broker-logs) they could explain discarded transactions at most. What the lines of a log do not name
+is shown by their times: a copy that the check puts back is asked about in the same round.
+"""
+
+from __future__ import annotations
+
+from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, LATE_END_REFUSED, Change
+from verdicts.causes.cause import Cause, Support, fits, proves
+from verdicts.causes.checks import checks_begin_again
+from verdicts.causes.evidence import Evidence
+from verdicts.causes.logged import (
+    in_failed_rounds,
+    last_asked,
+    named,
+    open_without_logs,
+    transactions_named,
+    undecided,
+)
+from verdicts.model.store_evidence import BROKER_LOG
+
+_REJECTED = "round-failed RejectedExecutionException"
+
+
+def _answered_unknown(found: Evidence) -> Support:
+    """The producer answered UNKNOWN for the newest copy."""
+    last = last_asked(found) & named(found, "answered-unknown")
+    proven = undecided(found) & found.any_of(found.copies, last)
+    return fits(open_without_logs(found) | proven, proven)
+
+
+def _put_back_failed(found: Evidence) -> Support:
+    return proves(transactions_named(found, "put-back-failed"))
+
+
+def _refused_after_immunity(found: Evidence) -> Support:
+    return proves(transactions_named(found, "commit-refused-immune", "rollback-refused-immune"))
+
+
+def _pool_rejected(found: Evidence) -> Support:
+    """Copies of a round that a rejected check ended; without logs, checks that are counted again would fit."""
+    is_open = checks_begin_again(found) & found.of_store(lambda one: one.logs is None)
+    proven = found.any_of(found.copies, in_failed_rounds(found, _REJECTED))
+    return fits(is_open | proven, proven)
+
+
+def _round_failed(found: Evidence) -> Support:
+    rejected = in_failed_rounds(found, _REJECTED)
+    return proves(found.any_of(found.copies, in_failed_rounds(found, "round-failed") & ~rejected))
+
+
+_CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
+_LOOK = "rmqtx show ID --store STORE --broker-logs DIR"
+CAUSES = (
+    Cause(
+        "producer-answered-unknown", "a producer answered its last check with UNKNOWN",
+        affected=(Change(
+            "UNKNOWN decides nothing, and is logged", "broker/processor/EndTransactionProcessor.java; seen on 4.3.0 to "
+            "5.5.0", since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_answered_unknown, shows_in=(BROKER_LOG,),
+        consequence="the application has no outcome for it, or its checkLocalTransaction cannot find it",
+        act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application",
+        change="correct checkLocalTransaction: it must find the outcome of every local transaction",
+        shown_by=(), decides="transaction.log of the time of its last check",
+    ),
+    Cause(
+        "put-back-failed", "the check could not write the half message back",
+        affected=(Change(
+            "the round tries the same message again until its time is over", f"{_CHECK}; seen on 4.9.7 to 5.5.0",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_put_back_failed, shows_in=(BROKER_LOG,),
+        consequence="its producer is not asked; while the write fails, the half messages behind it are not checked",
+        act="store.log names the reason beside it (properties too long, disk full, replicas); decide it by hand: "
+        "rmqtx rollback ID -n HOST:PORT, or rmqtx commit ID -n HOST:PORT",
+        change="keep the properties of transactional messages below 32 000 characters: each check adds some",
+        shown_by=(),
+    ),
+    Cause(
+        "refused-after-immunity", "the broker refused its decision, which came after the immunity time",
+        affected=(LATE_END_REFUSED,),
+        rule=_refused_after_immunity, shows_in=(BROKER_LOG,),
+        consequence="the producer does not see the refusal; only an answer to a check decides it",
+        act=_LOOK,
+        change="raise CHECK_IMMUNITY_TIME_IN_SECONDS above the longest local transaction, or leave it out",
+        shown_by=(),
+    ),
+    Cause(
+        "check-pool-rejected", "the pool of the check was full: an exception ended the round after it was put back",
+        affected=(Change(
+            "a full queue of 2000 checks ends the round", f"{_CHECK}; #1519, #1544; seen on 4.5.0",
+            since=HALF_TOPIC_DESIGN.since, until=CHECK_INFLATES.until,
+        ),),
+        rule=_pool_rejected, shows_in=(BROKER_LOG,),
+        consequence="the cursors stay: the same half messages are put back again in each round; the half topic grows",
+        act="decide those that are open: rmqtx plan STORE",
+        change="upgrade to 4.6.0 or later; before that raise transactionTimeOut, so that fewer are checked at once",
+        shown_by=(), rivals=("cursor-went-back",),
+    ),
+    Cause(
+        "round-ended-by-exception", "an exception ended the round of the check after it was put back",
+        affected=(Change(
+            "an exception ends the round before the cursors are written", f"{_CHECK}; seen on 4.3.0 and 4.5.0",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_round_failed, shows_in=(BROKER_LOG,),
+        consequence="the cursors stay: it is put back and checked again in each round",
+        act="rmqtx pending STORE: the place where the check is stopped; transaction.log has the exception",
+        change="upgrade: most of these exceptions end no round in newer releases",
+        shown_by=(),
+    ),
+)
