@@ -31,7 +31,7 @@ from readers.log.kernels import is_accelerator_installed, use_accelerator
 from readers.log.splits import SPLIT_BYTES, SplitPlan, plan_splits
 from readers.store.store import open_store
 from spark_tasks.session.session import session
-from spark_tasks.session.tasks import in_tasks
+from spark_tasks.session.tasks import in_tasks, packed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ class Sums:
 def sums(spark: SparkSession, store: Path, *, is_accelerated: bool) -> dict[str, int]:
     """Records and bytes, added up by Spark."""
     plan = plan_splits([open_store(store)])
-    frame = in_tasks(spark, Sums(plan, is_accelerated), len(plan), "records long, bytes long")
+    frame = in_tasks(spark, Sums(plan, is_accelerated), packed(spark, plan.sizes_bytes), "records long, bytes long")
     row = frame.groupBy().sum("records", "bytes").collect()[0]
     return {"records": row[0], "bytes": row[1]}
 

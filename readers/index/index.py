@@ -20,7 +20,7 @@ import numpy.typing as npt
 from readers.model.columns import Bools, Int64s
 from readers.model.layout import Field, Layout
 from readers.storage.open_file import OpenFile
-from readers.storage.runs import Limits, portions
+from readers.storage.runs import portions
 from readers.storage.segments import Segment
 
 Entries = npt.NDArray[np.void]
@@ -64,9 +64,6 @@ ENTRIES_PER_SLOT_DEFAULT = 4
 
 BLOCK_ENTRIES = 65_536
 _BLOCK_BYTES = 4 << 20
-_LOCAL = Limits()
-#: A remote file is read in blocks; a portion must fit into their cache.
-_REMOTE = Limits(portion_bytes=_BLOCK_BYTES, places_max=256)
 _SAMPLES = 32
 BAD_HEADER = "an impossible header"
 _GUESSES_MAX = 4096
@@ -272,7 +269,7 @@ def _gather(file: OpenFile, positions: Int64s, width: int) -> npt.NDArray[np.uin
     begins = positions[order]
     rows = np.empty((len(begins), width), np.uint8)
     data = np.empty(0, np.uint8)
-    for portion in portions(begins, begins + width, _REMOTE if file.is_remote else _LOCAL):
+    for portion in portions(begins, begins + width, file.limits):
         runs = list(zip(portion.begins.tolist(), portion.ends.tolist(), strict=True))
         size = int((portion.ends - portion.begins).sum())
         data = data if len(data) >= size else np.empty(size, np.uint8)

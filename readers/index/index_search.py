@@ -20,10 +20,12 @@ from readers.store.store import Store
 
 #: A longer chain belongs to a key of many records; then it is cheaper to read all entries in order.
 _CHAIN_MAX = 64
-#: Bytes that are read in order in the time of one entry by itself: of a local file, and by a request.
-_READ_BYTES, _REQUEST_BYTES = 8 * ENTRY.size_bytes, 512 << 10
+#: Bytes of a local file that are searched in order in the time of one entry by itself.
+_READ_BYTES = 8 * ENTRY.size_bytes
+#: Reads of a remote file for one entry: its slot and itself.
+_READS_OF_ENTRY = 2
 #: Blocks of a remote file that are read at once: large reads are fetched in parallel parts.
-_REMOTE_BLOCKS = 8
+_REMOTE_BLOCKS = 12
 #: Hashes are first looked up in a table of this length.
 _SIEVE = 1 << 20
 _NONE = np.empty(0, np.int64)
@@ -151,7 +153,8 @@ class Index:
         count = index.entries_count
         numbers = heads_of(file, index, hashes)
         index = index.refreshed(file)  # a broker may have added entries, but no slot can be newer than this header
-        is_swept = len(hashes) * (_REQUEST_BYTES if file.is_remote else _READ_BYTES) > count * ENTRY.size_bytes
+        cost_bytes = _READS_OF_ENTRY * file.limits.near_bytes if file.is_remote else _READ_BYTES
+        is_swept = len(hashes) * cost_bytes > count * ENTRY.size_bytes
         count = index.entries_count
         numbers = self._past_newest(index, file, numbers)
         broken = (numbers < 0) | (numbers > count)
@@ -221,6 +224,8 @@ class Index:
             begin = max(1, end - count)
             length = (end - begin) * ENTRY.size_bytes
             entries = columns_of(index.entries_of(file.read(index.entry_position(begin), length)))
+            following = max(1, begin - count)
+            file.fetch_ahead(index.entry_position(following), (begin - following) * ENTRY.size_bytes)
             found, offsets = entries["key_hash"], entries["commit_log_offset"]
             good = index.is_plausible(entries, begin)
             if not good.all() or not index.is_chained(entries, begin):

@@ -162,7 +162,11 @@ def written_bytes(segment: Segment) -> int:
     try:
         with segment.open() as file:
             low, high = 0, -(-segment.size_bytes // _PROBE_BYTES)
+            step = 0
             while low < high:
+                if file.is_remote and step % _PROBE_STEPS == 0:
+                    file.prepare((place * _PROBE_BYTES, _PROBE_BYTES) for place in _next_probes(low, high))
+                step += 1
                 middle = (low + high) // 2
                 if file.read(middle * _PROBE_BYTES, _PROBE_BYTES).strip(b"\0"):
                     low = middle + 1
@@ -171,6 +175,18 @@ def written_bytes(segment: Segment) -> int:
             return min(low * _PROBE_BYTES, segment.size_bytes)
     except SourceError:  # the scan itself reports it
         return segment.size_bytes
+
+
+def _next_probes(low: int, high: int) -> set[int]:
+    """Return the places that the next steps of a binary search can examine."""
+    ranges, places = [(low, high)], set[int]()
+    for _ in range(_PROBE_STEPS):
+        ranges = [one for one in ranges if one[0] < one[1]]
+        middles = [(low + high) // 2 for low, high in ranges]
+        places.update(middles)
+        lower = [(low, middle) for (low, _), middle in zip(ranges, middles, strict=True)]
+        ranges = lower + [(middle + 1, high) for (_, high), middle in zip(ranges, middles, strict=True)]
+    return places
 
 
 def span_findings(store: Store, segment: Segment, spans: list[Span]) -> list[Finding]:
@@ -231,6 +247,8 @@ def scan_records(
 _ON_DEMAND = ("body", "body_crc_matches")
 _BATCH_RECORDS_MAX = 65_536
 _PROBE_BYTES = 4096
+#: Steps of a binary search whose places are fetched together from a remote file: 1 + 2 + 4 for the time of one.
+_PROBE_STEPS = 3
 
 
 def _chosen(block: Block, topic: str | None, from_time_ms: int | None, to_time_ms: int | None) -> Block:

@@ -10,7 +10,7 @@ from readers.log.record_block import Block
 from readers.log.record_layout import FILLER_MARK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from readers.log.segment_scan import walk
 from readers.model.columns import SLACK_BYTES, Int32s, Int64s, integers_at
-from readers.storage.runs import Limits, Portion, portions
+from readers.storage.runs import Portion, portions
 from readers.storage.segments import Segment, SegmentedLog
 
 #: Longer than brokers write (maxMessageSize is 4 MiB by default): a larger length is damage.
@@ -20,9 +20,6 @@ _FIRST_READ_BYTES = 4096
 _GUESSED_BYTES = 1024
 #: Records in which the properties are searched sooner than all bytes.
 _MANY = 256
-_LOCAL = Limits()
-#: A remote file is read in blocks; a portion must fit into their cache.
-_REMOTE = Limits(portion_bytes=16 << 20, places_max=384)
 
 
 def block_at(log: SegmentedLog, offset: int) -> Block | None:
@@ -92,8 +89,7 @@ class _Gathered:
 
     def blocks(self, *, with_fillers: bool) -> Iterator[Block]:
         """Yield the records of each portion as one block; nothing if no record is sound."""
-        limits = _REMOTE if self._log.is_remote else _LOCAL
-        for portion in portions(self._offsets, self._offsets + self._sizes, limits):
+        for portion in portions(self._offsets, self._offsets + self._sizes, self._log.limits):
             block = self._block(portion)
             block = block.take(block.sound())
             if not with_fillers and (len(block) >= _MANY or FILLER_MARK in block.raw):
@@ -129,7 +125,7 @@ class _Gathered:
         parts, place = [data], len(data)
         starts = starts.copy()
         ends = offsets + lengths
-        for portion in portions(offsets[longer], ends[longer], _REMOTE if self._log.is_remote else _LOCAL):
+        for portion in portions(offsets[longer], ends[longer], self._log.limits):
             parts.append(self._log.read_runs(portion.begins, portion.ends))
             starts[longer[portion.first : portion.last]] = place + portion.starts
             place += len(parts[-1])

@@ -12,8 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from readers.log.commit_log import last_with_data
 from readers.log.segment_scan import SegmentScan
+from readers.model.columns import Int64s
 from readers.storage.segments import Segment
 from readers.store.store import Store
 
@@ -84,6 +87,15 @@ class SplitPlan:
     def total_bytes(self) -> int:
         """Bytes of all splits."""
         return sum(end - begin for _, _, begin, end in self._ranges)
+
+    @cached_property
+    def sizes_bytes(self) -> Int64s:
+        """The size of each split."""
+        lengths = np.array([end - begin for _, _, begin, end in self._ranges], np.int64)
+        counts = -(-lengths // self.split_bytes)
+        sizes = np.full(int(counts.sum()), self.split_bytes, np.int64)
+        sizes[np.cumsum(counts) - 1] = lengths - (counts - 1) * self.split_bytes
+        return sizes
 
     @cached_property
     def _ranges(self) -> list[tuple[int, Segment, int, int]]:

@@ -94,6 +94,11 @@ OPS_LOST_AT_STOP = Change(
     "an orderly stop loses the op messages of decisions younger than transactionOpBatchInterval",
     "broker/transaction/queue/TransactionalMessageServiceImpl.java batchSendOpMessage; #7305", since=OP_LISTS.since,
 )  # fmt: skip
+OPS_WAIT_TWICE = Change(
+    "an op message may wait for two intervals of transactionOpBatchInterval before it is written, not one",
+    "broker/transaction/queue/TransactionalMessageServiceImpl.java batchSendOpMessage; #10199",
+    since=OP_LISTS.since, until=(5, 5, 0),
+)  # fmt: skip
 DESTINATION_LEFT_OUT = Change(
     "COMMIT records have neither REAL_TOPIC nor REAL_QID",
     "broker/processor/EndTransactionProcessor.java; seen on 5.4.0 and 5.5.0", since=(5, 4, 0),
@@ -102,6 +107,7 @@ LAST_END_LEFT_OUT = Change(
     "the last property of a record has no end mark",
     "common/message/MessageDecoder.java messageProperties2String", since=(4, 9, 1), until=(5, 2, 0),
 )  # fmt: skip
+PROXIES = Change("clients may be connected to a proxy instead of the broker", "RIP-39", since=(5, 0, 0))
 INDEX_TAGS = Change("the key index has entries for tags", "store/index/IndexService.java", since=(5, 5, 0))
 TIMERS = Change("a timer wheel delivers messages at any time", "store/timer/TimerMessageStore.java", since=(5, 0, 0))
 DELAYED_HALVES_DROPPED = Change(
@@ -141,9 +147,18 @@ UNREADABLE_IS_NO_LIST = Change(
     "a half message that cannot be read ends the round of the check with an IndexOutOfBoundsException",
     f"{_CHECK}; #5424, #6410", since=(4, 6, 0), until=(5, 1, 0), but=((4, 9, 5), (4, 9, 6), (4, 9, 7), (4, 9, 8)),
 )  # fmt: skip
+UNREADABLE_OP_IS_NULL = Change(
+    "an op message that cannot be read, from 4.6.0 on one without a body, ends the round of the check with a "
+    "NullPointerException", f"{_CHECK}; #1568; seen on 4.9.7", since=(4, 3, 0), until=(5, 1, 0),
+)  # fmt: skip
+NO_OP_IS_NO_LIST = Change(
+    "op messages that cannot be read end the round of the check with an IndexOutOfBoundsException, if no other op "
+    "message is among the 32 that it reads at once", f"{_CHECK}; seen on 5.5.0", since=(4, 6, 0),
+)  # fmt: skip
 ACTING_SLAVE = Change(
     "a slave may check as its absent master (enableSlaveActingMaster): it sends open half copies to another broker",
-    f"{_CHECK}; #5012, #5062; the class files of 5.0.0 and 5.1.0; seen on 5.3.3", since=(5, 1, 0),
+    f"{_CHECK}; #5012, #5062; the class files of 5.0.0 and 5.1.0; seen on 5.3.3 and 5.5.0",
+    since=(5, 1, 0),
 )  # fmt: skip
 SLAVE_REFUSES_TYPES = Change(
     "a slave refuses a topic with attributes such as message.type, and the topics after it",

@@ -282,13 +282,22 @@ TRANSACTIONS = pa.schema(
     ]
 )
 
-#: A column that only live brokers can fill.
+#: What a broker asks about the transactions of a group: a producer, a proxy in place of its clients, or nothing.
+PRODUCER, PROXY, NOBODY = "producer", "proxy", "nobody"
+#: Columns that only live brokers can fill.
 _PRODUCER_ALIVE = column(
     "producer_alive", pa.bool_(),
-    "whether a producer of the group is connected to the broker and can answer its checks; null if unknown",
+    "whether a producer of the group is connected to the broker and can answer its checks; null if unknown, as behind "
+    "a proxy",
+)
+_ASKED_THROUGH = column(
+    "asked_through", pa.string(),
+    "where the broker sends the checks of the group: to a producer that is connected, to a proxy in place of the "
+    "clients behind it, or nowhere; null if unknown",
+    values=(PRODUCER, PROXY, NOBODY),
 )
 _ADDED_LATER = TRANSACTIONS.get_field_index("discard_at_ms")
-LIVE_TRANSACTIONS = TRANSACTIONS.insert(_ADDED_LATER, _PRODUCER_ALIVE)
+LIVE_TRANSACTIONS = TRANSACTIONS.insert(_ADDED_LATER, _PRODUCER_ALIVE).append(_ASKED_THROUGH)
 
 FINDINGS = pa.schema(
     [

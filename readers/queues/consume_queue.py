@@ -228,10 +228,12 @@ class Queue:
     def offset_of(self, commit_log_offset: int) -> int:
         """Return the queue offset of the first slot at or after a place of the commit log, or `max_offset`.
 
-        Binary search, because a queue's records are in the log in the queue's order.
+        Binary search, because a queue's records are in the log in the queue's order; for place 0 the first.
         Raises: UnreadableFile, FileChanged.
         """
         low, high = self.first_offset, self.max_offset
+        if commit_log_offset <= 0 and (first := self._place_from(low, high)) is not None and first[1] >= 0:
+            return first[0]
         while low < high:
             if high - low <= _SEARCHED_AT_ONCE and (plain := self._plain_places(low, high)) is not None:
                 low += bisect_left(plain, commit_log_offset)

@@ -31,8 +31,8 @@ from readers.store.store import Store
 #: Units as an array, with a column for each field of their layout.
 Units = npt.NDArray[np.void]
 BLOCK_UNITS = 65_536
-#: Units of a local file that are examined at once in search of the last used one.
-_LOCAL_BLOCK_UNITS = 8_192
+#: Units that are examined at once in search of the last used one.
+_SEARCHED_UNITS = 8_192
 #: Length that is fetched at once if the end of the last file turns out to be unused: most files are not longer.
 _PREPARED_BYTES = 6 << 20
 
@@ -83,7 +83,7 @@ def units_in(data: bytes, layout: Layout) -> Units:
 def _end_of(file: OpenFile, layout: Layout, is_wanted: Callable[[Units], Bools]) -> int:
     """Return the position past the last wanted unit; 0 if there is none. Reads backwards, without holes."""
     size = layout.size_bytes
-    block_bytes = (BLOCK_UNITS if file.is_remote else _LOCAL_BLOCK_UNITS) * size
+    block_bytes = _SEARCHED_UNITS * size
     end = file.size_bytes // size * size
     while end > 0:
         begin = (end - 1) // block_bytes * block_bytes

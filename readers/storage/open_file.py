@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from readers.model.errors import FileChanged, UnreadableFile
+from readers.storage.runs import LOCAL
 
 #: For reads that fail where the bytes must be loaded first.
 _NOWAIT = os.RWF_NOWAIT
@@ -19,6 +20,8 @@ class OpenFile:
 
     #: Whether a read is a network request: then it pays to prepare ranges that will be read.
     is_remote = False
+    #: How places in the file are read.
+    limits = LOCAL
 
     def __init__(self, file: str, size_bytes: int) -> None:
         self.file = file
@@ -88,6 +91,9 @@ class OpenFile:
 
     def prepare(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Announce ranges (position, length) that will be read next; no effect for a local file."""
+
+    def fetch_ahead(self, position_bytes: int, length_bytes: int) -> None:
+        """Begin to fetch a long range that will be read after the next work; no effect for a local file."""
 
     def next_data(self, position_bytes: int) -> int:
         """Return where the next bytes that are not a hole begin; the snapshot's length if there are none.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from readers.storage.open_file import OpenFile
 from readers.storage.places import is_uri
-
-#: Length of the end of a remote file that is fetched when the file is opened.
-_END_BYTES = 1 << 20
+from readers.storage.runs import LOCAL, REMOTE, Limits
 
 
 def open_file(file: str, size_bytes: int, modified_ns: int | None = None) -> OpenFile:
@@ -23,11 +21,16 @@ def open_file(file: str, size_bytes: int, modified_ns: int | None = None) -> Ope
     return RemoteFile(file, size_bytes, modified_ns)
 
 
-def open_together(files: Iterable[tuple[str, int, int | None]]) -> None:
+def limits_of(file: str) -> Limits:
+    """Return how the places of a file are read."""
+    return REMOTE if is_uri(file) else LOCAL
+
+
+def open_together(files: Sequence[tuple[str, int, int | None]]) -> None:
     """Open remote files in parallel that will be read next from their ends; errors appear when they are read.
 
     Shape: for each file its URI, its size, and the time of its last change.
     """
-    from readers.storage.remote_reads import open_together as open_remotely
+    from readers.storage.remote_opening import open_together as open_remotely
 
-    open_remotely(files, _END_BYTES)
+    open_remotely(files)

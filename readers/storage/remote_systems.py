@@ -13,6 +13,8 @@ from pyarrow import fs
 from readers.storage.places import Uri, uri_of
 
 _REASON_CHARACTERS_MAX = 300
+#: The most requests under way.
+CONNECTIONS = 32
 
 
 #: Schemes of other tools, with the scheme that pyarrow uses.
@@ -36,6 +38,8 @@ def _file_system(base: Uri) -> tuple[fs.FileSystem, str]:
     if scheme == "gs" and _GS_RETRY not in query:
         query = f"{query}&{_GS_RETRY}=20" if query else f"?{_GS_RETRY}=20"
     known = base._replace(scheme=scheme, query=query).base
+    # The number of connections of a client is that of the threads that pyarrow reads with when the client is made.
+    pa.set_io_thread_count(max(CONNECTIONS, pa.io_thread_count()))
     try:
         system, root = fs.FileSystem.from_uri(known)
     except pa.ArrowInvalid as error:

@@ -13,12 +13,6 @@ import numpy.typing as npt
 
 _Int64s = npt.NDArray[np.int64]
 
-#: Bytes between two places that are read with them: a read of its own costs more than to copy them.
-NEAR_BYTES = 8 << 10
-#: What is read at once.
-PORTION_BYTES = 4 << 20
-
-
 @dataclass(frozen=True, slots=True)
 class Portion:
     """Reads of some places, one run of bytes after another in one buffer.
@@ -37,11 +31,22 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much may be read at once, and together. `places_max`: the most places in a portion, for small caches."""
+    """How the places of a source are read: each source has its own.
 
-    near_bytes: int = NEAR_BYTES
-    portion_bytes: int = PORTION_BYTES
-    places_max: int = 1 << 62
+    `near_bytes`: two places with at most this distance are read together, because a read of its own costs more than the
+    bytes between them. `portion_bytes`, `places_max`: the most bytes and places of a portion.
+    """
+
+    near_bytes: int
+    portion_bytes: int
+    places_max: int
+
+
+#: A read of a local file costs as much as to copy some KiB.
+LOCAL = Limits(near_bytes=8 << 10, portion_bytes=4 << 20, places_max=1 << 62)
+#: A request of 50 ms, one of 32 under way, costs as much as to receive this number of bytes with 1 Gbit/s. A portion
+#: must fit into the cache.
+REMOTE = Limits(near_bytes=256 << 10, portion_bytes=16 << 20, places_max=2048)
 
 
 def portions(begins: _Int64s, ends: _Int64s, limits: Limits) -> Iterator[Portion]:

@@ -19,8 +19,9 @@ import numpy.typing as npt
 from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.findings import Finding, as_text
 from readers.storage.open_file import OpenFile
-from readers.storage.opening import open_file
+from readers.storage.opening import limits_of, open_file
 from readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined
+from readers.storage.runs import LOCAL, Limits
 
 Int64s = npt.NDArray[np.int64]
 _SEGMENT_NAME = re.compile(r"\d{20}")
@@ -127,6 +128,11 @@ class SegmentedLog:
     def is_remote(self) -> bool:
         """Whether a read is a network request."""
         return bool(self.segments) and is_uri(self.segments[0].file)
+
+    @property
+    def limits(self) -> Limits:
+        """How places in the files are read."""
+        return limits_of(self.segments[0].file) if self.segments else LOCAL
 
     def _opened(self, number: int) -> OpenFile:
         opened = self._open.get(number)

@@ -205,7 +205,7 @@ class Store:
         rest = iter(queues)
         while portion := list(itertools.islice(rest, _QUEUES_OPENED_MAX)):
             found = (self.queue_segments(topic, queue_id, kind)[0] for topic, queue_id in portion)
-            open_together((one[-1].file, one[-1].size_bytes, one[-1].modified_ns) for one in found if one)
+            open_together([(one[-1].file, one[-1].size_bytes, one[-1].modified_ns) for one in found if one])
             yield from portion
 
     @cached_property

@@ -112,9 +112,9 @@ def _rows(
     reading.findings.extend(gap.finding(broker.root) for gap in gaps)
 
 
-def groups_without_producer(rows: pa.Table) -> list[str]:
-    """Return the producer groups without a connected producer, among pending rows of LIVE_TRANSACTIONS."""
+def groups_asked_through(rows: pa.Table, through: str) -> list[str]:
+    """Return the producer groups that a broker asks in one way, among pending rows of LIVE_TRANSACTIONS."""
     waiting = rows.filter(
-        pc.and_(pc.equal(rows["state"], "PENDING"), pc.fill_null(pc.invert(rows["producer_alive"]), False))
+        pc.and_(pc.equal(rows["state"], "PENDING"), pc.fill_null(pc.equal(rows["asked_through"], through), False))
     )
     return sorted(group for group in pc.unique(waiting["producer_group"]).to_pylist() if group is not None)

@@ -16,10 +16,10 @@ from remoting.connections.batched_reads import Pace
 from remoting.connections.broker import Broker
 from remoting.live.check_stops import live_stops
 from remoting.live.deadlines import predict_from_live
+from remoting.live.producers import with_producers
 from remoting.live.store_facts import LiveStore, live_store
 from remoting.live.witnesses import LiveWitnesses, Named
 from remoting.protocol.answers import BrokerAddresses
-from remoting.protocol.errors import NoAnswer, Refused, Unreachable
 from verdicts.audit.lookups import SHORT_ID_LENGTH_MIN, is_short_for, open_rows, short_note, undecidable_findings
 from verdicts.causes.strengths import with_causes
 from verdicts.deadlines.discard_times import is_open_row, with_discard_times
@@ -172,8 +172,7 @@ def _reading(
         reading.evidence = {fact.root: fact.evidence() for fact in known}
     rows = _with_what_cannot_be_known(rows, known)
     rows = with_discard_times(rows, predicted)
-    alive = _producers_alive(brokers, members, rows)
-    rows = with_causes(rows.append_column(LIVE_TRANSACTIONS.field("producer_alive"), alive), reading.evidence)
+    rows = with_causes(with_producers(rows, brokers, members), reading.evidence)
     reading.batches = rows.select(schema.names).to_batches()
     return reading
 
@@ -201,36 +200,3 @@ def _with_what_cannot_be_known(rows: pa.Table, known: Sequence[LiveStore]) -> pa
         place = rows.schema.get_field_index("reason")
         rows = rows.set_column(place, rows.schema.field(place), pc.if_else(here, longer, rows["reason"]))
     return rows
-
-
-def _producers_alive(
-    brokers: Sequence[Broker], members: Sequence[BrokerAddresses], rows: pa.Table
-) -> pa.ChunkedArray:
-    """Whether a producer of each row's group is connected to any broker of the set; null where unknown."""
-    groups = [group for group in pc.unique(rows["producer_group"]).to_pylist() if group is not None]
-    alive = {group: _is_alive(group, [*brokers, *_others(brokers, members)]) for group in groups}
-    return pa.chunked_array([pa.array([alive.get(group) for group in rows["producer_group"].to_pylist()], pa.bool_())])
-
-
-def _others(brokers: Sequence[Broker], members: Sequence[BrokerAddresses]) -> list[Broker]:
-    """The other brokers of the same sets, mainly slaves."""
-    asked = {broker.address for broker in brokers}
-    return [
-        Broker(broker.client, address, member.name, member.cluster, number)
-        for member in members
-        for broker in [next((one for one in brokers if one.name == member.name), None)]
-        if broker is not None
-        for number, address in member.addresses.items()
-        if address not in asked
-    ]
-
-
-def _is_alive(group: str, brokers: Sequence[Broker]) -> bool | None:
-    is_known = True
-    for broker in brokers:
-        try:
-            if broker.producer_connections(group):
-                return True
-        except (Refused, Unreachable, NoAnswer):
-            is_known = False
-    return False if is_known else None

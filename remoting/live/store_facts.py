@@ -105,7 +105,8 @@ class LiveStore:
         settings = self.settings
         stop = self.check_stops[-1] if self.check_stops else None
         return StoreEvidence(
-            settings.version_low, settings.version_high, stop=stop, conf=settings.given, read=frozenset({FILES, WIRE})
+            settings.version_low, settings.version_high, stop=stop, conf=settings.given, read=frozenset({FILES, WIRE}),
+            op_interval_ms=settings.transaction_op_batch_interval_ms if settings.batches_ops is not False else 0,
         )
 
     def describe(self, *, verbose: bool = False) -> str:

@@ -54,6 +54,11 @@ class Pulled:
     body: bytes
 
 
+#: The client id under which a proxy in cluster mode registers as a producer of its clients' groups, since 5.0.0.
+#: Source: proxy/service/transaction/ClusterTransactionService.java.
+PROXY_PRODUCER = "rmq-proxy-producer-client"
+
+
 @dataclass(frozen=True, slots=True)
 class ClientConnection:
     """A client that a broker has a connection to."""
@@ -62,6 +67,11 @@ class ClientConnection:
     address: str
     language: str
     version: int
+
+    @property
+    def is_proxy(self) -> bool:
+        """Whether it is a proxy, which is registered in place of the clients behind it."""
+        return self.client_id == PROXY_PRODUCER
 
 
 @dataclass(frozen=True, slots=True)

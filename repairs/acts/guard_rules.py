@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from readers.log.record_layout import COMPRESSED
+from readers.model.identities import is_of_grpc_client
 from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, RESUME_BREAKS_COMPRESSED, RESUME_REQUEST, dotted
+from remoting.protocol.answers import PROXY_PRODUCER
 from repairs.acts.request import ActRequest
 from repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
 from repairs.acts.situation import Situation
@@ -256,6 +258,9 @@ def producer_connected(situation: Situation, request: ActRequest) -> Found:
     producers = situation.conditions.producers
     if not producers or request.action in ("resume", "close"):
         return None
+    if are_proxies(producers):
+        is_shared = situation.group == situation.row["topic"] and is_of_grpc_client(situation.transaction_id)
+        return behind_proxy(situation.group, producers, is_shared=is_shared)
     return (
         f"a producer of group {situation.group} is connected ({_few(producers)}): its own decision may follow this "
         "one, and nothing can undo a second delivery",
@@ -263,8 +268,25 @@ def producer_connected(situation: Situation, request: ActRequest) -> Found:
     )
 
 
+def are_proxies(producers: Sequence[str]) -> bool:
+    """Whether only proxies are registered as producers of a group."""
+    return all(one.startswith(PROXY_PRODUCER) for one in producers)
+
+
+def behind_proxy(group: str | None, proxies: Sequence[str], *, is_shared: bool) -> tuple[str, str]:
+    """Why an action on a group of which only proxies are registered is refused, and what to do instead."""
+    shared = " (the group is the name of the topic: all gRPC clients of the topic share it)" if is_shared else ""
+    return (
+        f"only a proxy is registered for group {group} ({_few(proxies)}){shared}: whether the application is connected "
+        "to the proxy is unknown, and its own decision may follow",
+        "stop the application first, and try again when the broker no longer lists the proxy (about 4 minutes later)",
+    )
+
+
 def members_that_answer(group: str, members: Sequence[str]) -> tuple[str, str]:
     """Why a stand-in refuses: producers of the group are connected and answer checks themselves."""
+    if are_proxies(members):
+        return behind_proxy(group, members, is_shared=False)
     return (
         f"producers of group {group} are connected ({_few(members)}) and answer checks, and nothing can undo a second "
         "decision",

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from readers.cursors.cursors import check_cursors, read_cursors
+from readers.log.light_queues import PREFIX
+from readers.log.record_at import block_at
 from readers.model.java_hashes import java_hash
 from readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values
 from readers.store.cursor_files import chosen_cursor_file
@@ -18,6 +20,7 @@ from readers.store.version_signs import MISSPELT_TIME, VERSION_MARKS
 from repairs.bundles.files import KeptSlots, PlannedFile, planned_queue
 from repairs.bundles.redaction import OP_TOPICS, SYSTEM_NAMES, Redactor
 from repairs.bundles.selection import Selection
+from verdicts.causes.light_queues import light_queues, slot_offsets
 from verdicts.check.check_stops import BUNDLED_STOPS_FILE, stops_as_json
 from verdicts.evidence.store_facts import StoreFacts
 
@@ -37,15 +40,17 @@ def naming(redactor: Redactor | None) -> Naming:
 
 
 def planned_queues(selection: Selection, redactor: Redactor | None) -> Iterator[PlannedFile]:
-    """Yield the queues of the transactions' topics, and the queues of kept records."""
+    """Yield the queues of the transactions' topics, and the queues of kept records, light ones too."""
     store, name_of = selection.store, naming(redactor)
     offsets = np.array(sorted(selection.records), np.int64)
     tags_codes = _tags_codes(selection, redactor)
     names = {(topic, 0) for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC)} | selection.slots.keys()
     whole = frozenset(names)
     names |= {(one.topic, one.queue_id) for one in selection.records.values()}
+    light = {one for one in light_queues(store) if np.isin(slot_offsets(store, [one]), offsets).any()}
+    whole, names = whole | light, names | light
     for topic, queue_id in sorted(names):
-        renamed = name_of(topic)
+        renamed = f"{PREFIX}{name_of(topic.removeprefix(PREFIX))}" if topic.startswith(PREFIX) else name_of(topic)
         if not (_is_file_name(topic) and _is_file_name(renamed) and queue_id >= 0):
             continue
         directory = f"store/consumequeue/{renamed}/{queue_id}"
@@ -103,7 +108,7 @@ def small_files(selection: Selection, facts: StoreFacts, redactor: Redactor | No
     if facts.check_stops:
         yield PlannedFile.of(f"store/config/{BUNDLED_STOPS_FILE}", _json(stops_as_json(facts.check_stops)))
     if "checkpoint" not in raw:
-        values = checkpoint_times(store, facts.reference_time_ms)
+        values = checkpoint_times(store, facts.reference_time_ms) | _without_left_out(store)
         yield PlannedFile.of("store/checkpoint", CHECKPOINT_FIELDS.pack(**values).ljust(SIZE_BYTES, b"\0"))
     if store.aborted:
         yield PlannedFile.of("store/abort", _abort_of(store))
@@ -221,6 +226,18 @@ def checkpoint_times(store: Store, reference_time_ms: int) -> dict[str, int]:
     if reference_time_ms > known:
         values["physic_msg_time_ms"] = reference_time_ms
     return values
+
+
+def _without_left_out(store: Store) -> dict[str, int]:
+    """Return the checkpoint's offset in the queues as 0, as after a clean stop, if the store has the record there.
+
+    The bundle may leave that record out; its log would seem to be cut.
+    """
+    offset, log = checkpoint_values(store).get("logics_offset", 0), store.log()
+    try:
+        return {"logics_offset": 0} if offset > 0 and block_at(log, offset) is not None else {}
+    finally:
+        log.close()
 
 
 def last_time_ms(values: dict[str, int]) -> int:

@@ -35,7 +35,7 @@ def _section(cause: Cause) -> list[str]:
         "change": cause.change,
         "decided by": cause.decides,
         "could also be": ", ".join(f"`{word}`" for word in cause.rivals),
-        "seen in the stores": ", ".join(cause.shown_by) or "none: tests/brokers/test_causes.py provokes it",
+        "seen in the stores": ", ".join(cause.shown_by) or "none of the corpus",
     }
     lines = [f"| {name} | {text.replace('|', chr(92) + '|')} |" for name, text in rows.items() if text]
     return [f"## {cause.word}", "", f"{cause.title[0].upper()}{cause.title[1:]}.", "", "| | |", "|---|---|", *lines, ""]

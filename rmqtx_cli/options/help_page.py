@@ -19,7 +19,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "textfile", "no_pager",
     ),
     "Stores": (
-        "store", "scan", "no_scan", "in_place", "undo", "commit_log", "broker_conf", "broker_version",
+        "store", "scan", "no_scan", "in_place", "undo", "commit_log", "broker_conf", "broker_version", "proxy_conf",
         "transaction_table", "table", "offset_column", "group_column", "broker_logs", "log_zone",
     ),
     "Live brokers": (

@@ -71,6 +71,13 @@ BrokerConfOption = Annotated[
         help="The broker's configuration file; default: the defaults of its version",
     ),
 ]
+ProxyConfOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--proxy-conf", metavar="FILE",
+        help="Configuration of the proxies in front of the brokers (rmq-proxy.json); default: the defaults of proxies",
+    ),
+]
 
 
 def _say_treated_as(context: typer.Context, text: str | None) -> str | None:

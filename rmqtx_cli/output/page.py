@@ -44,6 +44,8 @@ def write_lines(stream: IO[bytes], lines: Iterable[str], label_cells: int) -> No
         if room is None or width(line) <= room:
             stream.write(f"{line}\n".encode())
             continue
-        first, *more = wrapped(line[label_cells:], max(room - label_cells, label_cells))
+        label, text = line[:label_cells], line[label_cells:]
+        label += text[: len(text) - len(text.lstrip(" "))]  # wrapping drops the space after a label of this width
+        first, *more = wrapped(text, max(room - len(label), label_cells))
         text = "".join(f"{' ' * label_cells}{one}\n" for one in more)
-        stream.write(f"{line[:label_cells]}{first}\n{text}".encode())
+        stream.write(f"{label}{first}\n{text}".encode())

@@ -197,7 +197,7 @@ def transactions_view(
     """Transactions: `half` and `log_offset` are those of the newest copy, which the broker would check next.
 
     `with_deadline`: keep the discard times in narrow tables too.
-    `with_producers`: add whether a producer of the group is connected, for live brokers.
+    `with_producers`: add whether a producer of the group is connected, and what the broker asks, for live brokers.
     """
     columns = [
         plain("transaction_id", ALWAYS),
@@ -206,7 +206,7 @@ def transactions_view(
         plain("checks_count", 8, "checks"),
         plain("topic", 3, may_be_cut=True),
         plain("producer_group", 4, "group", may_be_cut=True),
-        *([plain("producer_alive", 5, "alive")] if with_producers else []),
+        *([plain("producer_alive", 5, "alive"), plain("asked_through", 9, "asked")] if with_producers else []),
         plain("keys", 2, may_be_cut=True, least_cells=24),
         Column("half", ("half_copies",), _newest("queue_offset"), 11, is_number=True),
         Column("log_offset", ("half_copies",), _newest("commit_log_offset"), 12, is_number=True),

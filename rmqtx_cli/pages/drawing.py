@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from readers.model.identities import is_of_grpc_client
+from readers.model.tables import NOBODY, PRODUCER, PROXY
 from readers.store.store import HALF_TOPIC
 from rmqtx_cli.output.page import write_lines
 from rmqtx_cli.output.table import TablePort
@@ -25,9 +27,11 @@ if TYPE_CHECKING:
 
 Transaction = dict[str, Any]
 _LABEL_CELLS = 8
-_ALIVE: dict[bool | None, str] = {
-    True: ", with a connected producer", False: ", without a connected producer: no process answers the checks"
-}  # fmt: skip
+_ASKED: dict[str | None, str] = {
+    PRODUCER: ", with a connected producer",
+    PROXY: ", asked through a proxy: whether the application is connected to it is unknown",
+    NOBODY: ", without a connected producer: no process answers the checks",
+}
 
 
 def draw(
@@ -113,6 +117,12 @@ def _age(transaction: Transaction, places: Sequence[TimelineSource], now_ms: int
     return age_text(sent_ms, now_ms, stopped)
 
 
+def _is_grpc(transaction: Transaction) -> bool:
+    """Whether a gRPC client sent it: a proxy takes the topic as the group."""
+    is_topic: bool = transaction["producer_group"] == transaction["topic"]
+    return is_topic and is_of_grpc_client(transaction["transaction_id"])
+
+
 def _head(transaction: Transaction, discard: str, age: str) -> Iterator[str]:
     def named(label: str, value: Any) -> str:
         return f"{label:<{_LABEL_CELLS}}{escaped(str(value))}"
@@ -128,7 +138,9 @@ def _head(transaction: Transaction, discard: str, age: str) -> Iterator[str]:
     if discard:
         yield named("discard", discard)
     if transaction["producer_group"] is not None:
-        yield named("group", f"{transaction['producer_group']}{_ALIVE.get(transaction.get('producer_alive'), '')}")
+        same = ", the name of the topic: sent by a gRPC client through a proxy" if _is_grpc(transaction) else ""
+        asked = _ASKED.get(transaction.get("asked_through"), "")
+        yield named("group", f"{transaction['producer_group']}{same}{asked}")
     if transaction["topic"] is not None:
         queue = "" if transaction["queue_id"] is None else f", queue {transaction['queue_id']}"
         yield named("topic", f"{transaction['topic']}{queue}")

@@ -162,13 +162,21 @@ class BrokerSource:
 
     def say_producers(self, rows: pa.Table) -> None:
         """See `Source`."""
-        from remoting.live.half_and_op_tables import groups_without_producer
+        from readers.model.tables import NOBODY, PROXY
+        from remoting.live.half_and_op_tables import groups_asked_through
 
-        groups = groups_without_producer(rows)
+        groups = groups_asked_through(rows, NOBODY)
         for group in groups[:_GROUPS_NAMED_MAX]:
             self.voice.note(f"no producer of group {group} is connected: no process answers the checks")
         if len(groups) > _GROUPS_NAMED_MAX:
             self.voice.note(f"no producer is connected in {len(groups) - _GROUPS_NAMED_MAX} more groups")
+        if behind := groups_asked_through(rows, PROXY):
+            more = f" and {len(behind) - _GROUPS_NAMED_MAX} more" if len(behind) > _GROUPS_NAMED_MAX else ""
+            named = ", ".join(behind[:_GROUPS_NAMED_MAX]) + more
+            self.voice.note(
+                f"asked through a proxy: {'group' if len(behind) == 1 else 'groups'} {named}; whether the application "
+                "is connected to the proxy is unknown"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,10 +38,10 @@ from spark_tasks.jobs.witnesses import (
     restored_facts,
 )
 from spark_tasks.session.handover import HANDED_COLUMNS, handover
-from spark_tasks.session.progress import tracked
+from spark_tasks.session.progress import described, tracked
 from spark_tasks.session.schemas import spark_schema
 from spark_tasks.session.sizes import sizes_for
-from spark_tasks.session.tasks import in_tasks, results
+from spark_tasks.session.tasks import in_tasks, packed, results
 from verdicts.audit.local_audit import tied_partitions
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.deadlines.predicting import predict_from_files
@@ -94,7 +94,8 @@ def _audit(task: _SparkAudit, reading: VerdictReading, temporary_directory: str 
             judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS))
             task.report(reading)
             try:
-                sizes = judged.groupBy("number").sum("size_bytes").collect()
+                with described(task.spark, "audit: judge the transactions"):
+                    sizes = judged.groupBy("number").sum("size_bytes").collect()
                 yield from way.taken(judged, {row[0]: row[1] for row in sizes})
             finally:
                 judged.unpersist()
@@ -194,7 +195,8 @@ class _SparkAudit:
 
     def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
         moments = [(store, moment_ms(store)) for store in self._stores]
-        begun = results(self.spark, functools.partial(_begin_store, self._settings, self._at_ms), moments)
+        with described(self.spark, "audit: open the stores"):
+            begun = results(self.spark, functools.partial(_begin_store, self._settings, self._at_ms), moments)
         facts = [fact for fact, _, _, _ in begun]
         self.predicted |= {fact.store.root: predicted for fact, predicted, _, _ in begun}
         total = sum(size for _, _, _, size in begun)
@@ -212,11 +214,15 @@ class _SparkAudit:
         self.notes.append(Note(NoteKind.HOW, f"scanned by {'the accelerator' if fast else 'the reference path'}"))
         task = ScanForWitnesses(plan, self.partitions_count, self._at_ms, fast)
         # On disk, so that it does not take the memory that tasks need.
-        self._scan = in_tasks(self.spark, task, len(plan), COLUMNS).persist(StorageLevel.DISK_ONLY)
+        self._packs = packed(self.spark, plan.sizes_bytes)
+        self._scan = in_tasks(self.spark, task, self._packs, COLUMNS).persist(StorageLevel.DISK_ONLY)
         return self._scan
 
     def _split_facts(self, scan: DataFrame, plan: SplitPlan) -> list[tuple[SplitFacts, int]]:
-        with tracked(self.spark, plan.total_bytes, len(plan), self._progress):
+        with (
+            described(self.spark, "audit: scan the logs"),
+            tracked(self.spark, plan.total_bytes, len(self._packs), self._progress),
+        ):
             rows = scan.filter(scan["kind"] == FACTS).select("split", "data").collect()
         rows.sort(key=lambda row: int(row["split"]))
         return [restored_facts(plan, row["split"], row["data"]) for row in rows]
@@ -225,14 +231,16 @@ class _SparkAudit:
         self, facts: list[StoreFacts], plan: SplitPlan, scan: DataFrame, parts: list[tuple[SplitFacts, int]]
     ) -> list[Conclusion]:
         count = sum(count for _, count in parts)
-        unmatched = _unresolved(scan, count) if count else []
+        with described(self.spark, "audit: decisions that name no half copy of their split"):
+            unmatched = _unresolved(scan, count) if count else []
         tasks = []
         for number, fact in enumerate(facts):
             mine = [(row["commit_log_offset"], row["named_offset"]) for row in unmatched if row["store"] == number]
             offsets = np.array(sorted(mine), np.int64).reshape(-1, 2)
             scanned = [part for part, _ in parts if part.split.store is plan.stores[number]]
             tasks.append((fact, scanned, (offsets[:, 0], offsets[:, 1])))
-        concluded = results(self.spark, _conclude_store, tasks)
+        with described(self.spark, "audit: conclude the stores"):
+            concluded = results(self.spark, _conclude_store, tasks)
         if self._at_ms is None:
             self.evidence |= {found.facts.store.root: evidence for found, evidence in concluded}
         return [found for found, _ in concluded]

@@ -18,8 +18,8 @@ from readers.log.splits import SPLIT_BYTES, SplitPlan
 from readers.model.reading import Reading
 from readers.store.store import Store
 from spark_tasks.session.handover import HANDED, HANDED_COLUMNS, Handover, handover
-from spark_tasks.session.progress import tracked
-from spark_tasks.session.tasks import in_tasks, results
+from spark_tasks.session.progress import described, tracked
+from spark_tasks.session.tasks import in_tasks, packed, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,9 +64,10 @@ def _run(
     plan = plan_in_tasks(spark, stores, *bounds)
     tally = Tally(plan, reading)
     with handover(spark) as way:
-        frame = way.keeps(in_tasks(spark, _SplitJob(job, plan, way), len(plan), f"{HANDED_COLUMNS}, summary binary"))
+        packs = packed(spark, plan.sizes_bytes)
+        frame = way.keeps(in_tasks(spark, _SplitJob(job, plan, way), packs, f"{HANDED_COLUMNS}, summary binary"))
         try:
-            with tracked(spark, plan.total_bytes, len(plan), progress):
+            with described(spark, "scan the logs"), tracked(spark, plan.total_bytes, len(packs), progress):
                 ends = frame.filter(frame["summary"].isNotNull()).select("number", "summary").collect()
             sizes_bytes = {}
             for row in sorted(ends, key=lambda row: int(row["number"])):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -13,8 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from spark_tasks.session.driver import PACKAGES_DIRECTORY
 from spark_tasks.session.errors import SparkUnavailable
+from spark_tasks.session.packages import send_packages
 from spark_tasks.session.signals import interruptible
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ _NEEDED = {"grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "goog
            "zstandard": "zstandard"}
 _PORT = 15002
 _REACH_SECONDS_MAX = 10
-_PACKAGES = ("readers", "verdicts", "spark_tasks")
 
 
 @contextmanager
@@ -51,7 +49,7 @@ def remote_session(url: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     with interruptible(), TemporaryDirectory(prefix="rmqtx-spark-") as folder:
         spark = builder.getOrCreate()
         try:
-            spark.addArtifacts(str(packages_archive(Path(folder))), pyfile=True)
+            send_packages(spark, Path(folder))
             yield spark
         except KeyboardInterrupt:
             spark.interruptAll()
@@ -70,16 +68,6 @@ def _reach(url: str) -> None:
             pass
     except (OSError, ValueError) as error:
         raise SparkUnavailable(f"no Spark Connect server answers at {server.hostname}: {error}") from error
-
-
-def packages_archive(directory: Path) -> Path:
-    """Return rmqtx's packages as one file that Python can import from, for workers without rmqtx."""
-    archive = directory / "rmqtx.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for package in _PACKAGES:
-            for module in sorted((PACKAGES_DIRECTORY / package).rglob("*.py")):
-                file.write(module, module.relative_to(PACKAGES_DIRECTORY))
-    return archive
 
 
 def _is_installed(module: str) -> bool:

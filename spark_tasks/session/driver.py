@@ -16,16 +16,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import readers
 from spark_tasks.session.errors import error_of
 from spark_tasks.session.java import find_java
+from spark_tasks.session.packages import PACKAGES_DIRECTORY, is_local, send_packages
 from spark_tasks.session.signals import interruptible, uninterrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The directory from which `readers` and `spark_tasks` are imported: the workers must import the same.
-PACKAGES_DIRECTORY = Path(readers.__file__).resolve().parent.parent
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 #: How long a JVM may take to end and to remove its files before it is killed.
 _END_SECONDS_MAX = 20
@@ -46,6 +44,7 @@ def own_session(master: str, conf: Mapping[str, str], temporary_directory: str |
         with _environment_set({**_environment(master, folder), **java.environment(folder)}):
             gateway = stack.enter_context(_gateway({**driver_settings(master, folder), **conf}, folder))
             spark = _session_of(gateway, folder)
+        send_packages(spark, folder)
         yield spark
 
 
@@ -71,11 +70,6 @@ def driver_settings(master: str, folder: Path) -> dict[str, str]:
     if is_local(master):
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return found
-
-
-def is_local(master: str) -> bool:
-    """Whether a master runs its tasks in the driver's JVM."""
-    return master == "local" or master.startswith("local[")
 
 
 def _driver_memory_bytes() -> int:

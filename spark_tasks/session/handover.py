@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_tasks.session.packages import is_local
 from spark_tasks.session.tasks import from_bytes, to_bytes
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _from_file(file: Path) -> Iterator[pa.RecordBatch]:
 @contextmanager
 def handover(spark: SparkSession, temporary_directory: str | None = None) -> Iterator[Handover]:
     """Return the handover that a session's tasks can use; files are removed at the end."""
-    if not _is_local(spark):
+    if not _is_on_this_machine(spark):
         yield Handover(None)
         return
     # After an interrupt a task may still write there: its files are removed with the session's folder.
@@ -116,9 +117,8 @@ def handover(spark: SparkSession, temporary_directory: str | None = None) -> Ite
         yield Handover(directory)
 
 
-def _is_local(spark: SparkSession) -> bool:
+def _is_on_this_machine(spark: SparkSession) -> bool:
     """Whether tasks run on this machine, in the driver's process tree."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):  # the driver is a server on any machine
         return False
-    master: Any = spark.conf.get("spark.master", "")
-    return str(master).startswith("local[") or master == "local"
+    return is_local(str(spark.conf.get("spark.master", "")))

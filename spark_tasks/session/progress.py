@@ -1,4 +1,4 @@
-"""Report the progress of a Spark job from Spark's status tracker."""
+"""Report the progress of a Spark job from Spark's status tracker, and describe jobs in Spark's web UI."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 #: Interval of updates.
 _INTERVAL_SECONDS = 0.3
+_DESCRIPTION = "spark.job.description"
 
 
 @runtime_checkable
@@ -22,6 +23,21 @@ class CountsTasks(Protocol):
 
     def count_tasks(self, done: int, total: int) -> None:
         """Receive the number of finished tasks and the total."""
+
+
+@contextmanager
+def described(spark: SparkSession, text: str) -> Iterator[None]:
+    """Give the jobs of the block a description, for the pages of Spark's web UI; not with Spark Connect."""
+    context = _spark_context(spark)
+    if context is None:
+        yield
+        return
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, f"rmqtx {text}")
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)
 
 
 @contextmanager

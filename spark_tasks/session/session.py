@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from readers.model.pandas_import import allow_pandas
 from spark_tasks.session.driver import own_session, temporary_files_in
 from spark_tasks.session.errors import SparkUnavailable
+from spark_tasks.session.packages import send_packages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +29,7 @@ def session(
     """Open a session for the block.
 
     Under spark-submit, or if this process has a session, it is used, without a change to its settings, and not stopped.
+    The packages of rmqtx are sent to the workers of a session that is not local.
     With `remote`, or SPARK_REMOTE and no master, a session of a Spark Connect server. Else rmqtx starts a driver on
     `master`, or on all cores of this machine.
     Raises: SparkUnavailable, with the missing requirement.
@@ -38,6 +40,7 @@ def session(
     remote = remote or (None if master else os.environ.get("SPARK_REMOTE"))
     given = given_session()
     if given is not None:
+        send_packages(given)
         with temporary_files_in(temporary_directory):
             yield given
     elif remote:

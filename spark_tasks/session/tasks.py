@@ -1,4 +1,4 @@
-"""Run Python functions as Spark tasks, one call each, and return their results.
+"""Run Python functions as Spark tasks, some calls each, and return their results.
 
 Rows that Spark joins or counts are columns. All other results are Arrow bytes in one binary column: the JVM then moves
 a few large values and does not decode rows.
@@ -8,41 +8,88 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
+from readers.log.splits import SPLIT_BYTES
+from readers.model.columns import Int64s
 from spark_tasks.session.errors import marked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: A call costs as much as reading this number of bytes: it opens files, and returns rows of its own.
+CALL_BYTES = 1 << 20
+#: Enough that cores end together, few enough that starting tasks (50 ms each) costs little.
+_TASKS_PER_CORE = 4
+#: Where a session does not show its cores.
+_UNKNOWN_CORES = 4
+
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 
-def in_tasks(
-    spark: SparkSession, function: Callable[[int], Iterator[pa.RecordBatch]], count: int, schema: str
-) -> DataFrame:
-    """Return the results of the function for 0 to count - 1, each in a separate task.
+@dataclass(frozen=True, slots=True)
+class Packs:
+    """Numbers packed into tasks: task n has the numbers from `firsts[n]` up to `firsts[n + 1]`, which is excluded."""
 
-    Order: partition n has the result for n.
+    firsts: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.firsts) - 1
+
+
+def packed(spark: SparkSession, sizes_bytes: Int64s) -> Packs:
+    """Pack numbers into tasks of about the same number of bytes: four for each core, more if a task had too many bytes.
+
+    Shape: `sizes_bytes`: what the function reads for each number.
+    Order: numbers of a task are neighbours, so results keep the order of numbers.
     """
-    return spark.range(0, count, 1, numPartitions=max(count, 1)).mapInArrow(_EachNumber(function), schema)
+    weights = np.maximum(sizes_bytes, CALL_BYTES)
+    total_bytes = int(weights.sum())
+    tasks_count = max(_TASKS_PER_CORE * cores_count(spark), -(-total_bytes // SPLIT_BYTES))
+    limit = max(total_bytes // tasks_count, 1)
+    _, firsts = np.unique((np.cumsum(weights) - weights) // limit, return_index=True)
+    return Packs((*firsts.tolist(), len(weights)))
+
+
+def cores_count(spark: SparkSession) -> int:
+    """Return the number of tasks that a session runs at the same time."""
+    from pyspark.errors import PySparkAttributeError
+
+    try:
+        return max(1, spark.sparkContext.defaultParallelism)
+    except PySparkAttributeError:  # Spark Connect, whose server does not say it
+        return int(str(spark.conf.get("spark.default.parallelism", str(_UNKNOWN_CORES))))
+
+
+def in_tasks(
+    spark: SparkSession, function: Callable[[int], Iterator[pa.RecordBatch]], packs: Packs, schema: str
+) -> DataFrame:
+    """Return the results of the function for all numbers of the packs, each pack in a separate task.
+
+    Order: of the numbers.
+    """
+    count = max(len(packs), 1)
+    return spark.range(0, len(packs), 1, numPartitions=count).mapInArrow(_EachNumber(function, packs), schema)
 
 
 class _EachNumber:
-    """Applies the function to the numbers of a partition."""
+    """Applies the function to the numbers of a task."""
 
-    def __init__(self, function: Callable[[int], Iterator[pa.RecordBatch]]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[[int], Iterator[pa.RecordBatch]], packs: Packs) -> None:
+        self._function, self._firsts = function, packs.firsts
         self.__name__ = "each_number"  # Spark shows it
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with marked():
             for batch in batches:
-                for number in batch["id"].to_pylist():
-                    yield from self._function(number)
+                for pack in batch["id"].to_pylist():
+                    for number in range(self._firsts[pack], self._firsts[pack + 1]):
+                        yield from self._function(number)
 
 
 def results(
@@ -54,7 +101,8 @@ def results(
     """
     if not tasks:
         return []
-    rows = in_tasks(spark, _Pickled(function, tasks), len(tasks), "number long, result binary").collect()
+    packs = packed(spark, np.zeros(len(tasks), np.int64))
+    rows = in_tasks(spark, _Pickled(function, tasks), packs, "number long, result binary").collect()
     return [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: int(row["number"]))]
 
 

@@ -18,6 +18,7 @@ from tests.brokers.expectation import expected_rows, states
 from tests.brokers.histories import HISTORIES
 from tests.brokers.old_histories import OLD_HISTORIES
 from tests.brokers.old_stage import OldScript, play_old
+from tests.brokers.proxied_stage import ProxiedPlay
 from tests.brokers.recipes import Recipe
 from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB, RocksPlay
 from tests.brokers.script import Act, Script
@@ -45,6 +46,8 @@ def player(script: Script) -> type[Play]:
     """The class that plays a script: others for transactions in RocksDB, and for an empty store."""
     if script.design == DESIGN:
         return EmptyPlay
+    if script.proxy is not None:
+        return ProxiedPlay
     settings = dict(script.conf) | dict(script.restart or {})
     return RocksPlay if set(TRANSACTIONS_IN_ROCKSDB) <= set(settings) else Play
 
@@ -114,6 +117,8 @@ def save(recipe: Recipe, run: Play, to: Path) -> list[corpus.Row]:
     }
     if script.earlier:
         described["earlier"] = list(script.earlier)
+    if script.proxy is not None:
+        described["proxy"] = script.proxy
     if isinstance(script, OldScript) and script.upgrade is not None:
         described |= {"upgrade": script.upgrade, "later": dict(script.later)}
     (to / corpus.RECIPE).write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

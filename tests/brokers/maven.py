@@ -17,6 +17,8 @@ NAME_SERVERS = {"3.1.4": "3.2.6", "5.3.0": "5.3.3", "5.3.2": "5.3.3"}
 """The name servers of these were never published; the next one speaks the same protocol."""
 SCENARIO = Path(__file__).with_name("Scenario.java")
 OLD_SCENARIO = Path(__file__).with_name("OldScenario.java")
+GRPC_SCENARIO = Path(__file__).with_name("GrpcScenario.java")
+GRPC_VERSION = "5.0.8"
 LINES = Path(__file__).with_name("Lines.java")
 HALF_TOPIC_SINCE = (4, 3)
 JAVA_WANTED = 11
@@ -77,8 +79,9 @@ def jars(version: str, modules: tuple[str, ...] = ()) -> str:
     """The classpath of a version's name server, broker and client, or of some modules only (Maven runs on the first
     call).
     """
+    suffix = "".join(f"-{module}" for module in modules)
     modules = modules or (OLD_MODULES if has_foreign_name_server(version) else MODULES)
-    directory = cache_directory() / (version if modules != ("namesrv",) else f"{version}-namesrv")
+    directory = cache_directory() / f"{version}{suffix}"
     directory.mkdir(parents=True, exist_ok=True)
     listing = directory / "classpath.txt"
     if not listing.exists():
@@ -116,13 +119,22 @@ def scenario(version: str) -> tuple[str, str]:
 
 def classpath(version: str) -> str:
     """The compiled scenario, followed by the version's jars."""
-    found = jars(version)
     name, source = scenario(version)
+    return _compiled(jars(version), version, name, source)
+
+
+def grpc_classpath() -> str:
+    """The compiled scenario of the gRPC client, followed by that client's jars."""
+    found = jars(GRPC_VERSION, ("client-java",))
+    return _compiled(found, f"{GRPC_VERSION}-client-java", GRPC_SCENARIO.stem, GRPC_SCENARIO.read_text())
+
+
+def _compiled(found: str, directory: str, name: str, source: str) -> str:
     sources = {f"{name}.java": source, LINES.name: LINES.read_text()}
     digest = hashlib.sha256("".join(sources.values()).encode()).hexdigest()[:12]
-    classes = cache_directory() / version / f"classes-{digest}"
+    classes = cache_directory() / directory / f"classes-{digest}"
     if not (classes / f"{name}.class").exists():
-        written = cache_directory() / version / f"source-{digest}"
+        written = cache_directory() / directory / f"source-{digest}"
         written.mkdir(parents=True, exist_ok=True)
         for file, text in sources.items():
             (written / file).write_text(text)

@@ -63,7 +63,7 @@ def old_scripts(seed: int | None = None) -> Iterator[tuple[str, str, OldScript]]
     )
     yield script(
         "prepared-3.2.6",
-        "Prepared, COMMIT and ROLLBACK records alone, nobody asks; stopped cleanly.",
+        "Prepared, COMMIT and ROLLBACK records alone, no checks; stopped cleanly.",
         "3.2.6",
         {"first_pending": 1, **PLAIN, "last_second": 3},
     )

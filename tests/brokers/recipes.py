@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tests.brokers.empty_stage import DESIGN as EMPTY
 from tests.brokers.maven import VERSIONS
 from tests.brokers.old_recipes import old_scripts
+from tests.brokers.proxied_stage import OF_TRANSACTIONS, REMOTING_GROUP
 from tests.brokers.rig import IPV6_NAME
 from tests.brokers.rocks_recipes import rocks_recipes
 from tests.brokers.script import Script
@@ -338,6 +339,49 @@ def recipes(seed: int | None = None) -> dict[str, Recipe]:
         {"commit": 2, "never_answered": 2, "rolled_back_then_discarded": 10},
         stop="kill",
         conf={"transactionCheckMax": "3", "flushConsumerOffsetInterval": "1000"},
+    )
+    add(
+        "proxy-5.3.3",
+        "Behind a proxy: gRPC clients, some of which decide after the proxy has forgotten the half message, and "
+        "remoting clients, whose first decisions the proxy loses.",
+        "5.3.3",
+        {
+            "commit": 6, "rollback": 3, "commit_within_30s": 2, "late_commit_lost": 4, "late_rollback_lost": 2,
+            "late_commit_lost_then_unknown": 2, "remoting_commit_lost": 4, "remoting_rollback_lost": 2,
+            "pending_behind_proxy": 3,
+        },
+        conf={"transactionTimeOut": "45000", "transactionCheckInterval": "3000", "transactionCheckMax": "3"},
+        topics={"orders": 4},
+        attributes={"orders": OF_TRANSACTIONS},
+        groups=("orders", REMOTING_GROUP),
+        proxy="5.3.3",
+    )
+    add(
+        "lmqhalf-5.5.0",
+        "Half messages that are also in light queues; then an orderly stop with op messages in the broker's memory.",
+        "5.5.0",
+        {"commit": 4, "light_half": 8, "ops_lost_at_stop": 6},
+        conf={"enableLmq": "true", "enableMultiDispatch": "true"},
+    )
+    add(
+        "oplate-5.3.3",
+        "Op messages that waited for two intervals, by default settings: asked again, and committed again.",
+        "5.3.3",
+        {"first_ops_after_start": 8},
+        conf={"transactionTimeOut": "6000", "transactionOpBatchInterval": "3000"},
+    )
+    add(
+        "noroom-5.5.0",
+        "A half message without room for the properties of the check: it and those behind it are never checked.",
+        "5.5.0",
+        {"commit": 4, "never_answered": 1, "no_room_for_properties": 3},
+    )
+    add(
+        "discards-4.9.7",
+        "Discarded before the op messages were read, and compressed bodies that a resume wrote decompressed.",
+        "4.9.7",
+        {"commit": 2, "discarded_before_ops_were_read": 3, "resumed_compressed": 2},
+        conf={"transactionCheckMax": "3"},
     )
     add(
         "ahead-5.3.3",

@@ -141,7 +141,12 @@ def claim_ports() -> tuple[int, int, socket.socket]:
 class Agent:
     """One process of official clients (Scenario.java): commands go in, events come out."""
 
-    def __init__(self, rig: Rig, log: str, on_event: Callable[[Event], None] | None = None) -> None:
+    def __init__(
+        self, rig: Rig, log: str, on_event: Callable[[Event], None] | None = None,
+        program: tuple[str, str, str] | None = None,
+    ) -> None:
+        """`program`: another classpath, main class and address than those of the version's client."""
+        classpath, main, address = program or (rig.classpath, maven.scenario(rig.version)[0], rig.name_server)
         self._on_event = on_event
         self._events: dict[str, Event] = {}
         self._numbers = itertools.count(1)
@@ -155,7 +160,7 @@ class Agent:
             "-Drocketmq.client.rebalance.waitInterval=1000",
         ]
         self.process = subprocess.Popen(
-            ["java", *options, "-cp", rig.classpath, maven.scenario(rig.version)[0], rig.name_server],
+            ["java", *options, "-cp", classpath, main, address],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -300,18 +305,23 @@ class Rig:
     def _java(self, name: str, main: str, conf: Path) -> None:
         version = maven.NAME_SERVERS.get(self.version, self.version) if name == "namesrv" else self.version
         classpath = self.names_classpath if name == "namesrv" else self.classpath
+        self.run_java(name, classpath, f"{maven.group(version)}.{main}", "-c", str(conf))
+
+    def run_java(self, name: str, classpath: str, main: str, *arguments: str) -> None:
+        """Start a program of RocketMQ; `stop` ends it."""
         log = (self.out / f"{name}.log").open("ab")
         command = ["java", "-Xmx1g", *self.options, "-Duser.home=home", "-Drocketmq.client.logUseSlf4j=false"]
         process = subprocess.Popen(
-            [*command, "-cp", classpath, f"{maven.group(version)}.{main}", "-c", str(conf)],
-            env=dict(os.environ, ROCKETMQ_HOME=str(self.home)),
+            [*command, "-cp", classpath, main, *arguments],
+            env=dict(os.environ, ROCKETMQ_HOME=str(self.home), RMQ_PROXY_HOME=str(self.home)),
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=self.out,
         )
         self._processes[name] = (process, log)
 
-    def _wait_port(self, name: str, port: int, seconds: float) -> None:
+    def wait_port(self, name: str, port: int, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait until a started program listens on a port."""
         end = time.monotonic() + seconds
         process = self._processes[name][0]
         while time.monotonic() < end:
@@ -332,7 +342,7 @@ class Rig:
             controller += "supportActingMaster=true\n"
         conf.write_text(f"listenPort={self.names_port}\n{bind}{controller}")
         self._java("namesrv", "namesrv.NamesrvStartup", conf)
-        self._wait_port("namesrv", self.names_port, PATIENCE_SECONDS)
+        self.wait_port("namesrv", self.names_port, PATIENCE_SECONDS)
 
     def _controller(self) -> dict[str, str]:
         """The settings that make the name server a controller too (5.0.0+), for a broker in controller mode."""
@@ -366,7 +376,7 @@ class Rig:
         conf = self.home / "conf" / "broker.conf"
         conf.write_text("".join(f"{name}={value}\n" for name, value in self.full_conf().items()))
         self._java("broker", "broker.BrokerStartup", conf)
-        self._wait_port("broker", self.port, self.start_seconds)
+        self.wait_port("broker", self.port, self.start_seconds)
 
     def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:
         """Stop a process by a signal; return its exit status."""
@@ -381,9 +391,12 @@ class Rig:
             log.close()
         return status
 
-    def agent(self, log: str = "client.log", on_event: Callable[[Event], None] | None = None) -> Agent:
+    def agent(
+        self, log: str = "client.log", on_event: Callable[[Event], None] | None = None,
+        program: tuple[str, str, str] | None = None,
+    ) -> Agent:
         """A process of official clients."""
-        agent = Agent(self, log, on_event)
+        agent = Agent(self, log, on_event, program)
         self._agents.append(agent)
         return agent
 

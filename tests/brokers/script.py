@@ -36,6 +36,8 @@ class Script:
     """Stop cleanly after the first phase, and start again with these settings."""
     earlier: tuple[str, ...] = ()
     """Earlier versions on the same store: the first phase is played on the first one, BETWEEN on the others."""
+    proxy: str | None = None
+    """The version of the proxy between the producers and the broker."""
     as_is: bool = False
     """Whether to start the same version again on an unchanged copy, with the same settings, and record its actions."""
 

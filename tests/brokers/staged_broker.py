@@ -34,7 +34,7 @@ class StagedBroker(Events):
         """Start the broker on the store, and the clients."""
         self.rig.start_broker()
         self._agent_number += 1
-        self.agent = self.rig.agent(f"client-{self._agent_number}.log", self.take)
+        self.agent = self.start_clients(f"client-{self._agent_number}.log")
         self.rig.wait_broker(self.agent)
         for topic, queues in self.script.topics.items():
             self.rig.create_topic(self.agent, topic, queues, self.script.attributes.get(topic))
@@ -44,6 +44,10 @@ class StagedBroker(Events):
             self.agent.do("consumer", group="watch", topics=DISCARD_TOPIC)
         for group in sorted(self.groups) or self.script.groups:
             self.join_group(group)
+
+    def start_clients(self, log: str) -> Agent:
+        """Start the process of clients."""
+        return self.rig.agent(log, self.take)
 
     def halt(self, how: Stop) -> None:
         """Stop the broker, then the clients."""

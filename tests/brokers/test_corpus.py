@@ -17,6 +17,9 @@ from tests.representatives import each_store
 OUTCOMES: tuple[tuple[str, set[str]], ...] = (
     ("commit|commit_at_check_.|local_transaction_throws|many_keys|double_commit|triple_commit", {"COMMITTED"}),
     ("commit_after_.*|rollback_after_commit|resumed_then_commit|.*late_.*commit|cursor_back_commit", {"COMMITTED"}),
+    ("commit_within_30s|late_commit_lost|remoting_commit_lost", {"COMMITTED"}),
+    ("late_rollback_lost|remoting_rollback_lost", {"ROLLED_BACK"}),
+    ("late_commit_lost_then_unknown", {"DISCARDED"}),
     ("commit_names_final|poison_commit_at_check|poison_later_commit", {"COMMITTED"}),
     ("delayed_level", {"COMMITTED", "PENDING", "LOST"}),
     (

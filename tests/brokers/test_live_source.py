@@ -68,7 +68,8 @@ def comparable(rows: list[Row], root: str) -> list[Row]:
     """Rows without what only one of the two can say: who is asked, what is alive, what a broker may still hold back."""
     plain = []
     for row in rows:
-        kept = {name: value for name, value in row.items() if name not in ("producer_alive", "discard_at_ms")}
+        left_out = ("producer_alive", "asked_through", "discard_at_ms", "causes")
+        kept = {name: value for name, value in row.items() if name not in left_out}
         kept["reason"] = re.sub(r"; a rollback of the last [^;]* in the broker's memory", "", row["reason"])
         plain.append(json.loads(json.dumps(kept).replace(json.dumps(root)[1:-1], "ROOT")))
     return plain

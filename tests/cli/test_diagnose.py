@@ -55,6 +55,26 @@ def test_the_page_has_all_strengths_of_a_cause_in_one_part(rmqtx: Run, corpus_st
     assert chosen.splitlines()[0].split() == ["cause", "strength"]
 
 
+def test_the_configuration_of_the_proxies(rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path) -> None:
+    store, conf = corpus_store("proxy-5.3.3"), tmp_path / "rmq-proxy.json"
+
+    def words(*options: object) -> set[str]:
+        return {row["cause"] for row in json.loads(rmqtx("diagnose", store, *options, "--format", "json").out)}
+
+    assert {"proxy-forgot-half", "proxy-loses-remoting-decision"} & words() == {"proxy-forgot-half"}
+    conf.write_text("{}")
+    assert words("--proxy-conf", conf) >= {"proxy-forgot-half", "proxy-loses-remoting-decision"}
+    conf.write_text('{"transactionDataExpireMillis": 600000}')
+    assert {"proxy-forgot-half", "proxy-loses-remoting-decision"} & words("--proxy-conf", conf) == {
+        "proxy-loses-remoting-decision"
+    }
+    conf.write_text("mode=CLUSTER")
+    result = rmqtx("diagnose", store, "--proxy-conf", conf)
+    assert result.status == 10
+    assert "rmq-proxy.json" in result.err
+    assert rmqtx("diagnose", store, "--proxy-conf", tmp_path / "missing").status == 10
+
+
 def test_one_transaction_has_the_causes_of_its_row(rmqtx: Run, common: Path) -> None:
     rows = json.loads(rmqtx("diagnose", common, "--format", "json").out)
     wanted = next(row for row in rows if row["cause"] == "decided-after-discard")["examples"][0]["transaction_id"]

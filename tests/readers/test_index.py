@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from readers.index import index as module
 from readers.index.index import ENTRY, HEADER, infer_slots_count
 from readers.index.index_scan import scan_entries
 from readers.index.index_search import open_index
 from readers.log.commit_log import scan_records
 from readers.model.java_hashes import column_key_hashes, java_hash, key_hashes
 from readers.storage.open_file import OpenFile
-from readers.storage.runs import Limits
+from readers.storage.runs import LOCAL
 from readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
@@ -182,7 +182,7 @@ def test_nothing_before_the_wanted_offset_is_given(tmp_path: Path) -> None:
 def test_a_long_chain_is_read_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, near_bytes: int
 ) -> None:
-    monkeypatch.setattr(module, "_LOCAL", Limits(near_bytes))
+    monkeypatch.setattr(OpenFile, "limits", replace(LOCAL, near_bytes=near_bytes))
     many = [(b"t#hot", n * 10) for n in range(3000)] + [(b"t#cold", 40_000)]
     store = store_with(tmp_path, forged(many, 100, 4000))
     assert len(found(store, [b"t#hot"])) == 3000

@@ -16,6 +16,7 @@ from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings
 from readers.store.fastjson import read_config
 from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
+from remoting.protocol.answers import PROXY_PRODUCER
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.frames import Frame
 from tests.remoting.fake import response
@@ -29,6 +30,8 @@ class StoreBroker:
     def __init__(self, store: Store, settings: BrokerSettings, version: str, booted_ms: int = 0) -> None:
         self.store, self.settings, self.version, self.booted_ms = store, settings, version, booted_ms
         self.producers: set[str] = set()
+        self.proxied: set[str] = set()
+        """Groups of which a proxy is registered."""
         self.counts: dict[RequestCode, int] = {}
         self._answers: dict[RequestCode, Callable[[Frame], Frame]] = {
             RequestCode.GET_BROKER_CONFIG: self._config,
@@ -153,8 +156,10 @@ class StoreBroker:
         return response(request, body=json.dumps({"topicConfigTable": table}).encode())
 
     def _producers(self, request: Frame) -> Frame:
-        if request.fields["producerGroup"] not in self.producers:
-            remark = f"the producer group[{request.fields['producerGroup']}] not exist"
+        group = request.fields["producerGroup"]
+        ids = ["10.0.0.9@1"] * (group in self.producers) + [PROXY_PRODUCER] * (group in self.proxied)
+        if not ids:
+            remark = f"the producer group[{group}] not exist"
             return response(request, ResponseCode.SYSTEM_ERROR, remark)
-        client = {"clientId": "10.0.0.9@1", "clientAddr": "10.0.0.9:1", "language": "JAVA", "version": 479}
-        return response(request, body=json.dumps({"connectionSet": [client]}).encode())
+        found = [{"clientId": one, "clientAddr": "10.0.0.9:1", "language": "JAVA", "version": 479} for one in ids]
+        return response(request, body=json.dumps({"connectionSet": found}).encode())

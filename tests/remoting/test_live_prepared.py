@@ -29,7 +29,7 @@ def client() -> Iterator[Client]:
 
 def told(row: Row) -> Row:
     """What both ways must say alike: a live broker does not show its state table."""
-    left_out = {"reason", "reason_code", "advice", "state_entries", "flags", "producer_alive"}
+    left_out = {"reason", "reason_code", "advice", "state_entries", "flags", "producer_alive", "asked_through"}
     flags = set(row["flags"]) - {"never_checked", "stalled", "expires_soon", "unanswerable", "never_asked"}
     return {**{name: value for name, value in row.items() if name not in left_out}, "flags": sorted(flags)}
 

@@ -57,10 +57,15 @@ class Served:
         return comparable(rows, self.broker.root)
 
 
+#: Causes that depend on what only a live broker shows: its producers, its start, how it runs.
+OF_RUNNING_BROKERS = {"producer-not-connected", "check-thread-ended?"}
+NOT_COMPARED = ("producer_alive", "asked_through", "discard_at_ms", "causes")
+
+
 def comparable(rows: list[Row], root: str) -> list[Row]:
     plain = []
     for row in rows:
-        kept = {name: value for name, value in row.items() if name not in ("producer_alive", "discard_at_ms")}
+        kept = {name: value for name, value in row.items() if name not in NOT_COMPARED}
         kept["reason"] = re.sub(r"; a rollback of the last [^;]* in the broker's memory", "", row["reason"])
         # What depends on the moment: files end with their last record, a live broker is read now.
         kept["flags"] = [f for f in row["flags"] if f not in ("stalled", "never_checked", "immune", "expires_soon")]
@@ -70,6 +75,11 @@ def comparable(rows: list[Row], root: str) -> list[Row]:
         kept["reason"] = kept["reason"].replace("; it is close to fileReservedTime", "")
         plain.append(json.loads(json.dumps(kept).replace(json.dumps(root)[1:-1], "ROOT")))
     return plain
+
+
+def of_records(row: Row) -> list[str]:
+    """The causes of a row that depend on records only."""
+    return [cause for cause in row["causes"] if cause not in OF_RUNNING_BROKERS]
 
 
 @pytest.fixture
@@ -90,7 +100,13 @@ def test_the_rows_are_those_of_the_files(name: str, tmp_path: Path, client: Clie
                                                                for row in found}
         assert {name for name, row in by_id.items() if row["half_copies"]} <= {row["transaction_id"] for row in found}
         assert [f.line() for f in reading.findings if f.kind.severity == "error"] == []
-        pending = one.live(live_lookups.pending([one.broker]).table().to_pylist())
+        listed = live_lookups.pending([one.broker]).table().to_pylist()
+        if not name.startswith("killed"):  # files show how the broker ended
+            whole = audit([one.store], one.settings_of).table().to_pylist()
+            causes = {row["transaction_id"]: of_records(row) for row in whole}
+            for row in (*reading.table().to_pylist(), *listed):
+                assert of_records(row) == causes[row["transaction_id"]]
+        pending = one.live(listed)
         assert pending == [row for row in files if row["state"] == "PENDING" or row["advice"] in ("close", "wait")]
 
 
@@ -150,6 +166,28 @@ def test_whether_a_producer_is_connected(tmp_path: Path, client: Client) -> None
         assert alive[groups[0]] is True
         asked = one.answers.counts[RequestCode.GET_PRODUCER_CONNECTION_LIST]
         assert asked == 2 * len(groups)
+
+
+@pytest.mark.parametrize(
+    ("has_producer", "has_proxy", "alive", "through"),
+    [
+        (False, False, False, "nobody"),
+        (True, False, True, "producer"),
+        (False, True, None, "proxy"),
+        (True, True, True, "producer"),
+    ],
+)
+def test_a_proxy_is_not_the_application(
+    has_producer: bool, has_proxy: bool, alive: bool | None, through: str, tmp_path: Path, client: Client
+) -> None:
+    one = Served("common-5.3.3", tmp_path, client)
+    with one.server:
+        groups = set(live_lookups.pending([one.broker]).table()["producer_group"].to_pylist())
+        one.answers.producers |= groups if has_producer else set()
+        one.answers.proxied |= groups if has_proxy else set()
+        rows = live_lookups.pending([one.broker]).table()
+        assert set(rows["producer_alive"].to_pylist()) == {alive}
+        assert set(rows["asked_through"].to_pylist()) == {through}
 
 
 def test_ops_in_the_brokers_memory_are_said_of_what_is_pending(tmp_path: Path, client: Client) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from readers.log.record_layout import COMPRESSED
 from readers.store.store import ROCKSDB_HALF_TOPIC
+from remoting.protocol.answers import PROXY_PRODUCER
 from repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
 from repairs.acts.request import ActRequest
 from repairs.acts.situation import Situation
@@ -152,6 +153,24 @@ ALLOWED: list[tuple[Situation, str]] = [
 @pytest.mark.parametrize(("case", "action"), ALLOWED)
 def test_it_lets_pass_what_is_safe(case: Situation, action: str) -> None:
     assert list(refusals(case, ActRequest(action))) == []
+
+
+@pytest.mark.parametrize(
+    ("producers", "words"),
+    [
+        (("p at 10.0.0.1:4",), "a producer of group"),
+        ((f"{PROXY_PRODUCER} at 10.0.0.1:4",), "only a proxy is registered for group"),
+        ((f"{PROXY_PRODUCER} at 10.0.0.1:4", "p at 10.0.0.1:4"), "a producer of group"),
+    ],
+)
+def test_a_proxy_is_refused_as_what_it_is(producers: tuple[str, ...], words: str) -> None:
+    asked = ActRequest("commit")
+    (refusal,) = refusals(situation(surroundings=around(producers=producers)), asked)
+    assert refusal.guard == "producer-connected"
+    assert refusal.why.startswith(words)
+    shared = row(transaction_id="01" + "0A" * 16, topic="orders", producer_group="orders")
+    (refusal,) = refusals(situation(shared, surroundings=around(producers=producers)), asked)
+    assert ("all gRPC clients of the topic share it" in refusal.why) == words.startswith("only")
 
 
 def test_closing_needs_no_silence() -> None:

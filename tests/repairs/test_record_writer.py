@@ -42,11 +42,13 @@ WITHOUT_FINALS, WITHOUT_OPS = {*FIFTEEN, "timer-5.3.0"}, {*FIFTEEN, "opslost-5.3
 
 
 def is_final(draft: RecordDraft) -> bool:
-    """Whether a COMMIT record was made of a half copy: not put off by a delay, not sent back by a consumer."""
-    delays = (b"DELAY", b"TIMER_OUT_MS", b"RETRY_TOPIC")
+    """Whether a COMMIT record was made of a half copy alone: not put off by a delay, not sent back by a consumer, and
+    not numbered in light queues.
+    """
+    others = (b"DELAY", b"TIMER_OUT_MS", b"RETRY_TOPIC", b"INNER_MULTI_DISPATCH")
     return not (
         draft.topic in (*WAITING_TOPICS, HALF_TOPIC) or draft.topic.startswith("%RETRY%")
-        or any(name in property_values(draft.properties) for name in delays)
+        or any(name in property_values(draft.properties) for name in others)
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from readers.model.errors import BadRequest, FileChanged, NotAStore, UnreadableFile
 from readers.storage.file_systems import expand
+from readers.storage.opening import open_file
 from readers.storage.places import normalised
 from readers.store.store import open_store
 from tests.forge.stores import settings_of
@@ -137,6 +138,19 @@ def test_what_vanishes_or_shrinks_under_an_open_file_is_an_error(s3: S3Server, c
         with pytest.raises(UnreadableFile, match="the file was deleted while it was read") as gone:
             file.read(0, segment.size_bytes * 2)
     assert (caught.value.file, gone.value.file) == (segment.file, segment.file)
+
+
+@pytest.mark.parametrize("runs", [[(0, 100), (500_000, 500_100)], [(0, 3 << 20), (4 << 20, 5 << 20)]])
+def test_what_shrinks_under_runs_is_an_error_and_not_other_bytes(s3: S3Server, runs: list[tuple[int, int]]) -> None:
+    s3.put("evidence/runs/data", b"\1" * (5 << 20))
+    with open_file("s3://evidence/runs/data", 5 << 20) as file:
+        s3.put("evidence/runs/data", b"\1" * 50_000)
+        data = bytearray(sum(end - begin for begin, end in runs))
+        with pytest.raises(FileChanged):
+            file.read_runs(runs, memoryview(data))
+        s3.delete("evidence/runs/data")
+        with pytest.raises(UnreadableFile, match="the file was deleted while it was read"):
+            file.read_runs(runs, memoryview(data))
 
 
 def test_processes_end_cleanly(s3: S3Server, copied: Copied) -> None:

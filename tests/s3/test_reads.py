@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 from readers.log.segment_scan import SegmentScan
-from readers.storage import remote_reads
+from readers.queues.consume_queue import open_queue
+from readers.storage import remote_handles
+from readers.storage.runs import portions
 from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import open_store
 from tests.forge.logs import in_one_file
@@ -53,9 +56,59 @@ def test_any_order_of_reads_gives_the_bytes(segment: Segment, content: bytes, se
                 position = chance.randrange(SIZE_BYTES + 100)
             if chance.random() < 0.3:
                 file.prepare((place, 100) for place in sorted(chance.sample(range(SIZE_BYTES), 20)))
+            if chance.random() < 0.2:
+                file.fetch_ahead(position, chance.choice((length, 4 << 20)))
             assert file.read(position, length) == content[position : position + length]
             assert not content[position : file.next_data(position)].strip(b"\0")
             position += length
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_runs_of_any_length_are_the_bytes(segment: Segment, content: bytes, seed: int) -> None:
+    chance = random.Random(seed)
+    with segment.open() as file:
+        for _ in range(4):
+            pairs = itertools.pairwise(sorted(chance.sample(range(SIZE_BYTES), 80)))
+            runs = [(begin, min(end, begin + int(2 ** chance.uniform(1, 23)))) for begin, end in pairs]
+            data = bytearray(sum(end - begin for begin, end in runs))
+            file.read_runs(runs, memoryview(data))
+            assert data == b"".join(content[begin:end] for begin, end in runs)
+
+
+def test_near_places_are_one_request_and_far_ones_fetch_little(
+    s3: S3Server, segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = _fetched(monkeypatch)
+    near, far = np.arange(10, 1 << 20, 100_000), np.arange(4 << 20, DATA_BYTES, 300_000)
+    log = SegmentedLog((segment,))
+    for places, requests, most_bytes in ((near, 1, 1 << 20), (far, len(far), 8192 * len(far))):
+        for portion in portions(places, places + 1024, log.limits):
+            log.read_runs(portion.begins, portion.ends)
+        assert len(fetched) == requests
+        assert sum(fetched) <= most_bytes
+        fetched.clear()
+    log.close()
+
+
+def test_files_that_are_opened_together_are_fetched_once(s3: S3Server, tmp_path: Path) -> None:
+    slot = (1 << 40).to_bytes(8, "big") + (200).to_bytes(4, "big") + bytes(8)
+    for number in range(5):
+        directory = tmp_path / "store" / "consumequeue" / "orders" / str(number)
+        directory.mkdir(parents=True)
+        (directory / f"{0:020d}").write_bytes((slot * (100 + 30_000 * number)).ljust(6_000_000, b"\0"))
+    (tmp_path / "store" / "commitlog").mkdir()
+    (tmp_path / "store" / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
+    store = open_store(s3.upload(tmp_path / "store", f"evidence/{tmp_path.name}"))
+    s3.requests()
+    ends = []
+    for topic, queue_id in store.queues_opened_together(store.queues()):
+        with open_queue(store, topic, queue_id) as queue:
+            end = queue.max_offset
+            ends.append((end, queue.read(end - 1, end)[1].tolist()))
+    assert ends == [(100 + 30_000 * number, [1 << 40]) for number in range(5)]
+    requests = s3.requests()
+    assert sorted(request.split()[1].split("/")[-2] for request in requests if " bytes=" in request) == list("01234")
+    assert sum(request.startswith("HEAD") for request in requests) == 5
 
 
 def test_a_scan_reads_each_byte_about_once_and_zeros_only_once(
@@ -127,11 +180,11 @@ def test_small_splits_do_not_read_large_windows(s3: S3Server, tmp_path: Path, mo
 def _fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows with the length of every range that is fetched."""
     lengths: list[int] = []
-    fill = remote_reads._Handle.fill
+    read_into = remote_handles.Handle.read_into
 
-    def counted(self: remote_reads._Handle, position_bytes: int, length_bytes: int, end: bytes) -> bytes:
-        lengths.append(length_bytes)
-        return fill(self, position_bytes, length_bytes, end)
+    def counted(self: remote_handles.Handle, position_bytes: int, view: memoryview) -> int:
+        lengths.append(len(view))
+        return read_into(self, position_bytes, view)
 
-    monkeypatch.setattr(remote_reads._Handle, "fill", counted)
+    monkeypatch.setattr(remote_handles.Handle, "read_into", counted)
     return lengths

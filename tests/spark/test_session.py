@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from spark_tasks.session.connect import packages_archive
+from spark_tasks.session.packages import packages_archive
 from spark_tasks.session.session import session
 
 if TYPE_CHECKING:

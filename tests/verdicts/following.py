@@ -23,9 +23,12 @@ def _key(row: dict[str, Any]) -> _Key:
 
 
 def _without_deadlines(rows: pa.Table) -> pa.Table:
-    """The rows without what changes with every look: an audit that follows does not foretell deadlines."""
-    place = rows.schema.get_field_index("discard_at_ms")
-    return rows.set_column(place, rows.schema.field(place), pa.nulls(rows.num_rows, pa.int64()))
+    """The rows without deadlines, which change with every look, and causes: an audit that follows has neither."""
+    for name in ("discard_at_ms", "causes"):
+        place = rows.schema.get_field_index(name)
+        field = rows.schema.field(place)
+        rows = rows.set_column(place, field, pa.nulls(rows.num_rows, field.type))
+    return rows
 
 
 def _without_reason(row: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from readers.model.releases import (
     DISCARD_COPY,
     END_IS_ILLEGAL,
     HALF_TOPIC_DESIGN,
-    OP_LISTS,
     UNREADABLE_IS_NO_LIST,
     UNREADABLE_IS_NULL,
     Change,
@@ -38,7 +37,8 @@ def _stopped_at_unreadable_half(found: Evidence) -> Support:
     """
 
     def is_at_half(one: StoreEvidence) -> bool:
-        return one.stop is not None and not one.stop.is_op and not one.stop.is_readable
+        stop = one.stop
+        return stop is not None and not (stop.is_op or stop.is_readable or stop.lacks_room)
 
     behind = found.flag("never_asked") & found.half_topic
     rows = behind | found.state("PENDING") | found.flag("open_after_decision")
@@ -46,7 +46,9 @@ def _stopped_at_unreadable_half(found: Evidence) -> Support:
 
 
 def _spoiled_by_check(found: Evidence) -> Support:
-    return proves(found.flag("bad_body") & (found.count_of(found.copies) > 1) & ~found.flag("resumed"))
+    """A copy that cannot be read; where a resume wrote one too, it may be that."""
+    rows = found.flag("bad_body") & (found.count_of(found.copies) > 1)
+    return fits(rows, rows & ~found.flag("resumed"))
 
 
 def _discarded_without_copy(found: Evidence) -> Support:
@@ -110,16 +112,6 @@ def _op_cursor_jumped(found: Evidence) -> Support:
     return fits((is_open | (_was_settled_before(found) >= 0)) & ~_is_stopped(found))
 
 
-def _ops_lost(found: Evidence) -> Support:
-    """A COMMIT record after the last op message of a killed broker proves it; an open one only fits."""
-    finals = found.finals
-    last_op = found.numbers(lambda one: one.last_op_offset, np.iinfo(np.int64).max)
-    is_after = found.any_of(finals, finals.offset > last_op[finals.store])
-    lost = found.flag("commit_without_op") & (found.count_of(found.discards) == 0)
-    was_killed = found.of_store(lambda one: one.was_killed)
-    return fits(lost | found.flag("may_be_decided"), lost & is_after & was_killed)
-
-
 CAUSES = (
     Cause(
         "half-unreadable-exception",
@@ -147,6 +139,8 @@ CAUSES = (
         change="upgrade to 4.6.0 or later, or set compressMsgBodyOverHowmuch of the producers above the largest "
         "message",
         shown_by=("poison-4.3.0", "poison-4.4.0", "poison-4.5.0"),
+        decides="which copy cannot be read: rmqtx show ID --store STORE",
+        rivals=("resume-spoils-compressed",),
     ),
     Cause(
         "discarded-without-copy", "the broker discarded it and wrote nothing but a line in its log",
@@ -161,7 +155,7 @@ CAUSES = (
         shown_by=("common-4.3.0", "common-4.4.0", "fifteen-4.3.0", "fifteen-4.4.0", "killed-4.3.0"),
     ),
     Cause(
-        "no-decision-in-time", "the broker accepted no decision until its last check",
+        "no-decision-in-time", "no decision is on record until its last check",
         affected=(Change(
             "after transactionCheckMax checks the broker discards", _CHECK, since=HALF_TOPIC_DESIGN.since,
         ),),
@@ -169,8 +163,8 @@ CAUSES = (
         consequence="the message is not delivered; the application's own data may say that it was committed",
         act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
         "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
-        change="the producer was away, answered UNKNOWN, or its decisions were refused: look in its log, and add "
-        "--broker-conf FILE here; raise transactionCheckMax to win time",
+        change="the producer was away, answered UNKNOWN, or its decisions were refused or, from 5.1.0 on, lost with op "
+        "messages: look in its log, and add --broker-conf FILE here; raise transactionCheckMax to win time",
         shown_by=("common-4.9.7", "fifteen-5.3.3", "fifteen-4.3.0", "rocksdb-5.4.0", "rollbackslost-5.3.3"),
         decides="the producer's log: whether it rolled back in the last seconds before the broker was killed",
         rivals=("pool-hides-half",),
@@ -206,16 +200,5 @@ CAUSES = (
         shown_by=("opjumped-4.5.0",),
         decides="the broker's log: whether it started again before the check came, which moves the cursors back",
         rivals=("cursor-went-back",),
-    ),
-    Cause(
-        "ops-lost-in-memory", "the broker was killed with op messages in its memory",
-        affected=(Change(OP_LISTS.what, f"{OP_LISTS.source}; #5386", since=OP_LISTS.since),),
-        rule=_ops_lost,
-        consequence="a commit of the last seconds is checked again, and delivered twice if the producer answers "
-        "COMMIT; a rollback of that time has left no trace and appears undecided",
-        act="let the broker check it again; before a commit by hand look up its outcome in the application",
-        change="stop brokers in order; a lower transactionOpBatchInterval makes the window shorter",
-        shown_by=("killed-5.1.4", "killed-5.3.3", "killed-5.5.0", "opslost-5.3.3", "rollbackslost-5.3.3"),
-        decides="the producer's log: its decisions of the last seconds before the kill",
     ),
 )

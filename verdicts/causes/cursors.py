@@ -39,8 +39,8 @@ CAUSES = (
         rule=_cursors_unreadable,
         consequence="the next start begins at the first half message that exists: discarded transactions, and copies "
         "that the check had put back, are checked again",
-        act="before the broker starts: rmqtx cursor set --half N --store STORE --to COPY, or restore the file from a "
-        "backup; rmqtx simulate STORE shows what the check would do",
+        act="before the broker starts, restore the file from a backup of config/; rmqtx simulate STORE --half-cursor 0 "
+        "--op-cursor 0 shows what the check does without it",
         change="upgrade to 5.3.4 or later, which sync these files to the disk; keep a copy of config/",
         shown_by=(),
     ),

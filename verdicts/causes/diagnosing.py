@@ -54,14 +54,16 @@ DIAGNOSES = pa.schema(
 class Diagnosis:
     """The causes of the transactions seen so far; memory does not grow with their number.
 
-    Shape: `stores`: the facts of each store, complete when the first batch is added. `unusual_count`: transactions that
-           have a flag, or are DISCARDED, LOST or UNDECIDABLE, or that a cause explains; of these `explained_count` have
-           a cause that explains them, and `unexplained_count` none, not even one that could explain them.
+    Shape: `stores`: the facts of each store, complete when the first batch is added. `proxy_keeps_ms`: that of
+           StoreEvidence, for all of them. `unusual_count`: transactions that have a flag, or are DISCARDED, LOST or
+           UNDECIDABLE, or that a cause explains; of these `explained_count` have a cause that explains them, and
+           `unexplained_count` none, not even one that could explain them.
            `needs_release`: whether a cause depends on the release of the broker, which is not known exactly;
            `needed_settings`: the settings that causes depend on and that are unknown.
     """
 
     stores: Mapping[str, StoreEvidence]
+    proxy_keeps_ms: int | None = None
     transactions_count: int = 0
     explained_count: int = 0
     undecidable_count: int = 0
@@ -86,7 +88,10 @@ class Diagnosis:
         """Add judged transactions. `batch` has NEEDED_COLUMNS."""
         if not batch.num_rows:
             return
-        found = Evidence(pa.Table.from_batches([batch]), self.stores)
+        stores = self.stores
+        if self.proxy_keeps_ms is not None:
+            stores = {name: replace(one, proxy_keeps_ms=self.proxy_keeps_ms) for name, one in stores.items()}
+        found = Evidence(pa.Table.from_batches([batch]), stores)
         has_cause, is_explained = np.zeros(found.count, np.bool_), np.zeros(found.count, np.bool_)
         for one in applied(found):
             self._count(found, one)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s, int64s
+from readers.model.identities import GRPC_MESSAGE_ID
 from readers.model.releases import HALF_TOPIC_DESIGN
 from verdicts.model.store_evidence import StoreEvidence
 
@@ -21,9 +22,6 @@ NEEDED_COLUMNS = (
 )  # fmt: skip
 #: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
-#: How long a broker from 5.1.0 on holds an op message at most before it writes it: two waits of 3 s before 5.5.0, and
-#: the time to write (#10199).
-OP_HOLD_MS = 7_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,19 @@ class Evidence:
     def reason(self, *codes: str) -> Bools:
         """Whether each transaction has one of the reason codes."""
         return self._has_word("reason_code", codes)
+
+    def asked_through(self, *words: str) -> Bools:
+        """Whether a broker sends the checks of each transaction in one of the ways; known of live brokers only."""
+        if "asked_through" not in self.rows.schema.names:
+            return np.zeros(self.count, np.bool_)
+        return np.asarray(pc.is_in(self._column("asked_through"), value_set=pa.array(words)))
+
+    @cached_property
+    def is_grpc(self) -> Bools:
+        """Whether a gRPC client sent each transaction, through a proxy: by its id, and its group is its topic."""
+        is_id = pc.match_substring_regex(self._column("transaction_id"), GRPC_MESSAGE_ID)
+        is_topic = pc.equal(self._column("producer_group"), self._column("topic"))
+        return np.asarray(pc.fill_null(pc.and_(is_id, is_topic), False))
 
     def of_store(self, value: Callable[[StoreEvidence], bool]) -> Bools:
         """A fact of the store of each transaction."""
@@ -231,15 +242,30 @@ class Evidence:
 
         Shape: one value for each of the given transactions, with their stores and offsets.
         """
+        counts: Int64s = np.maximum(np.subtract(*self._span(records, owner, store, low, high)), 0)
+        return counts
+
+    def last_time_between(
+        self, records: Records, owner: Int64s, store: Int64s, low: Int64s, high: Int64s
+    ) -> Int64s:
+        """When the last of the records of `between` was stored; -1 without any."""
+        end, first = self._span(records, owner, store, low, high)
+        mine = self.any_owner(owner)[records.owner]
+        times: Int64s = np.append(records.time_ms[mine], -1)[np.where(end > first, end - 1, -1)]
+        return times
+
+    def _span(
+        self, records: Records, owner: Int64s, store: Int64s, low: Int64s, high: Int64s
+    ) -> tuple[Int64s, Int64s]:
+        """Return the numbers after the last record of `between`, and of the first, among those of the transactions."""
         mine = self.any_owner(owner)[records.owner]
         offsets = np.unique(records.offset[mine])
         size = len(offsets) + 1
-        keys = np.sort(self._group(records)[mine] * size + np.searchsorted(offsets, records.offset[mine]))
+        keys = self._group(records)[mine] * size + np.searchsorted(offsets, records.offset[mine])
         base = (owner * len(self.names) + store) * size
         first = np.searchsorted(keys, base + np.searchsorted(offsets, low, "right"))
         end = np.searchsorted(keys, base + np.searchsorted(offsets, high, "right"))
-        counts: Int64s = np.maximum(end - first, 0).astype(np.int64)
-        return counts
+        return end.astype(np.int64), first.astype(np.int64)
 
     @cached_property
     def _flags(self) -> pa.Array:

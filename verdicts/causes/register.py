@@ -6,8 +6,11 @@ from verdicts.causes import (
     broker_logs,
     checks,
     clients,
+    copies,
     cursors,
+    op_messages,
     prepared_records,
+    proxies,
     rocksdb,
     roles,
     second_decisions,
@@ -15,10 +18,9 @@ from verdicts.causes import (
 )
 from verdicts.causes.cause import Cause
 
-CAUSES: dict[str, Cause] = {
-    cause.word: cause
-    for family in (
-        second_decisions, checks, cursors, roles, clients, settings, broker_logs, rocksdb, prepared_records,
-    )
-    for cause in family.CAUSES
-}
+_FAMILIES = (
+    second_decisions, checks, op_messages, copies, cursors, roles, clients, settings, broker_logs, rocksdb,
+    prepared_records, proxies,
+)  # fmt: skip
+
+CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}

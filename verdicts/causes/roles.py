@@ -103,7 +103,7 @@ CAUSES = (
     Cause(
         "acting-slave-sent-copies",
         "a slave that acted as its master sent its open half copies to another broker, which checks each of them",
-        affected=(Change(ACTING_SLAVE.what, f"{_ESCAPE}; RIP-32; seen on 5.3.3", since=ACTING_SLAVE.since),),
+        affected=(Change(ACTING_SLAVE.what, f"{_ESCAPE}; RIP-32; seen on 5.3.3 and 5.5.0", since=ACTING_SLAVE.since),),
         rule=_sent_by_acting_slave,
         consequence="each copy is checked to its end: a producer that answers COMMIT has the message delivered once a "
         "copy, also if the killed master had committed it",

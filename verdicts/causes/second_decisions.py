@@ -12,11 +12,13 @@ from readers.model.releases import (
     DESTINATION_LEFT_OUT,
     HALF_TOPIC_DESIGN,
     OP_LISTS,
+    OPS_WAIT_TWICE,
     RESUME_REQUEST,
     Change,
 )
 from verdicts.causes.cause import Cause, Support, fits, proves
-from verdicts.causes.evidence import OP_HOLD_MS, Evidence
+from verdicts.causes.evidence import Evidence
+from verdicts.model.store_evidence import OP_WRITE_MS
 
 _END = "broker/processor/EndTransactionProcessor.java"
 
@@ -53,7 +55,8 @@ class _LateMarks:
     Shape: `owner`: the transaction. `has_commits`: whether it has a COMMIT record. `commits_before`, `commits_after`:
            its COMMIT records between the named copy and the next one, and from there to the op message. `is_at_once`:
            the broker writes an op message when it takes the decision (before 5.1.0). `waited_ms`: from the put-back to
-           the op message.
+           the op message. `held_ms`: from the last COMMIT record before the put-back to the op message; -1 without one.
+           `store`: the number of the store.
     """
 
     owner: Int64s
@@ -62,6 +65,8 @@ class _LateMarks:
     commits_after: Int64s
     is_at_once: Bools
     waited_ms: Int64s
+    held_ms: Int64s
+    store: Int64s
 
 
 def _late_marks(found: Evidence) -> _LateMarks:
@@ -70,11 +75,13 @@ def _late_marks(found: Evidence) -> _LateMarks:
     rows = rows[copies.offset[found.copy_after_mark[rows]] < marks.offset[rows]]
     later, owner, store = found.copy_after_mark[rows], marks.owner[rows], marks.store[rows]
     own, following = copies.offset[found.copy_of_mark[rows]], copies.offset[later]
+    committed_ms = found.last_time_between(finals, owner, store, own, following)
     at_once = found.whether(lambda one: OP_LISTS.between(one.version_low, one.version_high) is False)
     return _LateMarks(
         owner, found.count_of(finals)[owner] > 0, found.between(finals, owner, store, own, following),
         found.between(finals, owner, store, following, marks.offset[rows]), at_once[store],
         marks.time_ms[rows] - copies.time_ms[later],
+        np.where(committed_ms >= 0, marks.time_ms[rows] - committed_ms, -1), store,
     )  # fmt: skip
 
 
@@ -83,14 +90,19 @@ def _unusual(found: Evidence) -> Bools:
     return decided_again(found) | found.flag("open_after_decision") | found.flag("discarded_though_decided")
 
 
+def _hold_ms(found: Evidence, late: _LateMarks) -> Int64s:
+    """How long the broker held each op message at most."""
+    return found.numbers(lambda one: one.op_hold_ms, 0)[late.store]
+
+
 def _old_copy_decided(found: Evidence) -> Support:
     """A decision was made after the check had put back a later copy than the one that the decision names.
 
     A COMMIT record between the later copy and the op message shows the moment of the decision. A rollback shows only
-    the op message, which a broker from 5.1.0 on writes up to OP_HOLD_MS later.
+    the op message, which a broker from 5.1.0 on writes only after it was held in memory.
     """
     late, unusual = _late_marks(found), _unusual(found)
-    is_sure = late.is_at_once | (late.waited_ms > OP_HOLD_MS)
+    is_sure = late.is_at_once | (late.waited_ms > _hold_ms(found, late))
     proven = ((late.commits_after > 0) & (late.commits_before == 0)) | (~late.has_commits & is_sure)
     may_be = proven | (late.commits_before == 0)
     return fits(unusual & found.any_owner(late.owner[may_be]), unusual & found.any_owner(late.owner[proven]))
@@ -102,9 +114,21 @@ def _op_written_late(found: Evidence) -> Support:
     Only a COMMIT record shows the moment of the decision: that of a rollback is not known.
     """
     late, unusual = _late_marks(found), _unusual(found)
-    proven = (late.commits_before > 0) & (late.commits_after == 0)
-    may_be = proven | ((late.commits_before == 0) & (late.commits_after == 0) & (late.waited_ms <= OP_HOLD_MS))
+    proven = (late.commits_before > 0) & ((late.commits_after == 0) | (late.held_ms <= _hold_ms(found, late)))
+    has_none = (late.commits_before == 0) & (late.commits_after == 0)
+    may_be = proven | (has_none & (late.waited_ms <= _hold_ms(found, late)))
     return fits(unusual & found.any_owner(late.owner[may_be]), unusual & found.any_owner(late.owner[proven]))
+
+
+def _op_waited_twice(found: Evidence) -> Support:
+    """The same, and the op message came more than one interval after the COMMIT record, and not more than two; proven
+    if the interval is known.
+    """
+    late, unusual = _late_marks(found), _unusual(found)
+    wait_ms = found.numbers(lambda one: one.op_interval_ms, 0)[late.store]
+    chosen = (late.held_ms > wait_ms + OP_WRITE_MS) & (late.held_ms <= 2 * wait_ms + OP_WRITE_MS)
+    rows = unusual & found.any_owner(late.owner[chosen])
+    return fits(rows, rows & found.of_store(lambda one: one.conf is not None))
 
 
 def _discarded_decided(found: Evidence) -> Support:
@@ -161,10 +185,22 @@ CAUSES = (
         rule=_op_written_late,
         consequence="a producer that answers COMMIT again has the message delivered twice",
         act="if the broker still checks it: rmqtx close ID -n HOST:PORT",
-        change="set transactionTimeOut above twice transactionOpBatchInterval; 5.5.0 and later wait for one",
+        change="set transactionTimeOut above the longest local transaction and transactionOpBatchInterval together "
+        "(before 5.5.0: twice the interval)",
         shown_by=("dledger-5.1.4",),
         decides="the producer's log: whether it decided before or after the check put the newer copy back",
         rivals=("decision-names-old-copy",),
+    ),
+    Cause(
+        "op-waits-twice", "the op message waited in the broker's memory for two intervals, until the check came",
+        affected=(OPS_WAIT_TWICE,),
+        rule=_op_waited_twice,
+        consequence="with default settings an op message is up to 6 s late, as long as transactionTimeOut: the check "
+        "asks for a committed transaction, and a COMMIT answer delivers it twice",
+        act="if the broker still checks it: rmqtx close ID -n HOST:PORT",
+        change="upgrade to 5.5.0 or later; before, set transactionOpBatchInterval to 1000",
+        shown_by=("oplate-5.3.3",),
+        decides="transactionOpBatchInterval: add --broker-conf FILE",
     ),
     Cause(
         "decided-after-discard", "the decision came after the broker had discarded the transaction, and was executed",

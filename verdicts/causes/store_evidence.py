@@ -6,12 +6,14 @@ from readers.model.errors import SourceError
 from readers.queues.consume_queue import open_queue
 from readers.store.fastjson import read_config
 from readers.store.store import OP_TOPIC, Store
+from verdicts.causes.light_queues import halves_in_light_queues
 from verdicts.evidence.store_facts import StoreFacts
 from verdicts.model.store_evidence import StoreEvidence
 
 
 def store_evidence(facts: StoreFacts) -> StoreEvidence:
-    """Return what the rules read of a store, after its log was read; reads its topics, and two slots of its op queue.
+    """Return what the rules read of a store, after its log was read; reads its topics, two slots of its op queue, and
+    its light queues.
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
@@ -21,6 +23,9 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
         facts.store.was_killed, facts.check_stops[-1] if facts.check_stops else None, settings.given,
         are_cursors_damaged=any(one.code == "config-damaged" for one in facts.cursors.findings),
         topics=_topics(facts.store),
+        was_stopped=not facts.store.aborted and not facts.store.in_use,
+        op_interval_ms=settings.transaction_op_batch_interval_ms if settings.batches_ops is not False else 0,
+        light_halves=halves_in_light_queues(facts.store),
     )
 
 

@@ -75,7 +75,7 @@ def check_stops(
 
 def stops_as_json(stops: Sequence[CheckStop]) -> dict[str, Any]:
     """Return the stops as a bundle stores them, without any name from the store."""
-    kept = ("queue_id", "queue_offset", "is_op", "reach_end", "why", "since_ms", "is_readable")
+    kept = ("queue_id", "queue_offset", "is_op", "reach_end", "why", "since_ms", "is_readable", "lacks_room")
     return {"checkStops": [{name: getattr(stop, name) for name in kept} for stop in stops]}
 
 
@@ -95,7 +95,7 @@ def _stop_of_json(root: str, words: Mapping[str, Any]) -> CheckStop:
         raise ValueError("not a queue offset")
     return CheckStop(
         root, numbers[0], numbers[1], bool(words["is_op"]), numbers[2], str(words["why"]), since_ms,
-        is_readable=bool(words["is_readable"]),
+        is_readable=bool(words["is_readable"]), lacks_room=bool(words.get("lacks_room")),
     )
 
 
@@ -171,7 +171,7 @@ def stop_of_window(root: str, window: CheckWindow, rules: CheckRules) -> CheckSt
         return CheckStop(root, state.queue_id, state.op_cursor, True, min(behind, state.half_end), why)
     if played.stop is Stop.REFUSED:
         why = "cannot put it back: its properties leave no room"
-        return CheckStop(root, state.queue_id, behind, False, behind, why)
+        return CheckStop(root, state.queue_id, behind, False, behind, why, lacks_room=True)
     return None
 
 

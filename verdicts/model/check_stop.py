@@ -15,7 +15,8 @@ class CheckStop:
            `reach_end`. `why` names the broker and the cause: "broker 4.5.0 cannot read it". `since_ms` is the store
            time of the message: no round has passed it since; None if unknown. `transaction_id` and `commit_log_offset`
            are those of the message, if known; `queue_offset` its place in the half queue, or in the op queue (`is_op`).
-           `is_readable`: the message can be read, but the check does not run. `version`: the broker's version by whose
+           `is_readable`: the message can be read, but the check does not run. `lacks_room`: it can be read, but its
+           properties leave no room for those that the check adds. `version`: the broker's version by whose
            rules the message ends the round; None if it is not known, or makes no difference.
     Units: queue offsets; epoch milliseconds.
     """
@@ -30,6 +31,7 @@ class CheckStop:
     transaction_id: str | None = None
     commit_log_offset: int | None = None
     is_readable: bool = False
+    lacks_room: bool = False
     version: Version | None = None
 
     @property

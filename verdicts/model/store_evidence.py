@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from readers.model.releases import Version
+import numpy as np
+
+from readers.model.columns import Int64s
+from readers.model.releases import OPS_WAIT_TWICE, Version
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.log_evidence import LogEvidence
 
+#: How long the write of an op message may take after its wait.
+OP_WRITE_MS = 1_000
 #: Where a cause shows: the records, which files have and live brokers serve; what a live broker reports of its state
 #: and clients; the text log of a broker process. Each with what must be read.
 FILES, WIRE, BROKER_LOG = "files", "wire", "broker log"
@@ -28,7 +33,10 @@ class StoreEvidence:
            `stop`: where the check of its half queue is stopped. `conf`: the configuration of its broker; None if
            unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`: neither the cursor file nor its backup can
            be parsed. `topics`: those in config/topics.json; None if unknown. `logs`: what the logs of its broker show;
-           None if they were not read.
+           None if they were not read. `was_stopped`: it was stopped in order. `op_interval_ms`: how long its broker
+           collects op messages (transactionOpBatchInterval), by default if `conf` is unknown. `light_halves`: its half
+           messages that are in light queues, ascending. `proxy_keeps_ms`: how long the proxies before the broker keep
+           the place of a half message; None if no configuration of a proxy was given.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -43,3 +51,13 @@ class StoreEvidence:
     are_cursors_damaged: bool = False
     topics: frozenset[str] | None = None
     logs: LogEvidence | None = None
+    proxy_keeps_ms: int | None = None
+    was_stopped: bool = False
+    op_interval_ms: int = 3_000
+    light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
+
+    @property
+    def op_hold_ms(self) -> int:
+        """How long its broker from 5.1.0 on holds an op message at most before it is written."""
+        waits = 1 if OPS_WAIT_TWICE.between(self.version_low, self.version_high) is False else 2
+        return waits * self.op_interval_ms + OP_WRITE_MS

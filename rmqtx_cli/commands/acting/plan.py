@@ -342,9 +342,13 @@ def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
 
 
 def _say_producers(situations: Sequence[Situation], voice: Voice) -> None:
-    groups = dict.fromkeys(str(one.group) for one in situations if one.conditions.producers)
-    for group in groups:
-        voice.note(f"a producer of group {group} is connected: apply refuses (producer-connected) until it disconnects")
+    from repairs.acts.guard_rules import are_proxies
+
+    groups = {str(one.group): one.conditions.producers for one in situations if one.conditions.producers}
+    for group, producers in groups.items():
+        found = "only a proxy is registered for" if are_proxies(producers) else "a producer of"
+        end = "" if are_proxies(producers) else " is connected"
+        voice.note(f"{found} group {group}{end}: apply refuses (producer-connected) until it disconnects")
 
 
 def steps_view() -> Any:

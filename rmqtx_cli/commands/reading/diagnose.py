@@ -19,6 +19,7 @@ from rmqtx_cli.options.options import (
     OptionalStoreArguments,
     OutputOptions,
     ProvenanceOptions,
+    ProxyConfOption,
     WhereOption,
 )
 from rmqtx_cli.sources.broker_logs import LogOptions
@@ -59,6 +60,7 @@ class DiagnoseOptions:
     where: WhereOption = None
     limit: LimitOption = None
     fail_on: FailOnOption = None
+    proxy_conf: ProxyConfOption = None
 
 
 @with_option_groups
@@ -80,12 +82,14 @@ def command(
     fit the records but not the release are ruled out. Reads what audit reads, or with --transaction what show reads.
     Some causes show only in the logs of the broker: --broker-logs reads them.
     """
+    from readers.store.proxy_conf import read_expire_ms
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.pages.causes import causes_view, counts_lines, next_lines
     from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
 
     logs.check()
     opener = source.opener(store or [], "rmqtx diagnose STORE, or rmqtx diagnose -n HOST:PORT", {})
+    keeps_ms = None if asked.proxy_conf is None else read_expire_ms(asked.proxy_conf)
     engine = source.database.engine_of(engine)
     several = opener.live is not None or len(store or []) > 1
     listing = Listing(
@@ -97,7 +101,7 @@ def command(
         _reading(context, opened, listing, asked.transaction, engine, provenance) as reading,
     ):
         read = logs.read(opened.names, source.voice)
-        found = Diagnosis(read.with_logs(reading.evidence))
+        found = Diagnosis(read.with_logs(reading.evidence), keeps_ms)
         for batch in reading:
             found.add(batch)
         rows = found.table()

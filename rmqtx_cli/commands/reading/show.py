@@ -12,7 +12,7 @@ import typer
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.options import AtOption, FormatOption, OutputFormat, OutputOption, OutputOptions
+from rmqtx_cli.options.options import AtOption, FormatOption, OutputFormat, OutputOption, OutputOptions, ProxyConfOption
 from rmqtx_cli.output.pager import NoPagerOption
 from rmqtx_cli.sources.broker_logs import LogOptions
 from rmqtx_cli.sources.source import SourceOptions
@@ -59,6 +59,7 @@ def command(
     store: StoreOption = None,
     at: AtOption = None,
     scan: ScanOption = False,
+    proxy_conf: ProxyConfOption = None,
     output_format: FormatOption = None,
     output: OutputOption = None,
     no_pager: NoPagerOption = False,
@@ -75,7 +76,7 @@ def command(
     logs.check()
     at_ms = asked_time_ms("--at", at, source.voice, is_of_state=True)
     opener = source.opener([*(store or []), *(more or [])], advice, {"--at": at, "--scan": scan})
-    page = _TransactionPage(output_format, output, at_ms, source.voice, logs, is_paged=not no_pager)
+    page = _TransactionPage(output_format, output, at_ms, source.voice, logs, proxy_conf, is_paged=not no_pager)
     with opener.opened(output) as opened:
         return page.write(opened.show(identity, at_ms=at_ms, scan=scan), opener.schema, opened)
 
@@ -89,6 +90,7 @@ class _TransactionPage:
     at_ms: int | None
     voice: Voice
     logs: LogOptions
+    proxy_conf: Path | None
     is_paged: bool
 
     def write(self, reading: VerdictReading, schema: pa.Schema, source: Source) -> int:
@@ -130,13 +132,15 @@ class _TransactionPage:
 
     def _causes(self, rows: pa.Table, reading: VerdictReading, logs: BrokerLogs) -> list[list[dict[str, Any]]]:
         """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
+        from readers.store.proxy_conf import read_expire_ms
         from verdicts.causes.diagnosing import Diagnosis
 
         if self.at_ms is not None:
             return [[] for _ in range(rows.num_rows)]
+        keeps_ms = None if self.proxy_conf is None else read_expire_ms(self.proxy_conf)
         evidence, causes = logs.with_logs(reading.evidence), []
         for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
-            diagnosis = Diagnosis(evidence)
+            diagnosis = Diagnosis(evidence, keeps_ms)
             diagnosis.add(batch)
             causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != "ruled_out"])
         return causes

@@ -9,19 +9,23 @@ from tests.brokers.histories import (
     chains,
     clients_and_settings,
     delays,
+    light_halves,
+    lost_ops,
     message_forms,
     old_copies,
     open_at_end,
     other_records,
     paths,
+    proxied,
     repeated_decisions,
     rocksdb,
+    stopped_checks,
     store_forms,
 )
 from tests.brokers.histories.registry import HISTORIES, IMMUNITY, history
 
 __all__ = [
-    "HISTORIES", "IMMUNITY", "acting_slaves", "answers", "chains", "clients_and_settings", "delays",
-    "history", "message_forms", "old_copies", "open_at_end",
-    "other_records", "paths", "repeated_decisions", "rocksdb", "store_forms",
+    "HISTORIES", "IMMUNITY", "acting_slaves", "answers", "chains", "clients_and_settings", "delays", "history",
+    "light_halves", "lost_ops", "message_forms", "old_copies", "open_at_end", "other_records", "paths", "proxied",
+    "repeated_decisions", "rocksdb", "stopped_checks", "store_forms",
 ]  # fmt: skip

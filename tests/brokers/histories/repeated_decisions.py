@@ -8,7 +8,7 @@ from random import Random
 from tests.brokers.histories.registry import history
 from tests.brokers.rig import COMMIT, DISCARD_TOPIC, ROLLBACK
 from tests.brokers.stage import Play
-from tests.brokers.transaction import Transaction
+from tests.brokers.transaction import Transaction, order
 
 
 @history()
@@ -86,6 +86,19 @@ def resumed_then_discarded(play: Play, count: int, rng: Random) -> None:
     for one in sent:
         play.resume(one, offset_message_id(play, one))
     play.until_discarded(sent, 2)
+
+
+@history()
+def resumed_compressed(play: Play, count: int, rng: Random) -> None:
+    """A compressed body, discarded and resumed by request 323: releases before 5.3.2 write it decompressed, with the
+    flag for compression. Discarded again.
+    """
+    body = order(rng, "resumed_compressed", 6000)
+    sent = play.send_all("resumed_compressed", count, rng, body=body)
+    play.until_discarded(sent)
+    for one in sent:
+        play.resume(one, offset_message_id(play, one))
+    time.sleep(4 + (play.checks_max + 1) * int(play.rig.conf["transactionCheckInterval"]) / 1000)
 
 
 def offset_message_id(play: Play, one: Transaction, topic: str = DISCARD_TOPIC) -> str:

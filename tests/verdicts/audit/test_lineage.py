@@ -55,6 +55,19 @@ def test_every_record_is_in_the_chain_and_names_its_transaction(name: str) -> No
             assert found == [row["transaction_id"]], event
 
 
+def test_a_timeline_shows_which_copies_the_producer_was_asked_about() -> None:
+    """Of a producer whose clock is ahead, about each copy; of one that requested an immunity time, about none."""
+    name = "ahead-5.3.3"
+    store = opened(name)
+    events = [
+        event for row in audit([store], settings_of(name)).table().to_pylist()
+        for event in timeline(row, [StoreTimelineSource(store)]).to_pylist()
+    ]
+    asked = {event["commit_log_offset"] for event in events if event["event"] == "check"}
+    assert asked == {event["commit_log_offset"] for event in corpus.truth(name) if event["event"] == "check"}
+    assert sum("immunity time" in (event["detail"] or "") for event in events) == 20
+
+
 @pytest.mark.parametrize("name", LOOKED_UP)
 def test_show_takes_the_original_and_the_newest_id(name: str) -> None:
     """The richest transaction of each state, looked up afresh by its id, its oldest and its newest record."""

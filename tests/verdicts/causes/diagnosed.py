@@ -18,7 +18,7 @@ from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from verdicts.causes.register import CAUSES
 
 #: Stores whose broker's configuration is given: a cause needs it.
-CONFIGURED = ("pool-",)
+CONFIGURED = ("pool-", "oplate-")
 
 
 def settings_of(store: Store, name: str, version: str | None = None) -> BrokerSettings:

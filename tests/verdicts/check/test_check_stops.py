@@ -39,6 +39,15 @@ def test_the_half_at_which_real_brokers_stopped(name: str) -> None:
     assert stops(store, "4.9.7") == []  # it passes over what it cannot read
 
 
+def test_the_sound_half_at_which_a_real_broker_stopped() -> None:
+    name = "noroom-5.5.0"
+    (stop,) = check_stops(open_store(unpacked(name)), broker_settings(open_store(unpacked(name)), version="5.5.0"))
+    (full,) = [row for row in expected(name) if row["plan"] == "no_room_for_properties"]
+    assert stop.lacks_room
+    assert stop.queue_offset == full["half_queue_offset"]
+    assert not any(row["checks_seen"] for row in expected(name) if row["plan"] == "behind_no_room")
+
+
 def test_one_version_is_supposed_in_all_answers() -> None:
     root = unpacked("poison-4.5.0")
     rows = audit([open_store(root)], broker_settings).table()
@@ -55,7 +64,7 @@ def test_one_version_is_supposed_in_all_answers() -> None:
 
 def test_no_other_store_has_one() -> None:
     for name in corpus_names():
-        if not name.startswith("poison"):
+        if not name.startswith(("poison", "noroom")):
             made = recipe(name)
             assert stops(open_store(unpacked(name)), str(made.get("upgrade", made["version"]))) == [], name
 

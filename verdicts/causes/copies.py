@@ -1,0 +1,82 @@
+"""Causes in half copies: spoiled by a resume, without room for the check's properties, in light queues."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from readers.model.columns import Bools
+from readers.model.releases import (
+    HALF_TOPIC_DESIGN,
+    LIGHT_CURSORS_WRITTEN,
+    RESUME_BREAKS_COMPRESSED,
+    RESUME_REQUEST,
+    Change,
+)
+from verdicts.causes.cause import Cause, Support, proves
+from verdicts.causes.evidence import Evidence
+
+
+def _spoiled_by_resume(found: Evidence) -> Support:
+    return proves(found.flag("bad_body") & found.flag("resumed"))
+
+
+def _no_room(found: Evidence) -> Support:
+    """The check is stopped at a half message that it cannot put back; those behind it are never checked."""
+    is_stopped = found.of_store(lambda one: one.stop is not None and one.stop.lacks_room)
+    return proves(found.flag("never_asked") & found.half_topic & is_stopped)
+
+
+def _in_light_queue(found: Evidence) -> Support:
+    copies = found.copies
+    shown: Bools = np.zeros(len(copies), np.bool_)
+    for number, one in enumerate(found.stores.values()):
+        if len(one.light_halves):
+            shown |= (copies.store == number) & np.isin(copies.offset, one.light_halves)
+    return proves(found.any_of(copies, shown))
+
+
+CAUSES = (
+    Cause(
+        "resume-spoils-compressed",
+        "a resume wrote a compressed message with a decompressed body and the flag for compression",
+        affected=(Change(
+            RESUME_BREAKS_COMPRESSED.what, f"{RESUME_BREAKS_COMPRESSED.source}; #9015", since=RESUME_REQUEST.since,
+            until=RESUME_BREAKS_COMPRESSED.until,
+        ),),
+        rule=_spoiled_by_resume,
+        consequence="the producer cannot read the check and never answers it; the broker discards the message again; "
+        "consumers cannot read it, if that copy is committed",
+        act="rmqtx show ID --store STORE: the first copy still has the readable body; rmqtx commit ID names it",
+        change="upgrade to 5.3.2 or later, or do not resume compressed messages",
+        shown_by=("discards-4.9.7",),
+        rivals=("check-spoils-compressed",),
+    ),
+    Cause(
+        "no-room-for-check",
+        "the check cannot put a half message back: its properties leave no room for those of the check",
+        affected=(Change(
+            "a half message that cannot be put back is tried again until the round ends, in every round",
+            "broker/transaction/queue/TransactionalMessageServiceImpl.java check; seen on 5.5.0",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_no_room,
+        consequence="neither it nor the half messages behind it are ever checked or discarded; the thread of the check "
+        "uses a processor for a minute in each round",
+        act="rmqtx pending STORE: the place and the commands; decide it and those behind it: rmqtx plan",
+        change="keep the properties of transactional messages below 32,000 bytes",
+        shown_by=("noroom-5.5.0",),
+    ),
+    Cause(
+        "light-queue-shows-half", "consumers of light queues received the half message before it was decided",
+        affected=(Change(
+            "a half message with INNER_MULTI_DISPATCH is in its light queues when it is stored",
+            "store/queue/MultiDispatchUtils.java; #6795; seen on 5.5.0", since=LIGHT_CURSORS_WRITTEN.since,
+        ),),
+        rule=_in_light_queue,
+        consequence="they read uncommitted data, also of transactions that are rolled back later; a commit delivers it "
+        "to them once more",
+        act="rmqtx audit STORE: its state; withdraw what consumers of light queues did with undecided messages",
+        change="do not set INNER_MULTI_DISPATCH on transactional messages, or set enableMultiDispatch=false",
+        shown_by=("lmqhalf-5.5.0",),
+    ),
+)

@@ -1,0 +1,159 @@
+"""Causes in op messages: lost with a broker's memory, not written, not read in time, unreadable."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from readers.model.columns import Bools
+from readers.model.releases import (
+    HALF_TOPIC_DESIGN,
+    NO_OP_IS_NO_LIST,
+    OP_LISTS,
+    UNREADABLE_OP_IS_NULL,
+    Change,
+)
+from verdicts.causes.cause import Cause, Support, fits
+from verdicts.causes.evidence import Evidence
+from verdicts.causes.logged import ops_failed
+from verdicts.model.store_evidence import BROKER_LOG, FILES
+
+_CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
+
+
+def _lacks_op(found: Evidence) -> Bools:
+    """Transactions that were committed before any discard, without any op message."""
+    finals, discards = found.finals, found.discards
+    first_discard = np.full(found.count, np.iinfo(np.int64).max)
+    np.minimum.at(first_discard, discards.owner, discards.offset)
+    is_before = found.any_of(finals, finals.offset < first_discard[finals.owner])
+    is_known = found.flag("commit_without_op") | (found.flag("discarded_though_decided") & found.state("COMMITTED"))
+    lacking: Bools = is_known & is_before & (found.count_of(found.marks) == 0) & found.half_topic
+    return lacking
+
+
+def _is_behind_all_ops(found: Evidence) -> Bools:
+    """Transactions with a COMMIT record after the last op message of their store."""
+    finals = found.finals
+    last_op = found.numbers(lambda one: one.last_op_offset, np.iinfo(np.int64).max)
+    return found.any_of(finals, finals.offset > last_op[finals.store])
+
+
+def _is_logged(found: Evidence) -> Bools:
+    """Transactions with a COMMIT record after which the broker's log shows an op message that was not written."""
+    return found.any_of(found.finals, ops_failed(found))
+
+
+def _lost_at_kill(found: Evidence) -> Support:
+    """A COMMIT record after the last op message of a killed broker proves it; an open one only fits."""
+    lost = _lacks_op(found) & ~(_is_behind_all_ops(found) & found.of_store(lambda one: one.was_stopped))
+    lost &= _is_behind_all_ops(found) | ~_is_logged(found)
+    proven = _lacks_op(found) & _is_behind_all_ops(found) & found.of_store(lambda one: one.was_killed)
+    return fits(lost | found.flag("may_be_decided"), proven)
+
+
+def _lost_at_stop(found: Evidence) -> Support:
+    """The same of a broker that was stopped in order; before later op messages it may have been a kill too."""
+    behind = _is_behind_all_ops(found)
+    rows = _lacks_op(found) & np.where(behind, found.of_store(lambda one: one.was_stopped), ~_is_logged(found))
+    return fits(rows, rows & behind)
+
+
+def _not_written(found: Evidence) -> Support:
+    """Op messages that a running broker could not write leave the same records as a kill and a start after it; its log
+    proves them.
+    """
+    rows = _lacks_op(found) & ~_is_behind_all_ops(found)
+    return fits(rows, rows & _is_logged(found))
+
+
+def _stopped_at_op(found: Evidence) -> Support:
+    """The check is stopped at an op message; what that one settles is unknown."""
+    rows = found.half_topic & (found.flag("never_asked") | found.state("PENDING") | found.flag("open_after_decision"))
+    is_stopped = found.of_store(lambda one: one.stop is not None and one.stop.is_op)
+    return fits(is_stopped & found.half_topic & found.state("UNDECIDABLE"), is_stopped & rows)
+
+
+def _discarded_before_op(found: Evidence) -> Support:
+    """The newest copy was decided, its op message was written, and then the transaction was discarded."""
+    copies, marks, discards = found.copies, found.marks, found.discards
+    rows = np.flatnonzero((found.copy_of_mark >= 0) & (found.copy_after_mark < 0))
+    first_op = np.full(found.count, np.iinfo(np.int64).max)
+    np.minimum.at(first_op, marks.owner[rows], marks.offset[rows])
+    is_later = found.any_of(discards, discards.offset > first_op[discards.owner])
+    return fits(is_later & found.flag("discarded_though_decided") & (found.count_of(copies) > 0))
+
+
+CAUSES = (
+    Cause(
+        "ops-lost-in-memory", "the broker was killed with op messages in its memory",
+        affected=(Change(OP_LISTS.what, f"{OP_LISTS.source}; #5386", since=OP_LISTS.since),),
+        rule=_lost_at_kill,
+        consequence="a commit of the last seconds is checked again, and delivered twice if the producer answers "
+        "COMMIT; a rollback of that time has left no trace and appears undecided",
+        act="rmqtx close ID -n HOST:PORT ends the checks of a commit; before a commit by hand look up the outcome in "
+        "the application",
+        change="a lower transactionOpBatchInterval makes the window shorter, at an orderly stop too",
+        shown_by=("killed-5.1.4", "killed-5.3.3", "killed-5.5.0", "opslost-5.3.3", "rollbackslost-5.3.3"),
+        decides="the producer's log: its decisions of the last seconds before the kill",
+        rivals=("ops-lost-at-stop", "op-write-failed"),
+    ),
+    Cause(
+        "ops-lost-at-stop", "the broker was stopped in order with op messages in its memory, and did not write them",
+        affected=(Change(
+            "an orderly stop writes no op message in the interval after the last one",
+            f"{_CHECK} close; #7305; seen on 5.1.0 and 5.5.0", since=OP_LISTS.since,
+        ),),
+        rule=_lost_at_stop,
+        consequence="after the next start commits of the last seconds are checked again, and delivered twice if the "
+        "producer answers COMMIT; rollbacks of that time have left no trace and appear undecided",
+        act="rmqtx close ID -n HOST:PORT ends the checks of a commit; before a commit by hand look up the outcome in "
+        "the application",
+        change="stop the producers, wait for twice transactionOpBatchInterval, then stop the broker",
+        shown_by=("lmqhalf-5.5.0",),
+        decides="the broker's log: how it stopped after this decision",
+        rivals=("ops-lost-in-memory", "op-write-failed"),
+    ),
+    Cause(
+        "op-write-failed", "the broker took op messages from its memory and could not write them",
+        affected=(Change(
+            "an op message that could not be written is dropped", f"{_CHECK} batchSendOpMessage; seen on 5.5.0",
+            since=OP_LISTS.since,
+        ),),
+        rule=_not_written,
+        consequence="committed transactions are checked again, and delivered twice if the producer answers COMMIT; "
+        "rollbacks appear undecided",
+        act="rmqtx close ID -n HOST:PORT ends the checks of a commit; before a commit by hand look up the outcome in "
+        "the application",
+        change="keep the disk below diskSpaceWarningLevelRatio; do not make a master that takes decisions a slave",
+        shown_by=(),
+        decides="the broker's log: --broker-logs DIR; \"Transaction batch op message write failed\"",
+        shows_in=(FILES, BROKER_LOG),
+        rivals=("ops-lost-in-memory", "ops-lost-at-stop"),
+    ),
+    Cause(
+        "op-unreadable-exception", "the check ends each round with an exception at op messages that it cannot read",
+        affected=(UNREADABLE_OP_IS_NULL, NO_OP_IS_NO_LIST),
+        rule=_stopped_at_op,
+        consequence="no transaction behind it is checked or discarded, and what the round writes before the exception "
+        "is written again in each round; from 5.1.0 on the next readable op message ends the stop",
+        act="rmqtx pending STORE: the place and the commands; rmqtx cursor set --op N skips the op message",
+        change="no release corrects it; replace the disk or file system that damaged the log",
+        shown_by=(),
+        decides="whether the op message that cannot be read settles it: the application's own data",
+    ),
+    Cause(
+        "discarded-before-op-read", "the broker discarded it before it read the op message of its decision",
+        affected=(Change(
+            "the check discards at its last check before it reads more than 32 op messages", f"{_CHECK} check; #8311; "
+            "seen on 4.9.7", since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_discarded_before_op,
+        consequence="the discard topic has a copy of a transaction that was committed or rolled back: settling it by "
+        "hand would decide it twice",
+        act="rmqtx show ID --store STORE: its decision; do not settle the discarded copy",
+        change="raise transactionCheckMax, so that the decision comes before the last check",
+        shown_by=("discards-4.9.7",),
+        decides="the broker's log: whether the cursors went back between its decision and its discard",
+        rivals=("cursor-went-back", "op-cursor-jumped"),
+    ),
+)

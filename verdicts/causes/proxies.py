@@ -1,0 +1,127 @@
+"""Causes between the application and the broker: a proxy of 5.x, which the producers are connected to.
+
+A store shows little of a proxy: the ids of gRPC clients, whose producer group is the name of the topic. A decision that
+the proxy refused left no record, so these rules fit and never prove. A live broker lists which clients it asks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from readers.model.columns import Bools
+from readers.model.releases import PROXIES, Change
+from readers.model.tables import NOBODY, PRODUCER, PROXY
+from readers.store.proxy_conf import EXPIRE_MS_DEFAULT
+from verdicts.causes.cause import Cause, Support, fits
+from verdicts.causes.evidence import Evidence
+from verdicts.model.store_evidence import FILES, WIRE
+
+#: A shorter time without the place loses few decisions: checks come every 30 s, and some milliseconds later.
+_GAP_MS_MIN = 1_000
+#: Checks after which a producer that is connected has usually answered.
+_CHECKS_MIN = 2
+
+
+def _decided_after_check(found: Evidence) -> Bools:
+    """Transactions whose decisions all name copies that a check put back.
+
+    While the op message is in the broker's memory, only a COMMIT record after the first such copy shows that.
+    """
+    copies, finals = found.copies, found.finals
+    named = found.copy_of_mark[found.copy_of_mark >= 0]
+    is_back = copies.checks[named] > 0
+    shown = found.any_owner(copies.owner[named[is_back]]) & ~found.any_owner(copies.owner[named[~is_back]])
+    first_back = np.full(found.count, np.iinfo(np.int64).max)
+    np.minimum.at(first_back, copies.owner[copies.checks > 0], copies.offset[copies.checks > 0])
+    is_direct = found.any_of(finals, finals.offset < first_back[finals.owner])
+    is_unmarked: Bools = (found.count_of(found.marks) == 0) & (found.count_of(finals) > 0)
+    return shown | (is_unmarked & ~is_direct)
+
+
+def _was_forgotten(found: Evidence) -> Bools:
+    """Transactions whose place the proxy did not have for a time: the next copy came later than the proxy keeps it."""
+    copies = found.copies
+    rows = np.flatnonzero(found.next_copy >= 0) if len(copies) else np.empty(0, np.int64)
+    passed_ms = copies.time_ms[found.next_copy[rows]] - copies.time_ms[rows]
+    keeps_ms = found.numbers(lambda one: one.proxy_keeps_ms, EXPIRE_MS_DEFAULT)[copies.store[rows]]
+    return found.any_owner(copies.owner[rows[passed_ms >= keeps_ms + _GAP_MS_MIN]])
+
+
+def _end_forgotten(found: Evidence) -> Support:
+    """From a gRPC client, its place was forgotten for a time, and no decision but an answer to a check followed."""
+    has_no_decision = (found.count_of(found.marks) + found.count_of(found.finals) == 0) & (
+        found.state("PENDING", "DISCARDED")
+    )
+    undecided = has_no_decision | _decided_after_check(found)
+    return fits(found.is_grpc & undecided & _was_forgotten(found))
+
+
+def _remoting_end_lost(found: Evidence) -> Support:
+    """Behind a proxy, by the broker's list or by --proxy-conf; and decided by the answer to a check only."""
+    behind = found.asked_through(PROXY) | (
+        found.of_store(lambda one: one.proxy_keeps_ms is not None) & ~found.asked_through(PRODUCER, NOBODY)
+    )
+    return fits(behind & ~found.is_grpc & found.half_topic & _decided_after_check(found))
+
+
+def _vouched_for(found: Evidence) -> Support:
+    """Pending after several checks, with only a proxy to check."""
+    copies = found.copies
+    was_checked = found.any_owner(copies.owner[copies.checks >= _CHECKS_MIN])
+    return fits(found.asked_through(PROXY) & found.state("PENDING") & was_checked)
+
+
+CAUSES = (
+    Cause(
+        "proxy-forgot-half",
+        "the decision may have reached the proxy when it no longer had the place of the half message",
+        affected=(Change(
+            "a proxy keeps the place of a half message for transactionDataExpireMillis",
+            "proxy/service/transaction/TransactionDataManager.java; #9431; seen on 5.3.3 and 5.5.0",
+            since=PROXIES.since,
+        ),),
+        rule=_end_forgotten,
+        consequence="the proxy refuses the decision and the broker does not get it: the transaction is decided by the "
+        "answer to a check, or discarded",
+        act="look for exceptions of commit or rollback in the application's log; undecided ones: rmqtx reconcile STORE "
+        "--ledger FILE --match 'keys = NAME'",
+        change="set transactionDataExpireMillis of rmq-proxy.json above the longest local transaction, and answer "
+        "checks from the application's own data",
+        shown_by=("proxy-5.3.3",),
+        decides="the application's log: whether commit or rollback failed more than 30 s after the send",
+    ),
+    Cause(
+        "proxy-loses-remoting-decision",
+        "the proxy does not pass on the first decision of a remoting client: only answers to checks arrive",
+        affected=(Change(
+            "a proxy does not keep the place of a half message that a remoting client sends",
+            "proxy/remoting/activity/SendMessageActivity.java; #8313, #10797; seen on 5.3.3 and 5.5.0",
+            since=PROXIES.since,
+        ),),
+        rule=_remoting_end_lost,
+        consequence="each message is delivered only after its first check; the client reports success at once",
+        act="rmqtx show ID --store STORE: compare the time of the COMMIT record with the application's log",
+        change="connect producers of transactions to the brokers, or use the gRPC client; or lower transactionTimeOut "
+        "and transactionCheckInterval, so that the first check comes sooner",
+        shown_by=(),
+        decides="the application's log: whether it committed at first, or answered UNKNOWN",
+        shows_in=(FILES, WIRE),
+    ),
+    Cause(
+        "proxy-vouches-for-the-dead",
+        "a proxy is registered as the producer, and nothing answers behind it",
+        affected=(Change(
+            "a proxy registers as the producer of its clients' groups",
+            "proxy/service/transaction/ClusterTransactionService.java; #5862; seen on 5.3.3 and 5.5.0",
+            since=PROXIES.since,
+        ),),
+        rule=_vouched_for,
+        consequence="the broker counts checks that reach no application, and discards the transaction after the last",
+        act="start the application; or stop it, wait until the broker no longer lists the proxy, and decide by hand: "
+        "rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
+        change="upgrade proxies of 5.0.0: they stay registered permanently, those of 5.5.0 for 4 minutes",
+        shown_by=(),
+        decides="the application's log: whether it got the checks and answered UNKNOWN",
+        shows_in=(WIRE,),
+    ),
+)
