@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 NAME = "audit"
 EXAMPLES = (
     Example("rmqtx audit STORE --summary", "counts, times and checks per group and topic"),
-    Example("rmqtx audit STORE --where 'state = LOST or flags = duplicate_commit'", "lost or delivered twice"),
-    Example("rmqtx audit STORE --where 'causes = op-written-late'", "transactions that one cause explains"),
+    Example("rmqtx audit STORE --where 'state = LOST or causes = op-written-late'", "lost, or explained by a cause"),
     Example("rmqtx audit 's3://evidence/*/store' --engine spark -o verdicts.parquet", "many stores, with Spark"),
     Example("rmqtx audit -n 10.0.0.1:9876 --flagged", "transactions with flags, in the half queues of live brokers"),
     Example(
