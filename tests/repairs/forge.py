@@ -33,7 +33,7 @@ def row(state: str = "PENDING", **more: Any) -> dict[str, Any]:
         "half_store_time_ms": NOW_MS - 60_000, "decided_time_ms": None, "checks_count": 0,
         "half_copies": [place(7, 700, checks_count=None)], "op_marks": [], "final_records": [], "discard_copies": [],
         "state_entries": [], "discard_at_ms": None, "deliveries_count": 0,
-        "reason_code": "check_to_come", **more,
+        "reason_code": "check_to_come", "causes": None, **more,
     }  # fmt: skip
 
 

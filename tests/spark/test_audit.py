@@ -248,14 +248,20 @@ def test_nothing_stays_behind(spark: SparkSession, tmp_path: Path) -> None:
 def test_causes_of_several_stores(spark: SparkSession) -> None:
     stores = [opened(name) for name in ("killed-5.3.3", "poison-4.5.0", "cursoredited-4.4.0")]
     settings = {store.root: broker_settings(store) for store in stores}
-    found = []
+    found, causes = [], []
     for reading in (
-        local_audit.audit(stores, lambda store: settings[store.root], columns=NEEDED_COLUMNS),
+        local_audit.audit(stores, lambda store: settings[store.root], columns=(*NEEDED_COLUMNS, "causes")),
         spark_audit.audit(spark, stores, lambda store: settings[store.root], split_bytes=SPLIT_BYTES),
     ):
         diagnosis = Diagnosis(reading.evidence)
+        of_row: dict[tuple[str, str], list[str]] = {}
         for batch in reading:
             diagnosis.add(batch)
+            rows = batch.select(["store", "transaction_id", "causes"]).to_pylist()
+            of_row |= {(row["store"], row["transaction_id"]): row["causes"] for row in rows}
         found.append(diagnosis.table())
+        causes.append(of_row)
     assert found[0].num_rows > 10
     assert found[1].equals(found[0])
+    assert sum(map(bool, causes[0].values())) > 10
+    assert causes[1] == causes[0]

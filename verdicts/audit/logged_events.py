@@ -11,7 +11,7 @@ from typing import Any
 from readers.broker_logs.log_lines import LogLine
 
 #: Of more lines of one kind the first ones and the last one are events.
-_LINES_MAX = 20
+_LINES_MAX = 10
 #: A line that names only a group belongs to a check within this time after the copy that the check put back.
 _CHECK_MS_MAX = 5_000
 _AFTER_MS = 60_000
@@ -25,14 +25,17 @@ class _Kept:
     count: int = 0
     first: list[LogLine] = field(default_factory=list)
     last: LogLine | None = None
-    time_ms: int | None = None
+    place: tuple[int | None, int | None] | None = None
 
     def add(self, line: LogLine) -> None:
-        if line.kind.names == "group" and line.time_ms in (None, self.time_ms):
+        """Keep a line; of those of one second about one record, or about a group, the first is enough."""
+        place = line.time_ms, line.log_offset
+        is_again = place == self.place
+        if is_again and line.kind.names == "group":
             return  # one for each transaction that was checked; no field names it
-        self.time_ms = line.time_ms
+        self.place = place
         self.count += 1
-        if len(self.first) < _LINES_MAX:
+        if not is_again and len(self.first) < _LINES_MAX:
             self.first.append(line)
         else:
             self.last = line
@@ -92,8 +95,8 @@ class LoggedEvents:
         for kept in self._kept.get(number, {}).values():
             found += [_event(line, self.store) for line in kept.first]
             if kept.last is not None:
-                more = kept.count - _LINES_MAX
-                found.append(_event(kept.last, self.store, f" (the last of {more} more lines)"))
+                more = kept.count - len(kept.first)
+                found.append(_event(kept.last, self.store, f" (the last of {more} more)" if more > 1 else ""))
         return found
 
     def _owners(self, line: LogLine) -> Iterable[int]:

@@ -106,6 +106,20 @@ def _next(values: Int64s | None, seconds: Int64s) -> Int64s:
     return np.append(values, _NEVER)[np.searchsorted(values, seconds)]
 
 
+def ops_failed(found: Evidence) -> Bools:
+    """Return the COMMIT records after which the log shows that an op message could not be written, within the time that
+    the broker holds op messages.
+    """
+    finals = found.finals
+    holds = found.numbers(lambda one: one.op_hold_ms, 0)[finals.store]
+    first, last = finals.time_ms // 1000, (finals.time_ms + holds) // 1000
+
+    def failed(logs: LogEvidence, rows: Bools) -> Bools:
+        return logs.within("op-batch-failed", first[rows], last[rows])
+
+    return _by_store(found, finals, failed)
+
+
 def undecided(found: Evidence) -> Bools:
     """Return the transactions without any decision, whose producers could have been asked."""
     rows = found.state("DISCARDED", "PENDING") & ~found.flag("delayed_half") & ~found.flag("bad_body")

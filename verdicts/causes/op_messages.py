@@ -14,6 +14,7 @@ from readers.model.releases import (
 )
 from verdicts.causes.cause import Cause, Support, fits
 from verdicts.causes.evidence import Evidence
+from verdicts.causes.logged import ops_failed
 from verdicts.model.store_evidence import BROKER_LOG, FILES
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
@@ -37,9 +38,15 @@ def _is_behind_all_ops(found: Evidence) -> Bools:
     return found.any_of(finals, finals.offset > last_op[finals.store])
 
 
+def _is_logged(found: Evidence) -> Bools:
+    """Transactions with a COMMIT record after which the broker's log shows an op message that was not written."""
+    return found.any_of(found.finals, ops_failed(found))
+
+
 def _lost_at_kill(found: Evidence) -> Support:
     """A COMMIT record after the last op message of a killed broker proves it; an open one only fits."""
     lost = _lacks_op(found) & ~(_is_behind_all_ops(found) & found.of_store(lambda one: one.was_stopped))
+    lost &= _is_behind_all_ops(found) | ~_is_logged(found)
     proven = _lacks_op(found) & _is_behind_all_ops(found) & found.of_store(lambda one: one.was_killed)
     return fits(lost | found.flag("may_be_decided"), proven)
 
@@ -47,13 +54,16 @@ def _lost_at_kill(found: Evidence) -> Support:
 def _lost_at_stop(found: Evidence) -> Support:
     """The same of a broker that was stopped in order; before later op messages it may have been a kill too."""
     behind = _is_behind_all_ops(found)
-    rows = _lacks_op(found) & ~(behind & ~found.of_store(lambda one: one.was_stopped))
+    rows = _lacks_op(found) & np.where(behind, found.of_store(lambda one: one.was_stopped), ~_is_logged(found))
     return fits(rows, rows & behind)
 
 
 def _not_written(found: Evidence) -> Support:
-    """Op messages that a running broker could not write leave the same records as a kill and a start after it."""
-    return fits(_lacks_op(found) & ~_is_behind_all_ops(found))
+    """Op messages that a running broker could not write leave the same records as a kill and a start after it; its log
+    proves them.
+    """
+    rows = _lacks_op(found) & ~_is_behind_all_ops(found)
+    return fits(rows, rows & _is_logged(found))
 
 
 def _stopped_at_op(found: Evidence) -> Support:
@@ -116,7 +126,7 @@ CAUSES = (
         "the application",
         change="keep the disk below diskSpaceWarningLevelRatio; do not make a master that takes decisions a slave",
         shown_by=(),
-        decides="the broker's log: \"Transaction batch op message write failed\"",
+        decides="the broker's log: --broker-logs DIR; \"Transaction batch op message write failed\"",
         shows_in=(FILES, BROKER_LOG),
         rivals=("ops-lost-in-memory", "ops-lost-at-stop"),
     ),

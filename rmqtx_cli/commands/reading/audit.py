@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 NAME = "audit"
 EXAMPLES = (
     Example("rmqtx audit STORE --summary", "counts, times and checks per group and topic"),
-    Example("rmqtx audit STORE --where 'state = LOST or flags = duplicate_commit'", "lost or delivered twice"),
-    Example("rmqtx audit STORE --where 'causes = op-written-late'", "transactions that one cause explains"),
+    Example("rmqtx audit STORE --where 'state = LOST or causes = op-written-late'", "lost, or explained by a cause"),
     Example("rmqtx audit 's3://evidence/*/store' --engine spark -o verdicts.parquet", "many stores, with Spark"),
     Example("rmqtx audit -n 10.0.0.1:9876 --flagged", "transactions with flags, in the half queues of live brokers"),
     Example(
@@ -136,12 +135,11 @@ def command(
     if asked.follow:
         return _followed(store or [], asked, engine, source, listing)
     audit = _AuditRun(asked, listing, logs)
-    with (
-        opener.opened(output.output) as opened,
-        opened.audited(context, listing, engine, provenance, at_ms, audit.columns) as reading,
-    ):
-        logs.read(opened.names, voice).in_rows(reading)
-        status = audit.written(reading, opened)
+    with opener.opened(output.output) as opened:
+        read = logs.read(opened.names, voice)
+        with opened.audited(context, listing, engine, provenance, at_ms, audit.columns) as reading:
+            read.in_rows(reading)
+            status = audit.written(reading, opened)
     audit.say_rest(opened)
     return status
 

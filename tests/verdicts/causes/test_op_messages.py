@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from readers.cursors.cursors import check_cursors
@@ -19,6 +20,7 @@ from tests.verdicts.causes.diagnosed import diagnosed, strengths
 from verdicts.audit.local_audit import audit
 from verdicts.causes.diagnosing import Diagnosis
 from verdicts.causes.evidence import NEEDED_COLUMNS
+from verdicts.model.log_evidence import LogEvidence
 from verdicts.model.store_evidence import OP_WRITE_MS, StoreEvidence
 
 STOPPED = "lmqhalf-5.5.0"
@@ -113,3 +115,20 @@ def test_a_discard_after_the_op_message() -> None:
     assert all("discarded_though_decided" in row["flags_at_least"] for row in late)
     found = strengths(diagnosed(name, "4.9.7")[1])
     assert found["discarded-before-op-read"] == {"could_explain": len(late)}
+
+
+def test_the_log_decides_whether_a_running_broker_could_not_write() -> None:
+    """The transactions of an orderly stop, as if later op messages were in the log."""
+    store = opened(STOPPED)
+    settings = broker_settings(store, version="5.5.0")
+    rows = audit([store], lambda _: settings, columns=NEEDED_COLUMNS).table()
+    final_ms = max(one["store_time_ms"] for row in rows.to_pylist() for one in row["final_records"])
+    for seconds, strength in ((1, "explains"), (60, "could_explain")):
+        moments = {"op-batch-failed": np.array([final_ms // 1000 + seconds], np.int64)}
+        logs = LogEvidence(np.array([[0, final_ms + 100_000]], np.int64), moments=moments)
+        found = Diagnosis({store.root: StoreEvidence((5, 5, 0), (5, 5, 0), last_op_offset=1 << 40, logs=logs)})
+        for batch in rows.to_batches():
+            found.add(batch)
+        named = strengths(found.table().to_pylist())
+        assert set(named["op-write-failed"]) == {strength}
+        assert ("ops-lost-at-stop" in named) == (strength == "could_explain")
