@@ -35,7 +35,9 @@ def test_committed_is_not_consumed(rmqtx: Run, common: Path) -> None:
     seen = set()
     for row in rows[:12]:
         [shown] = json.loads(rmqtx("show", row["transaction_id"], "--store", common, "--format", "json").out)
-        assert {name: shown[name] for name in row} == row
+        assert {name: shown[name] for name in row} | {"causes": row["causes"]} == row
+        words = [cause["cause"] + ("" if cause["strength"] == "explains" else "?") for cause in shown["causes"]]
+        assert sorted(words) == sorted(row["causes"])
         for consumer in shown["consumers"]:
             following = cursors[consumer["topic"], consumer["group"], consumer["queue_id"]]
             assert consumer["next_queue_offset"] == following
