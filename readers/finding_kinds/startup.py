@@ -79,4 +79,18 @@ KINDS: dict[str, Kind] = {
         "a store whose next start cannot be predicted",
         "what a broker would cut, skip or delete is unknown",
     ),
+    "start-checks-again": Kind(
+        "note",
+        "decided transactions that the check reaches again after the next start of the broker",
+        "the broker checks them again: an answer COMMIT delivers also what was delivered or rolled back",
+        "rmqtx pending STORE --all-open lists them, rmqtx simulate STORE the rounds of the check; before the start: "
+        "rmqtx close ID --store STORE --in-place --undo FILE",
+    ),
+    "stop-loses-ops": Kind(
+        "note",
+        "a running broker that keeps op messages in memory, and does not write the newest of them when it stops",
+        "after the next start the broker checks again what was committed in this time; what was rolled back in this "
+        "time is PENDING again without a trace",
+        "disconnect the producers before the broker stops, and wait twice this time; then rmqtx verify STORE",
+    ),
 }

@@ -90,6 +90,11 @@ OP_LISTS = Change(
     "op messages hold lists of half queue offsets; the broker collects them in memory before it writes a message",
     "broker/transaction/queue/TransactionalOpBatchService.java", since=(5, 1, 0),
 )  # fmt: skip
+OPS_LOST_AT_STOP = Change(
+    "an orderly stop writes no op message in the interval after the last one",
+    "broker/transaction/queue/TransactionalMessageServiceImpl.java close; #7305; seen on 5.1.0, 5.3.3 and 5.5.0",
+    since=OP_LISTS.since,
+)  # fmt: skip
 OPS_WAIT_TWICE = Change(
     "an op message may wait for two intervals of transactionOpBatchInterval before it is written, not one",
     "broker/transaction/queue/TransactionalMessageServiceImpl.java batchSendOpMessage; #10199",

@@ -275,10 +275,10 @@ def are_proxies(producers: Sequence[str]) -> bool:
 
 def behind_proxy(group: str | None, proxies: Sequence[str], *, is_shared: bool) -> tuple[str, str]:
     """Why an action on a group of which only proxies are registered is refused, and what to do instead."""
-    shared = " (the group is the name of the topic: all gRPC clients of the topic share it)" if is_shared else ""
+    shared = "; the group is the name of the topic, and all its gRPC clients share it" if is_shared else ""
     return (
-        f"only a proxy is registered for group {group} ({_few(proxies)}){shared}: whether the application is connected "
-        "to the proxy is unknown, and its own decision may follow",
+        f"only a proxy is registered for group {group} ({_few(proxies)}): whether the application is connected "
+        f"to the proxy is unknown, and its own decision may follow{shared}",
         "stop the application first, and try again when the broker no longer lists the proxy (about 4 minutes later)",
     )
 

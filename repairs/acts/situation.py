@@ -151,8 +151,8 @@ class Situation:
     def row_in(self, store: str) -> dict[str, Any]:
         """Its row with only the records of one store."""
         return {
-            name: [entry for entry in value if entry["store"] == store] if isinstance(value, list) and name != "flags"
-            else value
+            name: [entry for entry in value if entry["store"] == store]
+            if isinstance(value, list) and name not in ("flags", "causes") else value
             for name, value in self.row.items()
         }
 

@@ -179,13 +179,17 @@ def _cursors(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
 
 
 def _topics(selection: Selection, name_of: Naming) -> dict[str, Any] | None:
-    """The topics of kept records, and topics that brokers create themselves, which distinguish versions."""
+    """The topics of kept records and transactions, and topics that brokers create themselves.
+
+    The second distinguish versions; a cause depends on whether the broker has the topic of a half message.
+    """
     value = read_config(selection.store, "topics.json").value
     topics = value.get("topicConfigTable") if isinstance(value, dict) else None
     if not isinstance(topics, dict):
         return None
     own = {one.topic for one in selection.records.values()}
     own |= {final["topic"] for row in selection.rows for final in row["final_records"]}
+    own |= {row["topic"] for row in selection.rows}
     kept = {topic: name_of(topic) for topic in topics if topic in own}
     names = {topic for topic in topics if topic in SYSTEM_NAMES or topic.startswith("RMQ_SYS_")}
     for prefix in ("rmq_sys_REVIVE_LOG_", "rmq_sys_SYNC_BROKER_MEMBER_"):

@@ -45,6 +45,7 @@ from readers.log.record_layout import (
     signed,
 )
 from readers.model.errors import BadRequest, UnreadableFile, UnwritableFile
+from readers.model.identities import is_of_grpc_client
 from readers.store.store import (
     CHECK_GROUP,
     DISCARD_TOPIC,
@@ -133,9 +134,12 @@ class Redactor:
         for prefix in _PREFIXES:
             if raw.startswith(prefix):
                 return prefix + self.name(raw[len(prefix) :])
-        if _HEX.fullmatch(raw):  # ids keep the form of ids
+        if _HEX.fullmatch(raw):  # ids keep the form of ids, and those of gRPC clients their version
             digits = b"0123456789ABCDEF" if raw.upper() == raw else b"0123456789abcdef"
-            return self._pseudonym("name", raw, lambda digest: bytes(digits[value & 15] for value in digest))
+            kept = raw[:2] if is_of_grpc_client(raw.decode("ascii")) else b""
+            return self._pseudonym(
+                "name", raw, lambda digest: kept + bytes(digits[value & 15] for value in digest[len(kept):])
+            )
         return self._pseudonym("name", raw, lambda digest: bytes(_LETTERS[value % 26] for value in digest))
 
     def text(self, name: str) -> str:

@@ -29,7 +29,7 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
     "recovery": (
         "start-refused", "start-endless", "start-cuts-log", "start-deletes-segment", "start-leaves-out",
         "start-deletes-queues", "start-deletes-index", "start-cuts-queue", "start-skips", "start-shifts",
-        "start-enters", "start-unforeseen",
+        "start-enters", "start-unforeseen", "start-checks-again", "stop-loses-ops",
     ),
     "state_table": (
         "table-entry-invalid", "table-gap", "table-slot-mismatch", "table-slot-expired", "table-slot-stale",

@@ -62,7 +62,7 @@ def cores_count(spark: SparkSession) -> int:
 
     try:
         return max(1, spark.sparkContext.defaultParallelism)
-    except PySparkAttributeError:  # Spark Connect, whose server does not say it
+    except PySparkAttributeError:  # Spark Connect, whose server does not show it
         return int(str(spark.conf.get("spark.default.parallelism", str(_UNKNOWN_CORES))))
 
 

@@ -92,7 +92,7 @@ def the_guard_refuses(tool: Tool, left: Transaction) -> None:
     for ran in (tool.act("commit", left.id), tool.act("rollback", left.id)):
         assert ran.status == 12, ran
         assert f"producer-connected: only a proxy is registered for group {TOPIC} ({PROXY_PRODUCER} at " in ran.stderr
-        assert "all gRPC clients of the topic share it" in ran.stderr
+        assert "all its gRPC clients share it" in ran.stderr
     plan = tool.state.parent / "plan.json"
     ran = tool.run("plan", "commit", left.id, "-o", str(plan), "--reason", "a test")
     assert f"only a proxy is registered for group {TOPIC}" in ran.stderr, ran

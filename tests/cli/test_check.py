@@ -163,7 +163,9 @@ def test_causes_of_what_is_newly_discarded(rmqtx: Run, memory: Path) -> None:
     with chosen_opener([store.root], LiveOptions(), StoreOptions(), Voice(quiet=True), "").opened() as source:
         became = what_became_of(source, gone)
     assert set(became.states.values()) == {"DISCARDED"}
-    assert became.causes == {(store.root, "no-decision-in-time", "explains"): len(gone)}
+    decided = {("no-decision-in-time", "explains"): len(gone)}
+    by_logs = {(word, "could_explain"): len(gone) for word in ("producer-not-connected", "producer-answered-unknown")}
+    assert became.causes == {(store.root, *key): value for key, value in (decided | by_logs).items()}
 
 
 def test_damage_is_not_ok(rmqtx: Run, fifteen: Path, memory: Path, tmp_path: Path) -> None:

@@ -71,11 +71,11 @@ class Forge:
 
     def half(
         self, name: str, *, checks: int | None = None, group: str = "shop", topic: str = "orders",
-        immunity: int | None = None,
+        immunity: int | None = None, real_queue: int = 1,
     ) -> int:
         """A half copy of a transaction."""
         properties = [("REAL_TOPIC", topic), ("TRAN_MSG", "true"), ("UNIQ_KEY", name), ("PGROUP", group),
-                      ("REAL_QID", "1")]
+                      ("REAL_QID", str(real_queue))]
         if checks is not None:
             properties.append(("TRANSACTION_CHECK_TIMES", str(checks)))
         if immunity is not None:
@@ -85,6 +85,10 @@ class Forge:
     def queue_offset(self, offset: int) -> int:
         """The queue offset of the record at a commit-log offset."""
         return self._halves[offset].queue_offset
+
+    def next_queue_offset(self, topic: str) -> int:
+        """The queue offset that the next record of a topic has in its queue 0."""
+        return len(self._slots[topic, 0])
 
     def op(self, *halves: int) -> int:
         """An op message that names half copies by their commit-log offsets."""
@@ -113,8 +117,9 @@ class Forge:
         for (topic, queue_id), slots in self._slots.items():
             directory = self.root / "consumequeue" / topic / str(queue_id)
             directory.mkdir(parents=True, exist_ok=True)
-            data = b"".join(slots).ljust(SLOTS_IN_A_FILE * SLOT.size_bytes, b"\0")
-            (directory / f"{0:020d}").write_bytes(data)
+            for first in range(0, len(slots), SLOTS_IN_A_FILE):
+                data = b"".join(slots[first : first + SLOTS_IN_A_FILE]).ljust(SLOTS_IN_A_FILE * SLOT.size_bytes, b"\0")
+                (directory / f"{first * SLOT.size_bytes:020d}").write_bytes(data)
         self._write_cursors(half_cursor, op_cursor)
         times = self.now_ms.to_bytes(8, "big")
         (self.root / "checkpoint").write_bytes((times * 3).ljust(4096, b"\0"))

@@ -170,7 +170,7 @@ def test_a_proxy_is_refused_as_what_it_is(producers: tuple[str, ...], words: str
     assert refusal.why.startswith(words)
     shared = row(transaction_id="01" + "0A" * 16, topic="orders", producer_group="orders")
     (refusal,) = refusals(situation(shared, surroundings=around(producers=producers)), asked)
-    assert ("all gRPC clients of the topic share it" in refusal.why) == words.startswith("only")
+    assert ("all its gRPC clients share it" in refusal.why) == words.startswith("only")
 
 
 def test_closing_needs_no_silence() -> None:

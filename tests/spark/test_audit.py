@@ -19,7 +19,9 @@ from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, opened, settings_of
+from tests.forge.volume import build
 from tests.representatives import rest_is_slow
+from tests.verdicts.causes.test_mixed_stores import BIG, CONF, PLANS, require_plan
 from verdicts.audit import local_audit
 from verdicts.causes.diagnosing import Diagnosis
 from verdicts.causes.evidence import NEEDED_COLUMNS
@@ -265,3 +267,22 @@ def test_causes_of_several_stores(spark: SparkSession) -> None:
     assert found[1].equals(found[0])
     assert sum(map(bool, causes[0].values())) > 10
     assert causes[1] == causes[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BIG)
+def test_causes_of_many_transactions_are_those_of_the_plan(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    version, plan, wanted = PLANS[name]
+    store = open_store(str(build(tmp_path, plan)))
+    settings = broker_settings(store, version=version, conf=CONF)
+    tables = []
+    for reading in (
+        local_audit.audit([store], lambda _: settings, columns=NEEDED_COLUMNS),
+        spark_audit.audit(spark, [store], lambda _: settings, split_bytes=4 << 20),
+    ):
+        diagnosis = Diagnosis(reading.evidence)
+        for batch in reading:
+            diagnosis.add(batch)
+        tables.append(diagnosis.table())
+        require_plan(diagnosis, wanted)
+    assert tables[1].equals(tables[0])

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.commit_log import written_end_offset
+from readers.log.commit_log import log_bytes, written_end_offset
 from readers.model.columns import rows_where
 from readers.model.errors import UnreadableFile
 from readers.model.findings import Finding
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
+from readers.store.broker_settings import BrokerSettings
 from readers.store.store import Store
 from verdicts.audit.not_found import not_found
 from verdicts.causes.store_evidence import store_evidence
@@ -60,14 +61,7 @@ def pending(
     is_scan = scan or at_ms is not None
     facts = {store.root: store_facts(store, settings_of, with_records=not is_scan) for store in stores}
     reading = VerdictReading(TRANSACTIONS, [])
-
-    def by_queues(files: list[DerivedFiles]) -> _Named:
-        named: _Named = {}
-        for part in files:
-            named.update(part.open_transactions())
-        return named
-
-    table = None if is_scan else _by_derived_files(reading, facts, by_queues)
+    table = None if is_scan else _by_derived_files(reading, facts, _open_ones)
     if table is not None and _is_damaged_after(table, reading, facts, _OPEN_BYTES_MAX):
         table = None
     if table is None:
@@ -76,6 +70,29 @@ def pending(
         _return_memory()
         reading.batches = _completed(open_rows(table), reading, facts).to_batches()
     return reading
+
+
+def open_transactions(store: Store, settings: BrokerSettings, scanned_bytes_max: int) -> pa.Table | None:
+    """Return the rows of `pending` for a store whose log was read and is sound; `discard_at_ms` is not needed.
+
+    Damage: if the derived files cannot be trusted, the log is scanned; None if it is longer than `scanned_bytes_max`.
+    """
+    facts = {store.root: store_facts(store, lambda _: settings)}
+    reading = VerdictReading(TRANSACTIONS, [])
+    table = _by_derived_files(reading, facts, _open_ones)
+    if table is not None:
+        return open_rows(table)
+    if log_bytes(store.commit_log) > scanned_bytes_max:
+        return None
+    batches = _scanned(reading, [store], lambda _: settings, None, None, open_rows)
+    return pa.Table.from_batches(batches, TRANSACTIONS)
+
+
+def _open_ones(files: list[DerivedFiles]) -> _Named:
+    named: _Named = {}
+    for part in files:
+        named.update(part.open_transactions())
+    return named
 
 
 def show(

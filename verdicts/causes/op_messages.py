@@ -9,6 +9,7 @@ from readers.model.releases import (
     HALF_TOPIC_DESIGN,
     NO_OP_IS_NO_LIST,
     OP_LISTS,
+    OPS_LOST_AT_STOP,
     UNREADABLE_OP_IS_NULL,
     Change,
 )
@@ -99,10 +100,7 @@ CAUSES = (
     ),
     Cause(
         "ops-lost-at-stop", "the broker was stopped in order with op messages in its memory, and did not write them",
-        affected=(Change(
-            "an orderly stop writes no op message in the interval after the last one",
-            f"{_CHECK} close; #7305; seen on 5.1.0 and 5.5.0", since=OP_LISTS.since,
-        ),),
+        affected=(OPS_LOST_AT_STOP,),
         rule=_lost_at_stop,
         consequence="after the next start commits of the last seconds are checked again, and delivered twice if the "
         "producer answers COMMIT; rollbacks of that time have left no trace and appear undecided",

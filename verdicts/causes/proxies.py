@@ -109,7 +109,7 @@ CAUSES = (
     ),
     Cause(
         "proxy-vouches-for-the-dead",
-        "a proxy is registered as the producer, and nothing answers behind it",
+        "only a proxy is registered as the producer, and no decision follows the checks",
         affected=(Change(
             "a proxy registers as the producer of its clients' groups",
             "proxy/service/transaction/ClusterTransactionService.java; #5862; seen on 5.3.3 and 5.5.0",

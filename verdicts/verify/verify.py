@@ -40,6 +40,7 @@ from verdicts.startup.recovery import LogFacts
 from verdicts.verify.index_chains import chain_findings
 from verdicts.verify.index_entries import IndexComparison
 from verdicts.verify.losses import with_losses
+from verdicts.verify.next_start import next_start_findings, next_stop_findings
 from verdicts.verify.rocksdb_queues import rocksdb_queue_findings
 from verdicts.verify.rocksdb_table import rocksdb_table_findings
 from verdicts.verify.split import SplitWork, VerifiedSplit
@@ -142,13 +143,17 @@ class Verify:
         conf = dict(self.conf)
         settings = broker_settings(store, conf=conf, version=self.version)
         yield from starting_findings(store, settings, conf)
-        yield from stop_findings(store, check_stops(store, settings))
+        stops = check_stops(store, settings)
+        yield from stop_findings(store, stops)
+        yield from next_stop_findings(store, settings)
         if is_partial:
             if not store.in_use:
                 yield Finding(store.root, "start-unforeseen", actual="not all of its log was read")
             return
         if not is_quick:
             yield from self._old_table_findings(store, settings, splits, ranges)
+            if not stops and not len(ranges.damaged):
+                yield from next_start_findings(store, settings)
         yield from start_findings(
             store, settings, conf, log_facts(splits), queues.facts, with_dispatch=not is_quick
         )

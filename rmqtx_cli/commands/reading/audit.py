@@ -135,12 +135,11 @@ def command(
     if asked.follow:
         return _followed(store or [], asked, engine, source, listing)
     audit = _AuditRun(asked, listing, logs)
-    with (
-        opener.opened(output.output) as opened,
-        opened.audited(context, listing, engine, provenance, at_ms, audit.columns) as reading,
-    ):
-        logs.read(opened.names, voice).in_rows(reading)
-        status = audit.written(reading, opened)
+    with opener.opened(output.output) as opened:
+        read = logs.read(opened.names, voice)
+        with opened.audited(context, listing, engine, provenance, at_ms, audit.columns) as reading:
+            read.in_rows(reading)
+            status = audit.written(reading, opened)
     audit.say_rest(opened)
     return status
 

@@ -96,20 +96,18 @@ def command(
         DIAGNOSES, causes_view(with_store=several), output, asked.where, asked.fail_on, asked.limit, source.voice,
         provenance.with_meta,
     )
-    with (
-        opener.opened(output.output) as opened,
-        _reading(context, opened, listing, asked.transaction, engine, provenance) as reading,
-    ):
+    with opener.opened(output.output) as opened:
         read = logs.read(opened.names, source.voice)
-        found = Diagnosis(read.with_logs(reading.evidence), keeps_ms)
-        for batch in reading:
-            found.add(batch)
-        rows = found.table()
-        listing.write(iter(rows.to_batches()), answer=lambda: counts_lines(found))
-        for line in next_lines(listing.fulfilling(rows), f"{opened.arguments}{logs.arguments}"):
-            source.voice.note(line)
-        is_incomplete = found.undecidable_count > 0 or read.is_missed(rows.to_pylist())
-        return listing.conclude(reading, has_undecidable=is_incomplete)
+        with _reading(context, opened, listing, asked.transaction, engine, provenance) as reading:
+            found = Diagnosis(read.with_logs(reading.evidence), keeps_ms)
+            for batch in reading:
+                found.add(batch)
+            rows = found.table()
+            listing.write(iter(rows.to_batches()), answer=lambda: counts_lines(found))
+            for line in next_lines(listing.fulfilling(rows), f"{opened.arguments}{logs.arguments}"):
+                source.voice.note(line)
+            is_incomplete = found.undecidable_count > 0 or read.is_missed(rows.to_pylist())
+            return listing.conclude(reading, has_undecidable=is_incomplete)
 
 
 @contextmanager
