@@ -41,12 +41,9 @@ def causes_view(*, with_store: bool) -> View:
 
 
 def _page_lines(rows: Sequence[Row], *, with_store: bool) -> Iterator[str]:
-    """A part for each cause of each store, in the order of the rows; those that are ruled out follow as lines."""
-    parts: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row["strength"] != "ruled_out":
-            parts.setdefault((row["store"], row["cause"]), []).append(row)
-    for place, part in enumerate(parts.values()):
+    """A part for each cause of each store; those that are ruled out follow as lines."""
+    parts = _parts(rows)
+    for place, part in enumerate(parts):
         if place:
             yield ""
         yield from _part_lines(part, with_store=with_store)
@@ -58,26 +55,40 @@ def _page_lines(rows: Sequence[Row], *, with_store: bool) -> Iterator[str]:
         yield _labelled(
             "ruled out",
             f"{row['cause']}: the records of {count(row['transactions_count'], 'transaction')}{of_store} would fit, "
-            f"but only releases {row['releases']} behave so",
+            f"but not the release of the broker, or its configuration (releases: {row['releases']})",
         )
 
 
+def _parts(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each cause of each store, the best strength first.
+
+    Order: causes that explain transactions come first; then as the rows.
+    """
+    parts: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row["strength"] != "ruled_out":
+            parts.setdefault((row["store"], row["cause"]), []).append(row)
+    return sorted((sorted(part, key=_by_strength) for part in parts.values()), key=lambda part: _by_strength(part[0]))
+
+
 def _part_lines(part: Sequence[Row], *, with_store: bool) -> Iterator[str]:
-    """One cause in one store: how much it explains, examples, what follows, what to do."""
-    ordered = sorted(part, key=_by_strength)
-    best = ordered[0]
+    """One cause in one store: how much it explains, examples, what follows, what to do; briefly if it explains none."""
+    best = part[0]
+    is_brief = best["strength"] != "explains"
     yield f"{best['cause']}: {best['title']}"
     if with_store:
         yield _labelled("store", escaped(best["store"]))
-    for row in ordered:
+    for row in part:
         yield _labelled(_STRENGTHS[row["strength"]], _amount(row))
         if row["would_decide"]:
             yield _labelled("would decide", row["would_decide"])
-    for place, example in enumerate(best["examples"]):
-        yield _labelled("" if place else "examples" if len(best["examples"]) > 1 else "example", _example(example))
-    yield _labelled("follows", best["consequence"])
+    examples = best["examples"][:1] if is_brief else best["examples"]
+    for place, example in enumerate(examples):
+        yield _labelled("" if place else "examples" if len(examples) > 1 else "example", _example(example))
+    if not is_brief:
+        yield _labelled("follows", best["consequence"])
     yield _labelled("do now", best["act"])
-    if best["change"]:
+    if best["change"] and not is_brief:
         yield _labelled("change", best["change"])
 
 
@@ -136,11 +147,7 @@ def counts_lines(found: Diagnosis) -> Iterator[str]:
 
 def next_lines(rows: pa.Table, arguments: str) -> Iterator[str]:
     """The commands that continue from the first cause of the page. `arguments`: those of the source, for `show`."""
-    found = [row for row in rows.to_pylist() if row["strength"] != "ruled_out"]
-    if not found:
-        return
-    first = found[0]
-    same = [row for row in found if (row["store"], row["cause"]) == (first["store"], first["cause"])]
-    yield f"next: rmqtx explain {first['cause']}"
-    if examples := min(same, key=_by_strength)["examples"]:
-        yield f"next: rmqtx show {escaped(examples[0]['transaction_id'])} {arguments}"
+    for first, *_ in _parts(rows.to_pylist())[:1]:
+        yield f"next: rmqtx explain {first['cause']}"
+        if first["examples"]:
+            yield f"next: rmqtx show {escaped(first['examples'][0]['transaction_id'])} {arguments}"
