@@ -24,12 +24,13 @@ def rows_of(text: str) -> list[dict[str, Any]]:
 
 
 #: What changes with the clock, or with when a decision was first seen.
-NOT_FOLLOWED = {"reason": None, "reason_code": None, "discard_at_ms": None, "discard_at": None}
+NOT_FOLLOWED = {"reason": None, "reason_code": None, "discard_at_ms": None, "discard_at": None, "causes": None}
 
 
 def sorted_rows(text: str) -> list[str]:
-    """The rows that a command printed, without their deadlines: what is followed has none."""
-    return sorted(json.dumps(row | {"discard_at_ms": None, "discard_at": None}) for row in rows_of(text))
+    """The rows that a command printed, without their deadlines and causes: what is followed has none."""
+    missing = {"discard_at_ms": None, "discard_at": None, "causes": None}
+    return sorted(json.dumps(row | missing) for row in rows_of(text))
 
 
 def test_until_idle_an_empty_checkpoint_gives_the_audit(rmqtx: Run, common: Path, tmp_path: Path) -> None:
