@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from readers.broker_logs.log_lines import LogLine
+if TYPE_CHECKING:
+    from readers.broker_logs.log_lines import LogLine
+
 
 #: Of more lines of one kind the first ones and the last one are events.
 _LINES_MAX = 10

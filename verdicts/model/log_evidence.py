@@ -6,11 +6,14 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from readers.broker_logs.log_lines import LogLine, LogReading
 from readers.model.columns import Bools, Int64s
+
+if TYPE_CHECKING:
+    from readers.broker_logs.log_lines import LogLine, LogReading
 
 #: Arrays are sorted, and equal values dropped, when they have grown by this number.
 _GROWTH = 1 << 20
