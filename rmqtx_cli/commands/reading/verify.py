@@ -249,12 +249,10 @@ class _FindingCounts:
 
     def lines(self, not_examined: str, *, is_partial: bool) -> Iterator[str]:
         """Return the result lines, worst first, with what was not examined."""
-        if not self.is_failure and (not_examined or is_partial):
+        if not self.is_failure:
             where = " in the files of the log that were read" if is_partial else ""
             left = f"; not examined: {not_examined} (--full)" if not_examined else ""
             yield f"{'no error or warning' if self.kinds else 'no damage'} found{where}{left}"
-        elif not self.kinds:
-            yield "no damage found"
         for wanted in SEVERITIES:
             codes = {code: number for (severity, code), number in sorted(self.kinds.items()) if severity == wanted}
             if codes:
