@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from verdicts.deadlines.discard_times import DISCARD_TIME_SOURCES, with_discard_
 from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.belonging import op_numbers, tied_groups
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
-from verdicts.evidence.store_facts import SettingsOf, moment_ms, store_facts
+from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
 from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
 from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
@@ -224,16 +224,7 @@ def _audit(
     progress: Progress | None,
 ) -> Iterator[pa.RecordBatch]:
     stores = plan.stores
-    facts = {store.root: store_facts(store, settings_of) for store in stores}
-    reading.predicted |= {
-        root: predict_from_files(
-            fact.store, fact.settings, fact.cursors, moment_ms(fact.store), at_ms, fact.windows, fact.check_stops
-        )
-        for root, fact in facts.items()
-    }
-    reading.notes += [note for fact in facts.values() for note in fact.notes]
-    if at_ms is None:
-        reading.check_stops += [stop for fact in facts.values() for stop in fact.check_stops]
+    facts = _begun(reading, stores, settings_of, at_ms)
     total = sum(log_bytes(store.commit_log) for store in stores)
     workers = processes or os.cpu_count() or 1
     is_small = total <= ONE_PROCESS_BYTES_MAX
@@ -248,16 +239,7 @@ def _audit(
             parts = _set_aside(pool.run(scan, plan), total, progress)
             for part in parts:
                 spool.merge(part.spool)
-            ties: list[tuple[str, str]] = []
-            for store in stores:
-                mine = [part for part in parts if part.scanned.split.store.root == store.root]
-                conclusion = conclude(facts[store.root], [part.scanned for part in mine])
-                reading.coverage.extend(conclusion.coverage)
-                facts[store.root] = conclusion.facts
-                reading.findings.extend(conclusion.facts.findings)
-                reading.missing.extend(conclusion.facts.missing)
-                ties.extend(conclusion.ties)
-                _spread_marks(mine, spool, _damaged_halves(conclusion, mine, spool))
+            ties = _concluded(reading, facts, parts, spool)
             views = {root: fact.view(at_ms) for root, fact in facts.items()}
             if at_ms is None:
                 reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items()}
@@ -270,6 +252,40 @@ def _audit(
             else:
                 for judged in pool.run(_judge_somewhere, tasks):
                     yield from _taken(judged) if isinstance(judged, Path) else judged
+
+
+def _begun(
+    reading: VerdictReading, stores: Sequence[Store], settings_of: SettingsOf, at_ms: int | None
+) -> dict[str, StoreFacts]:
+    """Return the facts of the stores before their logs are read; what they predict is added to the reading."""
+    facts = {store.root: store_facts(store, settings_of) for store in stores}
+    reading.predicted |= {
+        root: predict_from_files(
+            fact.store, fact.settings, fact.cursors, moment_ms(fact.store), at_ms, fact.windows, fact.check_stops
+        )
+        for root, fact in facts.items()
+    }
+    reading.notes += [note for fact in facts.values() for note in fact.notes]
+    if at_ms is None:
+        reading.check_stops += [stop for fact in facts.values() for stop in fact.check_stops]
+    return facts
+
+
+def _concluded(
+    reading: VerdictReading, facts: dict[str, StoreFacts], parts: list[_SetAside], spool: Spool
+) -> list[tuple[str, str]]:
+    """Conclude each store from its splits, and replace its facts; return pairs of identities to judge together."""
+    ties: list[tuple[str, str]] = []
+    for root in facts:
+        mine = [part for part in parts if part.scanned.split.store.root == root]
+        conclusion = conclude(facts[root], [part.scanned for part in mine])
+        reading.coverage.extend(conclusion.coverage)
+        facts[root] = conclusion.facts
+        reading.findings.extend(conclusion.facts.findings)
+        reading.missing.extend(conclusion.facts.missing)
+        ties.extend(conclusion.ties)
+        _spread_marks(mine, spool, _damaged_halves(conclusion, mine, spool))
+    return ties
 
 
 def _set_aside(found: Iterable[_SetAside], total_bytes: int, progress: Progress | None) -> list[_SetAside]:
