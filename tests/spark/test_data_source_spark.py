@@ -60,6 +60,7 @@ def test_a_plain_session_finds_it_by_itself(tmp_path: Path) -> None:
     assert found["halves"] == sum(offset >= 1000 for offset in halves)
 
 
+@pytest.mark.usefixtures("at_the_real_moment")  # at which the workers of Spark read
 def test_every_table_goes_through_spark_unchanged(spark: SparkSession) -> None:
     root = str(unpacked("killed-5.3.3"))
     for table in ALL_TABLES:
