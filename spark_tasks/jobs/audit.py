@@ -1,9 +1,10 @@
 """The audit on Spark: the same rows as `verdicts.audit.local_audit.audit`, for logs of any size.
 
-Each split is scanned once in its own task and the result is persisted. Spark joins op marks to half copies by queue
-offset, and unmatched decisions to half copies by commit-log offset. Then one task has all witnesses of a transaction,
-and of many others, and calls `judge`. A partition is chosen by a transaction's identity only, so neither a group
-that has most of the transactions nor a transaction with ten thousand copies makes a task larger than others.
+Each split is scanned once in its own task and the result is persisted. Tasks that have a range of offsets join op marks
+to half copies by queue offset, and unmatched decisions to half copies by commit-log offset (`joins.py`). Then one task
+has all witnesses of a transaction, and of many others, and calls `judge`. A partition is chosen by a transaction's
+identity only, so neither a group that has most of the transactions nor a transaction with ten thousand copies makes a
+task larger than others. Spark moves Arrow bytes, never a row for each transaction.
 """
 
 from __future__ import annotations
@@ -24,14 +25,12 @@ from readers.model.identities import identities, identity_hashes, partition_of
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
 from readers.store.store import Store
+from spark_tasks.jobs.joins import joined_marks, unresolved
 from spark_tasks.jobs.verdicts import JUDGED, HandedOver, Judge, RowForm, as_rows
 from spark_tasks.jobs.witnesses import (
     COLUMNS,
     FACTS,
-    HALF,
-    MARK,
     ROWS,
-    UNMATCHED,
     ScanForWitnesses,
     by_partition,
     half_rows,
@@ -59,8 +58,6 @@ if TYPE_CHECKING:
 
 #: With fewer partitions one task would judge nearly all transactions.
 PARTITIONS_MIN = 2
-#: Up to this number, unmatched decisions (about 30 bytes each) are sent to every executor; more are shuffled.
-UNMATCHED_BROADCAST_MAX = 500_000
 
 
 def audit(
@@ -232,13 +229,12 @@ class _SparkAudit:
     ) -> list[Conclusion]:
         count = sum(count for _, count in parts)
         with described(self.spark, "audit: decisions that name no half copy of their split"):
-            unmatched = _unresolved(scan, count) if count else []
+            unmatched = unresolved(scan, self.partitions_count) if count else {}
+        none = np.empty(0, np.int64)
         tasks = []
         for number, fact in enumerate(facts):
-            mine = [(row["commit_log_offset"], row["named_offset"]) for row in unmatched if row["store"] == number]
-            offsets = np.array(sorted(mine), np.int64).reshape(-1, 2)
             scanned = [part for part, _ in parts if part.split.store is plan.stores[number]]
-            tasks.append((fact, scanned, (offsets[:, 0], offsets[:, 1])))
+            tasks.append((fact, scanned, unmatched.get(number, (none, none))))
         with described(self.spark, "audit: conclude the stores"):
             concluded = results(self.spark, _conclude_store, tasks)
         if self._at_ms is None:
@@ -265,29 +261,16 @@ def _conclude_store(
     return conclusion, store_evidence(conclusion.facts)
 
 
-def _unresolved(scan: DataFrame, unmatched_count: int) -> list[Any]:
-    """Return the decisions that name no half copy of their own transaction in any split."""
-    halves = scan.filter(scan["kind"] == HALF).selectExpr("store", "identity", "commit_log_offset as named_offset")
-    unmatched = scan.filter(scan["kind"] == UNMATCHED).select("store", "identity", "named_offset", "commit_log_offset")
-    keys = ["store", "identity", "named_offset"]
-    if unmatched_count > UNMATCHED_BROADCAST_MAX:
-        return unmatched.join(halves, keys, "left_anti").collect()
-    # Few against many: the few are sent to the half copies, which are not moved.
-    named = unmatched.select(*keys).distinct().hint("broadcast")
-    found = {tuple(row) for row in halves.join(named, keys, "left_semi").collect()}
-    return [row for row in unmatched.collect() if (row["store"], row["identity"], row["named_offset"]) not in found]
-
-
 def _damaged_rows(conclusions: list[Conclusion], partitions_count: int, split: int) -> list[pa.RecordBatch]:
     """Return damaged half copies as rows of an additional split."""
-    found = []
+    found: list[pa.RecordBatch] = []
     for number, conclusion in enumerate(conclusions):
         rows = conclusion.damaged_halves
         if rows:
             hashes = np.concatenate([identity_hashes(identities(row)) for row in rows])
             place = {"split": split, "store": number}
             partitions = partition_of(hashes, partitions_count)
-            found.append(half_rows(rows, hashes, partitions, place))
+            found.extend(half_rows(rows, partitions, place))
             found.extend(by_partition("halves", rows, partitions, place))
     return found
 
@@ -295,10 +278,8 @@ def _damaged_rows(conclusions: list[Conclusion], partitions_count: int, split: i
 def _together(scan: DataFrame, ties: list[tuple[str, str]], partitions_count: int) -> DataFrame:
     """Return all witnesses of a transaction in one partition; a mark once for each half copy that it settles."""
     rows = scan.filter(scan["kind"] == ROWS)
-    halves = scan.filter(scan["kind"] == HALF).select("store", "half_queue_offset", "partition")
-    marks = scan.filter(scan["kind"] == MARK).drop("partition").join(halves, ["store", "half_queue_offset"])
-    witnesses = rows.select(*JUDGED).union(marks.select(*JUDGED))
+    witnesses = rows.select(*JUDGED).union(joined_marks(scan, partitions_count).select(*JUDGED))
     tied = {n: numbers[0] for numbers in tied_partitions(ties, partitions_count) for n in numbers[1:]}
     if tied:
-        witnesses = witnesses.replace(list(tied), list(tied.values()), ["partition"])
-    return witnesses.repartitionById(partitions_count, "partition")
+        witnesses = witnesses.replace(list(tied), list(tied.values()), ["key"])
+    return witnesses.repartitionById(partitions_count, "key")

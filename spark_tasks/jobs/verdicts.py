@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from readers.model.tables import MARKS, TRANSACTIONS
-from spark_tasks.jobs.witnesses import MARK, ROWS
+from spark_tasks.jobs.witnesses import JOINED_MARKS, MARK_DATA
 from spark_tasks.session.errors import marked
 from spark_tasks.session.handover import Handover
 from spark_tasks.session.tasks import from_bytes
@@ -23,11 +22,8 @@ from verdicts.model.verdict_inputs import StoreView
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import judge
 
-#: The columns of WITNESSES that the task needs.
-JUDGED = (
-    "kind", "split", "store", "partition", "witness", "data", "row", "half_queue_offset", "commit_log_offset",
-    "queue_id", "queue_offset", "store_time_ms", "repetition",
-)
+#: The columns of ROWS that the task needs; `key` is the partition.
+JUDGED = ("split", "store", "key", "witness", "data")
 RowForm = Callable[[int, pa.Table], Iterator[pa.RecordBatch]]
 
 
@@ -75,28 +71,37 @@ class Judge:
                     self._witnesses(pa.Table.from_batches(given)), self.views, {*TRANSACTIONS.names, *self.measures}
                 )
                 verdicts = with_causes(with_discard_times(verdicts, self.predicted), self.evidence)
-                yield from self.form(given[0]["partition"][0].as_py(), verdicts.combine_chunks())
+                yield from self.form(given[0]["key"][0].as_py(), verdicts.combine_chunks())
 
     def _witnesses(self, rows: pa.Table) -> Witnesses:
-        whole = rows.filter(pc.equal(rows["kind"], ROWS)).select(["split", "witness", "data"]).sort_by("split")
+        rows = rows.sort_by("split")
         found: dict[str, list[pa.RecordBatch]] = {name: [] for name in IDENTIFIED}
-        for name, data in zip(whole["witness"].to_pylist(), whole["data"], strict=True):
-            found[name].extend(from_bytes(data.as_buffer()))
+        marks: list[pa.Table] = []
+        for name, store, data in zip(
+            rows["witness"].to_pylist(), rows["store"].to_pylist(), rows["data"], strict=True
+        ):
+            batches = from_bytes(data.as_buffer())
+            if name == JOINED_MARKS:
+                table = pa.Table.from_batches(batches, MARK_DATA)
+                marks.append(table.append_column("store", pa.repeat(pa.scalar(self.roots[store]), len(table))))
+            else:
+                found[name].extend(batches)
         return Witnesses.of(
-            found["halves"], self._marks(rows), found["finals"], found["discards"], found["offset_marks"]
+            found["halves"], _in_log_order(marks), found["finals"], found["discards"], found["offset_marks"]
         )
 
-    def _marks(self, rows: pa.Table) -> list[pa.RecordBatch]:
-        """Return the marks in log order; a mark that was joined to two half copies of this task counts once."""
-        marks = rows.filter(pc.equal(rows["kind"], MARK))
-        split, row = (np.asarray(marks[name]) for name in ("split", "row"))
-        order = np.lexsort((row, split))
-        split, row = split[order], row[order]
-        is_first = np.ones(len(order), np.bool_)
-        is_first[1:] = (np.diff(split) != 0) | (np.diff(row) != 0)
-        marks = marks.take(pa.array(order[is_first]))
-        roots = pa.array(self.roots, pa.string()).take(marks["store"].combine_chunks())
-        named = pa.nulls(marks.num_rows, pa.int64())  # marks with a commit-log offset come in ROWS
-        own = {"store": roots, "half_commit_log_offset": named}
-        columns = [own[name] if name in own else marks[name] for name in MARKS.names]
-        return list(pa.Table.from_arrays(columns, schema=MARKS).to_batches())
+
+def _in_log_order(joined: list[pa.Table]) -> list[pa.RecordBatch]:
+    """Return the marks in log order; a mark that was joined to two half copies of this task counts once."""
+    if not joined:
+        return []
+    marks = pa.concat_tables(joined).combine_chunks()
+    split, row = (np.asarray(marks[name]) for name in ("split", "row"))
+    order = np.lexsort((row, split))
+    split, row = split[order], row[order]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (np.diff(split) != 0) | (np.diff(row) != 0)
+    marks = marks.take(pa.array(order[is_first]))
+    named = pa.nulls(len(marks), pa.int64())  # marks with a commit-log offset are other witnesses
+    columns = [named if name == "half_commit_log_offset" else marks[name] for name in MARKS.names]
+    return list(pa.Table.from_arrays(columns, schema=MARKS).to_batches())

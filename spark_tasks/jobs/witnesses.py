@@ -1,12 +1,16 @@
-"""The scan of an audit on Spark: the results of one split, as rows that Spark joins and rows that it only moves.
+"""The scan of an audit on Spark: the results of one split, as Arrow bytes by the tasks that need them together.
 
-| kind      | one row is                                                                                    |
-|-----------|-----------------------------------------------------------------------------------------------|
-| FACTS     | the other results of a split, pickled                                                         |
-| ROWS      | the halves, finals, discards or offset marks of one split and partition, as Arrow's bytes     |
-| HALF      | the place of a half copy and the partition of its transaction: the join key for others        |
-| MARK      | one half queue offset of one op message; the join to a half copy gives its partition          |
-| UNMATCHED | a decision without a matching half copy in its own split                                      |
+| kind      | data                                                                            | key                |
+|-----------|---------------------------------------------------------------------------------|--------------------|
+| FACTS     | the other results of a split, pickled                                           | none               |
+| ROWS      | the halves, finals, discards, offset marks, or joined marks of one partition    | partition          |
+| HALVES    | half queue offset and partition of half copies: the join key of marks           | half queue offset  |
+| MARKS     | the half queue offsets of op messages; the join to half copies gives partitions | half queue offset  |
+| PLACES    | identity and commit-log offset of half copies: the join key of decisions        | commit-log offset  |
+| UNMATCHED | decisions without a matching half copy in their own split                       | commit-log offset  |
+
+A key of offsets is the number of a range of offsets, so one value has thousands of rows: a row for each transaction
+would cost the JVM more than all the rest of an audit.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ import pyarrow as pa
 from readers.log.kernels import use_accelerator
 from readers.log.splits import SplitPlan
 from readers.model.columns import Int64s, nulls
-from readers.model.identities import UInt64s, partition_of
+from readers.model.identities import partition_of
+from readers.model.tables import MARKS as MARK_ROWS
 from spark_tasks.session.tasks import to_bytes
 from verdicts.evidence.belonging import op_numbers
 from verdicts.evidence.witness_scan import (
@@ -33,33 +38,34 @@ from verdicts.evidence.witness_scan import (
     scan_witnesses,
 )
 
-FACTS, ROWS, HALF, MARK, UNMATCHED = range(5)
+FACTS, ROWS, HALVES, MARKS, PLACES, UNMATCHED = range(6)
+#: The name of joined marks among the witnesses in ROWS.
+JOINED_MARKS = "marks"
 
-#: `row` is the number of a mark among the marks of its split. Offsets as in readers/model/tables.py.
 WITNESSES = pa.schema(
     [
         ("kind", pa.int8()),
         ("split", pa.int32()),
         ("store", pa.int32()),
-        ("partition", pa.int32()),
+        ("key", pa.int32()),
         ("witness", pa.string()),
         ("data", pa.binary()),
-        ("row", pa.int32()),
-        ("half_queue_offset", pa.int64()),
-        ("commit_log_offset", pa.int64()),
-        ("identity", pa.int64()),
-        ("named_offset", pa.int64()),
-        ("queue_id", pa.int32()),
-        ("queue_offset", pa.int64()),
-        ("store_time_ms", pa.int64()),
-        ("repetition", pa.int32()),
     ]
 )
-COLUMNS = (
-    "kind tinyint, split int, store int, partition int, witness string, data binary, row int, half_queue_offset long, "
-    "commit_log_offset long, identity long, named_offset long, queue_id int, queue_offset long, store_time_ms long, "
-    "repetition int"
+COLUMNS = "kind tinyint, split int, store int, key int, witness string, data binary"
+
+#: The data of MARKS, and of JOINED_MARKS: `row` is the number of a mark among the marks of its split.
+MARK_DATA = pa.schema(
+    [
+        ("split", pa.int32()),
+        ("row", pa.int32()),
+        *(field for field in MARK_ROWS if field.name not in ("store", "half_commit_log_offset")),
+    ]
 )
+
+#: Offsets with the same number after this shift have the same key: some MB of rows, and some thousand of them.
+_QUEUE_OFFSET_BITS = 16
+_LOG_OFFSET_BITS = 27
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,11 +89,13 @@ class ScanForWitnesses:
                 numbers = partition_of(found.hashes[name], self.partitions_count)
                 yield from by_partition(name, rows, numbers, place)
         if found.halves:
-            yield _halves(found, self.partitions_count, place)
+            hashes = found.hashes["halves"]
+            yield from half_rows(found.halves, partition_of(hashes, self.partitions_count), place)
+            yield from _places(found, place)
         if found.marks:
-            yield _marks(found.marks, place)
+            yield from _marks(found.marks, place)
         if len(found.facts.unmatched_offsets):
-            yield _unmatched(found, place)
+            yield from _unmatched(found.facts, place)
         yield _batch(1, FACTS, place, data=pa.array([_pickled(found.facts)], pa.binary()))
 
 
@@ -106,51 +114,68 @@ def by_partition(
     name: str, batches: list[pa.RecordBatch], numbers: Int64s, place: dict[str, int]
 ) -> Iterator[pa.RecordBatch]:
     """Return the ROWS rows of one kind of witness of one split; `numbers`: the partition of each."""
-    table = pa.Table.from_batches(batches)
-    order = np.argsort(numbers, kind="stable")
+    return _by_key(ROWS, pa.Table.from_batches(batches), numbers, place, name)
+
+
+def _by_key(
+    kind: int, table: pa.Table, keys: Int64s, place: dict[str, int], witness: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Return a row for each key, with the rows of a table that have it."""
+    if not len(keys):
+        return
+    order = np.argsort(keys, kind="stable")
     table = table.take(pa.array(order)).combine_chunks()
-    partitions, firsts = np.unique(numbers[order], return_index=True)
+    numbers, firsts = np.unique(keys[order], return_index=True)
     ends = [*firsts[1:].tolist(), len(order)]
     data = [
         to_bytes(table.slice(first, end - first).to_batches())
         for first, end in zip(firsts.tolist(), ends, strict=True)
     ]
     yield _batch(
-        len(partitions), ROWS, place, partition=pa.array(partitions), data=pa.array(data, pa.binary()),
-        witness=pa.repeat(pa.scalar(name), len(partitions)),
+        len(numbers), kind, place, key=pa.array(numbers), data=pa.array(data, pa.binary()),
+        witness=pa.repeat(pa.scalar(witness, pa.string()), len(numbers)),
     )
-
-
-def _halves(found: SplitWitnesses, partitions_count: int, place: dict[str, int]) -> pa.RecordBatch:
-    hashes = found.hashes["halves"]
-    return half_rows(found.halves, hashes, partition_of(hashes, partitions_count), place)
 
 
 def half_rows(
-    halves: list[pa.RecordBatch], hashes: UInt64s, partitions: Int64s, place: dict[str, int]
-) -> pa.RecordBatch:
-    """Return the HALF rows of half copies; the half queue offset is null for copies that op messages do not list."""
-    return _batch(
-        len(hashes), HALF, place, partition=pa.array(partitions), identity=pa.array(hashes.view(np.int64)),
-        half_queue_offset=pa.concat_arrays([op_numbers(rows) for rows in halves]),
-        commit_log_offset=pa.array(column(halves, "commit_log_offset")),
-    )
+    halves: list[pa.RecordBatch], partitions: Int64s, place: dict[str, int]
+) -> Iterator[pa.RecordBatch]:
+    """Return the HALVES rows of half copies that op messages can list."""
+    offsets = pa.concat_arrays([op_numbers(rows) for rows in halves])
+    is_listed = np.asarray(offsets.is_valid())
+    table = pa.table({"half_queue_offset": offsets.drop_null(), "partition": partitions[is_listed].astype(np.int32)})
+    return _by_key(HALVES, table, _range_number(np.asarray(table["half_queue_offset"]), _QUEUE_OFFSET_BITS), place)
 
 
-def _marks(batches: list[pa.RecordBatch], place: dict[str, int]) -> pa.RecordBatch:
+def _places(found: SplitWitnesses, place: dict[str, int]) -> Iterator[pa.RecordBatch]:
+    offsets = column(found.halves, "commit_log_offset")
+    table = pa.table({"identity": found.hashes["halves"].view(np.int64), "named_offset": offsets})
+    return _by_key(PLACES, table, _range_number(offsets, _LOG_OFFSET_BITS), place)
+
+
+def _marks(batches: list[pa.RecordBatch], place: dict[str, int]) -> Iterator[pa.RecordBatch]:
     marks = pa.Table.from_batches(batches).combine_chunks()
-    names = ("half_queue_offset", "commit_log_offset", "queue_id", "queue_offset", "store_time_ms", "repetition")
-    columns = {name: pa.concat_arrays(marks[name].chunks) for name in names}
-    return _batch(len(marks), MARK, place, row=pa.array(np.arange(len(marks))), **columns)
+    own = {"split": np.full(len(marks), place["split"], np.int32), "row": np.arange(len(marks), dtype=np.int32)}
+    columns = [own[name] if name in own else marks[name] for name in MARK_DATA.names]
+    table = pa.Table.from_arrays(columns, schema=MARK_DATA)
+    return _by_key(MARKS, table, _range_number(np.asarray(marks["half_queue_offset"]), _QUEUE_OFFSET_BITS), place)
 
 
-def _unmatched(found: SplitWitnesses, place: dict[str, int]) -> pa.RecordBatch:
+def _unmatched(facts: SplitFacts, place: dict[str, int]) -> Iterator[pa.RecordBatch]:
     """Return unmatched decisions with the identity of their record, or without if no half copy can match them."""
-    facts = found.facts
-    return _batch(
-        len(facts.unmatched_offsets), UNMATCHED, place, commit_log_offset=pa.array(facts.unmatched_offsets),
-        identity=facts.matching_identities, named_offset=pa.array(facts.unmatched_named_offsets),
+    table = pa.table(
+        {
+            "identity": facts.matching_identities,
+            "named_offset": facts.unmatched_named_offsets,
+            "commit_log_offset": facts.unmatched_offsets,
+        }
     )
+    return _by_key(UNMATCHED, table, _range_number(facts.unmatched_named_offsets, _LOG_OFFSET_BITS), place)
+
+
+def _range_number(offsets: Int64s, bits: int) -> Int64s:
+    """Return the number of the range that each offset is in; offsets of damaged records can be any number."""
+    return (offsets >> bits) & 0x7FFFFFFF
 
 
 _CARRIED = [

@@ -160,13 +160,12 @@ def test_a_log_of_zeros_is_missing_on_spark_too(spark: SparkSession, tmp_path: P
 def test_through_spark_where_driver_and_tasks_share_no_disk(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a cluster: results in pieces through the driver, and unmatched decisions that are not broadcast."""
+    """As on a cluster: results in pieces through the driver."""
     name = "common-5.3.3"
     wanted = told(local_audit.audit([opened(name)], settings_of(name)))
     monkeypatch.setattr(handover, "_is_on_this_machine", lambda _: False)
     monkeypatch.setattr(handover, "FETCHED_BYTES_MAX", 1)
     monkeypatch.setattr(spark_audit, "PARTITIONS_MIN", 5)
-    monkeypatch.setattr(spark_audit, "UNMATCHED_BROADCAST_MAX", 0)
     assert on_spark(spark, [opened(name)], settings_of(name)) == wanted
 
 
