@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def joined_marks(scan: DataFrame, tasks_count: int) -> DataFrame:
     """Return the op marks as ROWS of each partition that has a half copy with their half queue offset.
 
-    Shape: rows of WITNESSES. A mark is there once for each half copy that it settles; one without a copy is not.
+    Shape: rows of WITNESSES. A mark is there once for each half copy that it settles; a mark without a copy is left out.
     """
     return _together(scan, (HALVES, MARKS), tasks_count).mapInArrow(_join_marks, COLUMNS)
 
@@ -92,7 +92,7 @@ def _without_half(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 def _by_store(
     batches: Iterable[pa.RecordBatch], *kinds: int
 ) -> Iterator[tuple[int, pa.Table | None, pa.Table | None]]:
-    """Yield for each store its number and the data of both kinds in one table each, None if there is none."""
+    """Yield for each store its number and the data of both kinds in one table each, None for a kind without rows."""
     found: dict[int, dict[int, list[pa.RecordBatch]]] = {}
     for batch in batches:
         for store, kind, data in zip(

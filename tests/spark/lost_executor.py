@@ -24,7 +24,7 @@ from tests.forge.stores import opened, settings_of
 from tests.spark.test_audit import told
 
 SPLIT_BYTES = 4 << 10
-TASKS_DONE_MIN = 8
+TASKS_DONE_MIN = 2
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
@@ -46,7 +46,7 @@ def kill_one(spark: SparkSession, killed: list[int]) -> None:
     context = spark.sparkContext
     tracker = context.statusTracker()
     while not killed:
-        time.sleep(0.05)
+        time.sleep(0.01)
         stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
         if any(s is not None and TASKS_DONE_MIN <= s.numCompletedTasks < s.numTasks for s in stages):
             process = executors_of(str(context.applicationId))[0]
