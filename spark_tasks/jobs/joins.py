@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def joined_marks(scan: DataFrame, tasks_count: int) -> DataFrame:
     """Return the op marks as ROWS of each partition that has a half copy with their half queue offset.
 
-    Shape: rows of WITNESSES. A mark is there once for each half copy that it settles; a mark without a copy is left out.
+    Shape: rows of WITNESSES: a mark once for each half copy that it settles, and no mark without a copy.
     """
     return _together(scan, (HALVES, MARKS), tasks_count).mapInArrow(_join_marks, COLUMNS)
 
