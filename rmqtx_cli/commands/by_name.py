@@ -21,8 +21,8 @@ from rmqtx_cli.words.command_names import LINES
 #: Folder of `rmqtx_cli.commands` → commands in it; `decode` is a folder of its own.
 _FOLDERS: dict[str, tuple[str, ...]] = {
     "reading": (
-        "stores", "pending", "show", "audit", "diagnose", "search", "export", "diff", "reconcile", "check", "simulate",
-        "verify", "explain",
+        "stores", "pending", "show", "audit", "diagnose", "report", "search", "export", "diff", "reconcile", "check",
+        "simulate", "verify", "explain",
     ),
     "acting": (
         "commit", "rollback", "discard", "resume", "close", "plan", "apply", "undo", "receipts", "answer", "probe",
@@ -32,6 +32,8 @@ _FOLDERS: dict[str, tuple[str, ...]] = {
 _MODULES = {name: f"{folder}.{name}" for folder, names in _FOLDERS.items() for name in names} | {"decode": "decode"}
 #: Commands that print one line for a monitoring system, not rows.
 WITHOUT_ROWS = ("check", "probe")
+#: Commands that write a page, not rows.
+PAGES = ("report",)
 
 
 def command_module(name: str) -> ModuleType:
@@ -46,7 +48,7 @@ def _built(name: str) -> Any:
     if hasattr(module, "app"):
         tree.add_typer(module.app, name=name, short_help=LINES[name])
         return typer.main.get_group(tree).commands[name]
-    command = module.command if name in WITHOUT_ROWS else with_row_options(module.command)
+    command = module.command if name in (*WITHOUT_ROWS, *PAGES) else with_row_options(module.command)
     tree.command(name, short_help=LINES[name], epilog=epilog(module.EXAMPLES))(command)
     return typer.main.get_command(tree)
 

@@ -209,18 +209,23 @@ class Listing:
             self.voice.note(f"{self.rows_count} of {count(self.found_count, noun)} listed (--limit)")
 
     def conclude(self, reading: Reading, *, has_undecidable: bool = False) -> int:
-        """Print notes and findings; returns the exit status.
+        """Print notes and findings; returns the exit status: see `concluded`."""
+        return concluded(reading, self.voice, has_failed=self.has_failed, has_undecidable=has_undecidable)
 
-        A finding with severity error, or an UNDECIDABLE transaction, shows that evidence is missing or damaged.
-        """
-        from readers.model.reading import NoteKind
 
-        for note in dict.fromkeys(reading.notes):
-            (self.voice.note if note.kind is NoteKind.WHY else self.voice.detail)(note.text)
-        self.voice.findings(reading.findings)
-        if has_undecidable or any(finding.kind.severity == "error" for finding in reading.findings):
-            return exit_status.INCOMPLETE
-        return exit_status.FINDINGS if self.has_failed else exit_status.DONE
+def concluded(reading: Reading, voice: Voice, *, has_failed: bool = False, has_undecidable: bool = False) -> int:
+    """Print notes and findings of a reading; returns the exit status.
+
+    A finding with severity error, or an UNDECIDABLE transaction, shows that evidence is missing or damaged.
+    """
+    from readers.model.reading import NoteKind
+
+    for note in dict.fromkeys(reading.notes):
+        (voice.note if note.kind is NoteKind.WHY else voice.detail)(note.text)
+    voice.findings(reading.findings)
+    if has_undecidable or any(finding.kind.severity == "error" for finding in reading.findings):
+        return exit_status.INCOMPLETE
+    return exit_status.FINDINGS if has_failed else exit_status.DONE
 
 
 def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:

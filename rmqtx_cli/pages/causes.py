@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from verdicts.causes.diagnosing import Diagnosis
 
 #: How a strength is printed.
-_STRENGTHS = {"explains": "explains", "could_explain": "could explain", "ruled_out": "ruled out"}
+STRENGTH_WORDS = {"explains": "explains", "could_explain": "could explain", "ruled_out": "ruled out"}
 _LABEL_CELLS = 16
 _PAGE_SOURCES = (
     "store", "cause", "strength", "title", "transactions_count", "half_copies_count", "first_time_ms", "last_time_ms",
@@ -29,7 +29,7 @@ def causes_view(*, with_store: bool) -> View:
     return View(
         (
             *([plain("store", ALWAYS, may_be_cut=True)] if with_store else []),
-            ViewColumn("strength", ("strength",), lambda row: _STRENGTHS[row["strength"]], ALWAYS),
+            ViewColumn("strength", ("strength",), lambda row: STRENGTH_WORDS[row["strength"]], ALWAYS),
             plain("cause", ALWAYS),
             plain("transactions_count", ALWAYS, "transactions"),
             plain("title", ALWAYS),
@@ -42,13 +42,13 @@ def causes_view(*, with_store: bool) -> View:
 
 def _page_lines(rows: Sequence[Row], *, with_store: bool) -> Iterator[str]:
     """A part for each cause of each store; those that are ruled out follow as lines."""
-    parts = _parts(rows)
-    for place, part in enumerate(parts):
+    found = cause_parts(rows)
+    for place, part in enumerate(found):
         if place:
             yield ""
         yield from _part_lines(part, with_store=with_store)
     ruled_out = [row for row in rows if row["strength"] == "ruled_out"]
-    if parts and ruled_out:
+    if found and ruled_out:
         yield ""
     for row in ruled_out:
         of_store = f" of {escaped(row['store'])}" if with_store else ""
@@ -59,7 +59,7 @@ def _page_lines(rows: Sequence[Row], *, with_store: bool) -> Iterator[str]:
         )
 
 
-def _parts(rows: Sequence[Row]) -> list[list[Row]]:
+def cause_parts(rows: Sequence[Row]) -> list[list[Row]]:
     """The rows of each cause of each store, the best strength first.
 
     Order: causes that explain transactions come first; then as the rows.
@@ -79,12 +79,12 @@ def _part_lines(part: Sequence[Row], *, with_store: bool) -> Iterator[str]:
     if with_store:
         yield _labelled("store", escaped(best["store"]))
     for row in part:
-        yield _labelled(_STRENGTHS[row["strength"]], _amount(row))
+        yield _labelled(STRENGTH_WORDS[row["strength"]], amount_text(row))
         if row["would_decide"]:
             yield _labelled("would decide", row["would_decide"])
     examples = best["examples"][:1] if is_brief else best["examples"]
     for place, example in enumerate(examples):
-        yield _labelled("" if place else "examples" if len(examples) > 1 else "example", _example(example))
+        yield _labelled("" if place else "examples" if len(examples) > 1 else "example", example_text(example))
     if not is_brief:
         yield _labelled("follows", best["consequence"])
     yield _labelled("do now", best["act"])
@@ -93,14 +93,14 @@ def _part_lines(part: Sequence[Row], *, with_store: bool) -> Iterator[str]:
 
 
 def _by_strength(row: Mapping[str, Any]) -> int:
-    return list(_STRENGTHS).index(row["strength"])
+    return list(STRENGTH_WORDS).index(row["strength"])
 
 
 def _labelled(label: str, text: str) -> str:
     return f"  {label:<{_LABEL_CELLS - 2}}{text}"
 
 
-def _amount(row: Row) -> str:
+def amount_text(row: Mapping[str, Any]) -> str:
     """How many transactions and half copies, and from when to when."""
     copies = row["half_copies_count"]
     parts = [count(row["transactions_count"], "transaction")]
@@ -117,7 +117,8 @@ def _period(first_ms: int, last_ms: int) -> str:
     return f"from {time_text(first_ms)} to {time_text(last_ms)}"
 
 
-def _example(example: Mapping[str, Any]) -> str:
+def example_text(example: Mapping[str, Any]) -> str:
+    """The id of an example and the log offset of its half message."""
     offset = example["half_commit_log_offset"]
     return f"{escaped(example['transaction_id'])}{'' if offset is None else f' at log offset {offset}'}"
 
@@ -125,7 +126,7 @@ def _example(example: Mapping[str, Any]) -> str:
 def cause_line(row: Mapping[str, Any]) -> str:
     """A cause of one transaction as a line."""
     open_point = f" (would decide: {row['would_decide']})" if row["would_decide"] else ""
-    return f"  {_STRENGTHS[row['strength']]} {row['cause']}: {row['title']}{open_point}"
+    return f"  {STRENGTH_WORDS[row['strength']]} {row['cause']}: {row['title']}{open_point}"
 
 
 def counts_lines(found: Diagnosis) -> Iterator[str]:
@@ -147,7 +148,7 @@ def counts_lines(found: Diagnosis) -> Iterator[str]:
 
 def next_lines(rows: pa.Table, arguments: str) -> Iterator[str]:
     """The commands that continue from the first cause of the page. `arguments`: those of the source, for `show`."""
-    for first, *_ in _parts(rows.to_pylist())[:1]:
+    for first, *_ in cause_parts(rows.to_pylist())[:1]:
         yield f"next: rmqtx explain {first['cause']}"
         if first["examples"]:
             yield f"next: rmqtx show {escaped(first['examples'][0]['transaction_id'])} {arguments}"

@@ -47,7 +47,7 @@ def draw(
     _write(stream, _head(transaction, discard, _age(transaction, places, now_ms)))
     events = timeline(transaction, places, logged)
     _write_table(stream, events, _timeline_view(_sent_ms(transaction), len(places) > 1, bool(logged)))
-    checks = list(_check_lines(transaction, places))
+    checks = list(check_cursor_lines(transaction, places))
     _write(stream, ["", *checks] if checks else [])
     consumers = consumers_past(transaction, places)
     if consumers.num_rows:
@@ -123,29 +123,35 @@ def _is_grpc(transaction: Transaction) -> bool:
     return is_topic and is_of_grpc_client(transaction["transaction_id"])
 
 
-def _head(transaction: Transaction, discard: str, age: str) -> Iterator[str]:
-    def named(label: str, value: Any) -> str:
-        return f"{label:<{_LABEL_CELLS}}{escaped(str(value))}"
+def facts_of(transaction: Transaction, discard: str, age: str) -> Iterator[tuple[str, str]]:
+    """The labels of the page and their texts, not escaped: why, flags, advice, age, discard, group, topic, keys.
 
-    yield f"{escaped(transaction['transaction_id'])}  {transaction['state']}"
-    yield named("why", transaction["reason"])
+    `discard`, `age`: sentences; empty where there is nothing to state.
+    """
+    yield "why", transaction["reason"]
     for flag in transaction["flags"]:
-        yield named("flag", f"{flag}: {FLAGS.get(flag, '')}")
+        yield "flag", f"{flag}: {FLAGS.get(flag, '')}"
     advice = transaction["advice"]
-    yield named("advice", f"{advice}: {advice_sentence(advice, transaction['state'])}")
+    yield "advice", f"{advice}: {advice_sentence(advice, transaction['state'])}"
     if age:
-        yield named("age", age)
+        yield "age", age
     if discard:
-        yield named("discard", discard)
+        yield "discard", discard
     if transaction["producer_group"] is not None:
         same = ", the name of the topic: sent by a gRPC client through a proxy" if _is_grpc(transaction) else ""
         asked = _ASKED.get(transaction.get("asked_through"), "")
-        yield named("group", f"{transaction['producer_group']}{same}{asked}")
+        yield "group", f"{transaction['producer_group']}{same}{asked}"
     if transaction["topic"] is not None:
         queue = "" if transaction["queue_id"] is None else f", queue {transaction['queue_id']}"
-        yield named("topic", f"{transaction['topic']}{queue}")
+        yield "topic", f"{transaction['topic']}{queue}"
     if transaction["keys"]:
-        yield named("keys", transaction["keys"])
+        yield "keys", transaction["keys"]
+
+
+def _head(transaction: Transaction, discard: str, age: str) -> Iterator[str]:
+    yield f"{escaped(transaction['transaction_id'])}  {transaction['state']}"
+    for label, text in facts_of(transaction, discard, age):
+        yield f"{label:<{_LABEL_CELLS}}{escaped(str(text))}"
     yield ""
 
 
@@ -185,7 +191,8 @@ _CONSUMERS_VIEW = View(
 )
 
 
-def _check_lines(transaction: Transaction, places: Sequence[TimelineSource]) -> Iterator[str]:
+def check_cursor_lines(transaction: Transaction, places: Sequence[TimelineSource]) -> Iterator[str]:
+    """Lines about entries in tables beside the log, and where the check stands to the newest copy."""
     for place in places:
         entries = [entry for entry in transaction["state_entries"] if entry["store"] == place.root]
         yield from (_entry_line(entry) for entry in entries)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -208,17 +208,23 @@ class Summary:
         """
         from rmqtx_cli.pages.headlines import answer_lines
 
-        states = ", ".join(f"{self.states[state]} {state}" for state in STATES if self.states[state])
-        sentence = f"{count(self.transactions_count, 'transaction')}{': ' + states if states else ''}"
-        if self._oldest_pending_ms is not None:
-            sentence += f"; oldest pending {duration_text(now_ms - self._oldest_pending_ms)}"
-        damaged = self._damaged(findings)
+        damaged = self.damaged(findings)
         command = self.next_command(arguments, [store.root for store in stores if store.root in damaged])
         yield from answer_lines(
-            sentence, stops, self.never_asked_counts, live, f"next: {command}", is_one_store=len(stores) == 1
+            self.sentence(now_ms), stops, self.never_asked_counts, live, f"next: {command}",
+            is_one_store=len(stores) == 1,
         )
 
-    def _damaged(self, findings: Sequence[Finding]) -> set[str | None]:
+    def sentence(self, now_ms: int) -> str:
+        """The number of transactions in each state, and the age of the oldest pending one."""
+        states = ", ".join(f"{self.states[state]} {state}" for state in STATES if self.states[state])
+        counts = f"{count(self.transactions_count, 'transaction')}{': ' + states if states else ''}"
+        if self._oldest_pending_ms is None:
+            return counts
+        return f"{counts}; oldest pending {duration_text(now_ms - self._oldest_pending_ms)}"
+
+    def damaged(self, findings: Sequence[Finding]) -> set[str | None]:
+        """The stores in which evidence is missing or damaged."""
         return {finding.store for finding in findings if finding.kind.severity == "error"} | self._undecided
 
     def lines(self, stores: Sequence[Store], findings: Sequence[Finding]) -> Iterator[str]:
@@ -226,19 +232,23 @@ class Summary:
 
         `findings`: those of the reading; damage may hide transactions that are not counted.
         """
-        damaged = self._damaged(findings)
+        damaged = self.damaged(findings)
         for flag in FLAGS:
             if self.flags[flag]:
                 yield f"{flag}: {self.flags[flag]}, first {self.examples[flag]}: {FLAGS[flag]}"
-        for store in stores:
-            yield from self._drift(store, is_whole=store.root not in damaged)
-            yield from self._cost(store)
+        yield from self.store_lines(stores, damaged)
         if self.transactions_count:
             times = self.half_copies_count / self.transactions_count
             yield (
                 f"{count(self.half_copies_count, 'half copy', 'half copies')} of "
                 f"{count(self.transactions_count, 'transaction')}: {times:.2f} each"
             )
+
+    def store_lines(self, stores: Sequence[Store], damaged: Collection[str | None]) -> Iterator[str]:
+        """The broker's own counter and the sizes of the check's queues, of each store. `damaged`: see `damaged`."""
+        for store in stores:
+            yield from self._drift(store, is_whole=store.root not in damaged)
+            yield from self._cost(store)
 
     def _drift(self, store: Store, *, is_whole: bool) -> Iterator[str]:
         from readers.cursors.cursors import transaction_metrics

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.live import Live
     from rmqtx_cli.options.options import ProvenanceOptions
-    from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
+    from rmqtx_cli.sources.check_queues import CheckQueue
+    from rmqtx_cli.sources.provenance import MetaCarrier
     from verdicts.audit.timeline import TimelineSource
     from verdicts.model.reading import VerdictReading
 
@@ -139,7 +140,7 @@ class BrokerSource:
 
     @contextmanager
     def audited(
-        self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,  # noqa: ARG002
+        self, context: typer.Context, listing: MetaCarrier, engine: EngineOptions, provenance: ProvenanceOptions,  # noqa: ARG002
         at_ms: int | None,  # noqa: ARG002 -- refused
         columns: Collection[str],
     ) -> Iterator[VerdictReading]:
@@ -151,7 +152,7 @@ class BrokerSource:
         measures = [name for name in MEASURES.names if name in columns]
         yield audit(live.brokers, members=live.members, pace=self.pace, facts=self.facts, measures=measures)
 
-    def add_provenance(self, context: typer.Context, listing: Listing) -> None:
+    def add_provenance(self, context: typer.Context, listing: MetaCarrier) -> None:
         """See `Source`. Responses of a broker are not stored: they have no provenance."""
 
     def surroundings(self) -> Sequence[TimelineSource]:
@@ -159,6 +160,16 @@ class BrokerSource:
         from remoting.live.surroundings import LiveSurroundings
 
         return [LiveSurroundings(fact) for fact in self.facts]
+
+    def describe(self) -> list[str]:
+        """See `Source`."""
+        return [f"{fact.root}: {fact.describe()}" for fact in self.facts]
+
+    def check_queues(self) -> list[CheckQueue]:
+        """See `Source`."""
+        from rmqtx_cli.sources.check_queues import check_queues_of_broker
+
+        return [queue for fact in self.facts for queue in check_queues_of_broker(fact)]
 
     def say_producers(self, rows: pa.Table) -> None:
         """See `Source`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.sources.engines import chosen_engine
-from rmqtx_cli.sources.provenance import take_provenance
+from rmqtx_cli.sources.provenance import MetaCarrier, take_provenance
 from rmqtx_cli.words.progress import shown
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from readers.store.store import Store
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import ProvenanceOptions
-    from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.engines import StoreEngine
 
 
@@ -34,7 +33,7 @@ class EngineRun:
 
 @contextmanager
 def engine_run(
-    context: typer.Context, what: str, stores: list[Store], listing: Listing, engine: EngineOptions,
+    context: typer.Context, what: str, stores: list[Store], listing: MetaCarrier, engine: EngineOptions,
     provenance: ProvenanceOptions, *, is_wanted: bool = False, inputs: Sequence[Path] = (),
 ) -> Iterator[EngineRun]:
     """Start the engine that the options ask for, and pass the listing its provenance.

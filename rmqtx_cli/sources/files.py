@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import ProvenanceOptions
-    from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
+    from rmqtx_cli.sources.check_queues import CheckQueue
+    from rmqtx_cli.sources.provenance import MetaCarrier
     from verdicts.audit.timeline import TimelineSource
     from verdicts.model.reading import VerdictReading
 
@@ -137,7 +138,7 @@ class FileSource:
 
     @contextmanager
     def audited(
-        self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,
+        self, context: typer.Context, listing: MetaCarrier, engine: EngineOptions, provenance: ProvenanceOptions,
         at_ms: int | None, columns: Collection[str],
     ) -> Iterator[VerdictReading]:
         """See `Source`."""
@@ -153,7 +154,7 @@ class FileSource:
             reading.batches = with_entries(reading.batches, table)
             yield reading
 
-    def add_provenance(self, context: typer.Context, listing: Listing) -> None:
+    def add_provenance(self, context: typer.Context, listing: MetaCarrier) -> None:
         """See `Source`."""
         from rmqtx_cli.sources.provenance import add_provenance
 
@@ -164,6 +165,18 @@ class FileSource:
         from verdicts.audit.timeline import StoreTimelineSource
 
         return [StoreTimelineSource(one) for one in self.stores]
+
+    def describe(self) -> list[str]:
+        """See `Source`."""
+        from rmqtx_cli.sources.opening import header_lines
+
+        return header_lines(self.opened)
+
+    def check_queues(self) -> list[CheckQueue]:
+        """See `Source`."""
+        from rmqtx_cli.sources.check_queues import check_queues_of_files
+
+        return [queue for store in self.stores for queue in check_queues_of_files(store)]
 
     def say_producers(self, rows: pa.Table) -> None:
         """See `Source`. Files do not show which producers are connected."""

@@ -92,10 +92,18 @@ def say_consistency(stores: Sequence[Store], voice: say.Voice) -> None:
 
 def say_header(opened: Opened, voice: say.Voice) -> None:
     """Print one line about each store: consistency and broker version, with --verbose all settings."""
+    for line in header_lines(opened, verbose=voice.verbose):
+        voice.note(line)
+
+
+def header_lines(opened: Opened, *, verbose: bool = False) -> list[str]:
+    """A line about each store: consistency and broker version; `verbose`: all settings."""
+    lines = []
     for store in opened.stores:
         settings = opened.settings_of(store)
-        known = settings.describe() if voice.verbose else settings.describe_briefly()
-        voice.note(f"{store.root}: {consistency(store)}; {known}")
+        known = settings.describe() if verbose else settings.describe_briefly()
+        lines.append(f"{store.root}: {consistency(store)}; {known}")
+    return lines
 
 
 def refuse_inside(output: Path | None, stores: Sequence[Store]) -> None:

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
@@ -16,9 +16,23 @@ from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
     from readers.store.store import Store
-    from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.engines import StoreEngine
     from rmqtx_cli.words.say import Voice
+
+
+class MetaCarrier(Protocol):
+    """An output that may contain the provenance of its rows: a listing, or a report."""
+
+    meta: dict[str, Any] | None
+
+    @property
+    def voice(self) -> Voice:
+        """What is printed beside the output."""
+
+    @property
+    def carries_meta(self) -> bool:
+        """Whether the output contains its provenance."""
+
 
 #: Options that change nothing in the rows.
 _WITHOUT_EFFECT = frozenset({"verbose", "quiet"})
@@ -53,7 +67,7 @@ def without_secrets(text: str) -> str:
 
 def take_provenance(
     context: typer.Context,
-    listing: Listing,
+    listing: MetaCarrier,
     engine: StoreEngine,
     stores: list[Store],
     *,
@@ -79,7 +93,7 @@ def take_provenance(
     return facts
 
 
-def add_provenance(context: typer.Context, listing: Listing, stores: list[Store]) -> None:
+def add_provenance(context: typer.Context, listing: MetaCarrier, stores: list[Store]) -> None:
     """Add the provenance to a listing if its output contains one; for commands that run no engine.
 
     It takes two reads per segment.

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import ProvenanceOptions
-    from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
+    from rmqtx_cli.sources.check_queues import CheckQueue
+    from rmqtx_cli.sources.provenance import MetaCarrier
     from verdicts.audit.timeline import TimelineSource
     from verdicts.model.reading import VerdictReading
 
@@ -62,16 +63,22 @@ class Source(Protocol):
         """Some transactions by id."""
 
     def audited(
-        self, context: typer.Context, listing: Listing, engine: EngineOptions, provenance: ProvenanceOptions,
+        self, context: typer.Context, listing: MetaCarrier, engine: EngineOptions, provenance: ProvenanceOptions,
         at_ms: int | None, columns: Collection[str],
     ) -> AbstractContextManager[VerdictReading]:
         """All transactions; their rows are read inside the block. `columns`: those that are read."""
 
-    def add_provenance(self, context: typer.Context, listing: Listing) -> None:
+    def add_provenance(self, context: typer.Context, listing: MetaCarrier) -> None:
         """Add the provenance to a listing whose output contains one; live brokers have none."""
 
     def surroundings(self) -> Sequence[TimelineSource]:
         """For each store or broker the records, cursors and settings around the evidence, for timelines."""
+
+    def describe(self) -> list[str]:
+        """A line about each store or broker: its state and its version."""
+
+    def check_queues(self) -> list[CheckQueue]:
+        """The half queue and the op queue of each store or broker, with the cursor of the check."""
 
     def say_producers(self, rows: pa.Table) -> None:
         """Print the groups without a connected producer; only live brokers can report that."""

@@ -9,6 +9,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "show": "show one transaction: timeline, evidence, advice",
         "audit": "list every transaction with state, flags and evidence",
         "diagnose": "name the causes of what is unusual, by release",
+        "report": "write a page: what is the matter, why, and the evidence",
         "stores": "list stores: version, files, cursors, what can be trusted",
         "search": "find records by key, id, topic, property or body",
         "simulate": "predict the next rounds of the check, without a broker",

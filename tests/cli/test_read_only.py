@@ -44,6 +44,10 @@ READS: dict[str, list[list[str]]] = {
     ],
     "check": [["check", "STORE"], ["check", "STORE", "--scan"]],
     "diagnose": [["diagnose", "STORE"], ["diagnose", "STORE", "--transaction", "ID"]],
+    "report": [
+        ["report", "STORE", "-o", "OUT/report.html"], ["report", "STORE", "--transaction", "ID", "-o", "OUT/one.md"],
+        ["report", "STORE", "--compare", "STORE", "-o", "OUT/compared.md"],
+    ],
     "simulate": [
         ["simulate", "STORE"], ["simulate", "--show", "transactions", "--with", "transactionCheckMax=30", "STORE"],
     ],

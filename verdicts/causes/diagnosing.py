@@ -144,6 +144,18 @@ class Diagnosis:
                 count.add(found, np.flatnonzero(rows), points, one.rivals if points else ())
 
 
+def diagnosed_each(
+    rows: pa.Table, stores: Mapping[str, StoreEvidence], proxy_keeps_ms: int | None = None
+) -> list[list[dict[str, Any]]]:
+    """Return for each transaction the causes that explain it, or could, as rows of DIAGNOSES."""
+    causes = []
+    for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
+        diagnosis = Diagnosis(stores, proxy_keeps_ms)
+        diagnosis.add(batch)
+        causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != "ruled_out"])
+    return causes
+
+
 def _are_unusual(found: Evidence) -> Bools:
     flags = int64s(pc.list_value_length(found.rows["flags"].combine_chunks()), 0)
     return (flags > 0) | found.state("DISCARDED", "LOST", "UNDECIDABLE")

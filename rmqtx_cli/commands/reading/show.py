@@ -133,14 +133,9 @@ class _TransactionPage:
     def _causes(self, rows: pa.Table, reading: VerdictReading, logs: BrokerLogs) -> list[list[dict[str, Any]]]:
         """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
         from readers.store.proxy_conf import read_expire_ms
-        from verdicts.causes.diagnosing import Diagnosis
+        from verdicts.causes.diagnosing import diagnosed_each
 
         if self.at_ms is not None:
             return [[] for _ in range(rows.num_rows)]
         keeps_ms = None if self.proxy_conf is None else read_expire_ms(self.proxy_conf)
-        evidence, causes = logs.with_logs(reading.evidence), []
-        for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
-            diagnosis = Diagnosis(evidence, keeps_ms)
-            diagnosis.add(batch)
-            causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != "ruled_out"])
-        return causes
+        return diagnosed_each(rows, logs.with_logs(reading.evidence), keeps_ms)

@@ -1,0 +1,149 @@
+"""The drawings of a report, as marks on declared scales."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rmqtx_cli.report.document import Drawing, Lane, Mark
+from rmqtx_cli.report.event_counts import EVENTS, EventCounts
+from rmqtx_cli.report.pending_ages import CLASSES, GroupAges
+from rmqtx_cli.report.scales import WIDTH, LinearScale, LogScale
+from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.times import time_text
+
+if TYPE_CHECKING:
+    from rmqtx_cli.sources.check_queues import CheckQueue
+
+#: The lanes of a transaction: the column of TRANSACTIONS, the kind of its marks, and its label.
+_RECORD_LANES = {
+    "half_copies": ("half", "half copies"), "op_marks": ("op", "op marks"), "final_records": ("commit", "COMMIT"),
+    "discard_copies": ("discard", "discards"),
+}  # fmt: skip
+_EVENT_KINDS = {"halves": "half", "decisions": "commit", "checks": "check", "discards": "discard"}
+#: Marks of one lane of a transaction; of more, only the first are drawn.
+MARKS_MAX = 100
+#: The smallest height of a mark that stands for something.
+_HEIGHT_MIN = 0.06
+_LATENCY_LOW_MS = 1.0
+
+
+def timeline_drawing(events: EventCounts) -> Drawing | None:
+    """Return the events by time; None without events."""
+    bounds = events.range_ms
+    if bounds is None:
+        return None
+    scale = LinearScale(*bounds)
+    width = scale.at(bounds[0] + events.step_ms)
+    step = duration_text(events.step_ms)
+    lanes = []
+    for kind in EVENTS:
+        steps = events.steps(kind)
+        most = max((number for _, number in steps), default=0)
+        marks = [
+            Mark(scale.at(begin), width, max(number / most, _HEIGHT_MIN), _EVENT_KINDS[kind],
+                 f"{time_text(begin)}: {number} {kind}")
+            for begin, number in steps
+        ]  # fmt: skip
+        total = events.totals[kind]
+        lanes.append(Lane(kind, f"{total}, at most {most} in {step}" if most else str(total), marks))
+    return Drawing(
+        "Timeline", f"From {time_text(bounds[0])} to {time_text(bounds[1])}, in steps of {step}. Each lane has a "
+        f"height of its own. {'; '.join(f'{kind}: {number}' for kind, number in events.totals.items())}.",
+        lanes, [time_text(round(value)) for value in scale.values(3)],
+    )  # fmt: skip
+
+
+def cursor_drawing(store: str, queues: Sequence[CheckQueue]) -> Drawing | None:
+    """Return where the cursors of the check stand in the queues of a store; None if no queue has known bounds."""
+    lanes = []
+    for queue in queues:
+        if queue.begin_offset is None or queue.end_offset is None:
+            continue
+        scale = LinearScale(queue.begin_offset, max(queue.end_offset, queue.begin_offset + 1))
+        marks = [Mark(0, scale.at(queue.end_offset), 0.3, "span", f"{queue.begin_offset} to {queue.end_offset}")]
+        note = f"{queue.begin_offset} to {queue.end_offset}, cursor unknown"
+        if queue.next_offset is not None:
+            marks.append(Mark(scale.at(queue.next_offset), 0, 1, "cursor", f"cursor {queue.next_offset}"))
+            note = f"cursor {queue.next_offset} of {queue.end_offset}, {queue.ahead_count} ahead"
+        lanes.append(Lane(f"{queue.kind} queue", note, marks))
+    if not lanes:
+        return None
+    texts = "; ".join(f"{lane.label}: {lane.note}" for lane in lanes)
+    return Drawing(f"Check cursors of {store}", f"From the first slot of each queue to its end. {texts}.", lanes,
+                   ["first slot", "end of the queue"])  # fmt: skip
+
+
+def ages_drawing(groups: Mapping[str, GroupAges]) -> Drawing | None:
+    """Return the ages of the pending transactions of some groups; None without known ages."""
+    known = {name: one for name, one in groups.items() if one.counts.any()}
+    if not known:
+        return None
+    width = WIDTH / len(CLASSES)
+    lanes = []
+    for name, one in known.items():
+        most = int(one.counts.max())
+        marks = [
+            Mark(place * width, width, max(number / most, _HEIGHT_MIN), "pending", f"{text}: {number}")
+            for place, (text, number) in enumerate(zip(CLASSES.values(), one.counts.tolist(), strict=True)) if number
+        ]
+        lanes.append(Lane(name, f"{one.pending_count} pending", marks))
+    texts = list(CLASSES.values())
+    return Drawing(
+        "Ages of pending transactions by producer group", f"Classes of ages from {texts[0]} to {texts[-1]}; each group "
+        "has a height of its own.", lanes, [texts[0], texts[len(texts) // 2], texts[-1]],
+    )  # fmt: skip
+
+
+def latency_scale(rows: Sequence[Mapping[str, Any]], name: str) -> LogScale:
+    """Return the scale for a duration of several rows of SUMMARY; `name`: like half_to_decision."""
+    longest = max((row[f"{name}_worst_ms"] or 0 for row in rows), default=0)
+    return LogScale(_LATENCY_LOW_MS, max(longest, 10))
+
+
+def latency_lane(row: Mapping[str, Any], name: str, scale: LogScale) -> Lane | str:
+    """Return median, 95th and worst of a duration as marks; empty text if unknown."""
+    median, most, worst = (row[f"{name}_{part}_ms"] for part in ("median", "95th", "worst"))
+    if median is None:
+        return ""
+    begin = scale.at(median)
+    text = f"half within {duration_text(median)}, 95 % within {duration_text(most)}, all within {duration_text(worst)}"
+    marks = [
+        Mark(begin, max(scale.at(worst) - begin, 2), 0.25, "span", ""),
+        Mark(begin, max(scale.at(most) - begin, 2), 0.6, "half", ""),
+        Mark(begin, 0, 1, "median", text),
+    ]
+    return Lane("latency", text, marks)
+
+
+def share_lane(number: int, total: int, kind: str) -> Lane:
+    """Return a bar for a part of a total."""
+    share = f"{number / total:.1%}" if total else "0%"
+    return Lane("share", share, [Mark(0, max(WIDTH * number / total, 2), 0.7, kind)] if number else [])
+
+
+def copies_drawing(row: Mapping[str, Any]) -> Drawing | None:
+    """Return the records of a transaction along the commit log; None without records."""
+    found = {column: row[column][:MARKS_MAX] for column in _RECORD_LANES}
+    offsets = [one["commit_log_offset"] for records in found.values() for one in records]
+    if not offsets:
+        return None
+    scale = LinearScale(min(offsets), max(offsets))
+    lanes = []
+    for column, (kind, label) in _RECORD_LANES.items():
+        marks = [_record_mark(one, kind, scale) for one in found[column]]
+        total = len(row[column])
+        note = f"{total}" if total == len(marks) else f"{total}, the first {len(marks)} drawn"
+        lanes.append(Lane(label, note, marks))
+    texts = "; ".join(f"{lane.label}: {lane.note}" for lane in lanes)
+    return Drawing("Records along the commit log",
+                   f"From log offset {min(offsets)} to {max(offsets)}. {texts}.", lanes,
+                   [f"log offset {min(offsets)}", f"{max(offsets)}"] if scale.high > scale.low else
+                   ["", f"log offset {min(offsets)}", ""])  # fmt: skip
+
+
+def _record_mark(record: Mapping[str, Any], kind: str, scale: LinearScale) -> Mark:
+    """Return the tick of a record; a half copy with checks before is drawn as a check."""
+    is_check = kind == "half" and (record["checks_count"] or 0) > 0
+    offset = record["commit_log_offset"]
+    return Mark(scale.at(offset), 0, 0.8, "check" if is_check else kind, f"log offset {offset}")

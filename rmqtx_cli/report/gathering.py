@@ -1,0 +1,153 @@
+"""What a report contains, gathered in one pass over the transactions; memory does not grow with their number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
+from rmqtx_cli.report.event_counts import EventCounts
+from rmqtx_cli.report.pending_ages import PendingAges
+from rmqtx_cli.report.top_rows import TOP_KINDS, TopRows
+from verdicts.audit.timeline import consumers_past, timeline
+from verdicts.causes.diagnosing import Diagnosis, diagnosed_each
+from verdicts.causes.evidence import NEEDED_COLUMNS
+from verdicts.deadlines.discard_times import Deadline, deadline_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from readers.model.findings import Finding
+    from readers.model.reading import Coverage
+    from rmqtx_cli.sources.broker_logs import BrokerLogs
+    from rmqtx_cli.sources.check_queues import CheckQueue
+    from rmqtx_cli.sources.source import Source
+    from verdicts.audit.timeline import TimelineSource
+    from verdicts.model.check_stop import CheckStop
+    from verdicts.model.predicted import Prediction
+    from verdicts.model.reading import VerdictReading
+
+_SHOWN_COLUMNS = (
+    "reason", "advice", "queue_id", "keys", "decided_time_ms", "checks_count", "state_entries", "discard_at_ms",
+    "deliveries_count",
+)  # fmt: skip
+#: The columns of TRANSACTIONS that a report reads.
+REPORT_COLUMNS = tuple(dict.fromkeys((*SUMMARY_COLUMNS, *NEEDED_COLUMNS, *_SHOWN_COLUMNS)))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTransaction:
+    """One transaction in full.
+
+    Shape: `row`: of TRANSACTIONS; `events`: rows of TIMELINE; `consumers`: rows of CONSUMERS; `causes`: rows of
+           DIAGNOSES without those that are ruled out. `stopped_ms`: when its broker stopped; None if it runs, or
+           unknown.
+    """
+
+    row: dict[str, Any]
+    events: list[dict[str, Any]]
+    consumers: list[dict[str, Any]]
+    causes: list[dict[str, Any]]
+    deadline: Deadline | None
+    stopped_ms: int | None
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known beside the numbers.
+
+    Shape: `arguments`: the options that open the same source, quoted for a shell. `store_lines`: a line about each
+           store or broker; `store_notes`: lines about the broker's own counter and the sizes of the check's queues.
+    """
+
+    arguments: str
+    live: str | None
+    names: list[str]
+    store_lines: list[str]
+    store_notes: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    coverage: list[Coverage] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    stops: list[CheckStop] = field(default_factory=list)
+    predicted: Mapping[str, Prediction] = field(default_factory=dict)
+    queues: list[CheckQueue] = field(default_factory=list)
+    provenance: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class Gathered:
+    """All that a report about stores shows. Shape: `shown`: by the names of TOP_KINDS."""
+
+    now_ms: int
+    facts: Facts
+    summary: Summary
+    events: EventCounts
+    ages: PendingAges
+    top: TopRows
+    diagnosis: Diagnosis
+    shown: dict[str, list[ShownTransaction]] = field(default_factory=dict)
+
+    @property
+    def has_undecidable(self) -> bool:
+        """Whether the state of a transaction is unknown."""
+        return self.summary.states["UNDECIDABLE"] > 0
+
+
+def gathered(
+    reading: VerdictReading, source: Source, facts: Facts, logs: BrokerLogs, now_ms: int,
+    proxy_keeps_ms: int | None = None,
+) -> Gathered:
+    """Read all transactions of an audit once; the source stays open for the ones shown in full.
+
+    `facts`: filled with those that the reading has after its last batch. `proxy_keeps_ms`: see StoreEvidence.
+    """
+    places = source.surroundings()
+    stopped = {place.root: place.stopped_time_ms() for place in places}
+    evidence = logs.with_logs(reading.evidence)
+    found = Gathered(
+        now_ms, facts, Summary(), EventCounts(now_ms),
+        PendingAges(now_ms, {root: time_ms for root, time_ms in stopped.items() if time_ms is not None}),
+        TopRows(), Diagnosis(evidence, proxy_keeps_ms),
+    )
+    parts: tuple[Callable[[pa.RecordBatch], None], ...] = (
+        found.summary.add, found.events.add, found.ages.add, found.top.add, found.diagnosis.add,
+    )
+    for batch in reading:
+        if batch.num_rows:
+            for add in parts:
+                add(batch)
+    add_reading(facts, reading, source)
+    facts.store_notes.extend(found.summary.store_lines(source.stores, found.summary.damaged(facts.findings)))
+    for name in TOP_KINDS:
+        rows = found.top.rows(name)
+        found.shown[name] = [] if rows is None else shown_transactions(rows, places, facts, evidence, proxy_keeps_ms)
+    return found
+
+
+def add_reading(facts: Facts, reading: VerdictReading, source: Source) -> None:
+    """Add what a reading has after its last batch, and the queues of the check."""
+    facts.findings.extend(reading.findings)
+    facts.coverage.extend(reading.coverage)
+    facts.notes.extend(dict.fromkeys(note.text for note in reading.notes))
+    facts.stops.extend(reading.check_stops)
+    facts.predicted = reading.predicted
+    facts.queues.extend(source.check_queues())
+
+
+def shown_transactions(
+    rows: pa.Table, places: Sequence[TimelineSource], facts: Facts, evidence: Any, proxy_keeps_ms: int | None = None,
+    logs: BrokerLogs | None = None,
+) -> list[ShownTransaction]:
+    """Return some transactions in full, with their records, the cursors of consumers and their causes."""
+    causes = diagnosed_each(rows, evidence, proxy_keeps_ms)
+    stopped = {place.root: place.stopped_time_ms() for place in places}
+    return [
+        ShownTransaction(
+            row,
+            timeline(row, places, None if logs is None else logs.events_of(number)).to_pylist(),
+            consumers_past(row, places).to_pylist(), causes[number], deadline_of(row, facts.predicted),
+            stopped.get(row["store"]),
+        )
+        for number, row in enumerate(rows.to_pylist())
+    ]

@@ -1,0 +1,66 @@
+"""The words that a report uses, with the descriptions that `rmqtx explain` prints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from readers.model.findings import KINDS
+from rmqtx_cli.pages.glossary import TERMS
+from rmqtx_cli.report.document import (
+    Drawing,
+    Facts,
+    Head,
+    Items,
+    Lane,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+)
+from verdicts.causes.cause import STRENGTHS
+from verdicts.transactions.flags import FLAGS
+from verdicts.transactions.states_and_advice import ADVICE, STATES
+
+
+def _words() -> dict[str, str]:
+    findings = {code: f"{kind.title}." for code, kind in KINDS.items()}
+    strengths = {word.replace("_", " "): text for word, text in STRENGTHS.items()}
+    return {**STATES, **FLAGS, **ADVICE, **strengths, **findings, **TERMS}
+
+
+def glossary_section(sections: Sequence[Section]) -> Section:
+    """Return the words that occur in some sections.
+
+    Order: states, flags, advice, strengths of causes, findings, terms.
+    """
+    text = "\n".join(text for section in sections for text in texts_of(section))
+    used = {word: meaning for word, meaning in _words().items() if _occurs(word, text)}
+    rows = [[word, meaning] for word, meaning in used.items()]
+    table = Table("Words on this page (rmqtx explain WORD describes all)", [Head("word"), Head("meaning")], rows)
+    return Section("Words", "words", [table])
+
+
+def _occurs(word: str, text: str) -> bool:
+    """Whether a text has a word, also as a plural."""
+    plain = re.escape(word[:-1] if word.endswith("y") else word)
+    return re.search(rf"(?<![\w-]){plain}(?:s|ies|y)?(?![\w-])", text) is not None
+
+
+def texts_of(part: Part) -> Iterator[str]:
+    """Return the texts of a part and the parts below it."""
+    if isinstance(part, Section):
+        yield part.title
+        for one in part.parts:
+            yield from texts_of(one)
+    elif isinstance(part, Paragraph):
+        yield part.text
+    elif isinstance(part, Items):
+        yield from part.texts
+    elif isinstance(part, Facts):
+        yield from (text for pair in part.pairs for text in pair)
+    elif isinstance(part, Table):
+        yield from (head.text for head in part.heads)
+        yield from (cell for row in part.rows for cell in row if not isinstance(cell, Lane))
+    elif isinstance(part, Drawing):
+        yield from (part.title, *(lane.label for lane in part.lanes))

@@ -1,0 +1,59 @@
+"""What is the matter, in three sentences, and what to type next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqtx_cli.pages.causes import counts_lines
+from rmqtx_cli.pages.check_alive import check_sentence, next_lines
+from rmqtx_cli.words.text import count
+
+if TYPE_CHECKING:
+    from rmqtx_cli.report.gathering import Gathered
+
+_NEXT = "next: "
+
+
+def sentences(found: Gathered) -> list[str]:
+    """Return three sentences: states, harm, causes."""
+    return [_sentence(found.summary.sentence(found.now_ms)), _sentence(_harm(found)), _sentence(_causes(found))]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _harm(found: Gathered) -> str:
+    """A check that is stopped, what is lost or delivered more than once, and whether damage may hide more."""
+    stops, counts = found.facts.stops, found.top.counts
+    parts = [check_sentence(stop, found.summary.never_asked_counts(stop.store)) for stop in stops[:1]]
+    parts += [f"the check is stopped in {len(stops) - 1} more stores"] if len(stops) > 1 else []
+    lost, twice = counts["lost"], counts["delivered-twice"]
+    parts += [f"{count(lost, 'transaction')} {_were(lost, 'is', 'are')} lost"] if lost else []
+    parts += [f"{count(twice, 'transaction')} {_were(twice, 'was', 'were')} delivered more than once"] if twice else []
+    is_damaged = any(finding.kind.severity == "error" for finding in found.facts.findings)
+    if is_damaged or found.has_undecidable:
+        parts.append("evidence is missing or damaged, so that more may be wrong than is shown")
+    return "; ".join(parts) or "the check is not stopped, and no transaction is lost or delivered more than once"
+
+
+def _were(number: int, one: str, many: str) -> str:
+    return one if number == 1 else many
+
+
+def _causes(found: Gathered) -> str:
+    """How many transactions are unusual, and the cause of most of them."""
+    counts = next(counts_lines(found.diagnosis))
+    first = next((row for row in found.diagnosis.table().to_pylist() if row["strength"] == "explains"), None)
+    return counts if first is None else f"{counts}; most often {first['cause']}: {first['title']}"
+
+
+def next_commands(found: Gathered) -> list[tuple[str, str]]:
+    """Return the commands to type next, each with a comment."""
+    facts, summary = found.facts, found.summary
+    lines = [line for stop in facts.stops[:1] for line in next_lines(stop, facts.live)]
+    damaged = [name for name in facts.names if name in summary.damaged(facts.findings)]
+    lines += [] if lines else [summary.next_command(facts.arguments, damaged)]
+    lines += list(summary.why_lines(facts.arguments))
+    parted = [line.removeprefix(_NEXT).partition("   # ") for line in lines if "rmqtx " in line]
+    return [(command, comment) for command, _, comment in parted]

@@ -1,0 +1,192 @@
+"""The sections of a report that show numbers: states, timeline, check cursors, ages, latencies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rmqtx_cli.pages.check_alive import check_sentence
+from rmqtx_cli.report.document import Cell, Head, Items, Paragraph, Part, Section, Table, stored
+from rmqtx_cli.report.drawings import (
+    ages_drawing,
+    cursor_drawing,
+    latency_lane,
+    latency_scale,
+    share_lane,
+    timeline_drawing,
+)
+from rmqtx_cli.report.pending_ages import CLASSES
+from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.times import time_text
+from verdicts.transactions.flags import FLAGS
+from verdicts.transactions.states_and_advice import STATES
+
+if TYPE_CHECKING:
+    from rmqtx_cli.report.gathering import Gathered
+
+#: Rows of a table by producer group.
+GROUPS_MAX = 20
+_NO_GROUP = "unknown group"
+_STATE_KINDS = {
+    "PENDING": "pending", "COMMITTED": "commit", "ROLLED_BACK": "rollback", "DISCARDED": "discard", "LOST": "discard",
+    "UNDECIDABLE": "op",
+}  # fmt: skip
+#: The durations of the latency table: name in SUMMARY and head.
+_DURATIONS = {"half_to_decision": "decided", "decision_to_op": "op after COMMIT", "born_to_half": "stored"}
+
+
+def states_section(found: Gathered) -> Section:
+    """Return the transactions by state, by flag, and by producer group and topic."""
+    summary = found.summary
+    rows: list[list[Cell]] = [
+        [state, str(summary.states[state]),
+         share_lane(summary.states[state], summary.transactions_count, _STATE_KINDS[state]), meaning]
+        for state, meaning in STATES.items() if summary.states[state]
+    ]  # fmt: skip
+    heads = [Head("state"), Head("transactions", True), Head("share"), Head("meaning")]
+    parts: list[Part] = [Table("Transactions by state", heads, rows) if rows else Paragraph("No transaction found.")]
+    if flagged := [[flag, str(summary.flags[flag]), stored(summary.examples[flag]), meaning]
+                   for flag, meaning in FLAGS.items() if summary.flags[flag]]:  # fmt: skip
+        heads = [Head("flag"), Head("transactions", True), Head("first"), Head("meaning")]
+        parts.append(Table("Flags: what is unusual", heads, flagged))
+    if rows:
+        parts.append(_groups_table(found))
+    return Section("Numbers by state", "states", parts)
+
+
+def group_rows(found: Gathered) -> tuple[list[dict[str, Any]], int]:
+    """Return the first rows of SUMMARY, and how many were left out.
+
+    Order: most that are pending, lost or unknown first, then most transactions.
+    """
+
+    def urgency(row: Mapping[str, Any]) -> tuple[int, int]:
+        return -(row["pending_count"] + row["lost_count"] + row["undecidable_count"]), -row["transactions_count"]
+
+    rows = sorted(found.summary.table().to_pylist(), key=urgency)
+    return rows[:GROUPS_MAX], max(0, len(rows) - GROUPS_MAX)
+
+
+def _groups_table(found: Gathered) -> Table:
+    states = [state for state in STATES if found.summary.states[state]]
+    rows, left = group_rows(found)
+    heads = [Head("group"), Head("topic"), Head("all", True), *(Head(state.lower(), True) for state in states),
+             Head("flagged", True), Head("half copies", True)]  # fmt: skip
+    cells = [
+        [_group(row), stored(row["topic"]), str(row["transactions_count"]),
+         *(str(row[f"{state.lower()}_count"]) for state in states), str(row["flagged_count"]),
+         str(row["half_copies_count"])]
+        for row in rows
+    ]  # fmt: skip
+    return Table("Transactions by producer group and topic", heads, cells, _left_out(left, "group and topic"))
+
+
+def _group(row: Mapping[str, Any]) -> str:
+    return _NO_GROUP if row["producer_group"] is None else stored(row["producer_group"])
+
+
+def _left_out(number: int, what: str) -> str:
+    return f"{number} more rows ({what}) are not shown: rmqtx audit --summary lists all." if number else ""
+
+
+def timeline_section(found: Gathered) -> Section:
+    """Return halves, decisions, checks and discards by time."""
+    drawing = timeline_drawing(found.events)
+    if drawing is None:
+        return Section("Timeline", "timeline", [Paragraph("No event with a time.")])
+    parts: list[Part] = [drawing]
+    if number := found.events.impossible_count:
+        parts.append(Paragraph(f"{number} events have an impossible time and are not drawn.", is_small=True))
+    return Section("Timeline", "timeline", parts)
+
+
+def check_section(found: Gathered) -> Section:
+    """Return where the cursors of the check stand, and where the check is stopped."""
+    facts = found.facts
+    parts: list[Part] = []
+    stops = [check_sentence(stop, found.summary.never_asked_counts(stop.store)) for stop in facts.stops[:GROUPS_MAX]]
+    if stops:
+        parts.append(Items(stops))
+    for name in facts.names[:GROUPS_MAX]:
+        mine = [queue for queue in facts.queues if queue.store in (name, name.removeprefix("rocketmq://"))]
+        if (drawing := cursor_drawing(stored(name), mine)) is not None:
+            parts.append(drawing)
+    rows = [
+        [stored(one.store), one.kind, *(_known(value) for value in
+         (one.begin_offset, one.next_offset, one.end_offset, one.ahead_count))]
+        for one in facts.queues[: 2 * GROUPS_MAX]
+    ]  # fmt: skip
+    heads = [Head("store"), Head("queue"), Head("first slot", True), Head("cursor", True), Head("end", True),
+             Head("ahead", True)]  # fmt: skip
+    if rows:
+        parts.append(Table("Queues of the check, in queue offsets", heads, rows))
+    else:
+        parts.append(Paragraph("No half queue and no op queue in files: no cursor shows how far the check is."))
+    if facts.store_notes:
+        parts.append(Items(facts.store_notes[:GROUPS_MAX]))
+    return Section("The cursors of the check", "cursors", parts)
+
+
+def _known(value: int | None) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def ages_section(found: Gathered) -> Section:
+    """Return the ages of pending transactions by producer group."""
+    groups = sorted(found.ages.groups.items(), key=lambda item: (-item[1].pending_count, str(item[0])))
+    if not groups:
+        return Section("Age of the pending", "ages", [Paragraph("Nothing is pending.")])
+    shown = {_NO_GROUP if name is None else stored(name): one for name, one in groups[:GROUPS_MAX]}
+    reference = "Ages are those now."
+    if found.ages.reference_ms:
+        reference = "Ages are those at the time when the broker stopped, for stores of stopped brokers; else now."
+    parts: list[Part] = [Paragraph(reference)]
+    drawing = ages_drawing(shown)
+    parts += [] if drawing is None else [drawing]
+    used = [place for place in range(len(CLASSES)) if any(one.counts[place] for one in shown.values())]
+    rows = [
+        [name, str(one.pending_count), duration_text(one.oldest_age_ms) or "unknown",
+         _time(one.first_sent_ms), *(str(one.counts[place]) for place in used)]
+        for name, one in shown.items()
+    ]  # fmt: skip
+    heads = [Head("group"), Head("pending", True), Head("oldest", True), Head("oldest sent"),
+             *(Head(list(CLASSES.values())[place], True) for place in used)]  # fmt: skip
+    left = max(0, len(groups) - GROUPS_MAX)
+    parts.append(Table("Pending transactions by producer group and age", heads, rows, _left_out(left, "group")))
+    return Section("Age of the pending", "ages", parts)
+
+
+def _time(time_ms: int | None) -> str:
+    return "unknown" if time_ms is None else time_text(time_ms)
+
+
+def latency_section(found: Gathered) -> Section:
+    """Return how long decisions took, by producer group and topic."""
+    rows, left = group_rows(found)
+    known = [row for row in rows if row["half_to_decision_median_ms"] is not None]
+    if not known:
+        return Section("Latency of decisions", "latency", [Paragraph("No decision with a known duration.")])
+    scale = latency_scale(known, "half_to_decision")
+    cells: list[list[Cell]] = [
+        [_group(row), stored(row["topic"]), latency_lane(row, "half_to_decision", scale),
+         *(_three(row, name) for name in _DURATIONS), _share(row["checked_commits_share"])]
+        for row in known
+    ]  # fmt: skip
+    heads = [
+        Head("group"), Head("topic"), Head("decided, logarithmic"),
+        *(Head(f"{text} 50/95/100 %", True) for text in _DURATIONS.values()), Head("by a check", True),
+    ]
+    note = f"The drawing reaches from {duration_text(round(scale.low))} to {duration_text(round(scale.high))}."
+    table = Table("Times between events", heads, cells, f"{note} {_left_out(left, 'group and topic')}".strip())
+    return Section("Latency of decisions", "latency", [table])
+
+
+def _three(row: Mapping[str, Any], name: str) -> str:
+    values = [row[f"{name}_{part}_ms"] for part in ("median", "95th", "worst")]
+    return "unknown" if values[0] is None else " / ".join(duration_text(value) for value in values)
+
+
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.1%}"
+
+

@@ -1,0 +1,78 @@
+"""Renders a document as HTML or Markdown. Every text is escaped where it is inserted; templates contain no text of a
+store.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from rmqtx_cli.words.text import escaped
+
+if TYPE_CHECKING:
+    from rmqtx_cli.report.document import Document, Lane
+
+#: Suffix of the file → template.
+TEMPLATES = {".html": "report.html.j2", ".htm": "report.html.j2", ".md": "report.md.j2"}
+#: Characters that can begin or end markup within a line; marks of lists and headings at its begin.
+_WITHIN = re.compile(r"([\\`*_\[\]#|~$@]|(?<=www)\.|:(?=//))")
+_AT_BEGIN = re.compile(r"^\s*(?:([-+=])|(\d+)([.)])(?=\s|$))")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_COLUMNS = 64
+
+
+def rendered(document: Document, suffix: str) -> str:
+    """Return the text of a report. `suffix`: a key of TEMPLATES."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    name = TEMPLATES[suffix]
+    environment = Environment(
+        loader=PackageLoader("rmqtx_cli.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=StrictUndefined, finalize=_markdown_text if suffix == ".md" else _html_text,
+    )
+    environment.filters["lane_text"] = lane_text
+    environment.filters["code"] = code_text
+    return environment.get_template(name).render(document=document)
+
+
+def _html_text(value: Any) -> Any:
+    """Return a value for autoescape: control and bidi characters of a text become visible first."""
+    return value if hasattr(value, "__html__") or not isinstance(value, str) else escaped(value)
+
+
+def _markdown_text(value: Any) -> Any:
+    """Return a text in which no character is markup; what is rendered already stays."""
+    from markupsafe import Markup
+
+    if hasattr(value, "__html__") or not isinstance(value, str):
+        return value
+    plain = _AT_BEGIN.sub(_without_mark, _WITHIN.sub(r"\\\1", escaped(value).strip()))
+    return Markup("".join(_ENTITIES.get(character, character) for character in plain))
+
+
+def _without_mark(match: re.Match[str]) -> str:
+    return f"\\{match[1]}" if match[1] else f"{match[2]}\\{match[3]}"
+
+
+def code_text(text: str) -> Any:
+    """Return a text for a fenced code block of Markdown: one line, which cannot end the block."""
+    from markupsafe import Markup
+
+    return Markup(escaped(text).replace("```", "`\u200a``"))  # a hair space
+
+
+def lane_text(lane: Lane) -> str:
+    """Return the marks of a lane as one line of block characters."""
+    highest = [0.0] * _COLUMNS
+    for mark in lane.marks:
+        first = min(_COLUMNS - 1, int(mark.x / 1_000 * _COLUMNS))
+        last = max(first, min(_COLUMNS, round((mark.x + mark.width) / 1_000 * _COLUMNS)) - 1)
+        for column in range(first, last + 1):
+            highest[column] = max(highest[column], mark.height)
+    return "".join(_BLOCKS[_level(height)] for height in highest)
+
+
+def _level(height: float) -> int:
+    return 0 if height <= 0 else max(1, min(len(_BLOCKS) - 1, round(height * (len(_BLOCKS) - 1))))
+

@@ -1,0 +1,112 @@
+"""The sections of a report about damage, and about what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rmqtx_cli.report.document import Commands, Facts, Head, Items, Paragraph, Part, Section, Table, stored
+from rmqtx_cli.words.say import SEVERITIES
+from rmqtx_cli.words.text import count, size
+from rmqtx_cli.words.times import time_text
+
+if TYPE_CHECKING:
+    from readers.model.findings import Finding
+    from rmqtx_cli.report.gathering import Facts as SourceFacts
+
+#: Kinds of findings, stores, and files of a store that are listed.
+_KINDS_MAX, _STORES_MAX, _FILES_MAX = 30, 10, 12
+
+
+def damage_section(facts: SourceFacts) -> Section:
+    """Return the findings by kind, and how the bytes of the commit logs were read."""
+    kinds: dict[str, list[Finding]] = {}
+    for finding in facts.findings:
+        kinds.setdefault(finding.code, []).append(finding)
+    groups = sorted(kinds.values(), key=lambda group: SEVERITIES.index(group[0].kind.severity))
+    parts: list[Part] = []
+    if groups:
+        rows = [
+            [group[0].code, group[0].kind.severity, str(len(group)), _place(group[0]),
+             group[0].meaning or group[0].kind.meaning, group[0].advice or group[0].kind.advice or ""]
+            for group in groups[:_KINDS_MAX]
+        ]  # fmt: skip
+        heads = [Head("finding"), Head("severity"), Head("places", True), Head("first place"),
+                 Head("for transactions"), Head("advice")]  # fmt: skip
+        parts.append(Table("Findings by kind", heads, rows))
+    else:
+        parts.append(Paragraph("No damage found in what was read; rmqtx verify compares all files of a store."))
+    if facts.coverage:
+        parts.append(Paragraph(_coverage_text(facts)))
+    return Section("Damage found", "damage", parts)
+
+
+def _place(finding: Finding) -> str:
+    where = finding.file or finding.store
+    return stored(where) + ("" if finding.position_bytes is None else f" at byte {finding.position_bytes}")
+
+
+def _coverage_text(facts: SourceFacts) -> str:
+    parts = {
+        "decoded": sum(one.decoded_bytes for one in facts.coverage),
+        "filler": sum(one.filler_bytes for one in facts.coverage),
+        "damaged": sum(one.damaged_bytes for one in facts.coverage),
+        "unread": sum(one.unread_bytes for one in facts.coverage),
+    }
+    total = sum(one.size_bytes for one in facts.coverage)
+    texts = " + ".join(f"{value} {name}" for name, value in parts.items())
+    return f"Bytes of {count(len(facts.coverage), 'file')}: {texts} = {total}."
+
+
+def read_section(facts: SourceFacts, command_line: str, now_ms: int) -> Section:
+    """Return what was read: stores with digests, version, options and the command line."""
+    parts: list[Part] = [Commands([(command_line, "")])]
+    given = facts.provenance
+    if given is None:
+        parts.append(Items([stored(name) for name in facts.names]))
+        parts.append(Paragraph("A live broker was read over the network: its records have no digest."
+                               if facts.live else "No digest was taken."))  # fmt: skip
+        parts.append(Facts(_made_pairs(now_ms)))
+    else:
+        parts.append(Facts(_run_pairs(given)))
+        parts += [_store_section(store, number) for number, store in enumerate(given["stores"][:_STORES_MAX], 1)]
+        if len(given["stores"]) > _STORES_MAX:
+            parts.append(Paragraph(f"{len(given['stores']) - _STORES_MAX} more stores were read."))
+    if facts.notes:
+        parts += [Paragraph("Notes of the reading:"), Items([stored(note) for note in facts.notes[:_KINDS_MAX]])]
+    return Section("What was read", "read", parts)
+
+
+def _made_pairs(now_ms: int) -> list[tuple[str, str]]:
+    from verdicts.audit.provenance import tool
+
+    return [("made by", tool()), ("made at", time_text(now_ms))]
+
+
+def _run_pairs(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    engine = given["engine"]
+    options = ", ".join(f"{name} = {value}" for name, value in given["options"].items())
+    return [
+        ("made by", given["made_by"]), ("made at", time_text(given["made_time_ms"])),
+        ("engine", f"{engine['name']}, {count(engine['splits_count'] or 0, 'split')} of "
+                   f"{size(engine['split_bytes'] or 0)}"),
+        ("options", stored(options)),
+    ]  # fmt: skip
+
+
+def _store_section(store: Mapping[str, Any], number: int) -> Section:
+    files = [*store["segments"], *store["files"]]
+    shown = files if len(files) <= _FILES_MAX else [*files[: _FILES_MAX // 2], *files[-_FILES_MAX // 2:]]
+    rows = [
+        [stored(one["file"]), "unknown" if one["size_bytes"] is None else str(one["size_bytes"]),
+         stored(one["digest"]) if one["digest"] else f"unreadable: {stored(one['unreadable'])}", one["digest_of"]]
+        for one in shown
+    ]  # fmt: skip
+    left = len(files) - len(shown)
+    note = f"{left} files between these are not shown; the digest of the store includes them." if left else ""
+    pairs = [
+        ("store", stored(store["store"])), ("as of", time_text(store["taken_time_ms"])),
+        ("commit log", count(store["commit_log_bytes"], "byte")), ("digest", store["digest"]),
+    ]
+    heads = [Head("file"), Head("bytes", True), Head("digest"), Head("digest of")]
+    return Section(f"Store {number}", f"store-{number}", [Facts(pairs), Table("Files", heads, rows, note)])

@@ -1,0 +1,115 @@
+"""The sections of a report about causes and about single transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rmqtx_cli.pages.causes import STRENGTH_WORDS, amount_text, cause_line, cause_parts, counts_lines, example_text
+from rmqtx_cli.pages.deadlines import deadline_text
+from rmqtx_cli.pages.drawing import facts_of
+from rmqtx_cli.report.document import Cell, Facts, Head, Items, Paragraph, Part, Section, Table, stored
+from rmqtx_cli.report.drawings import copies_drawing
+from rmqtx_cli.words.durations import age_text, duration_text
+from rmqtx_cli.words.times import time_text
+
+if TYPE_CHECKING:
+    from rmqtx_cli.report.gathering import Facts as SourceFacts
+    from rmqtx_cli.report.gathering import Gathered, ShownTransaction
+
+#: Events of a transaction that are listed: the first and the last half of them.
+EVENTS_MAX = 24
+#: Causes that are described.
+CAUSES_MAX = 20
+
+
+def causes_section(found: Gathered) -> Section:
+    """Return the causes with their evidence, as `rmqtx diagnose` finds them."""
+    rows = found.diagnosis.table().to_pylist()
+    described: list[Part] = [Items(list(counts_lines(found.diagnosis)))]
+    of_causes = cause_parts(rows)
+    described += [_cause_section(part, f"cause-{number}") for number, part in enumerate(of_causes[:CAUSES_MAX], 1)]
+    if len(of_causes) > CAUSES_MAX:
+        described.append(Paragraph(f"{len(of_causes) - CAUSES_MAX} further causes: rmqtx diagnose lists all."))
+    if ruled_out := [f"{row['cause']}: the records of {row['transactions_count']} would fit, but not the release of "
+                     f"the broker, or its configuration ({row['releases']})"
+                     for row in rows if row["strength"] == "ruled_out"]:  # fmt: skip
+        described += [Paragraph("Ruled out:"), Items(ruled_out[:CAUSES_MAX])]
+    return Section("Causes", "causes", described)
+
+
+def _cause_section(rows: Sequence[Mapping[str, Any]], anchor: str) -> Section:
+    best = rows[0]
+    pairs = [("store", stored(best["store"]))]
+    for row in rows:
+        would_decide = [("would decide", row["would_decide"])] if row["would_decide"] else []
+        pairs += [(STRENGTH_WORDS[row["strength"]], amount_text(row)), *would_decide]
+    pairs += [("example", stored(example_text(one))) for one in best["examples"]]
+    pairs += [
+        (label, best[name])
+        for label, name in (("follows", "consequence"), ("do now", "act"), ("change", "change"),
+                            ("releases", "releases"), ("sources", "sources"))
+        if best[name]
+    ]  # fmt: skip
+    return Section(f"{best['cause']}: {best['title']}", anchor, [Facts(pairs)])
+
+
+def transaction_section(one: ShownTransaction, facts: SourceFacts, now_ms: int, anchor: str) -> Section:
+    """Return a transaction: facts, its records along the log, its events, its causes."""
+    row = one.row
+    discard = "" if one.deadline is None else deadline_text(one.deadline, now_ms)
+    pairs = [(label, stored(text) if label in ("group", "topic", "keys") else text)
+             for label, text in facts_of(row, discard, _age(one, now_ms))]  # fmt: skip
+    pairs += [("store", stored(row["store"]))] if len(facts.names) > 1 else []
+    pairs += [("cause", cause_line(cause).strip()) for cause in one.causes]
+    drawing = copies_drawing(row)
+    found: list[Part] = [Facts(pairs), *([] if drawing is None else [drawing]), _events_table(one)]
+    if one.consumers:
+        found.append(_consumers_table(one.consumers))
+    return Section(f"{stored(row['transaction_id'])}: {row['state']}", anchor, found)
+
+
+def _age(one: ShownTransaction, now_ms: int) -> str:
+    sent_ms = one.row["half_store_time_ms"]
+    if sent_ms is None or one.row["state"] != "PENDING":
+        return ""
+    return age_text(sent_ms, now_ms, one.stopped_ms)
+
+
+def _events_table(one: ShownTransaction) -> Table:
+    """The records that prove the state, each with its offsets."""
+    events, note = one.events, ""
+    if len(events) > EVENTS_MAX:
+        note = f"{len(events) - EVENTS_MAX} events between the first and the last {EVENTS_MAX // 2} are not shown."
+        events = [*events[: EVENTS_MAX // 2], *events[-EVENTS_MAX // 2:]]
+    sent_ms = one.row["half_store_time_ms"]
+    rows: list[list[Cell]] = [
+        [event["event"], "" if event["time_ms"] is None else time_text(event["time_ms"]),
+         _since(event["time_ms"], sent_ms), _number(event["queue_offset"]), _number(event["commit_log_offset"]),
+         stored(event["detail"])]
+        for event in events
+    ]  # fmt: skip
+    heads = [Head("event"), Head("time"), Head("since sent", True), Head("queue offset", True),
+             Head("log offset", True), Head("detail")]  # fmt: skip
+    return Table("Events and the records that prove them", heads, rows, note)
+
+
+def _consumers_table(consumers: Sequence[Mapping[str, Any]]) -> Table:
+    rows: list[list[Cell]] = [
+        [stored(one["group"]), stored(one["topic"]), _number(one["final_queue_offset"]),
+         _number(one["next_queue_offset"]), "past" if one["is_past"] else "not past"]
+        for one in consumers[:EVENTS_MAX]
+    ]  # fmt: skip
+    heads = [Head("group"), Head("topic"), Head("COMMIT at", True), Head("cursor", True), Head("COMMIT")]
+    return Table("Consumer groups (a cursor past the COMMIT record does not prove consumption)", heads, rows)
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _since(time_ms: int | None, sent_ms: int | None) -> str:
+    if time_ms is None or sent_ms is None:
+        return ""
+    passed = time_ms - sent_ms
+    return duration_text(passed) if passed < 0 else f"+{duration_text(passed)}"
