@@ -46,12 +46,16 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Lanes over one axis. Shape: `ticks`: texts below the axis, at equal distances from its begin to its end."""
+    """Lanes over one axis. Shape: `ticks`: texts below the axis, at equal distances from its begin to its end.
+
+    Units: `lane_px`: height of a lane with its distance to the next, CSS pixels.
+    """
 
     title: str
     description: str
     lanes: Sequence[Lane]
     ticks: Sequence[str]
+    lane_px: int = 48
     kind: ClassVar[str] = "drawing"
 
 
@@ -68,12 +72,16 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; the first cell of a row names the row. `note`: what was left out."""
+    """A table; the first cell of a row names the row. `note`: what was left out.
+
+    `is_prose`: cells are sentences: on a narrow screen they stand below each other.
+    """
 
     caption: str
     heads: Sequence[Head]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
+    is_prose: bool = False
     kind: ClassVar[str] = "table"
 
 

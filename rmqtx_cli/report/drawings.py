@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmqtx_cli.report.check_ways import CHECKED, END
 from rmqtx_cli.report.document import Drawing, Lane, Mark
 from rmqtx_cli.report.event_counts import EVENTS, EventCounts
 from rmqtx_cli.report.pending_ages import CLASSES, GroupAges
 from rmqtx_cli.report.scales import WIDTH, LinearScale, LogScale
+from rmqtx_cli.report.time_steps import TimeSteps
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.times import time_text
 
@@ -30,27 +32,57 @@ _LATENCY_LOW_MS = 1.0
 
 def timeline_drawing(events: EventCounts) -> Drawing | None:
     """Return the events by time; None without events."""
-    bounds = events.range_ms
+    steps = events.steps
+    bounds = steps.range_ms
     if bounds is None:
         return None
     scale = LinearScale(*bounds)
-    width = scale.at(bounds[0] + events.step_ms)
-    step = duration_text(events.step_ms)
+    width = scale.at(bounds[0] + steps.step_ms)
+    step = duration_text(steps.step_ms)
     lanes = []
-    for kind in EVENTS:
-        steps = events.steps(kind)
-        most = max((number for _, number in steps), default=0)
+    for series, kind in enumerate(EVENTS):
+        found = steps.of(series)
+        most = max((number for _, number in found), default=0)
         marks = [
             Mark(scale.at(begin), width, max(number / most, _HEIGHT_MIN), _EVENT_KINDS[kind],
                  f"{time_text(begin)}: {number} {kind}")
-            for begin, number in steps
+            for begin, number in found
         ]  # fmt: skip
         total = events.totals[kind]
         lanes.append(Lane(kind, f"{total}, at most {most} in {step}" if most else str(total), marks))
+    totals = "; ".join(f"{kind}: {number}" for kind, number in events.totals.items())
     return Drawing(
-        "Timeline", f"From {time_text(bounds[0])} to {time_text(bounds[1])}, in steps of {step}. Each lane has a "
-        f"height of its own. {'; '.join(f'{kind}: {number}' for kind, number in events.totals.items())}.",
-        lanes, [time_text(round(value)) for value in scale.values(3)],
+        f"Events from {time_text(bounds[0])} to {time_text(bounds[1])}",
+        f"In steps of {step}; each lane has a height of its own. {totals}.", lanes, _time_ticks(scale),
+    )
+
+
+def _time_ticks(scale: LinearScale) -> list[str]:
+    """Return the begin, the middle and the end; without the date if all are on one day."""
+    texts = [time_text(round(value)) for value in scale.values(3)]
+    is_one_day = len({text[:10] for text in texts}) == 1
+    return [text[11:19] if is_one_day else text[:16].replace("T", " ") for text in texts]
+
+
+def way_drawing(way: TimeSteps, queue: CheckQueue) -> Drawing | None:
+    """Return how the end of a half queue, and the check, moved; None if no copy shows where the check was."""
+    bounds, ends, checked = way.range_ms, dict(way.of(END)), dict(way.of(CHECKED))
+    if bounds is None or not checked:
+        return None
+    times, slots = LinearScale(*bounds), LinearScale(queue.begin_offset or 0, max(ends.values()))
+    width = times.at(bounds[0] + way.step_ms)
+    marks, end, place = [], 0, 0
+    for begin in range(*bounds, way.step_ms):
+        end, is_shown = max(end, ends.get(begin, 0)), begin in checked
+        place = checked.get(begin, place)
+        text = f"{time_text(begin)}: end {end}, read {place or 'unknown'}"
+        marks.append(Mark(times.at(begin), width, slots.at(end) / WIDTH, "span", "" if is_shown else text))
+        if is_shown:
+            marks.append(Mark(times.at(begin), width, max(slots.at(place) / WIDTH, _HEIGHT_MIN), "check", text))
+    return Drawing(
+        f"The way of the check from {time_text(bounds[0])} to {time_text(bounds[1])}",
+        f"The end of the half queue, {end} at last, and how far the check had read at least, {place} at last.",
+        [Lane("half queue", f"end {end}, read {place}", marks)], _time_ticks(times), lane_px=112,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
+from rmqtx_cli.report.check_ways import CheckWays
 from rmqtx_cli.report.event_counts import EventCounts
 from rmqtx_cli.report.pending_ages import PendingAges
 from rmqtx_cli.report.top_rows import TOP_KINDS, TopRows
@@ -83,6 +84,7 @@ class Gathered:
     facts: Facts
     summary: Summary
     events: EventCounts
+    ways: CheckWays
     ages: PendingAges
     top: TopRows
     diagnosis: Diagnosis
@@ -106,12 +108,12 @@ def gathered(
     stopped = {place.root: place.stopped_time_ms() for place in places}
     evidence = logs.with_logs(reading.evidence)
     found = Gathered(
-        now_ms, facts, Summary(), EventCounts(now_ms),
+        now_ms, facts, Summary(), EventCounts(now_ms), CheckWays(now_ms),
         PendingAges(now_ms, {root: time_ms for root, time_ms in stopped.items() if time_ms is not None}),
         TopRows(), Diagnosis(evidence, proxy_keeps_ms),
     )
     parts: tuple[Callable[[pa.RecordBatch], None], ...] = (
-        found.summary.add, found.events.add, found.ages.add, found.top.add, found.diagnosis.add,
+        found.summary.add, found.events.add, found.ways.add, found.ages.add, found.top.add, found.diagnosis.add,
     )
     for batch in reading:
         if batch.num_rows:

@@ -7,17 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from readers.model.findings import KINDS
 from rmqtx_cli.pages.glossary import TERMS
-from rmqtx_cli.report.document import (
-    Drawing,
-    Facts,
-    Head,
-    Items,
-    Lane,
-    Paragraph,
-    Part,
-    Section,
-    Table,
-)
+from rmqtx_cli.report.document import Drawing, Facts, Head, Items, Lane, Paragraph, Part, Section, Table
 from verdicts.causes.cause import STRENGTHS
 from verdicts.transactions.flags import FLAGS
 from verdicts.transactions.states_and_advice import ADVICE, STATES
@@ -37,7 +27,8 @@ def glossary_section(sections: Sequence[Section]) -> Section:
     text = "\n".join(text for section in sections for text in texts_of(section))
     used = {word: meaning for word, meaning in _words().items() if _occurs(word, text)}
     rows = [[word, meaning] for word, meaning in used.items()]
-    table = Table("Words on this page (rmqtx explain WORD describes all)", [Head("word"), Head("meaning")], rows)
+    heads = [Head("word"), Head("meaning")]
+    table = Table("Words on this page (rmqtx explain WORD describes all)", heads, rows, is_prose=True)
     return Section("Words", "words", [table])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.pages.check_alive import check_sentence
-from rmqtx_cli.report.document import Cell, Head, Items, Paragraph, Part, Section, Table, stored
+from rmqtx_cli.report.document import Cell, Drawing, Head, Items, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.report.drawings import (
     ages_drawing,
     cursor_drawing,
@@ -14,6 +14,7 @@ from rmqtx_cli.report.drawings import (
     latency_scale,
     share_lane,
     timeline_drawing,
+    way_drawing,
 )
 from rmqtx_cli.report.pending_ages import CLASSES
 from rmqtx_cli.words.durations import duration_text
@@ -23,9 +24,14 @@ from verdicts.transactions.states_and_advice import STATES
 
 if TYPE_CHECKING:
     from rmqtx_cli.report.gathering import Gathered
+    from rmqtx_cli.sources.check_queues import CheckQueue
 
 #: Rows of a table by producer group.
 GROUPS_MAX = 20
+_WAY_NOTE = (
+    "Grey is the end of the queue; the colour shows how far the check had read at least, in steps in which it put a "
+    "copy back: a copy with n + 1 checks proves that one with n checks was read."
+)
 _NO_GROUP = "unknown group"
 _STATE_KINDS = {
     "PENDING": "pending", "COMMITTED": "commit", "ROLLED_BACK": "rollback", "DISCARDED": "discard", "LOST": "discard",
@@ -44,11 +50,12 @@ def states_section(found: Gathered) -> Section:
         for state, meaning in STATES.items() if summary.states[state]
     ]  # fmt: skip
     heads = [Head("state"), Head("transactions", True), Head("share"), Head("meaning")]
-    parts: list[Part] = [Table("Transactions by state", heads, rows) if rows else Paragraph("No transaction found.")]
+    parts: list[Part] = [Table("Transactions by state", heads, rows, is_prose=True)] if rows else []
+    parts += [] if rows else [Paragraph("No transaction found.")]
     if flagged := [[flag, str(summary.flags[flag]), stored(summary.examples[flag]), meaning]
                    for flag, meaning in FLAGS.items() if summary.flags[flag]]:  # fmt: skip
         heads = [Head("flag"), Head("transactions", True), Head("first"), Head("meaning")]
-        parts.append(Table("Flags: what is unusual", heads, flagged))
+        parts.append(Table("Flags: what is unusual", heads, flagged, is_prose=True))
     if rows:
         parts.append(_groups_table(found))
     return Section("Numbers by state", "states", parts)
@@ -95,7 +102,7 @@ def timeline_section(found: Gathered) -> Section:
     if drawing is None:
         return Section("Timeline", "timeline", [Paragraph("No event with a time.")])
     parts: list[Part] = [drawing]
-    if number := found.events.impossible_count:
+    if number := found.events.steps.impossible_count:
         parts.append(Paragraph(f"{number} events have an impossible time and are not drawn.", is_small=True))
     return Section("Timeline", "timeline", parts)
 
@@ -111,6 +118,8 @@ def check_section(found: Gathered) -> Section:
         mine = [queue for queue in facts.queues if queue.store in (name, name.removeprefix("rocketmq://"))]
         if (drawing := cursor_drawing(stored(name), mine)) is not None:
             parts.append(drawing)
+        for way in filter(None, (_way(found, queue) for queue in mine)):
+            parts += [way, Paragraph(_WAY_NOTE, is_small=True)]
     rows = [
         [stored(one.store), one.kind, *(_known(value) for value in
          (one.begin_offset, one.next_offset, one.end_offset, one.ahead_count))]
@@ -119,12 +128,17 @@ def check_section(found: Gathered) -> Section:
     heads = [Head("store"), Head("queue"), Head("first slot", True), Head("cursor", True), Head("end", True),
              Head("ahead", True)]  # fmt: skip
     if rows:
-        parts.append(Table("Queues of the check, in queue offsets", heads, rows))
+        parts.append(Table("Queues of the check, in queue offsets", heads, rows, is_prose=True))
     else:
         parts.append(Paragraph("No half queue and no op queue in files: no cursor shows how far the check is."))
     if facts.store_notes:
         parts.append(Items(facts.store_notes[:GROUPS_MAX]))
     return Section("The cursors of the check", "cursors", parts)
+
+
+def _way(found: Gathered, queue: CheckQueue) -> Drawing | None:
+    way = found.ways.by_store.get(queue.store)
+    return None if way is None or queue.kind != "half" else way_drawing(way, queue)
 
 
 def _known(value: int | None) -> str:
@@ -149,7 +163,7 @@ def ages_section(found: Gathered) -> Section:
          _time(one.first_sent_ms), *(str(one.counts[place]) for place in used)]
         for name, one in shown.items()
     ]  # fmt: skip
-    heads = [Head("group"), Head("pending", True), Head("oldest", True), Head("oldest sent"),
+    heads = [Head("group"), Head("pending", True), Head("oldest", True), Head("oldest sent", True),
              *(Head(list(CLASSES.values())[place], True) for place in used)]  # fmt: skip
     left = max(0, len(groups) - GROUPS_MAX)
     parts.append(Table("Pending transactions by producer group and age", heads, rows, _left_out(left, "group")))
@@ -174,10 +188,11 @@ def latency_section(found: Gathered) -> Section:
     ]  # fmt: skip
     heads = [
         Head("group"), Head("topic"), Head("decided, logarithmic"),
-        *(Head(f"{text} 50/95/100 %", True) for text in _DURATIONS.values()), Head("by a check", True),
+        *(Head(f"{text}: 50 / 95 / 100 % within", True) for text in _DURATIONS.values()), Head("by a check", True),
     ]
     note = f"The drawing reaches from {duration_text(round(scale.low))} to {duration_text(round(scale.high))}."
-    table = Table("Times between events", heads, cells, f"{note} {_left_out(left, 'group and topic')}".strip())
+    note = f"{note} {_left_out(left, 'group and topic')}".strip()
+    table = Table("Times between events", heads, cells, note, is_prose=True)
     return Section("Latency of decisions", "latency", [table])
 
 

@@ -5,6 +5,9 @@ store.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.words.text import escaped
@@ -31,9 +34,23 @@ def rendered(document: Document, suffix: str) -> str:
         loader=PackageLoader("rmqtx_cli.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=StrictUndefined, finalize=_markdown_text if suffix == ".md" else _html_text,
     )
-    environment.filters["lane_text"] = lane_text
-    environment.filters["code"] = code_text
+    environment.filters |= {
+        "lane_text": lane_text, "code": code_text, "percent": _percent, "decimal": _decimal, "groups": _groups,
+    }
     return environment.get_template(name).render(document=document)
+
+
+def _percent(thousandths: float) -> str:
+    return f"{_decimal(thousandths / 10)}%"
+
+
+def _decimal(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _groups(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return pairs that follow each other with the same label together."""
+    return [(label, list(group)) for label, group in groupby(pairs, key=itemgetter(0))]
 
 
 def _html_text(value: Any) -> Any:

@@ -33,7 +33,7 @@ def damage_section(facts: SourceFacts) -> Section:
         ]  # fmt: skip
         heads = [Head("finding"), Head("severity"), Head("places", True), Head("first place"),
                  Head("for transactions"), Head("advice")]  # fmt: skip
-        parts.append(Table("Findings by kind", heads, rows))
+        parts.append(Table("Findings by kind", heads, rows, is_prose=True))
     else:
         parts.append(Paragraph("No damage found in what was read; rmqtx verify compares all files of a store."))
     if facts.coverage:
@@ -109,4 +109,5 @@ def _store_section(store: Mapping[str, Any], number: int) -> Section:
         ("commit log", count(store["commit_log_bytes"], "byte")), ("digest", store["digest"]),
     ]
     heads = [Head("file"), Head("bytes", True), Head("digest"), Head("digest of")]
-    return Section(f"Store {number}", f"store-{number}", [Facts(pairs), Table("Files", heads, rows, note)])
+    table = Table("Files", heads, rows, note, is_prose=True)
+    return Section(f"Store {number}", f"store-{number}", [Facts(pairs), table])

@@ -26,7 +26,7 @@ CAUSES_MAX = 20
 def causes_section(found: Gathered) -> Section:
     """Return the causes with their evidence, as `rmqtx diagnose` finds them."""
     rows = found.diagnosis.table().to_pylist()
-    described: list[Part] = [Items(list(counts_lines(found.diagnosis)))]
+    described: list[Part] = [Paragraph(line) for line in counts_lines(found.diagnosis)]
     of_causes = cause_parts(rows)
     described += [_cause_section(part, f"cause-{number}") for number, part in enumerate(of_causes[:CAUSES_MAX], 1)]
     if len(of_causes) > CAUSES_MAX:
@@ -89,7 +89,7 @@ def _events_table(one: ShownTransaction) -> Table:
          stored(event["detail"])]
         for event in events
     ]  # fmt: skip
-    heads = [Head("event"), Head("time"), Head("since sent", True), Head("queue offset", True),
+    heads = [Head("event"), Head("time", True), Head("since sent", True), Head("queue offset", True),
              Head("log offset", True), Head("detail")]  # fmt: skip
     return Table("Events and the records that prove them", heads, rows, note)
 
