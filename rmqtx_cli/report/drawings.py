@@ -24,7 +24,7 @@ _RECORD_LANES = {
 }  # fmt: skip
 _EVENT_KINDS = {"halves": "half", "decisions": "commit", "checks": "check", "discards": "discard"}
 #: Marks of one lane of a transaction; of more, only the first are drawn.
-MARKS_MAX = 100
+MARKS_MAX = 60
 #: The smallest height of a mark that stands for something.
 _HEIGHT_MIN = 0.06
 _LATENCY_LOW_MS = 1.0

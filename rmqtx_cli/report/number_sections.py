@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Rows of a table by producer group.
 GROUPS_MAX = 20
+#: Stores whose check is drawn.
+_STORES_DRAWN_MAX = 5
 _WAY_NOTE = (
     "Grey is the end of the queue; the colour shows how far the check had read at least, in steps in which it put a "
     "copy back: a copy with n + 1 checks proves that one with n checks was read."
@@ -114,7 +116,7 @@ def check_section(found: Gathered) -> Section:
     stops = [check_sentence(stop, found.summary.never_asked_counts(stop.store)) for stop in facts.stops[:GROUPS_MAX]]
     if stops:
         parts.append(Items(stops))
-    for name in facts.names[:GROUPS_MAX]:
+    for name in facts.names[:_STORES_DRAWN_MAX]:
         mine = [queue for queue in facts.queues if queue.store in (name, name.removeprefix("rocketmq://"))]
         if (drawing := cursor_drawing(stored(name), mine)) is not None:
             parts.append(drawing)

@@ -10,9 +10,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from rmqtx_cli.words.text import escaped
+from rmqtx_cli.report.fitting import LIMITS, SIZE_MAX, shortened
+from rmqtx_cli.words.text import cut, escaped
 
 if TYPE_CHECKING:
+    from jinja2 import Template
+
     from rmqtx_cli.report.document import Document, Lane
 
 #: Suffix of the file → template.
@@ -21,15 +24,26 @@ TEMPLATES = {".html": "report.html.j2", ".htm": "report.html.j2", ".md": "report
 _WITHIN = re.compile(r"([\\`*_\[\]#|~$@]|(?<=www)\.|:(?=//))")
 _AT_BEGIN = re.compile(r"^\s*(?:([-+=])|(\d+)([.)])(?=\s|$))")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+#: Characters of any text at most.
+TEXT_MAX = 4_000
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _COLUMNS = 64
 
 
-def rendered(document: Document, suffix: str) -> str:
-    """Return the text of a report. `suffix`: a key of TEMPLATES."""
+def rendered(document: Document, suffix: str) -> bytes:
+    """Return a report as UTF-8, at most SIZE_MAX bytes. `suffix`: a key of TEMPLATES."""
+    template = _template(suffix)
+    content = template.render(document=document).encode()
+    for limits in LIMITS:
+        if len(content) <= SIZE_MAX:
+            break
+        content = template.render(document=shortened(document, *limits)).encode()
+    return content
+
+
+def _template(suffix: str) -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    name = TEMPLATES[suffix]
     environment = Environment(
         loader=PackageLoader("rmqtx_cli.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=StrictUndefined, finalize=_markdown_text if suffix == ".md" else _html_text,
@@ -37,7 +51,7 @@ def rendered(document: Document, suffix: str) -> str:
     environment.filters |= {
         "lane_text": lane_text, "code": code_text, "percent": _percent, "decimal": _decimal, "groups": _groups,
     }
-    return environment.get_template(name).render(document=document)
+    return environment.get_template(TEMPLATES[suffix])
 
 
 def _percent(thousandths: float) -> str:
@@ -55,7 +69,11 @@ def _groups(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[tuple[str,
 
 def _html_text(value: Any) -> Any:
     """Return a value for autoescape: control and bidi characters of a text become visible first."""
-    return value if hasattr(value, "__html__") or not isinstance(value, str) else escaped(value)
+    return value if hasattr(value, "__html__") or not isinstance(value, str) else _visible(value)
+
+
+def _visible(text: str) -> str:
+    return cut(escaped(text), TEXT_MAX)
 
 
 def _markdown_text(value: Any) -> Any:
@@ -64,7 +82,7 @@ def _markdown_text(value: Any) -> Any:
 
     if hasattr(value, "__html__") or not isinstance(value, str):
         return value
-    plain = _AT_BEGIN.sub(_without_mark, _WITHIN.sub(r"\\\1", escaped(value).strip()))
+    plain = _AT_BEGIN.sub(_without_mark, _WITHIN.sub(r"\\\1", _visible(value).strip()))
     return Markup("".join(_ENTITIES.get(character, character) for character in plain))
 
 
@@ -76,7 +94,7 @@ def code_text(text: str) -> Any:
     """Return a text for a fenced code block of Markdown: one line, which cannot end the block."""
     from markupsafe import Markup
 
-    return Markup(escaped(text).replace("```", "`\u200a``"))  # a hair space
+    return Markup(_visible(text).replace("```", "`\u200a``"))  # a hair space
 
 
 def lane_text(lane: Lane) -> str:

@@ -124,7 +124,7 @@ def _write(document: Document, suffix: str, output: Path, voice: Voice) -> None:
     from rmqtx_cli.report.rendering import rendered
     from rmqtx_cli.words.text import size
 
-    content = rendered(document, suffix).encode()
+    content = rendered(document, suffix)
     with written_whole(output, mode=PRIVATE) as stream:
         stream.write(content)
     voice.note(f"{output}: {size(len(content))}")
