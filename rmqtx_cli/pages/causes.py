@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.output.views import ALWAYS, Page, Row, View, plain
 from rmqtx_cli.output.views import Column as ViewColumn
-from rmqtx_cli.words.text import count, escaped
+from rmqtx_cli.words.text import count, escaped, grouped
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
@@ -135,11 +135,12 @@ def counts_lines(found: Diagnosis) -> Iterator[str]:
         yield f"none of {count(found.transactions_count, 'transaction')} is unusual"
         return
     possible = found.unusual_count - found.explained_count - found.unexplained_count
-    parts = [f"causes explain {found.explained_count}"] if found.explained_count else []
-    parts += [f"{'' if parts else 'causes '}could explain {possible}"] if possible else []
-    parts += [f"no known cause fits {found.unexplained_count}"] if found.unexplained_count else []
+    parts = [f"causes explain {grouped(found.explained_count)}"] if found.explained_count else []
+    parts += [f"{'' if parts else 'causes '}could explain {grouped(possible)}"] if possible else []
+    parts += [f"no known cause fits {grouped(found.unexplained_count)}"] if found.unexplained_count else []
     are = "is" if found.unusual_count == 1 else "are"
-    yield f"{found.unusual_count} of {count(found.transactions_count, 'transaction')} {are} unusual: {', '.join(parts)}"
+    total = count(found.transactions_count, "transaction")
+    yield f"{grouped(found.unusual_count)} of {total} {are} unusual: {', '.join(parts)}"
     if found.needs_release:
         yield "the store does not show the exact release of its broker: --broker-version makes the answer sharper"
     if found.needed_settings:

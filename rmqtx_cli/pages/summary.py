@@ -20,7 +20,7 @@ from readers.model.tables import column
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.pages.latencies import LATENCY_COLUMNS, LATENCY_FIELDS, Latencies
 from rmqtx_cli.words.durations import duration_text
-from rmqtx_cli.words.text import count, escaped, size
+from rmqtx_cli.words.text import count, escaped, grouped, size
 from verdicts.transactions.flags import FLAGS
 from verdicts.transactions.measures import MEASURES
 from verdicts.transactions.states_and_advice import STATES
@@ -217,7 +217,7 @@ class Summary:
 
     def sentence(self, now_ms: int) -> str:
         """The number of transactions in each state, and the age of the oldest pending one."""
-        states = ", ".join(f"{self.states[state]} {state}" for state in STATES if self.states[state])
+        states = ", ".join(f"{grouped(self.states[state])} {state}" for state in STATES if self.states[state])
         counts = f"{count(self.transactions_count, 'transaction')}{': ' + states if states else ''}"
         if self._oldest_pending_ms is None:
             return counts

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rmqtx_cli.pages.summary import Summary
 from rmqtx_cli.report.document import Commands, Head, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.report.number_sections import GROUPS_MAX
+from rmqtx_cli.words.text import grouped
 from verdicts.transactions.flags import FLAGS
 from verdicts.transactions.states_and_advice import STATES
 
@@ -74,7 +75,7 @@ class Earlier:
 
 def _table(caption: str, what: str, rows: Iterable[tuple[str, int, int]]) -> Table:
     heads = [Head(what), Head("before", True), Head("now", True), Head("change", True)]
-    cells = [[name, str(before), str(now), f"{now - before:+d}" if now != before else "0"]
+    cells = [[name, grouped(before), grouped(now), f"{'+' if now > before else ''}{grouped(now - before)}"]
              for name, before, now in rows]  # fmt: skip
     return Table(caption, heads, cells)
 

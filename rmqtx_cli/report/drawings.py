@@ -12,6 +12,7 @@ from rmqtx_cli.report.pending_ages import CLASSES, GroupAges
 from rmqtx_cli.report.scales import WIDTH, LinearScale, LogScale
 from rmqtx_cli.report.time_steps import TimeSteps
 from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.text import grouped
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def timeline_drawing(events: EventCounts) -> Drawing | None:
                  f"{time_text(begin)}: {number} {kind}")
             for begin, number in found
         ]  # fmt: skip
-        total = events.totals[kind]
-        lanes.append(Lane(kind, f"{total}, at most {most} in {step}" if most else str(total), marks))
+        note = f", at most {grouped(most)} in {step}" if most else ""
+        lanes.append(Lane(kind, f"{grouped(events.totals[kind])}{note}", marks))
     totals = "; ".join(f"{kind}: {number}" for kind, number in events.totals.items())
     return Drawing(
         f"Events from {time_text(bounds[0])} to {time_text(bounds[1])}",
@@ -97,7 +98,7 @@ def cursor_drawing(store: str, queues: Sequence[CheckQueue]) -> Drawing | None:
         note = f"{queue.begin_offset} to {queue.end_offset}, cursor unknown"
         if queue.next_offset is not None:
             marks.append(Mark(scale.at(queue.next_offset), 0, 1, "cursor", f"cursor {queue.next_offset}"))
-            note = f"cursor {queue.next_offset} of {queue.end_offset}, {queue.ahead_count} ahead"
+            note = f"cursor {queue.next_offset}, {queue.ahead_count} ahead"
         lanes.append(Lane(f"{queue.kind} queue", note, marks))
     if not lanes:
         return None
@@ -119,7 +120,7 @@ def ages_drawing(groups: Mapping[str, GroupAges]) -> Drawing | None:
             Mark(place * width, width, max(number / most, _HEIGHT_MIN), "pending", f"{text}: {number}")
             for place, (text, number) in enumerate(zip(CLASSES.values(), one.counts.tolist(), strict=True)) if number
         ]
-        lanes.append(Lane(name, f"{one.pending_count} pending", marks))
+        lanes.append(Lane(name, f"{grouped(one.pending_count)} pending", marks))
     texts = list(CLASSES.values())
     return Drawing(
         "Ages of pending transactions by producer group", f"Classes of ages from {texts[0]} to {texts[-1]}; each group "

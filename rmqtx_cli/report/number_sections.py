@@ -1,39 +1,24 @@
-"""The sections of a report that show numbers: states, timeline, check cursors, ages, latencies."""
+"""The sections of a report that show numbers: states, timeline, ages, latencies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rmqtx_cli.pages.check_alive import check_sentence
-from rmqtx_cli.report.document import Cell, Drawing, Head, Items, Paragraph, Part, Section, Table, stored
-from rmqtx_cli.report.drawings import (
-    ages_drawing,
-    cursor_drawing,
-    latency_lane,
-    latency_scale,
-    share_lane,
-    timeline_drawing,
-    way_drawing,
-)
+from rmqtx_cli.report.document import Cell, Head, Paragraph, Part, Section, Table, stored
+from rmqtx_cli.report.drawings import ages_drawing, latency_lane, latency_scale, share_lane, timeline_drawing
 from rmqtx_cli.report.pending_ages import CLASSES
 from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.text import grouped
 from rmqtx_cli.words.times import time_text
 from verdicts.transactions.flags import FLAGS
 from verdicts.transactions.states_and_advice import STATES
 
 if TYPE_CHECKING:
     from rmqtx_cli.report.gathering import Gathered
-    from rmqtx_cli.sources.check_queues import CheckQueue
 
 #: Rows of a table by producer group.
 GROUPS_MAX = 20
-#: Stores whose check is drawn.
-_STORES_DRAWN_MAX = 5
-_WAY_NOTE = (
-    "Grey is the end of the queue; the colour shows how far the check had read at least, in steps in which it put a "
-    "copy back: a copy with n + 1 checks proves that one with n checks was read."
-)
 _NO_GROUP = "unknown group"
 _STATE_KINDS = {
     "PENDING": "pending", "COMMITTED": "commit", "ROLLED_BACK": "rollback", "DISCARDED": "discard", "LOST": "discard",
@@ -47,14 +32,14 @@ def states_section(found: Gathered) -> Section:
     """Return the transactions by state, by flag, and by producer group and topic."""
     summary = found.summary
     rows: list[list[Cell]] = [
-        [state, str(summary.states[state]),
+        [state, grouped(summary.states[state]), _share(summary.states[state] / summary.transactions_count),
          share_lane(summary.states[state], summary.transactions_count, _STATE_KINDS[state]), meaning]
         for state, meaning in STATES.items() if summary.states[state]
     ]  # fmt: skip
-    heads = [Head("state"), Head("transactions", True), Head("share"), Head("meaning")]
+    heads = [Head("state"), Head("transactions", True), Head("share", True), Head("part of all"), Head("meaning")]
     parts: list[Part] = [Table("Transactions by state", heads, rows, is_prose=True)] if rows else []
     parts += [] if rows else [Paragraph("No transaction found.")]
-    if flagged := [[flag, str(summary.flags[flag]), stored(summary.examples[flag]), meaning]
+    if flagged := [[flag, grouped(summary.flags[flag]), stored(summary.examples[flag]), meaning]
                    for flag, meaning in FLAGS.items() if summary.flags[flag]]:  # fmt: skip
         heads = [Head("flag"), Head("transactions", True), Head("first"), Head("meaning")]
         parts.append(Table("Flags: what is unusual", heads, flagged, is_prose=True))
@@ -82,9 +67,9 @@ def _groups_table(found: Gathered) -> Table:
     heads = [Head("group"), Head("topic"), Head("all", True), *(Head(state.lower(), True) for state in states),
              Head("flagged", True), Head("half copies", True)]  # fmt: skip
     cells = [
-        [_group(row), stored(row["topic"]), str(row["transactions_count"]),
-         *(str(row[f"{state.lower()}_count"]) for state in states), str(row["flagged_count"]),
-         str(row["half_copies_count"])]
+        [_group(row), stored(row["topic"]), grouped(row["transactions_count"]),
+         *(grouped(row[f"{state.lower()}_count"]) for state in states), grouped(row["flagged_count"]),
+         grouped(row["half_copies_count"])]
         for row in rows
     ]  # fmt: skip
     return Table("Transactions by producer group and topic", heads, cells, _left_out(left, "group and topic"))
@@ -109,44 +94,6 @@ def timeline_section(found: Gathered) -> Section:
     return Section("Timeline", "timeline", parts)
 
 
-def check_section(found: Gathered) -> Section:
-    """Return where the cursors of the check stand, and where the check is stopped."""
-    facts = found.facts
-    parts: list[Part] = []
-    stops = [check_sentence(stop, found.summary.never_asked_counts(stop.store)) for stop in facts.stops[:GROUPS_MAX]]
-    if stops:
-        parts.append(Items(stops))
-    for name in facts.names[:_STORES_DRAWN_MAX]:
-        mine = [queue for queue in facts.queues if queue.store in (name, name.removeprefix("rocketmq://"))]
-        if (drawing := cursor_drawing(stored(name), mine)) is not None:
-            parts.append(drawing)
-        for way in filter(None, (_way(found, queue) for queue in mine)):
-            parts += [way, Paragraph(_WAY_NOTE, is_small=True)]
-    rows = [
-        [stored(one.store), one.kind, *(_known(value) for value in
-         (one.begin_offset, one.next_offset, one.end_offset, one.ahead_count))]
-        for one in facts.queues[: 2 * GROUPS_MAX]
-    ]  # fmt: skip
-    heads = [Head("store"), Head("queue"), Head("first slot", True), Head("cursor", True), Head("end", True),
-             Head("ahead", True)]  # fmt: skip
-    if rows:
-        parts.append(Table("Queues of the check, in queue offsets", heads, rows, is_prose=True))
-    else:
-        parts.append(Paragraph("No half queue and no op queue in files: no cursor shows how far the check is."))
-    if facts.store_notes:
-        parts.append(Items(facts.store_notes[:GROUPS_MAX]))
-    return Section("The cursors of the check", "cursors", parts)
-
-
-def _way(found: Gathered, queue: CheckQueue) -> Drawing | None:
-    way = found.ways.by_store.get(queue.store)
-    return None if way is None or queue.kind != "half" else way_drawing(way, queue)
-
-
-def _known(value: int | None) -> str:
-    return "unknown" if value is None else str(value)
-
-
 def ages_section(found: Gathered) -> Section:
     """Return the ages of pending transactions by producer group."""
     groups = sorted(found.ages.groups.items(), key=lambda item: (-item[1].pending_count, str(item[0])))
@@ -161,8 +108,8 @@ def ages_section(found: Gathered) -> Section:
     parts += [] if drawing is None else [drawing]
     used = [place for place in range(len(CLASSES)) if any(one.counts[place] for one in shown.values())]
     rows = [
-        [name, str(one.pending_count), duration_text(one.oldest_age_ms) or "unknown",
-         _time(one.first_sent_ms), *(str(one.counts[place]) for place in used)]
+        [name, grouped(one.pending_count), duration_text(one.oldest_age_ms) or "unknown",
+         _time(one.first_sent_ms), *(grouped(int(one.counts[place])) for place in used)]
         for name, one in shown.items()
     ]  # fmt: skip
     heads = [Head("group"), Head("pending", True), Head("oldest", True), Head("oldest sent", True),

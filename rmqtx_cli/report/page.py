@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rmqtx_cli.report.check_section import check_section
 from rmqtx_cli.report.document import Commands, Document, Paragraph, Part, Section, stored
 from rmqtx_cli.report.glossary_section import glossary_section
 from rmqtx_cli.report.matter import next_commands, sentences
 from rmqtx_cli.report.number_sections import (
     ages_section,
-    check_section,
     latency_section,
     states_section,
     timeline_section,

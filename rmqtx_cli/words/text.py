@@ -69,7 +69,12 @@ def wrapped(text: str, cells: int) -> list[str]:
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """A number and its noun: 1 store, 2 stores, 1 234 567 bytes."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}".replace(",", " ")
+    return f"{grouped(number)} {noun if number == 1 else plural or noun + 's'}"
+
+
+def grouped(number: int) -> str:
+    """A number with spaces between groups of three digits."""
+    return f"{number:,}".replace(",", " ")
 
 
 def size(count_bytes: int) -> str:
