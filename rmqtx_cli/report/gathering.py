@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rmqtx_cli.pages.drawing import check_cursor_lines
 from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
 from rmqtx_cli.report.check_ways import CheckWays
 from rmqtx_cli.report.event_counts import EventCounts
@@ -43,7 +44,7 @@ class ShownTransaction:
 
     Shape: `row`: of TRANSACTIONS; `events`: rows of TIMELINE; `consumers`: rows of CONSUMERS; `causes`: rows of
            DIAGNOSES without those that are ruled out. `stopped_ms`: when its broker stopped; None if it runs, or
-           unknown.
+           unknown. `check_lines`: where the check stands.
     """
 
     row: dict[str, Any]
@@ -52,6 +53,7 @@ class ShownTransaction:
     causes: list[dict[str, Any]]
     deadline: Deadline | None
     stopped_ms: int | None
+    check_lines: list[str]
 
 
 @dataclass(slots=True)
@@ -149,7 +151,7 @@ def shown_transactions(
             row,
             timeline(row, places, None if logs is None else logs.events_of(number)).to_pylist(),
             consumers_past(row, places).to_pylist(), causes[number], deadline_of(row, facts.predicted),
-            stopped.get(row["store"]),
+            stopped.get(row["store"]), list(check_cursor_lines(row, places)),
         )
         for number, row in enumerate(rows.to_pylist())
     ]

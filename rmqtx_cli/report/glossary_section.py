@@ -16,16 +16,19 @@ from verdicts.transactions.states_and_advice import ADVICE, STATES
 def _words() -> dict[str, str]:
     findings = {code: f"{kind.title}." for code, kind in KINDS.items()}
     strengths = {word.replace("_", " "): text for word, text in STRENGTHS.items()}
-    return {**STATES, **FLAGS, **ADVICE, **strengths, **findings, **TERMS}
+    return {**STATES, **FLAGS, **strengths, **findings, **TERMS}
 
 
 def glossary_section(sections: Sequence[Section]) -> Section:
     """Return the words that occur in some sections.
 
-    Order: states, flags, advice, strengths of causes, findings, terms.
+    Order: advice, states, flags, strengths of causes, findings, terms. Advice is a word only where it is given.
     """
-    text = "\n".join(text for section in sections for text in texts_of(section))
-    used = {word: meaning for word, meaning in _words().items() if _occurs(word, text)}
+    texts = [text for section in sections for text in texts_of(section)]
+    advised = {text.partition(": ")[0] for text in texts if ": " in text}
+    used = {word: meaning for word, meaning in ADVICE.items() if word in advised}
+    whole = "\n".join(texts)
+    used |= {word: meaning for word, meaning in _words().items() if word not in used and _occurs(word, whole)}
     rows = [[word, meaning] for word, meaning in used.items()]
     heads = [Head("word"), Head("meaning")]
     table = Table("Words on this page (rmqtx explain WORD describes all)", heads, rows, is_prose=True)

@@ -34,7 +34,7 @@ def _harm(found: Gathered) -> str:
     is_damaged = any(finding.kind.severity == "error" for finding in found.facts.findings)
     if is_damaged or found.has_undecidable:
         parts.append("evidence is missing or damaged, so that more may be wrong than is shown")
-    return "; ".join(parts) or "the check is not stopped, and no transaction is lost or delivered more than once"
+    return "; ".join(parts) or "no stop of the check was found, and no transaction is lost or delivered more than once"
 
 
 def _were(number: int, one: str, many: str) -> str:

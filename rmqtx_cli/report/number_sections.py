@@ -41,7 +41,7 @@ def states_section(found: Gathered) -> Section:
     parts += [] if rows else [Paragraph("No transaction found.")]
     if flagged := [[flag, grouped(summary.flags[flag]), stored(summary.examples[flag]), meaning]
                    for flag, meaning in FLAGS.items() if summary.flags[flag]]:  # fmt: skip
-        heads = [Head("flag"), Head("transactions", True), Head("first"), Head("meaning")]
+        heads = [Head("flag"), Head("transactions", True), Head("example"), Head("meaning")]
         parts.append(Table("Flags: what is unusual", heads, flagged, is_prose=True))
     if rows:
         parts.append(_groups_table(found))

@@ -23,6 +23,7 @@ TEMPLATES = {".html": "report.html.j2", ".htm": "report.html.j2", ".md": "report
 #: Characters that can begin or end markup within a line; marks of lists and headings at its begin.
 _WITHIN = re.compile(r"([\\`*_\[\]#|~$@]|(?<=www)\.|:(?=//))")
 _AT_BEGIN = re.compile(r"^\s*(?:([-+=])|(\d+)([.)])(?=\s|$))")
+_BLANK_LINES = re.compile(r"\n{3,}")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 #: Characters of any text at most.
 TEXT_MAX = 4_000
@@ -33,12 +34,16 @@ _COLUMNS = 64
 def rendered(document: Document, suffix: str) -> bytes:
     """Return a report as UTF-8, at most SIZE_MAX bytes. `suffix`: a key of TEMPLATES."""
     template = _template(suffix)
-    content = template.render(document=document).encode()
+    content = _filled(template, document)
     for limits in LIMITS:
         if len(content) <= SIZE_MAX:
             break
-        content = template.render(document=shortened(document, *limits)).encode()
+        content = _filled(template, shortened(document, *limits))
     return content
+
+
+def _filled(template: Template, document: Document) -> bytes:
+    return _BLANK_LINES.sub("\n\n", template.render(document=document)).encode()
 
 
 def _template(suffix: str) -> Template:

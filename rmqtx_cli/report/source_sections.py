@@ -85,13 +85,14 @@ def _made_pairs(now_ms: int) -> list[tuple[str, str]]:
 
 def _run_pairs(given: Mapping[str, Any]) -> list[tuple[str, str]]:
     engine = given["engine"]
+    splits = ""
+    if engine["splits_count"]:
+        splits = f", {count(engine['splits_count'], 'split')} of {size(engine['split_bytes'] or 0)}"
     options = ", ".join(f"{name} = {value}" for name, value in given["options"].items())
     return [
         ("made by", given["made_by"]), ("made at", time_text(given["made_time_ms"])),
-        ("engine", f"{engine['name']}, {count(engine['splits_count'] or 0, 'split')} of "
-                   f"{size(engine['split_bytes'] or 0)}"),
-        ("options", stored(options)),
-    ]  # fmt: skip
+        ("engine", f"{engine['name']}{splits}"), ("options", stored(options)),
+    ]
 
 
 def _store_section(store: Mapping[str, Any], number: int) -> Section:

@@ -61,6 +61,7 @@ def transaction_section(one: ShownTransaction, facts: SourceFacts, now_ms: int, 
     pairs = [(label, stored(text) if label in ("group", "topic", "keys") else text)
              for label, text in facts_of(row, discard, _age(one, now_ms))]  # fmt: skip
     pairs += [("store", stored(row["store"]))] if len(facts.names) > 1 else []
+    pairs += [("check", line.removeprefix("check: ")) for line in one.check_lines]
     pairs += [("cause", cause_line(cause).strip()) for cause in one.causes]
     drawing = copies_drawing(row)
     found: list[Part] = [Facts(pairs), *([] if drawing is None else [drawing]), _events_table(one)]
