@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.pages.summary import Summary
-from rmqtx_cli.report.document import Commands, Head, Paragraph, Part, Section, Table, stored
+from rmqtx_cli.report.document import Commands, Drawing, Head, Paragraph, Part, Section, Table, stored
+from rmqtx_cli.report.drawings import timeline_drawing
 from rmqtx_cli.report.number_sections import GROUPS_MAX
 from rmqtx_cli.words.text import grouped
 from verdicts.transactions.flags import FLAGS
@@ -16,6 +17,7 @@ from verdicts.transactions.states_and_advice import STATES
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqtx_cli.report.event_counts import EventCounts
     from rmqtx_cli.report.gathering import Gathered
     from verdicts.causes.diagnosing import Diagnosis
 
@@ -24,13 +26,15 @@ if TYPE_CHECKING:
 class Earlier:
     """What a report is compared with. Shape: `diagnosis`: None for a file of an audit, which has no causes of groups.
 
-    `command`: lists the transactions that differ; None if the two cannot be compared by a command.
+    `command`: lists the transactions that differ; None if the two cannot be compared by a command. `events`: None for
+    the file of an audit.
     """
 
     name: str
     summary: Summary
     diagnosis: Diagnosis | None = None
     command: str | None = None
+    events: EventCounts | None = None
 
     def section(self, found: Gathered) -> Section:
         """Return both sides, beside each other."""
@@ -40,6 +44,7 @@ class Earlier:
         parts += list(self._flags(found.summary))
         parts += list(self._causes(found))
         parts += list(self._groups(found.summary))
+        parts += list(self._timelines(found))
         if self.command is not None:
             parts.append(Commands([(self.command, "the transactions that appeared, vanished or changed")]))
         return Section("Compared with an earlier state", "compared", parts)
@@ -71,6 +76,14 @@ class Earlier:
         rows = [(name, before_by.get(name, 0), now_by.get(name, 0)) for name in names]
         if shown := [row for row in rows if row[1] or row[2]][:GROUPS_MAX]:
             yield _table("Pending by producer group, before and now", "group", shown)
+
+
+    def _timelines(self, found: Gathered) -> Iterator[Drawing]:
+        if self.events is None:
+            return
+        for word, events in (("Before", self.events), ("Now", found.events)):
+            if (drawing := timeline_drawing(events)) is not None:
+                yield replace(drawing, title=f"{word}: {drawing.title[:1].lower()}{drawing.title[1:]}")
 
 
 def _table(caption: str, what: str, rows: Iterable[tuple[str, int, int]]) -> Table:

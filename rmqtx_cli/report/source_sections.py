@@ -88,11 +88,15 @@ def _run_pairs(given: Mapping[str, Any]) -> list[tuple[str, str]]:
     splits = ""
     if engine["splits_count"]:
         splits = f", {count(engine['splits_count'], 'split')} of {size(engine['split_bytes'] or 0)}"
-    options = ", ".join(f"{name} = {value}" for name, value in given["options"].items())
+    options = ", ".join(f"{name} = {_option_text(value)}" for name, value in given["options"].items())
     return [
         ("made by", given["made_by"]), ("made at", time_text(given["made_time_ms"])),
         ("engine", f"{engine['name']}{splits}"), ("options", stored(options)),
     ]
+
+
+def _option_text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _store_section(store: Mapping[str, Any], number: int) -> Section:

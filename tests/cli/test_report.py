@@ -222,6 +222,9 @@ def test_an_earlier_store_and_an_earlier_audit(
         found = {cells[0]: cells[1:] for cells in page.table("States before and now")}
         assert found["all"] == [str(len(rows)), str(len(rows)), "0"]
         assert found["PENDING"] == [str(pending), str(pending), "0"]
+        drawn = [page.figure("compared", word) for word in ("Before", "Now")]
+        assert [one is not None for one in drawn] == [earlier is common] * 2
+        assert len({str(one and one.marks) for one in drawn}) == 1
 
 
 def test_what_is_refused(rmqtx: Run, common: Path, tmp_path: Path) -> None:

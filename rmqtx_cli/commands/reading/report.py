@@ -202,7 +202,7 @@ class _ReportRun:
         opener = FileOpener([place], self.source.files, self.source.database, self.source.voice)
         with opener.opened(self.asked.output) as other:
             found, _ = self._gathered(other, BrokerLogs())
-        return Earlier(place, found.summary, found.diagnosis, command)
+        return Earlier(place, found.summary, found.diagnosis, command, found.events)
 
     def _facts(self, opened: Source) -> Facts:
         from rmqtx_cli.report.gathering import Facts
