@@ -13,14 +13,18 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from readers.store.store import HALF_TOPIC
+from readers.store.broker_settings import broker_settings
+from readers.store.store import HALF_TOPIC, open_store
 from rmqtx_cli.report.number_sections import GROUPS_MAX
 from rmqtx_cli.words.durations import parse_duration_ms
+from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.cli.report_pages import Page, read_page
 from tests.forge.damage import log_files
 from tests.forge.logs import Forge
 from tests.forge.records import Message
+from tests.remoting.fake import FakeServer
+from tests.remoting.store_broker import StoreBroker
 
 STATES = ("PENDING", "COMMITTED", "ROLLED_BACK", "DISCARDED", "LOST", "UNDECIDABLE")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -175,6 +179,32 @@ def test_numbers_of_other_stores(
     page = check_all(rmqtx, reported, corpus_store(name))
     if page.figure("cursors") is not None:
         check_way(page, audited(rmqtx, corpus_store(name)))
+
+
+def test_lost_transactions_are_shown_with_their_records(
+    rmqtx: Run, reported: Callable[..., Page], tmp_path: Path
+) -> None:
+    forge = Forge(tmp_path / "store")
+    for number in range(7):
+        forge.half(f"id{number}")
+    page = check_all(rmqtx, reported, forge.write(half_cursor=7))
+    assert "7 transactions are lost" in page.text
+    assert "5 of 7, the oldest first." in page.text
+    shown = [heading for heading in page.headings if heading.endswith(": LOST")]
+    assert shown == [f"id{number}: LOST" for number in range(5)]
+
+
+@pytest.mark.slow
+def test_a_live_broker(rmqtx: Run, reported: Callable[..., Page], common: Path) -> None:
+    store = open_store(common)
+    settings = broker_settings(store, conf=corpus.recipe("common-5.3.3")["broker_conf"], version="5.3.3")
+    with FakeServer(StoreBroker(store, settings, "5.3.3")) as server:
+        rows = audited(rmqtx, "--broker", server.address)
+        page = reported("--broker", server.address)
+    check_numbers(page, rows)
+    check_drawings(page, rows)
+    check_way(page, rows)
+    assert "A live broker was read over the network: its records have no digest." in page.text
 
 
 @pytest.mark.slow
