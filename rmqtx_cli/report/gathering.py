@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from readers.model.reading import NoteKind
 from rmqtx_cli.pages.drawing import check_cursor_lines
 from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
 from rmqtx_cli.report.check_ways import CheckWays
@@ -133,7 +134,7 @@ def add_reading(facts: Facts, reading: VerdictReading, source: Source) -> None:
     """Add what a reading has after its last batch, and the queues of the check."""
     facts.findings.extend(reading.findings)
     facts.coverage.extend(reading.coverage)
-    facts.notes.extend(dict.fromkeys(note.text for note in reading.notes))
+    facts.notes.extend(dict.fromkeys(note.text for note in reading.notes if note.kind is NoteKind.WHY))
     facts.stops.extend(reading.check_stops)
     facts.predicted = reading.predicted
     facts.queues.extend(source.check_queues())

@@ -16,10 +16,11 @@ _NEXT = "next: "
 
 def sentences(found: Gathered) -> list[str]:
     """Return three sentences: states, harm, causes."""
-    return [_sentence(found.summary.sentence(found.now_ms)), _sentence(_harm(found)), _sentence(_causes(found))]
+    return [sentence(found.summary.sentence(found.now_ms)), sentence(_harm(found)), sentence(_causes(found))]
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """Return a text with a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."
 
 

@@ -10,6 +10,7 @@ from rmqtx_cli.pages.deadlines import deadline_text
 from rmqtx_cli.pages.drawing import facts_of
 from rmqtx_cli.report.document import Cell, Facts, Head, Items, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.report.drawings import copies_drawing
+from rmqtx_cli.report.matter import sentence
 from rmqtx_cli.words.durations import age_text, duration_text
 from rmqtx_cli.words.times import time_text
 
@@ -26,7 +27,7 @@ CAUSES_MAX = 20
 def causes_section(found: Gathered) -> Section:
     """Return the causes with their evidence, as `rmqtx diagnose` finds them."""
     rows = found.diagnosis.table().to_pylist()
-    described: list[Part] = [Paragraph(line) for line in counts_lines(found.diagnosis)]
+    described: list[Part] = [Paragraph(sentence(line)) for line in counts_lines(found.diagnosis)]
     of_causes = cause_parts(rows)
     described += [_cause_section(part, f"cause-{number}") for number, part in enumerate(of_causes[:CAUSES_MAX], 1)]
     if len(of_causes) > CAUSES_MAX:
