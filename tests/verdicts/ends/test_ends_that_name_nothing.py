@@ -20,7 +20,7 @@ from readers.model.findings import Finding
 from readers.store.store import HALF_TOPIC, ROCKSDB_OP_TOPIC, open_store
 from tests.forge.comparing import COLUMNS, flipped
 from tests.forge.stores import copy_of, opened, settings_of
-from tests.representatives import one_of_each_design
+from tests.representatives import one_of_each_design, rest_is_slow
 from tests.verdicts.following import Followed
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import pending, show
@@ -86,7 +86,7 @@ def states_but_the_truth(before: dict[str, Row], after: dict[str, Row]) -> list[
     return changed + [f"invented: {identity}" for identity in after.keys() - before.keys()]
 
 
-@pytest.mark.parametrize("name", one_of_each_design(STORES))
+@pytest.mark.parametrize("name", rest_is_slow(one_of_each_design(STORES)))
 def test_a_flipped_bit_in_the_name_of_an_end_is_found_and_ends_nothing_silently(name: str, tmp_path: Path) -> None:
     if name.startswith("rocksdb") and importlib.util.find_spec("rocksdict") is None:
         pytest.skip("rocksdict is not here (pip install rocksdict)")

@@ -45,7 +45,7 @@ def outside(slot: bytes) -> bytes:
         (outside, "slot-dangling"), (lambda _: bytes(20), "slot-invalid"), (lambda _: b"\xff" * 20, "slot-invalid"),
     ],
 )
-@pytest.mark.parametrize("number", [0, 3])
+@pytest.mark.parametrize("number", rest_is_slow([3, 0], quick=1))
 def test_a_slot(copy: Path, change: Callable[[bytes], bytes], code: str, number: int) -> None:
     file = queue_files(copy, HALF_TOPIC)[0]
     slot = file.read_bytes()[number * 20 :][:20]
