@@ -85,12 +85,13 @@ contracts: $(INSTALLED) ## which package and which folder may import which, and 
 	@$(BIN)/python -m pytest -q tests/test_contracts.py
 
 .PHONY: man
-man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md, docs/causes.md, docs/broker_logs.md and the diagrams of docs/formats again, from the commands and the declarations
+man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md, docs/causes.md, docs/broker_logs.md, docs/monitoring.md and the diagrams of docs/formats again, from the commands and the declarations
 	@$(BIN)/python -m rmqtx_cli.manual.manual man
 	@$(BIN)/python -m spark_tasks.source.schema_page docs/tables.md
 	@$(BIN)/python -m rmqtx_cli.manual.paths_page docs/paths.md
 	@$(BIN)/python -m rmqtx_cli.manual.causes_page docs/causes.md
 	@$(BIN)/python -m rmqtx_cli.manual.broker_logs_page docs/broker_logs.md
+	@$(BIN)/python -m rmqtx_cli.manual.monitoring_pages docs/monitoring.md
 	@$(BIN)/python -m rmqtx_cli.manual.formats_page docs/formats
 
 .PHONY: causes

@@ -22,6 +22,7 @@ from rmqtx_cli.commands.reading import check
 from rmqtx_cli.commands.repairing import cursor
 from rmqtx_cli.main import app
 from rmqtx_cli.manual.manual_store import store_page
+from rmqtx_cli.manual.monitoring_pages import monitoring_page
 from rmqtx_cli.manual.roff import bold, heading, item, page, paragraph, subheading, verbatim
 from rmqtx_cli.options.configuration import KEYS as CONFIGURATION_KEYS
 from rmqtx_cli.options.help_page import argument, sections
@@ -60,7 +61,8 @@ _SAFETY = (
 def pages() -> dict[str, str]:
     """Return the roff of every manual page by file name."""
     root = typer.main.get_command(app)
-    found = {f"{NAME}.1": _root_page(root), f"{NAME}-store.5": store_page()}
+    found = {f"{NAME}.1": _root_page(root), f"{NAME}-store.5": store_page(),
+             f"{NAME}-monitoring.7": monitoring_page()}
     for name in LINES:
         if name not in (cursor.NAME, decode.NAME):
             found[f"{NAME}-{name}.1"] = _command_page(_sub(root, name), command_module(name), (name,))
@@ -109,7 +111,7 @@ def _root_page(root: Any) -> str:
         for name, meaning in CONFIGURATION_KEYS.items():
             yield from item(name, f"{meaning}.")
         yield from heading("SEE ALSO")
-        yield from paragraph(", ".join([*(f"{NAME}-{name}(1)" for name in root.commands), f"{NAME}-store(5)"]))
+        yield from paragraph(", ".join([*(f"{NAME}-{name}(1)" for name in root.commands), f"{NAME}-store(5)", f"{NAME}-monitoring(7)"]))
 
     return page(NAME, 1, lines())
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.monitoring.judge import CRITICAL, NAMES, UNKNOWN, WARNING, Outcome, Thresholds
-from rmqtx_cli.monitoring.prometheus import Gauge, as_text, of_run
+from rmqtx_cli.monitoring.prometheus import as_text, of_run
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
@@ -106,15 +106,11 @@ def _flight_json(flight: ProbeRun) -> dict[str, Any]:
 
 def prometheus_text(flights: Sequence[ProbeRun], status: int, now_ms: int) -> str:
     """The results as Prometheus text; without flights only the failure of the probe."""
-    gauges = of_run("probe", status, now_ms)
+    samples = of_run("probe", status, now_ms)
     if flights:
-        proved = [({"store": flight.store}, int(flight.is_proved)) for flight in flights]
-        steps = [
-            ({"store": step.store, "scenario": step.scenario, "step": step.step}, f"{step.duration_ms / 1000:.3f}")
+        samples["rmqtx_probe_proved"] = [({"store": flight.store}, int(flight.is_proved)) for flight in flights]
+        samples["rmqtx_probe_step_seconds"] = [
+            ({"store": step.store, "scenario": step.scenario, "step": step.step}, step.duration_ms / 1000)
             for flight in flights for step in flight.steps
         ]  # fmt: skip
-        gauges += [
-            Gauge("rmqtx_probe_proved", "Whether every step was proved at this broker.", proved),
-            Gauge("rmqtx_probe_step_seconds", "How long a step of the last probe took.", steps),
-        ]
-    return as_text(gauges)
+    return as_text(samples)

@@ -10,8 +10,8 @@ from readers.cursors.cursors import check_cursors
 from readers.log.commit_log import last_with_data
 from readers.model.errors import SourceError
 from readers.queues.consume_queue import open_queue
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC
-from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx_cli.monitoring.numbers import GroupNumbers, Numbers, StoreNumbers
 from rmqtx_cli.pages.check_alive import stopped_sentence
 from rmqtx_cli.sources.brokers import BrokerSource
 from rmqtx_cli.sources.files import FileSource
@@ -46,6 +46,8 @@ def _numbers_of_broker(fact: LiveStore) -> StoreNumbers:
         fact.root, is_in_use=True, half_next_offset=fact.half_cursor, half_max_offset=fact.half_end,
         discard_max_offset=max(0, fact.broker.max_offset(DISCARD_TOPIC)),
         check_interval_ms=fact.settings.transaction_check_interval_ms,
+        op_next_offset=fact.op_cursor, op_max_offset=max(0, fact.broker.max_offset(OP_TOPIC)),
+        cluster=fact.broker.cluster, broker_name=fact.broker.name,
     )
 
 
@@ -81,6 +83,7 @@ def _measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, 
         one.never_asked_count += "never_asked" in row["flags"]
         age = now_ms - row["half_store_time_ms"]
         one.oldest_pending_ms = max(one.oldest_pending_ms or age, age)
+        _count_group(numbers, row, age)
         if numbers.oldest_id is None:
             numbers.oldest_id = row["transaction_id"]
             numbers.oldest_of = f"group {row['producer_group']}, topic {row['topic']}"
@@ -97,6 +100,13 @@ def _measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, 
     numbers.causes = cause_counts(rows)
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers
+
+
+def _count_group(numbers: Numbers, row: dict[str, Any], age_ms: int) -> None:
+    key = (row["store"], row["topic"] or "", row["producer_group"] or "")
+    group = numbers.groups.setdefault(key, GroupNumbers(*key))
+    group.pending_count += 1
+    group.oldest_ms = max(group.oldest_ms, age_ms)
 
 
 def _add_hanging(numbers: Numbers, row: dict[str, Any], age_ms: int) -> None:
@@ -126,12 +136,19 @@ def _count_deadline(
 
 
 def _numbers_of_store(store: Store, settings_of: Callable[[Store], BrokerSettings]) -> StoreNumbers:
-    one = StoreNumbers(store.root, store.in_use, check_interval_ms=settings_of(store).transaction_check_interval_ms)
+    settings = settings_of(store)
+    given = settings.given or {}
+    one = StoreNumbers(
+        store.root, store.in_use, check_interval_ms=settings.transaction_check_interval_ms,
+        cluster=given.get("brokerClusterName"), broker_name=given.get("brokerName"),
+    )
     cursors = check_cursors(store)
     one.half_next_offset = None if cursors.half is None else cursors.half.get(0)
+    one.op_next_offset = None if cursors.op is None else cursors.op.get(0)
     one.log_begin_offset = store.log_begin_offset
     one.log_end_offset = _log_end_offset(store)
-    for topic, name in ((HALF_TOPIC, "half_max_offset"), (DISCARD_TOPIC, "discard_max_offset")):
+    ends = {HALF_TOPIC: "half_max_offset", OP_TOPIC: "op_max_offset", DISCARD_TOPIC: "discard_max_offset"}
+    for topic, name in ends.items():
         try:
             with open_queue(store, topic, 0) as queue:
                 if queue.exists or not store.has_rocksdb_queues:

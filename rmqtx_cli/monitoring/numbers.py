@@ -22,6 +22,7 @@ class StoreNumbers:
     `unforetold_count`: pending transactions whose discard time cannot be predicted.
     `log_end_offset`: the end of the last file that is not empty, not the end of what is written in that file.
     `check_stopped`: where the check is stopped and what to type next, in a sentence.
+    `cluster`, `broker_name`: as the broker's configuration or the name server has them.
     """
 
     store: str
@@ -41,6 +42,15 @@ class StoreNumbers:
     check_stopped: str | None = None
     first_discard_ms: int | None = None
     unforetold_count: int = 0
+    op_next_offset: int | None = None
+    op_max_offset: int | None = None
+    cluster: str | None = None
+    broker_name: str | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels as metrics.OF_STORE names them; empty where unknown."""
+        return {"store": self.store, "cluster": self.cluster or "", "node_id": self.broker_name or ""}
 
     @property
     def half_lag(self) -> int | None:
@@ -53,6 +63,22 @@ class StoreNumbers:
 
 
 @dataclass(slots=True)
+class GroupNumbers:
+    """The pending transactions of one topic and producer group in one store. Units: `oldest_ms` is an age."""
+
+    store: str
+    topic: str
+    group: str
+    pending_count: int = 0
+    oldest_ms: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What it is the numbers of."""
+        return self.store, self.topic, self.group
+
+
+@dataclass(slots=True)
 class Numbers:
     """All stores at one moment.
 
@@ -60,7 +86,7 @@ class Numbers:
     newest half copies. `pending_ids`: all pending transactions. `oldest_of`: group and topic of the oldest, and its
     store where there are several. `first_discard_id`: the transaction that a broker discards first.
     `unforetold_why`: why the discard time of some cannot be predicted. `causes`: how many open transactions each cause
-    explains, or could explain, by store, cause and strength.
+    explains, or could explain, by store, cause and strength. `groups`: by store, topic and producer group.
     """
 
     taken_time_ms: int
@@ -74,6 +100,7 @@ class Numbers:
     first_discard_id: str | None = None
     unforetold_why: str | None = None
     causes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    groups: dict[tuple[str, str, str], GroupNumbers] = field(default_factory=dict)
 
     def counted(self, count: int) -> int | None:
         """A number of transactions; None if none was found and missing evidence may hide some."""

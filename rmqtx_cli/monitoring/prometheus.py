@@ -2,46 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
+from rmqtx_cli.monitoring.metrics import METRICS, Metric, Samples
 from rmqtx_cli.words.text import escaped
 
 
-@dataclass(frozen=True, slots=True)
-class Gauge:
-    """One metric. Shape: `values` by labels: numbers, or text that is written unchanged."""
-
-    name: str
-    meaning: str
-    values: Sequence[tuple[Mapping[str, str], float | str]]
+def as_text(samples: Samples) -> str:
+    """Return the whole file, with the metrics that are among the samples, also those without any sample."""
+    return "".join(
+        f"{line}\n" for metric in METRICS if metric.name in samples for line in _lines(metric, samples)
+    )
 
 
-def gauge(name: str, meaning: str, value: float | str) -> Gauge:
-    """A metric of one value, without labels."""
-    return Gauge(name, meaning, [({}, value)])
+def of_run(what: str, status: int, now_ms: int) -> Samples:
+    """Return the samples of every run of a check or a probe, also of one that failed."""
+    return {f"rmqtx_{what}_status": [({}, status)], f"rmqtx_{what}_timestamp_seconds": [({}, now_ms / 1000)]}
 
 
-def of_run(what: str, status: int, now_ms: int) -> list[Gauge]:
-    """The metrics of every run of a check or a probe, also of one that failed."""
-    meaning = f"Outcome of the last {what}: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
-    return [
-        gauge(f"rmqtx_{what}_status", meaning, status),
-        gauge(f"rmqtx_{what}_timestamp_seconds", f"When the last {what} ran.", f"{now_ms / 1000:.3f}"),
-    ]
-
-
-def as_text(gauges: Iterable[Gauge]) -> str:
-    """The whole file."""
-    return "".join(f"{line}\n" for one in gauges for line in _lines(one))
-
-
-def _lines(one: Gauge) -> Iterator[str]:
-    yield f"# HELP {one.name} {one.meaning}"
-    yield f"# TYPE {one.name} gauge"
-    for labels, value in one.values:
-        pairs = ",".join(_label(name, text) for name, text in labels.items())
-        yield f"{one.name}{f'{{{pairs}}}' if pairs else ''} {value}"
+def _lines(metric: Metric, samples: Samples) -> Iterator[str]:
+    yield f"# HELP {metric.name} {metric.meaning}"
+    yield f"# TYPE {metric.name} {metric.kind}"
+    for labels, value in samples[metric.name]:
+        pairs = ",".join(_label(name, labels[name]) for name in metric.labels if labels.get(name))
+        yield f"{metric.name}{f'{{{pairs}}}' if pairs else ''} {value!r}"
 
 
 def _label(name: str, value: str) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from readers.log.properties import UNIQ_KEY
 from readers.log.record_at import block_at
-from readers.model.errors import SourceError
-from rmqtx_cli.monitoring.numbers import Place
+from readers.model.errors import RmqtxError, SourceError
+from rmqtx_cli.monitoring.metrics import FLAG_COUNTERS, STATE_COUNTERS
+from rmqtx_cli.monitoring.numbers import Numbers, Place
 from rmqtx_cli.sources.files import FileSource
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class Became:
 
     Shape: `states` by id; `vanished`: the log no longer contains their half messages although it begins before them;
            `unanswered`: the look-up failed, for the reason in `why`. Expired transactions are in none of these.
-           `causes`: as in `Numbers`, of those that are lost, or discarded and no longer checked.
+           `causes`: as in `Numbers`, of those that are lost, or discarded and no longer checked. `counts`: by store
+           and counter of metrics.
     """
 
     states: dict[str, str] = field(default_factory=dict)
@@ -35,6 +37,7 @@ class Became:
     unanswered: list[str] = field(default_factory=list)
     why: str = ""
     causes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, rows: pa.Table) -> None:
         """Add the rows of a look-up."""
@@ -43,6 +46,9 @@ class Became:
         from verdicts.causes.strengths import cause_counts
         from verdicts.deadlines.discard_times import is_open_row
 
+        for row in rows.select(["store", "state", "flags"]).to_pylist():
+            names = {STATE_COUNTERS.get(row["state"]), *(FLAG_COUNTERS.get(flag) for flag in row["flags"])}
+            self.counts.update((row["store"], name) for name in names if name is not None)
         self.states |= dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True))
         is_over = pc.or_(pc.equal(rows["state"], "LOST"), pc.equal(rows["state"], "DISCARDED"))
         self.causes += cause_counts(rows.filter(pc.and_not(is_over, is_open_row(rows))))
@@ -54,6 +60,28 @@ def remembered_places(before: Mapping[str, Any] | None) -> dict[str, Place | Non
         return {}
     known = before.get("places") or {}
     return {identity: known.get(identity) for identity in before["hanging"]}
+
+
+def gone_since(numbers: Numbers, before: Mapping[str, Any] | None) -> dict[str, Place | None]:
+    """The transactions that were pending at the last run and no longer are."""
+    places = remembered_places(before)
+    return {identity: place for identity, place in places.items() if identity not in numbers.pending_ids}
+
+
+def became_since(source: Source, numbers: Numbers, before: Mapping[str, Any] | None) -> Became:
+    """What became of the transactions that were pending at the last run; their causes are added to the numbers.
+
+    A failed look-up leaves them unanswered: otherwise the next run would repeat the same look-up and fail again.
+    """
+    gone = gone_since(numbers, before)
+    if not gone:
+        return Became()
+    try:
+        became = what_became_of(source, gone)
+    except RmqtxError as error:
+        return Became(unanswered=list(gone), why=error.message)
+    numbers.causes += became.causes
+    return became
 
 
 @functools.singledispatch

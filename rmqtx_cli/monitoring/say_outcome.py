@@ -8,7 +8,8 @@ from typing import Any
 
 from rmqtx_cli.monitoring.judge import NAMES, Outcome, Thresholds
 from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
-from rmqtx_cli.monitoring.prometheus import Gauge, as_text, of_run
+from rmqtx_cli.monitoring.prometheus import as_text, of_run
+from rmqtx_cli.monitoring.samples import store_samples
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, escaped
 from rmqtx_cli.words.times import time_text
@@ -141,60 +142,20 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
     )
 
 
-_METRICS_OF_CHANGES = {
-    "rmqtx_newly_lost_transactions": "LOST since the last run of rmqtx check.",
-    "rmqtx_newly_discarded_transactions": "Discarded since the last run of rmqtx check.",
-    "rmqtx_newly_vanished_transactions": "Pending at the last run of rmqtx check, and no longer in the commit log "
-    "although the log begins before them.",
-}
-_METRICS = {
-    "rmqtx_pending_transactions": "Transactions in the state PENDING.",
-    "rmqtx_oldest_pending_seconds": "Age of the oldest pending transaction; 0 if none is pending.",
-    "rmqtx_commit_without_op_transactions": "Committed transactions that the broker will check again.",
-    "rmqtx_never_asked_transactions": "Pending transactions that the broker's check never reaches.",
-    "rmqtx_check_stopped": "1 if the broker's check is stopped at a message and never checks what follows, else 0.",
-    "rmqtx_half_queue_next_offset": "Queue offset of the half message that the check reads next.",
-    "rmqtx_half_queue_max_offset": "Queue offset after the last half message.",
-    "rmqtx_discard_queue_max_offset": "Queue offset after the last copy in the discard topic.",
-    "rmqtx_seconds_until_first_discard": "Seconds until the broker discards a pending transaction; absent if never.",
-}
-_BY_CAUSE = "Transactions pending, checked again, or newly lost or discarded, that a cause explains or could explain."
-
-
 def prometheus_text(numbers: Numbers | None, status: int, now_ms: int, outcome: Outcome | None = None) -> str:
     """The numbers as Prometheus text; without numbers only the failure of the check.
 
     A metric has no value where missing evidence may hide what it counts.
     """
-    gauges = of_run("check", status, now_ms)
+    samples = of_run("check", status, now_ms)
     if numbers is not None and outcome is not None:
-        newly = (len(outcome.newly.get("LOST", [])), outcome.newly_discarded_count, len(outcome.newly_vanished))
-        for (name, meaning), value in zip(_METRICS_OF_CHANGES.items(), map(numbers.counted, newly), strict=True):
-            gauges.append(Gauge(name, meaning, [] if value is None else [({}, value)]))
-        counted = {store.store: _values(numbers, store) for store in numbers.stores}
-        for name, meaning in _METRICS.items():
-            found = [(store, values[name]) for store, values in counted.items()]
-            gauges.append(
-                Gauge(name, meaning, [({"store": store}, value) for store, value in found if value is not None])
-            )
-        by_cause = [
-            ({"cause": word, "strength": strength, "store": store}, number)
-            for store, word, strength, number in numbers.causes_in_order
-        ]
-        gauges.append(Gauge("rmqtx_transactions_by_cause", _BY_CAUSE, by_cause))
-    return as_text(gauges)
-
-
-def _values(numbers: Numbers, store: StoreNumbers) -> dict[str, float | None]:
-    oldest_ms = store.oldest_pending_ms if numbers.evidence_missing else store.oldest_pending_ms or 0
-    return {
-        "rmqtx_pending_transactions": numbers.counted(store.pending_count),
-        "rmqtx_oldest_pending_seconds": None if oldest_ms is None else oldest_ms / 1000,
-        "rmqtx_commit_without_op_transactions": numbers.counted(store.commit_without_op_count),
-        "rmqtx_never_asked_transactions": numbers.counted(store.never_asked_count),
-        "rmqtx_check_stopped": numbers.counted(int(store.check_stopped is not None)),
-        "rmqtx_half_queue_next_offset": store.half_next_offset,
-        "rmqtx_half_queue_max_offset": store.half_max_offset,
-        "rmqtx_discard_queue_max_offset": store.discard_max_offset,
-        "rmqtx_seconds_until_first_discard": _seconds_left(numbers, store),
-    }
+        newly = {
+            "rmqtx_newly_lost_transactions": len(outcome.newly.get("LOST", [])),
+            "rmqtx_newly_discarded_transactions": outcome.newly_discarded_count,
+            "rmqtx_newly_vanished_transactions": len(outcome.newly_vanished),
+        }
+        for name, number in newly.items():
+            value = numbers.counted(number)
+            samples[name] = [] if value is None else [({}, value)]
+        samples |= store_samples(numbers)
+    return as_text(samples)

@@ -112,7 +112,7 @@ def test_prometheus_and_json_say_the_same() -> None:
     flights = [ProbeRun('we"ird', [step()], swept=["T0"])]
     text = prometheus_text(flights, OK, 1_790_000_000_000)
     assert 'rmqtx_probe_proved{store="we\\"ird"} 1\n' in text
-    assert f'rmqtx_probe_step_seconds{{store="{STORE}",scenario="commit",step="deliver"}} 0.040\n' in text
+    assert f'rmqtx_probe_step_seconds{{store="{STORE}",scenario="commit",step="deliver"}} 0.04\n' in text
     told = json.loads(as_json(flights, judged(flights, THRESHOLDS), 1_790_000_000_000))
     assert told["brokers"][0]["ended_of_earlier_probes"] == ["T0"]
     assert told["brokers"][0]["steps"][0]["duration_ms"] == 40

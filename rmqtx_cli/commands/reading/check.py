@@ -185,30 +185,19 @@ def _judged(
     before = recall(memory)
     numbers = measure(source, now_ms)
     became = _what_became(source, numbers, before, timeout)
-    numbers.causes += became.causes
     outcome = judge(numbers, thresholds, before, became, str(memory))
     remember(memory, numbers.as_memory(before))
     return numbers, outcome
 
 
 def _what_became(source: Source, numbers: Numbers, before: dict[str, Any] | None, timeout: str) -> Became:
-    """Return what became of the transactions that were pending in the previous run.
+    """Return what became of the transactions that were pending in the previous run."""
+    from rmqtx_cli.monitoring.remembered import Became, became_since, gone_since
 
-    This run is saved even if the lookup fails: otherwise the next run would repeat the same lookup and fail again.
-    """
-    from readers.model.errors import RmqtxError
-    from rmqtx_cli.monitoring.remembered import Became, remembered_places, what_became_of
-
-    places = remembered_places(before)
-    gone = {identity: place for identity, place in places.items() if identity not in numbers.pending_ids}
-    if not gone:
-        return Became()
     try:
-        return what_became_of(source, gone)
+        return became_since(source, numbers, before)
     except _TimedOut:
-        return Became(unanswered=list(gone), why=f"no answer within {timeout}")
-    except RmqtxError as error:
-        return Became(unanswered=list(gone), why=error.message)
+        return Became(unanswered=list(gone_since(numbers, before)), why=f"no answer within {timeout}")
 
 
 def _print(output_format: CheckFormat, numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> None:

@@ -1,0 +1,1 @@
+"""`rmqtx exporter`: readings on their own clock in processes of their own, and the web server that serves the last."""

@@ -1,0 +1,110 @@
+"""The clock of the exporter: one reading after the other, and what the last one gave."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from rmqtx_cli.exporter.reading import Failed, ReadingProcess, Request
+from rmqtx_cli.monitoring.metrics import Samples
+from rmqtx_cli.monitoring.samples import added
+
+#: A reading is overdue this long after the time at which it should have ended.
+_OVERDUE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the exporter knows. Units: times as `time.time` gives them; None before the first.
+
+    Shape: `samples`: of the last reading, none if that failed; `counters`: since the start. `ok_time`: when the last
+           successful reading began; `running_since`: when the present reading began.
+    """
+
+    samples: Samples = field(default_factory=dict)
+    counters: Samples = field(default_factory=dict)
+    results: Counter[str] = field(default_factory=Counter)
+    is_ok: bool = False
+    ok_time: float | None = None
+    duration_seconds: float | None = None
+    running_since: float | None = None
+    due_time: float = 0.0
+
+
+class Schedule:
+    """Reads at once and then every `interval_seconds`; a reading that takes longer delays the next."""
+
+    def __init__(
+        self, request: Request, interval_seconds: float, timeout_seconds: float, say: Callable[[str], None]
+    ) -> None:
+        self._request = request
+        self._interval_seconds = interval_seconds
+        self._timeout_seconds = timeout_seconds
+        self._say = say
+        self._process = ReadingProcess(timeout_seconds)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="readings", daemon=True)
+        self._state = State(due_time=time.time() + timeout_seconds)
+        self._failure = ""
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the present reading, and begin no other."""
+        self._stopped.set()
+        self._process.close()
+        self._thread.join()
+
+    @property
+    def state(self) -> State:
+        """The state now. Each is a new object, so a scrape never sees half a reading."""
+        return self._state
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether a reading should have ended some time ago: the clock itself does not work."""
+        return time.time() > self._state.due_time + 2 * _OVERDUE_SECONDS
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            began = time.monotonic()
+            self._read()
+            left = max(0.0, self._interval_seconds - (time.monotonic() - began))
+            self._state = replace(
+                self._state, due_time=time.time() + left + self._timeout_seconds + _OVERDUE_SECONDS
+            )
+            self._stopped.wait(left)
+
+    def _read(self) -> None:
+        now, began = time.time(), time.monotonic()
+        before = replace(self._state, running_since=now)
+        self._state = before
+        try:
+            answer = self._process.answer(self._request)
+        except Failed as failure:
+            if self._stopped.is_set():
+                return
+            result, ok_time, samples, counters = failure.result, before.ok_time, {}, before.counters
+            self._tell(str(failure))
+        else:
+            self._request = replace(self._request, before=answer.memory)
+            result, ok_time, samples = "ok", now, answer.samples
+            counters = added(before.counters, answer.growth)
+            self._tell("")
+        self._state = replace(
+            before, samples=samples, counters=counters, results=before.results + Counter([result]),
+            is_ok=result == "ok", ok_time=ok_time, duration_seconds=time.monotonic() - began, running_since=None,
+        )
+
+    def _tell(self, failure: str) -> None:
+        """Print a failure once, and once that it is over."""
+        if failure and failure != self._failure:
+            self._say(f"reading failed: {failure}")
+        elif self._failure and not failure:
+            self._say("reading succeeds again")
+        self._failure = failure

@@ -1,0 +1,105 @@
+"""The web server of the exporter: /metrics, /healthz, and a page that leads to them."""
+
+from __future__ import annotations
+
+import socket
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.exporter.collector import StateCollector
+from rmqtx_cli.exporter.schedule import Schedule
+from rmqtx_cli.exporter.web_config import WebConfig
+
+#: A client that sends or reads nothing for this time is disconnected.
+_CLIENT_SECONDS = 10.0
+_PAGE = b"""<!doctype html><html lang="en"><title>rmqtx exporter</title><h1>rmqtx exporter</h1>
+<p><a href="/metrics">metrics</a>, <a href="/healthz">health</a></p></html>
+"""
+_PLAIN = "text/plain; charset=utf-8"
+
+
+def parsed_address(text: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT, [IPV6]:PORT or :PORT, which is every address.
+
+    Raises: BadRequest.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise BadRequest(f"--listen {text}: expected HOST:PORT, like 127.0.0.1:9560")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Server(ThreadingHTTPServer):
+    """Serves the state of a schedule."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], schedule: Schedule, config: WebConfig) -> None:
+        self.schedule = schedule
+        self.config = config
+        self.registry = CollectorRegistry()
+        self.registry.register(StateCollector(schedule))
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, _Handler)
+
+    @property
+    def url(self) -> str:
+        """Where it serves."""
+        host, port = str(self.server_address[0]), self.server_address[1]
+        return f"http{'' if self.config.tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answer in the thread of the connection, so that a client that is slow with TLS delays no other."""
+        request.settimeout(_CLIENT_SECONDS)
+        if self.config.tls is None:
+            super().finish_request(request, client_address)
+            return
+        with self.config.tls.wrap_socket(request, server_side=True) as encrypted:
+            super().finish_request(encrypted, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a client that ends its connection, or fails at TLS, is no error of the exporter."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    timeout = _CLIENT_SECONDS
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def version_string(self) -> str:
+        return "rmqtx"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # as its base has it
+        """Write no line for each scrape."""
+
+    def _answer(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/healthz":  # without users, as probes of Kubernetes have none; it says nothing about a store
+            is_overdue = self.server.schedule.is_overdue
+            self._send(503 if is_overdue else 200, _PLAIN, b"readings are overdue\n" if is_overdue else b"ok\n")
+        elif not self.server.config.allows(self.headers.get("Authorization")):
+            self._send(401, _PLAIN, b"unauthorized\n", [("WWW-Authenticate", 'Basic realm="rmqtx"')])
+        elif path == "/metrics":
+            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+            self._send(200, content_type, encode(self.server.registry))
+        elif path == "/":
+            self._send(200, "text/html; charset=utf-8", _PAGE)
+        else:
+            self._send(404, _PLAIN, b"not found; see /metrics\n")
+
+    def _send(self, status: int, content_type: str, body: bytes, headers: list[tuple[str, str]] | None = None) -> None:
+        self.send_response(status)
+        for name, value in [("Content-Type", content_type), ("Content-Length", str(len(body))), *(headers or [])]:
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)

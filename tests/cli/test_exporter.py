@@ -1,0 +1,289 @@
+"""`rmqtx exporter`: what it serves is what check counts, a failed reading is a metric, and nothing grows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.exporter.collector import StateCollector
+from rmqtx_cli.exporter.reading import Answer, Failed, ReadingProcess, Request
+from rmqtx_cli.exporter.schedule import Schedule
+from rmqtx_cli.exporter.web import Server, parsed_address
+from rmqtx_cli.exporter.web_config import WebConfig, web_config
+from rmqtx_cli.monitoring.metrics import BY_NAME, GROUPS_MAX, METRICS, OTHER, Kind
+from rmqtx_cli.monitoring.numbers import GroupNumbers, Numbers, StoreNumbers
+from rmqtx_cli.monitoring.samples import added, exported_samples
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.options import StoreOptions
+from tests.cli.conftest import Run
+from tests.forge.stores import unpacked
+
+_OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+def request(*stores: str | Path) -> Request:
+    return Request([str(store) for store in stores], LiveOptions(), StoreOptions(), None)
+
+
+def wait_for_results(schedule: Schedule, count: int) -> None:
+    until = time.monotonic() + 120
+    while schedule.state.results.total() < count and time.monotonic() < until:
+        time.sleep(0.01)
+    assert schedule.state.results.total() >= count
+
+
+@contextmanager
+def serving(schedule: Schedule, config: WebConfig | None = None) -> Iterator[Server]:
+    server = Server(("127.0.0.1", 0), schedule, config or WebConfig())
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def fetched(url: str, context: ssl.SSLContext | None = None, **headers: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers), timeout=20, context=context
+        ) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def samples_of(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def test_it_serves_what_check_counts(rmqtx: Run, tmp_path: Path) -> None:
+    root = unpacked("killed-5.3.3")
+    said: list[str] = []
+    schedule = Schedule(request(root), 3600, 60, said.append)
+    schedule.start()
+    with serving(schedule) as server:
+        wait_for_results(schedule, 1)
+        status, text = fetched(f"{server.url}metrics", Accept=_OPENMETRICS)
+        assert (status, fetched(f"{server.url}healthz")) == (200, (200, "ok\n"))
+        assert fetched(f"{server.url}elsewhere")[0] == 404
+        assert "/metrics" in fetched(server.url)[1]
+    schedule.stop()
+    found = samples_of(text)
+    counted = json.loads(rmqtx("check", root, "--format", "json", "--state-dir", tmp_path).out)
+    (store,) = counted["stores"]
+    labels = {"store": str(root)}
+    assert found["rmqtx_up"] == [({}, 1)]
+    assert found["rmqtx_pending_transactions"] == [(labels, store["pending_count"])]
+    assert found["rmqtx_half_queue_max_offset"] == [(labels, store["half_max_offset"])]
+    assert found["rmqtx_half_queue_next_offset"] == [(labels, store["half_next_offset"])]
+    assert found["rmqtx_commit_without_op_transactions"] == [(labels, store["commit_without_op_count"])]
+    assert sum(value for _, value in found["rmqtx_group_pending_transactions"]) == store["pending_count"]
+    causes = {(one["cause"], one["strength"]): one["transactions_count"] for one in counted["causes"]}
+    by_cause = {(names["cause"], names["strength"]): value for names, value in found["rmqtx_transactions_by_cause"]}
+    assert by_cause == causes
+    assert {names["result"]: value for names, value in found["rmqtx_readings_total"]}["ok"] == 1
+    assert found["rmqtx_lost_transactions_total"] == [(labels, 0)]
+    assert said == []
+
+
+def test_a_failed_reading_is_a_metric(tmp_path: Path) -> None:
+    said: list[str] = []
+    schedule = Schedule(request(tmp_path / "nowhere"), 3600, 60, said.append)
+    schedule.start()
+    wait_for_results(schedule, 1)
+    found = {family.name: family.samples for family in StateCollector(schedule).collect()}
+    schedule.stop()
+    assert found["rmqtx_up"][0].value == 0
+    assert "rmqtx_pending_transactions" not in found
+    assert "rmqtx_reading_age_seconds" not in found
+    (line,) = said
+    assert "nowhere" in line
+    late = ReadingProcess(0.01)
+    with pytest.raises(Failed, match=r"no answer within 0\.01 s") as caught:
+        late.answer(request(tmp_path))
+    assert caught.value.result == "timed_out"
+    late.close()
+    with pytest.raises(Failed):
+        late.answer(request(tmp_path))
+
+
+def test_few_groups_have_samples_of_their_own() -> None:
+    numbers = Numbers(1_000, [StoreNumbers("/a", False), StoreNumbers("/b", False)])
+    for number in range(GROUPS_MAX + 20):
+        for store in ("/a", "/b"):
+            key = (store, "orders", f"group-{number:03}")
+            numbers.groups[key] = GroupNumbers(*key, pending_count=number + 1, oldest_ms=1000 * number)
+    found = exported_samples(numbers, None)
+    rows = found["rmqtx_group_pending_transactions"]
+    assert len(rows) == GROUPS_MAX + 2
+    assert [names["store"] for names, _ in rows if names["producer_group"] == OTHER] == ["/a", "/b"]
+    assert sum(value for _, value in rows) == sum(one.pending_count for one in numbers.groups.values())
+    assert max(value for _, value in found["rmqtx_group_oldest_pending_seconds"]) == GROUPS_MAX + 19
+    assert set(found) <= BY_NAME.keys()
+    for name, samples in found.items():
+        assert all(set(labels) <= set(BY_NAME[name].labels) for labels, _ in samples), name
+
+
+def test_names_follow_the_rules_of_prometheus() -> None:
+    assert len(BY_NAME) == len(METRICS)
+    for metric in METRICS:
+        assert re.fullmatch(r"rmqtx_[a-z_]+", metric.name)
+        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
+        assert metric.meaning.endswith(".")
+
+
+def test_counters_grow() -> None:
+    totals = added({}, {"rmqtx_lost_transactions_total": [({"store": "/a"}, 1)]})
+    totals = added(totals, {"rmqtx_lost_transactions_total": [({"store": "/a"}, 2), ({"store": "/b"}, 0)]})
+    assert totals == {"rmqtx_lost_transactions_total": [({"store": "/a"}, 3), ({"store": "/b"}, 0)]}
+
+
+def test_tls_and_users(tmp_path: Path) -> None:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", tmp_path / "key.pem", "-out",
+         tmp_path / "cert.pem", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    import bcrypt
+
+    file = tmp_path / "web.yml"
+    file.write_text(
+        "tls_server_config: {cert_file: cert.pem, key_file: key.pem, min_version: TLS13}\n"
+        f"basic_auth_users: {{scraper: '{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}'}}\n"
+    )
+    context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+    right, wrong = "Basic c2NyYXBlcjpzZWNyZXQ=", "Basic c2NyYXBlcjp3cm9uZw=="
+    schedule = Schedule(request(tmp_path), 3600, 60, lambda _: None)
+    with serving(schedule, web_config(file)) as server:
+        url = f"{server.url}metrics"
+        assert url.startswith("https://")
+        assert fetched(url, context, Authorization=right)[0] == 200
+        for refused in (wrong, "Basic x", "Bearer c2NyYXBlcjpzZWNyZXQ=", "Basic bm9ib2R5OnNlY3JldA=="):
+            assert fetched(url, context, Authorization=refused)[0] == 401, refused
+        assert fetched(url, context)[0] == 401
+        assert fetched(f"{server.url}healthz", context)[0] == 200
+        with pytest.raises((urllib.error.URLError, ConnectionError)):
+            fetched(url.replace("https", "http"))
+    for text, reason in (
+        ("tls_server_config: {cert_file: cert.pem}", "has no key_file"),
+        ("tls_server_config: {cert_file: no.pem, key_file: key.pem}", "cannot use the certificate"),
+        ("tls_server_config: {cert_file: cert.pem, key_file: key.pem, min_version: SSL3}", "TLS12 or TLS13"),
+        ("basic_auth_users: {scraper: secret}", "bcrypt hash"), ("http_server_config: {}", "unknown field"),
+        ("[", "not YAML"),
+    ):
+        file.write_text(text)
+        with pytest.raises(BadRequest, match=reason):
+            web_config(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("127.0.0.1:9560", ("127.0.0.1", 9560)), (":80", ("", 80)), ("[::1]:9560", ("::1", 9560)), ("9560", None),
+     ("a:b", None), ("a:70000", None)],
+)  # fmt: skip
+def test_addresses(text: str, address: tuple[str, int] | None) -> None:
+    if address is not None:
+        assert parsed_address(text) == address
+        return
+    with pytest.raises(BadRequest, match="--listen"):
+        parsed_address(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_and_its_reading(number: signal.Signals) -> None:
+    words = [sys.executable, "-m", "rmqtx_cli.main", "exporter", str(unpacked("killed-5.3.3")), "--interval", "1s"]
+    with subprocess.Popen([*words, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert re.fullmatch(r"rmqtx: metrics at http://127\.0\.0\.1:\d+/metrics\n", line)
+        time.sleep(1.5)
+        process.send_signal(number)
+        assert process.wait(10) == 0
+        assert process.stderr.read() == ""
+
+
+class _Answers(ReadingProcess):
+    """Answers at once: as many readings as the exporter makes in a day."""
+
+    def answer(self, request: Request) -> Answer:
+        last = (request.before or {"number": 0})["number"]
+        labels = {"store": "/s", "topic": "orders", "producer_group": f"group-{last % 70}"}
+        return Answer(
+            {"rmqtx_group_pending_transactions": [(labels, last)]},
+            {"rmqtx_lost_transactions_total": [({"store": "/s"}, 1)]}, {"number": last + 1},
+        )
+
+
+@pytest.mark.slow
+def test_a_day_of_readings_needs_no_more_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqtx_cli.exporter.schedule.ReadingProcess", _Answers)
+    schedule = Schedule(request("/s"), 0, 60, lambda _: None)
+    collector = StateCollector(schedule)
+    schedule.start()
+    wait_for_results(schedule, 200)
+    tracemalloc.start()
+    try:
+        before, scrapes = tracemalloc.get_traced_memory()[0], 0
+        until = schedule.state.results.total() + 1440
+        while schedule.state.results.total() < until:
+            assert list(collector.collect())
+            scrapes += 1
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+        schedule.stop()
+    assert scrapes
+    assert grown < 300_000  # a leak of a number and its labels for each reading would be more
+
+
+def _expressions(dashboard: Any) -> list[str]:
+    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+
+
+def test_the_rules_pass_their_unit_tests() -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not on the PATH")
+    rules = Path(__file__).parents[2] / "deploy" / "prometheus"
+    for words in (["check", "config", "prometheus.yml"], ["test", "rules", "rmqtx.rules.test.yml"]):
+        done = subprocess.run(["promtool", *words], cwd=rules, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_deployed_files_use_declared_metrics_only() -> None:
+    deploy = Path(__file__).parents[2] / "deploy"
+    rules = (deploy / "prometheus" / "rmqtx.rules.yml").read_text()
+    used = set(re.findall(r"\brmqtx_[a-z_]+", re.sub(r"#.*|summary:.*|description:.*", "", rules)))
+    dashboard = json.loads((deploy / "grafana" / "rmqtx.json").read_text())
+    recorded = set(re.findall(r"record: (\S+)", rules))
+    for expression in _expressions(dashboard):
+        used |= set(re.findall(r"\brmqtx_[a-z_]+", expression))
+        assert set(re.findall(r"\brmqtx:[a-z_]+", expression)) <= recorded
+    assert used <= BY_NAME.keys()
+    assert len(used) > 15
