@@ -18,8 +18,9 @@ _OVERDUE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the exporter knows. Units: times as `time.time` gives them; None before the first.
+    """The last reading, the counters, and the time of the next reading.
 
+    Units: times as `time.time` gives them; None before the first reading.
     Shape: `samples`: of the last reading, none if that failed; `counters`: since the start. `ok_time`: when the last
            successful reading began; `running_since`: when the present reading began.
     """

@@ -62,7 +62,7 @@ class Server(ThreadingHTTPServer):
             super().finish_request(encrypted, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that ends its connection, or fails at TLS, is no error of the exporter."""
+        """Ignore a client that ends its connection or fails at TLS: the exporter continues."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path = self.path.partition("?")[0]
-        if path == "/healthz":  # without users, as probes of Kubernetes have none; it says nothing about a store
+        if path == "/healthz":  # without a password: probes of Kubernetes have none
             is_overdue = self.server.schedule.is_overdue
             self._send(503 if is_overdue else 200, _PLAIN, b"readings are overdue\n" if is_overdue else b"ok\n")
         elif not self.server.config.allows(self.headers.get("Authorization")):

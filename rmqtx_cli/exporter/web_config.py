@@ -40,7 +40,7 @@ class WebConfig:
         try:
             is_right = bcrypt.checkpw(password.encode()[:72], self.users.get(name, _NOBODY))
         except ValueError:
-            return False  # the hash in the file is none, or the password contains a null byte
+            return False  # the hash in the file is not valid, or the password contains a null byte
         return is_right and scheme.lower() == "basic" and name in self.users
 
 

@@ -111,7 +111,8 @@ def _root_page(root: Any) -> str:
         for name, meaning in CONFIGURATION_KEYS.items():
             yield from item(name, f"{meaning}.")
         yield from heading("SEE ALSO")
-        yield from paragraph(", ".join([*(f"{NAME}-{name}(1)" for name in root.commands), f"{NAME}-store(5)", f"{NAME}-monitoring(7)"]))
+        pages = [*(f"{NAME}-{name}(1)" for name in root.commands), f"{NAME}-store(5)", f"{NAME}-monitoring(7)"]
+        yield from paragraph(", ".join(pages))
 
     return page(NAME, 1, lines())
 

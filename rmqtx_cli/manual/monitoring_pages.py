@@ -36,9 +36,9 @@ _WAYS = {
 }
 _ABSENT = (
     "A number of 0 that missing evidence may hide is absent, and rmqtx_evidence_missing names the evidence; other "
-    "numbers are then lower bounds. If a reading fails, all numbers of stores are absent and rmqtx_up is 0. Numbers are "
-    "as old as rmqtx_reading_age_seconds. Counters begin at 0 when the exporter starts, and count transactions that a "
-    "reading saw pending for at least a minute."
+    "numbers are then lower bounds. If a reading fails, all numbers of stores are absent and rmqtx_up is 0. Numbers "
+    "are as old as rmqtx_reading_age_seconds. Counters begin at 0 when the exporter starts, and count "
+    "transactions that a reading saw pending for at least a minute."
 )
 _LABELS = (
     "store is the directory of a store or NAME@HOST:PORT of a broker; cluster and node_id are the cluster's and the "
@@ -53,7 +53,7 @@ def monitoring_page() -> str:
 
 def _lines() -> Iterator[str]:
     yield from heading("NAME")
-    yield from paragraph("rmqtx-monitoring - watch the transactions of RocketMQ with Prometheus, Nagios, Zabbix or cron")
+    yield from paragraph("rmqtx-monitoring - watch transactions of RocketMQ with Prometheus, Nagios, Zabbix or cron")
     yield from heading("WAYS")
     for command, what in _WAYS.items():
         yield from item(command, f"{what}.")
@@ -63,8 +63,8 @@ def _lines() -> Iterator[str]:
     for title, metrics in _SECTIONS.items():
         yield from subheading(title)
         for metric in metrics:
-            labels = f"{{{','.join(metric.labels)}}}" if metric.labels else ""
-            yield from item(f"{metric.name}{labels} ({metric.kind})", metric.meaning)
+            labels = f" Labels: {', '.join(metric.labels)}." if metric.labels else ""
+            yield from item(f"{metric.name} ({metric.kind})", f"{metric.meaning}{labels}")
     yield from heading("STATUS OF CHECK AND PROBE")
     for status, meaning in CHECK_MEANINGS.items():
         yield from item(str(int(status)), f"{meaning}.")

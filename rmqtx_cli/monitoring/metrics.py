@@ -36,7 +36,7 @@ Samples = dict[str, list[tuple[Mapping[str, str], float]]]
 OF_STORE = ("store", "cluster", "node_id")
 #: Topic and producer group as RocketMQ names these labels.
 OF_GROUP = (*OF_STORE, "topic", "producer_group")
-#: So many pairs of topic and group have samples of their own; the rest has this value in both labels.
+#: This number of pairs of topic and group have samples of their own; the rest has OTHER in both labels.
 GROUPS_MAX = 50
 OTHER = "__other__"
 
@@ -115,8 +115,8 @@ OF_EXPORTED_STORES = (
            "once.", OF_STORE, Kind.COUNTER),
     Metric("rmqtx_discarded_though_decided_transactions_total", "Transactions that were pending and then discarded "
            "although they were decided.", OF_STORE, Kind.COUNTER),
-    Metric("rmqtx_vanished_transactions_total", "Transactions that were pending and are no longer in a commit log that "
-           "begins before them.", (), Kind.COUNTER),
+    Metric("rmqtx_vanished_transactions_total", "Transactions that were pending and that a commit log which begins "
+           "before them does not contain.", (), Kind.COUNTER),
 )
 #: Of the exporter itself.
 OF_EXPORTER = (

@@ -78,8 +78,9 @@ ACTS: dict[str, list[list[str]]] = {
         ["cursor", "set", "--half", "0", "--op", "0", "--store", "STORE", "--to", "OUT/changed", "--yes"],
     ],
 }
-#: What acts on live brokers, on an undo file's store, or reads nothing but the journal; and plans, tried with `plan`.
-OTHERS = frozenset({"apply", "undo", "answer", "probe", "receipts"})
+#: What acts on live brokers, on an undo file's store, or reads nothing but the journal; plans, tried with `plan`; and
+#: the exporter, which reads what `check` reads.
+OTHERS = frozenset({"apply", "undo", "answer", "probe", "receipts", "exporter"})
 #: Understood, whatever is in the store: done, findings, undecidable, stale, refused, nothing there to act upon.
 UNDERSTOOD = frozenset({0, 1, 3, 12, 16})
 
