@@ -14,9 +14,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "finding", "action", "outcome", "since", "limit",
     ),
     "Output": (
-        "fields", "sort", "output_format", "output", "summary", "findings", "coverage", "listed", "show", "body",
-        "decompress", "check_crc", "wide", "csv_safe", "timestamps", "hash_all", "with_meta", "fail_on", "exit_code",
-        "textfile", "no_pager",
+        "fields", "sort", "output_format", "output", "partition_by", "summary", "findings", "coverage", "listed",
+        "show", "body", "decompress", "check_crc", "wide", "csv_safe", "timestamps", "hash_all", "with_meta",
+        "fail_on", "exit_code", "textfile", "no_pager",
     ),
     "Stores": (
         "store", "scan", "no_scan", "in_place", "undo", "commit_log", "broker_conf", "broker_version", "proxy_conf",

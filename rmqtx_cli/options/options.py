@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from rmqtx_cli.options import completion
+from rmqtx_cli.options.output_places import parse_output
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import stored_text
 
@@ -127,7 +128,10 @@ FormatOption = Annotated[
 ]
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write the rows to FILE; FILE appears when it is complete"),
+    typer.Option(
+        "--output", "-o", parser=parse_output, metavar="FILE",
+        help="Write the rows to FILE; FILE appears when it is complete",
+    ),
 ]
 FieldsOption = Annotated[
     str | None,

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING
 from readers.model.errors import BadRequest
 from rmqtx_cli.options.configuration import OWN_FORMAT
 from rmqtx_cli.options.options import OutputFormat
+from rmqtx_cli.options.output_places import OutputFolder
 from rmqtx_cli.options.row_options import HAS_TIMESTAMPS
 from rmqtx_cli.output.page import PagePort
 from rmqtx_cli.output.port_kinds import Port
@@ -44,6 +45,8 @@ def chosen_format(asked: OutputFormat | None, output: Path | None) -> OutputForm
 
     Raises: BadRequest for a file name whose suffix is not that of a format.
     """
+    if isinstance(output, OutputFolder):
+        raise BadRequest(f"-o {output.place} is a folder: only rmqtx audit writes folders", advice="give a file")
     if asked is not None:
         return asked
     if output is None or is_stdout(output) or is_special(output):

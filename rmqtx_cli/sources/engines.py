@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from readers.model.reading import Reading
     from readers.store.store import Store
     from verdicts.evidence.store_facts import SettingsOf
+    from verdicts.export.verdict_folder import VerdictFolder, Written
     from verdicts.model.reading import VerdictReading
 
 _Task = TypeVar("_Task")
@@ -64,6 +65,17 @@ class StoreEngine(Protocol):
 
         `columns`: those that the caller reads, None for all; the rows may have others.
         """
+
+    def audit_into(
+        self,
+        folder: VerdictFolder,
+        stores: list[Store],
+        settings_of: SettingsOf,
+        *,
+        at_ms: int | None = None,
+        progress: Progress | None = None,
+    ) -> tuple[VerdictReading, list[Written]]:
+        """Write the verdicts on every transaction into a folder; the reading has no rows."""
 
     def run_job(
         self,
@@ -111,6 +123,19 @@ class LocalEngine:
             split_bytes=self.split_bytes_for(stores), temporary_directory=self.options.temporary_directory,
             progress=progress, columns=TRANSACTIONS.names if columns is None else columns,
         )
+
+    def audit_into(
+        self,
+        folder: VerdictFolder,
+        stores: list[Store],
+        settings_of: SettingsOf,
+        *,
+        at_ms: int | None = None,
+        progress: Progress | None = None,
+    ) -> tuple[VerdictReading, list[Written]]:
+        """See `StoreEngine`."""
+        reading = self.audit(stores, settings_of, at_ms=at_ms, progress=progress)
+        return reading, folder.write_all(reading)
 
     def run_job(
         self,
@@ -186,6 +211,25 @@ class SparkEngine:
             )
         reading.batches = self.watched(reading.batches)
         return reading
+
+    def audit_into(
+        self,
+        folder: VerdictFolder,
+        stores: list[Store],
+        settings_of: SettingsOf,
+        *,
+        at_ms: int | None = None,
+        progress: Progress | None = None,
+    ) -> tuple[VerdictReading, list[Written]]:
+        """See `StoreEngine`. The tasks write."""
+        from spark_tasks.jobs.verdict_folder import audit_into
+        from spark_tasks.session.errors import translated
+
+        with translated():
+            return audit_into(
+                self.spark, folder, stores, settings_of, at_ms=at_ms, split_bytes=self.split_bytes_for(stores),
+                progress=progress,
+            )
 
     def run_job(
         self,

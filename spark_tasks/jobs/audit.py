@@ -80,12 +80,12 @@ def audit(
     Damage: findings; a transaction that damage makes unknown is UNDECIDABLE.
     """
     reading = VerdictReading(chosen_schema({*TRANSACTIONS.names, *measures}), [])
-    task = _SparkAudit(spark, stores, settings_of, at_ms, split_bytes, progress, tuple(measures))
+    task = SparkAudit(spark, stores, settings_of, at_ms, split_bytes, progress, tuple(measures))
     reading.batches = _audit(task, reading, temporary_directory)
     return reading
 
 
-def _audit(task: _SparkAudit, reading: VerdictReading, temporary_directory: str | None) -> Iterator[pa.RecordBatch]:
+def _audit(task: SparkAudit, reading: VerdictReading, temporary_directory: str | None) -> Iterator[pa.RecordBatch]:
     with handover(task.spark, temporary_directory) as way:
         try:
             judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS))
@@ -114,15 +114,18 @@ def transactions(
     The logs are scanned now, once; the scan's witnesses stay persisted as long as the session. Findings, coverage and
     notes are added to `reading`.
     """
-    task = _SparkAudit(spark, stores, settings_of, at_ms, split_bytes, None)
+    task = SparkAudit(spark, stores, settings_of, at_ms, split_bytes, None)
     frame = task.judged(as_rows, spark_schema(TRANSACTIONS))
     if reading is not None:
         task.report(reading)
     return frame
 
 
-class _SparkAudit:
-    """One audit: the results that its Spark jobs pass to later ones."""
+class SparkAudit:
+    """One audit: the results that its Spark jobs pass to later ones.
+
+    Call `judged` once, then `report`, and `release` when the rows have been read.
+    """
 
     def __init__(
         self,

@@ -65,11 +65,12 @@ def test_every_table_goes_through_spark_unchanged(spark: SparkSession) -> None:
     root = str(unpacked("killed-5.3.3"))
     for table in ALL_TABLES:
         frame = read(spark, root, table=table, split_size="64KiB")
-        found, wanted = (
-            rows.drop_columns([name for name in ("discard_at_ms",) if name in rows.column_names])  # by when it is read
-            for rows in (frame.toArrow(), locally(table, root))
+        before, found, after = (
+            rows_of(rows.drop_columns([name for name in ("discard_at_ms",) if name in rows.column_names]))
+            for rows in (locally(table, root), frame.toArrow(), locally(table, root))
         )
-        assert rows_of(found) == rows_of(wanted), table
+        # Verdicts depend on when they are read: a file may reach fileReservedTime in between.
+        assert found in (before, after), table
         comments = [field.metadata["comment"] for field in frame.schema]
         assert comments == [field.metadata[b"meaning"].decode() for field in ALL_TABLES[table]]
         if table in ("records", "halves", "ops"):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -20,12 +20,14 @@ from rmqtx_cli.options.options import (
     FindingsOption,
     LimitOption,
     OptionalStoreArguments,
+    OutputFormat,
     OutputOptions,
     ProvenanceOptions,
     WhereOption,
 )
 from rmqtx_cli.sources.broker_logs import LogOptions
 from rmqtx_cli.sources.source import SourceOptions
+from rmqtx_cli.sources.verdict_folder import audit_into_folder, folder_of
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from readers.model.findings import Finding
     from rmqtx_cli.output.listing import Listing
+    from rmqtx_cli.sources.files import FileOpener
     from rmqtx_cli.sources.source import Source, SourceOpener
     from verdicts.model.reading import VerdictReading
 
@@ -42,7 +45,10 @@ NAME = "audit"
 EXAMPLES = (
     Example("rmqtx audit STORE --summary", "counts, times and checks per group and topic"),
     Example("rmqtx audit STORE --where 'state = LOST or causes = op-written-late'", "lost, or explained by a cause"),
-    Example("rmqtx audit 's3://evidence/*/store' --engine spark -o verdicts.parquet", "many stores, with Spark"),
+    Example(
+        "rmqtx audit 's3://evidence/*/store' --engine spark -o verdicts/ --partition-by day,state",
+        "many stores, with Spark, as a folder of Parquet",
+    ),
     Example("rmqtx audit -n 10.0.0.1:9876 --flagged", "transactions with flags, in the half queues of live brokers"),
     Example(
         "rmqtx audit STORE --follow --checkpoint orders.sqlite --format jsonl",
@@ -70,6 +76,14 @@ UntilIdleOption = Annotated[
     bool, typer.Option("--until-idle", help="With --follow: exit when nothing is new, for cron")
 ]
 
+PartitionByOption = Annotated[
+    str | None,
+    typer.Option(
+        "--partition-by", metavar="NAME,NAME",
+        help="With -o DIR/: folders by day, state, topic, producer_group or store; as day=2026-01-31/state=PENDING",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
@@ -86,6 +100,7 @@ class AuditOptions:
     until_idle: UntilIdleOption = False
     findings: FindingsOption = False
     fail_on: FailOnOption = None
+    partition_by: PartitionByOption = None
 
     @property
     def condition(self) -> str | None:
@@ -130,6 +145,9 @@ def command(
     if asked.follow:
         _refuse_with_follow(asked, output, engine, provenance, source, logs)
     asked.check()
+    folder = folder_of(output.output, asked.partition_by, _not_in_folders(asked, output, source, logs))
+    if folder is not None:
+        return audit_into_folder(context, folder, cast("FileOpener", opener), engine, provenance, at_ms)
     engine = source.database.engine_of(engine)
     listing = _listing(asked, output, provenance, opener, now_ms, voice)
     if asked.follow:
@@ -150,6 +168,21 @@ def _of_whole_stores(engine: EngineOptions, provenance: ProvenanceOptions) -> di
         "--master": engine.master, "--remote": engine.remote, "--conf": engine.conf, "--hash": provenance.hash_all,
         "--split-size": engine.split_bytes, "--processes": engine.processes, "--temp-dir": engine.temporary,
         "--with-meta": provenance.with_meta, "--engine": engine.engine is not EngineName.AUTO,
+    }  # fmt: skip
+
+
+def _not_in_folders(
+    asked: AuditOptions, output: OutputOptions, source: SourceOptions, logs: LogOptions
+) -> dict[str, Any]:
+    """Options that a folder of verdicts does not support, with their values."""
+    from rmqtx_cli.options.row_options import SORT
+
+    return {
+        "--where": asked.where, "--flagged": asked.flagged, "--limit": asked.limit, "--summary": asked.summary,
+        "--findings": asked.findings, "--fail-on": asked.fail_on, "--fields": output.fields, "--sort": SORT.get(),
+        "--format": output.output_format not in (None, OutputFormat.PARQUET), "--broker-logs": logs.broker_logs,
+        "--transaction-table": source.database.address, "--follow": asked.follow,
+        "-n": source.live.namesrv, "--broker": source.live.broker,
     }  # fmt: skip
 
 

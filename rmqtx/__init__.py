@@ -1,0 +1,1 @@
+"""The programming interface of rmqtx; `rmqtx.spark` is for Spark."""

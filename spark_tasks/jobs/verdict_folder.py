@@ -1,0 +1,94 @@
+"""Write the verdicts of an audit into a folder from the tasks that judge: no verdict passes through the driver."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from readers.jobs.workers import Progress
+from readers.model.tables import TRANSACTIONS
+from readers.store.store import Store
+from spark_tasks.jobs.audit import SparkAudit
+from spark_tasks.session.errors import marked
+from spark_tasks.session.progress import described
+from verdicts.evidence.store_facts import SettingsOf
+from verdicts.export.verdict_folder import VerdictFolder, Written
+from verdicts.model.reading import VerdictReading
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WRITTEN = pa.schema([("written", pa.binary())])
+WRITTEN_COLUMNS = "written binary"
+
+
+@dataclass(frozen=True, slots=True)
+class IntoFolder:
+    """The form of verdicts that are written where they are judged: a row names the files of a task."""
+
+    folder: VerdictFolder
+
+    def __call__(self, partition: int, verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Write the verdicts of a partition; yield one row.
+
+        Raises: UnwritableFile.
+        """
+        written = self.folder.write(partition, verdicts)
+        yield pa.RecordBatch.from_pydict({"written": [pickle.dumps(written)]}, _WRITTEN)
+
+
+def audit_into(
+    spark: SparkSession,
+    folder: VerdictFolder,
+    stores: list[Store],
+    settings_of: SettingsOf,
+    *,
+    at_ms: int | None = None,
+    split_bytes: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[VerdictReading, list[Written]]:
+    """Write the verdicts of an audit into a folder that has begun; return the reading, without rows, and the files.
+
+    Units:  `progress` receives bytes.
+    Damage: see `spark_tasks.jobs.audit.audit`.
+    Raises: UnwritableFile.
+    """
+    reading = VerdictReading(TRANSACTIONS, [])
+    task = SparkAudit(spark, stores, settings_of, at_ms, split_bytes, progress)
+    try:
+        frame = task.judged(IntoFolder(folder), WRITTEN_COLUMNS)
+        task.report(reading)
+        with described(spark, "audit: judge the transactions and write them"):
+            rows = frame.collect()
+    finally:
+        task.release()
+    return reading, [pickle.loads(row["written"]) for row in rows]
+
+
+def write_into(spark: SparkSession, folder: VerdictFolder, verdicts: DataFrame) -> list[Written]:
+    """Write a frame of verdicts, with all columns of TRANSACTIONS, into a folder that has begun."""
+    with described(spark, "write the verdicts"):
+        rows = verdicts.mapInArrow(_WriteRows(folder), WRITTEN_COLUMNS).collect()
+    return [pickle.loads(row["written"]) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _WriteRows:
+    """Writes the rows of one task of a frame."""
+
+    folder: VerdictFolder
+
+    @property
+    def __name__(self) -> str:  # Spark shows it
+        return "write_verdicts"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with marked():
+            given = [batch for batch in batches if batch.num_rows]
+            if given:
+                verdicts = pa.Table.from_batches(given).cast(TRANSACTIONS)
+                yield from IntoFolder(self.folder)(0, verdicts)
