@@ -25,6 +25,7 @@ from readers.jobs.search_conditions import SearchConditions
 from readers.model.findings import findings_table
 from readers.model.tables import ALL_TABLES, RECORDS, TRANSACTIONS
 from readers.store.store import Store
+from spark_tasks.data_source import RmqtxDataSource
 from spark_tasks.jobs import reconcile as reconcile_job
 from spark_tasks.jobs.audit import SparkAudit
 from spark_tasks.jobs.scan import run_job
@@ -193,6 +194,7 @@ def tables(
     `options`: further options of the data source that apply to all tables, like `split_size`.
     """
     spark = _session(spark)
+    spark.dataSource.register(RmqtxDataSource)
     given = {"paths": _json(paths), "timestamps": str(timestamps).lower(), **options}
     return {name: spark.read.format("rmqtx").options(table=name, **given).load() for name in ALL_TABLES}
 

@@ -49,15 +49,14 @@ def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | N
     from readers.storage.places import identity_of
     from readers.store.broker_conf import read_broker_conf
     from readers.store.broker_settings import broker_settings
-    from readers.store.store import open_store
-
+    from readers.store.opening_stores import open_all
     files = files or StoreOptions()
     directories = tuple(files.commit_log or ())
     places = expand(paths)
     if directories and len(places) > 1:
         raise BadRequest("--commitlog is for one store, and several are given")
     distinct = {identity_of(place): place for place in places}
-    stores = [open_store(place, directories) for place in distinct.values()]
+    stores = open_all(list(distinct.values()), directories)
     conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
     found: dict[str, BrokerSettings] = {}
 

@@ -9,7 +9,8 @@ from readers.storage.file_systems import expand
 from readers.storage.places import identity_of
 from readers.store.broker_conf import read_broker_conf
 from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store, open_store
+from readers.store.opening_stores import open_all
+from readers.store.store import Store
 from spark_tasks.source.read_options import ReadOptions
 
 
@@ -22,7 +23,7 @@ def opened(options: ReadOptions) -> list[Store]:
     roots = {identity_of(path): path for path in expand(options.paths)}
     if options.commit_logs and len(roots) > 1:
         raise BadRequest("option 'commitlog' is for one store, and several stores are given")
-    return [open_store(path, options.commit_logs) for path in roots.values()]
+    return open_all(list(roots.values()), options.commit_logs)
 
 
 @dataclass

@@ -96,6 +96,11 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     Raises: BadRequest for an unknown option, an option that does not apply to the table, or an invalid value.
     """
     given = {str(name).lower(): str(value).strip() for name, value in options.items()}
+    if any(name.startswith("option.") or name == "owner" for name in given):  # those of a table's definition
+        raise BadRequest(
+            "only temporary views can use rmqtx: Spark does not pass the options of a created table to its data source",
+            advice="write CREATE TEMPORARY VIEW ... USING rmqtx OPTIONS (...)",
+        )
     for name in given:
         if name not in OPTIONS:
             raise BadRequest(f"the data source rmqtx has no option {name!r}", advice=_near(name, OPTIONS))

@@ -251,6 +251,7 @@ def test_a_file_that_became_shorter_is_an_error_with_its_position(tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"option.table": "ops"}, "only temporary views can use rmqtx"),  # as CREATE TABLE gives them
         ({"tabel": "ops"}, "no option 'tabel' - did you mean table?"),
         ({"table": "recrods"}, "no table 'recrods' - did you mean records?"),
         ({"columns": "topic,kays"}, "no column 'kays' in records - did you mean keys?"),

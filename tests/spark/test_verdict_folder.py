@@ -57,7 +57,7 @@ def test_an_audit_as_a_frame_and_as_a_folder(spark: SparkSession, wanted: list[s
     assert len(spark.sparkContext._jsc.getPersistentRDDs()) == 0
     assert rows_of(rows_in(place)) == wanted
     assert sorted(path.name for path in place.iterdir()) == [
-        "_SUCCESS", "coverage.parquet", "provenance.json", "findings.parquet", "transactions",
+        "_SUCCESS", "coverage.parquet", "findings.parquet", "provenance.json", "transactions",
     ]
     assert json.loads((place / "_SUCCESS").read_text())["rows_count"] == len(wanted)
     assert len(json.loads((place / "provenance.json").read_text())["stores"]) == len(NAMES)
