@@ -12,10 +12,10 @@ from readers.store import opening_stores
 def test_remote_stores_are_opened_together_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2, timeout=5)
 
-    def opened(place: str, directories: tuple[str, ...]) -> str:
+    def opened(place: str, directories: tuple[str, ...]) -> object:
         both.wait()  # breaks if one is opened after the other
         return place
 
     monkeypatch.setattr(opening_stores, "open_store", opened)
     places = ["s3://evidence/b", "s3://evidence/a"]
-    assert opening_stores.open_all(places) == places
+    assert list(map(str, opening_stores.open_all(places))) == places
