@@ -22,7 +22,7 @@ from rmqtx_cli.words.command_names import LINES
 _FOLDERS: dict[str, tuple[str, ...]] = {
     "reading": (
         "stores", "pending", "show", "audit", "diagnose", "report", "search", "export", "diff", "reconcile", "check",
-        "exporter",        "simulate", "verify", "explain",
+        "exporter", "watch", "simulate", "verify", "explain",
     ),
     "acting": (
         "commit", "rollback", "discard", "resume", "close", "plan", "apply", "undo", "receipts", "answer", "probe",
@@ -32,8 +32,8 @@ _FOLDERS: dict[str, tuple[str, ...]] = {
 _MODULES = {name: f"{folder}.{name}" for folder, names in _FOLDERS.items() for name in names} | {"decode": "decode"}
 #: Commands that print one line for a monitoring system, not rows.
 WITHOUT_ROWS = ("check", "probe")
-#: Commands that write a page or serve metrics, not rows.
-PAGES = ("report", "exporter")
+#: Commands that write a page, serve metrics or show a screen, not rows.
+PAGES = ("report", "exporter", "watch")
 
 
 def command_module(name: str) -> ModuleType:

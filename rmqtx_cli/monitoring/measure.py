@@ -20,6 +20,8 @@ from verdicts.causes.strengths import cause_counts
 from verdicts.deadlines.discard_times import deadline_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from readers.store.broker_settings import BrokerSettings
     from readers.store.store import Store
     from remoting.live.store_facts import LiveStore
@@ -56,10 +58,17 @@ def measure(source: Source, now_ms: int) -> Numbers:
 
     Raises: SourceError if a store cannot be read; Unreachable, NoAnswer, Refused.
     """
+    return measured_rows(source, now_ms)[0]
+
+
+def measured_rows(source: Source, now_ms: int) -> tuple[Numbers, pa.Table]:
+    """The same, and the rows of the transactions that were counted. Raises: the same."""
     return _measured(_queue_numbers(source), source.pending(), now_ms, source.live)
 
 
-def _measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, live: str | None = None) -> Numbers:
+def _measured(
+    stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, live: str | None = None
+) -> tuple[Numbers, pa.Table]:
     """The numbers, with pending transactions counted into those of their stores.
 
     `live`: the options that connect to the same brokers, None for files.
@@ -99,7 +108,7 @@ def _measured(stores: list[StoreNumbers], reading: VerdictReading, now_ms: int, 
         one.check_stopped = f"{whose}{sentence}; next: rmqtx pending {live or quote(escaped(one.store))}"
     numbers.causes = cause_counts(rows)
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
-    return numbers
+    return numbers, rows
 
 
 def _count_group(numbers: Numbers, row: dict[str, Any], age_ms: int) -> None:

@@ -35,6 +35,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Watch": {
         "check": "print one line for Nagios, Prometheus or JSON",
+        "watch": "show pending transactions live, on a full screen",
         "exporter": "serve metrics for Prometheus",
         "probe": "send test transactions through live brokers, time each step",
     },

@@ -79,8 +79,8 @@ ACTS: dict[str, list[list[str]]] = {
     ],
 }
 #: What acts on live brokers, on an undo file's store, or reads nothing but the journal; plans, tried with `plan`; and
-#: the exporter, which reads what `check` reads.
-OTHERS = frozenset({"apply", "undo", "answer", "probe", "receipts", "exporter"})
+#: the exporter and the live screen, which read what `check` reads.
+OTHERS = frozenset({"apply", "undo", "answer", "probe", "receipts", "exporter", "watch"})
 #: Understood, whatever is in the store: done, findings, undecidable, stale, refused, nothing there to act upon.
 UNDERSTOOD = frozenset({0, 1, 3, 12, 16})
 

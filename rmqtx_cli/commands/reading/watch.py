@@ -1,0 +1,92 @@
+"""`rmqtx watch`: a live screen of the pending transactions."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from readers.model.errors import BadRequest
+from rmqtx_cli.commands import Example
+from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.options import OptionalStoreArguments, RateOption, StoreOptions
+from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words.say import Voice
+from rmqtx_cli.words.text import escaped
+
+if TYPE_CHECKING:
+    from rmqtx_cli.sources.source import SourceOpener
+    from rmqtx_cli.watching.model import Model
+
+NAME = "watch"
+EXAMPLES = (
+    Example("rmqtx watch -n 10.0.0.1:9876", "live brokers"),
+    Example("rmqtx watch STORE --interval 10s", "the files of a store, read every 10 seconds"),
+    Example("rmqtx watch STORE --plain >> changes.log", "one line for each change, for logs and screen readers"),
+)
+_INTERVAL_MS_MIN = 500
+
+IntervalOption = Annotated[
+    str, typer.Option("--interval", metavar="DURATION", help="Time from the start of one reading to the next")
+]
+PlainOption = Annotated[
+    bool, typer.Option("--plain", help="Print one line for each change; the default if stdout is not a terminal")
+]
+
+
+@with_option_groups
+def command(
+    store: OptionalStoreArguments = None,
+    *,
+    interval: IntervalOption = "5s",
+    plain: PlainOption = False,
+    files: StoreOptions,
+    rate: RateOption = None,
+    live: LiveOptions,
+) -> int:
+    """Show pending transactions live: by producer group, with ages, deadlines, rates, changes and causes.
+
+    Keys: arrows move, Enter opens a group and then the timeline of a transaction, Esc goes back, s changes the order,
+    / filters, q quits. Reads what pending reads, every few seconds, and changes nothing. Changes are of transactions
+    that are pending for 10 seconds or longer.
+    """
+    from rmqtx_cli.sources.source import chosen_opener
+    from rmqtx_cli.watching.model import Model
+
+    interval_ms = parse_duration_ms(interval)
+    if interval_ms < _INTERVAL_MS_MIN:
+        raise BadRequest(f"--interval must be at least {_INTERVAL_MS_MIN}ms")
+    advice = "rmqtx watch STORE, or rmqtx watch -n HOST:PORT"
+    opener = chosen_opener(store or [], live, files, Voice(quiet=True), advice, rate=rate)
+    with opener.opened() as source:  # what cannot be read is an error before the screen is taken
+        title = escaped(", ".join(source.names))
+    if plain or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        _print_plain(opener, title, Model(), interval_ms / 1000)
+        return 0
+    from rmqtx_cli.watching.loop import watch
+
+    watch(opener, title, Model(), interval_ms / 1000)
+    return 0
+
+
+def _print_plain(opener: SourceOpener, title: str, model: Model, interval_seconds: float) -> None:
+    from rmqtx_cli.watching.loop import print_changes
+
+    ended = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, end)
+
+    def say(line: str) -> None:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+    print_changes(opener, title, model, interval_seconds, say, ended)

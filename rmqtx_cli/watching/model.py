@@ -1,0 +1,178 @@
+"""What the live screen shows, without a terminal: from snapshots to rows, rates and changes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rmqtx_cli.watching.snapshot import Pending, Snapshot
+
+#: A pending transaction younger than this is one that its producer is about to decide.
+NEWS_AGE_MS = 10_000
+CHANGES_MAX = 200
+#: Rates are those of the last snapshots, so that they do not jump with the rounds of the check.
+_RATE_SNAPSHOTS = 7
+
+
+class Sort(StrEnum):
+    """The order of rows: most pending, oldest, or the nearest discard first."""
+
+    PENDING = "pending"
+    AGE = "age"
+    DEADLINE = "deadline"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that happened to one transaction between two snapshots. `what`: PENDING, CHECKED, or its new state."""
+
+    time_ms: int
+    what: str
+    one: Pending
+
+
+@dataclass(slots=True)
+class GroupRow:
+    """The pending transactions of a producer group and topic. Units: milliseconds since 1970."""
+
+    group: str
+    topic: str
+    count: int = 0
+    oldest_time_ms: int = 1 << 62
+    discard_at_ms: int | None = None
+    checks_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What happens in a second; None until there are two snapshots, or where a cursor is unknown."""
+
+    halves: float | None = None
+    settled: float | None = None
+    checks: float | None = None
+    discards: float | None = None
+
+
+@dataclass(slots=True)
+class Model:
+    """The snapshots, and how they are shown.
+
+    Shape: `filter`: text that the group, topic or id contains. `changes`: newest last.
+    """
+
+    sort: Sort = Sort.PENDING
+    filter: str = ""
+    snapshots: deque[Snapshot] = field(default_factory=lambda: deque(maxlen=_RATE_SNAPSHOTS))
+    changes: deque[Change] = field(default_factory=lambda: deque(maxlen=CHANGES_MAX))
+    failure: str = ""
+    _listed: dict[str, Pending] = field(default_factory=dict)
+
+    @property
+    def last(self) -> Snapshot | None:
+        """The newest snapshot."""
+        return self.snapshots[-1] if self.snapshots else None
+
+    @property
+    def awaited(self) -> list[str]:
+        """The transactions whose end is a change: those that were listed as pending."""
+        return sorted(self._listed)
+
+    def add(self, snapshot: Snapshot) -> list[Change]:
+        """Add a snapshot; return what changed since the one before. The first one lists what is pending already."""
+        found = list(self._changes(snapshot))
+        self.snapshots.append(snapshot)
+        self.changes.extend(found)
+        self.failure = ""
+        return found
+
+    def _changes(self, new: Snapshot) -> Iterator[Change]:
+        before = {} if self.last is None else self.last.pending
+        for identity, state in new.ended.items():
+            if identity in self._listed and state != "PENDING":
+                yield Change(new.time_ms, state, self._listed.pop(identity))
+        for identity, one in new.pending.items():
+            old = before.get(identity)
+            if identity in self._listed:
+                self._listed[identity] = one
+            elif new.time_ms - one.stored_time_ms >= NEWS_AGE_MS:
+                self._listed[identity] = one
+                yield Change(new.time_ms, "PENDING", one)
+                continue
+            if old is not None and one.checks_count > old.checks_count:
+                yield Change(new.time_ms, "CHECKED", one)
+
+    def next_sort(self) -> None:
+        """Change the order to the next one."""
+        orders = list(Sort)
+        self.sort = orders[(orders.index(self.sort) + 1) % len(orders)]
+
+    def groups(self) -> list[GroupRow]:
+        """Return the rows of the first table, in order."""
+        found: dict[tuple[str, str], GroupRow] = {}
+        for one in self._filtered():
+            row = found.setdefault((one.group, one.topic), GroupRow(one.group, one.topic))
+            row.count += 1
+            row.oldest_time_ms = min(row.oldest_time_ms, one.stored_time_ms)
+            row.checks_count = max(row.checks_count, one.checks_count)
+            if one.discard_at_ms is not None:
+                row.discard_at_ms = min(row.discard_at_ms or one.discard_at_ms, one.discard_at_ms)
+        by = {
+            Sort.PENDING: lambda row: (-row.count, row.group, row.topic),
+            Sort.AGE: lambda row: (row.oldest_time_ms, row.group, row.topic),
+            Sort.DEADLINE: lambda row: (row.discard_at_ms or 1 << 62, row.group, row.topic),
+        }
+        return sorted(found.values(), key=by[self.sort])
+
+    def transactions(self, group: str, topic: str) -> list[Pending]:
+        """Return the pending transactions of a row, oldest or nearest discard first."""
+        found = [one for one in self._filtered() if (one.group, one.topic) == (group, topic)]
+        if self.sort is Sort.DEADLINE:
+            return sorted(found, key=lambda one: (one.discard_at_ms or 1 << 62, one.transaction_id))
+        return sorted(found, key=lambda one: (one.stored_time_ms, one.transaction_id))
+
+    def _filtered(self) -> Sequence[Pending]:
+        if self.last is None:
+            return ()
+        wanted = self.filter.casefold()
+        return [
+            one for one in self.last.pending.values()
+            if wanted in f"{one.group}\0{one.topic}\0{one.transaction_id}".casefold()
+        ]
+
+    def rates(self) -> Rates:
+        """Return the rates between the first and the last of the kept snapshots.
+
+        A slot of the half queue is a half message or a copy that the check put back. So what was settled is the growth
+        of the queue without these copies and without the growth of what is pending.
+        """
+        if len(self.snapshots) < 2:
+            return Rates()
+        first, last = self.snapshots[0], self.snapshots[-1]
+        seconds = (last.time_ms - first.time_ms) / 1000
+        grown = _growth(first, last, "half_max_offset")
+        discarded = _growth(first, last, "discard_max_offset")
+        if seconds <= 0:
+            return Rates()
+        checks = sum(
+            one.checks_count - (first.pending[identity].checks_count if identity in first.pending else 0)
+            for identity, one in last.pending.items()
+        )
+        halves = None if grown is None else max(0, grown - checks)
+        settled = None if halves is None else max(0, halves - len(last.pending) + len(first.pending))
+        return Rates(
+            None if halves is None else halves / seconds, None if settled is None else settled / seconds,
+            max(0, checks) / seconds, None if discarded is None else discarded / seconds,
+        )
+
+
+def _growth(first: Snapshot, last: Snapshot, name: str) -> int | None:
+    before: dict[str, int | None] = {one.store: getattr(one, name) for one in first.numbers.stores}
+    grown = 0
+    for one in last.numbers.stores:
+        old, new = before.get(one.store), getattr(one, name)
+        if old is None or new is None:
+            return None
+        grown += max(0, new - old)
+    return grown
