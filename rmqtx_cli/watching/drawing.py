@@ -197,14 +197,14 @@ def _change_line(one: Change, columns: int) -> Text:
 
 def _foot(model: Model, view: View) -> str:
     if view.typing is not None:
-        return f" filter: {escaped(view.typing)}_   Enter: keep   Esc: cancel"
+        return f" filter: {escaped(view.typing)}_   Return: keep   Esc: cancel"
     if view.notice:
         return f" {view.notice}"
     kept = f"   filter: {escaped(model.filter)}" if model.filter else ""
     if view.identity is not None:
         return " q quit   Esc back   Up/Down scroll"
     back = "   Esc back" if view.group is not None else ""
-    return f" q quit   s sort: {model.sort}   / filter   Enter open{back}{kept}"
+    return f" q quit   s sort: {model.sort}   / filter   Return open{back}{kept}"
 
 
 def _clock(time_ms: int) -> str:

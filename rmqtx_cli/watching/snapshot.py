@@ -24,7 +24,7 @@ _COLUMNS = ("store", "transaction_id", "state", "producer_group", "topic", "half
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """One pending transaction. Units: milliseconds since 1970; `discard_at_ms` is None if it is unknown or never."""
+    """One pending transaction. Units: milliseconds since 1970; `discard_at_ms`: None where unknown or never."""
 
     store: str
     transaction_id: str
@@ -48,7 +48,7 @@ class Snapshot:
 
 
 def take(opener: SourceOpener, before: Collection[str]) -> Snapshot:
-    """Read everything again. `before`: the ids whose end is looked up if they are no longer pending.
+    """Read everything again. `before`: the ids whose end is looked up if they are not pending now.
 
     Raises: SourceError if a store cannot be read; Unreachable, NoAnswer, Refused.
     """

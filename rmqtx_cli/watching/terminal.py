@@ -1,4 +1,4 @@
-"""The terminal of the live screen: keys without Enter, the alternate screen, and everything as it was afterwards."""
+"""The terminal of the live screen: keys without Return, the alternate screen, and everything as it was afterwards."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def command(
 ) -> int:
     """Show pending transactions live: by producer group, with ages, deadlines, rates, changes and causes.
 
-    Keys: arrows move, Enter opens a group and then the timeline of a transaction, Esc goes back, s changes the order,
+    Keys: arrows move, Return opens a group and then the timeline of a transaction, Esc goes back, s changes the order,
     / filters, q quits. Reads what pending reads, every few seconds, and changes nothing. Changes are of transactions
     that are pending for 10 seconds or longer.
     """
