@@ -286,10 +286,12 @@ class Summary:
         for word in _URGENT:
             if word in self.examples and (self.flags[word] or self.states[word]):
                 return f"rmqtx show {shlex.quote(escaped(self.examples[word]))} {arguments}   # {word}"
-        if damaged:
-            return f"rmqtx verify {shlex.quote(escaped(damaged[0]))}   # damage may hide transactions"
-        return "nothing to do"
+        return self.verify_command(damaged) if damaged else "nothing to do"
 
+    @staticmethod
+    def verify_command(damaged: Sequence[str]) -> str:
+        """The command that lists the damage of the first damaged store."""
+        return f"rmqtx verify {shlex.quote(escaped(damaged[0]))}   # damage may hide transactions"
 
     def why_lines(self, arguments: str) -> Iterator[str]:
         """The command that names causes, if a transaction is unusual."""

@@ -166,17 +166,22 @@ def copies_drawing(row: Mapping[str, Any]) -> Drawing | None:
     for column, (kind, label) in _RECORD_LANES.items():
         marks = [_record_mark(one, kind, scale) for one in found[column]]
         total = len(row[column])
-        note = f"{total}" if total == len(marks) else f"{total}, the first {len(marks)} drawn"
+        checks = sum(_is_put_back(one, kind) for one in row[column])
+        note = f"{total}" + (f", {checks} put back by the check" if checks else "")
+        note += "" if total == len(marks) else f", the first {len(marks)} drawn"
         lanes.append(Lane(label, note, marks))
     texts = "; ".join(f"{lane.label}: {lane.note}" for lane in lanes)
     return Drawing("Records along the commit log",
                    f"From log offset {min(offsets)} to {max(offsets)}. {texts}.", lanes,
-                   [f"log offset {min(offsets)}", f"{max(offsets)}"] if scale.high > scale.low else
-                   ["", f"log offset {min(offsets)}", ""])  # fmt: skip
+                   [f"log offset {offset}" for offset in sorted({min(offsets), max(offsets)})])  # fmt: skip
 
 
 def _record_mark(record: Mapping[str, Any], kind: str, scale: LinearScale) -> Mark:
-    """Return the tick of a record; a half copy with checks before is drawn as a check."""
-    is_check = kind == "half" and (record["checks_count"] or 0) > 0
-    offset = record["commit_log_offset"]
-    return Mark(scale.at(offset), 0, 0.8, "check" if is_check else kind, f"log offset {offset}")
+    """Return the tick of a record; a half copy that the check put back is drawn as a check."""
+    is_check, offset = _is_put_back(record, kind), record["commit_log_offset"]
+    check = f"check {record['checks_count']}, " if is_check else ""
+    return Mark(scale.at(offset), 0, 0.8, "check" if is_check else kind, f"{check}log offset {offset}")
+
+
+def _is_put_back(record: Mapping[str, Any], kind: str) -> bool:
+    return kind == "half" and (record["checks_count"] or 0) > 0

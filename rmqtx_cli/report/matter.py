@@ -54,7 +54,8 @@ def next_commands(found: Gathered) -> list[tuple[str, str]]:
     facts, summary = found.facts, found.summary
     lines = [line for stop in facts.stops[:1] for line in next_lines(stop, facts.live)]
     damaged = [name for name in facts.names if name in summary.damaged(facts.findings)]
-    lines += [] if lines else [summary.next_command(facts.arguments, damaged)]
+    lines += [] if lines else [summary.next_command(facts.arguments)]
+    lines += [summary.verify_command(damaged)] if damaged else []
     lines += list(summary.why_lines(facts.arguments))
     parted = [line.removeprefix(_NEXT).partition("   # ") for line in lines if "rmqtx " in line]
     return [(command, comment) for command, _, comment in parted]

@@ -23,6 +23,7 @@ TEMPLATES = {".html": "report.html.j2", ".htm": "report.html.j2", ".md": "report
 #: Characters that can begin or end markup within a line; marks of lists and headings at its begin.
 _WITHIN = re.compile(r"([\\`*_\[\]#|~$@]|(?<=www)\.|:(?=//))")
 _AT_BEGIN = re.compile(r"^\s*(?:([-+=])|(\d+)([.)])(?=\s|$))")
+_DATE_THEN_TIME = re.compile(r"(?<=^\d{4}-\d\d-\d\dT)(?=\d\d:)")
 _BLANK_LINES = re.compile(r"\n{3,}")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 #: Characters of any text at most.
@@ -55,6 +56,7 @@ def _template(suffix: str) -> Template:
     )
     environment.filters |= {
         "lane_text": lane_text, "code": code_text, "percent": _percent, "decimal": _decimal, "groups": _groups,
+        "time_pieces": _time_pieces,
     }
     return environment.get_template(TEMPLATES[suffix])
 
@@ -65,6 +67,11 @@ def _percent(thousandths: float) -> str:
 
 def _decimal(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _time_pieces(text: str) -> list[str]:
+    """Return a date and a time of day, between which a line may end; any other text whole."""
+    return _DATE_THEN_TIME.split(text, maxsplit=1)
 
 
 def _groups(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, list[tuple[str, str]]]]:

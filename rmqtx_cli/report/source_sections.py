@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.report.document import Commands, Facts, Head, Items, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.words.say import SEVERITIES
-from rmqtx_cli.words.text import count, size
+from rmqtx_cli.words.text import count, grouped, size
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def _coverage_text(facts: SourceFacts) -> str:
         "unread": sum(one.unread_bytes for one in facts.coverage),
     }
     total = sum(one.size_bytes for one in facts.coverage)
-    texts = " + ".join(f"{value} {name}" for name, value in parts.items())
-    return f"Bytes of {count(len(facts.coverage), 'file')}: {texts} = {total}."
+    texts = " + ".join(f"{grouped(value)} {name}" for name, value in parts.items())
+    return f"Bytes of {count(len(facts.coverage), 'file')}: {texts} = {grouped(total)}."
 
 
 def read_section(facts: SourceFacts, command_line: str, now_ms: int) -> Section:
@@ -103,7 +103,7 @@ def _store_section(store: Mapping[str, Any], number: int) -> Section:
     files = [*store["segments"], *store["files"]]
     shown = files if len(files) <= _FILES_MAX else [*files[: _FILES_MAX // 2], *files[-_FILES_MAX // 2:]]
     rows = [
-        [stored(one["file"]), "unknown" if one["size_bytes"] is None else str(one["size_bytes"]),
+        [stored(one["file"]), "unknown" if one["size_bytes"] is None else grouped(one["size_bytes"]),
          stored(one["digest"]) if one["digest"] else f"unreadable: {stored(one['unreadable'])}", one["digest_of"]]
         for one in shown
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
-_VOID = {"meta", "link", "img", "br", "hr", "input"}
+_VOID = {"meta", "link", "img", "br", "hr", "input", "wbr"}
 _MARKS = {"rect", "line"}
 
 
@@ -55,8 +55,6 @@ class Page(HTMLParser):
             self.tables[-1][2][-1].append("")
         elif tag == "figure":
             self.figures.append(Figure(self._sections[-1]))
-        elif tag == "svg" and "figure" in self._open:
-            self.figures[-1].description = given["aria-label"] or ""
         elif tag in _MARKS and "figure" in self._open and name != "base":
             self.figures[-1].marks[name] += 1
         elif tag == "li" and "figure" in self._open:
@@ -81,6 +79,8 @@ class Page(HTMLParser):
             self.tables[-1] = (section, caption + data, rows)
         elif inner in ("td", "th"):
             self.tables[-1][2][-1][-1] += data.strip()
+        elif inner == "desc":
+            self.figures[-1].description += data
         elif inner == "figcaption":
             self.figures[-1].caption += data
         elif "figure" in self._open and "li" in self._open:
