@@ -46,6 +46,20 @@ def refuse_with_follow(options: Mapping[str, object]) -> None:
             raise BadRequest(f"{name} cannot be combined with --follow", advice=advice)
 
 
+def refuse_spark(options: EngineOptions) -> None:
+    """Refuse options that ask for Spark.
+
+    Raises: BadRequest.
+    """
+    from rmqtx_cli.sources.engines import asked_for_spark
+
+    if options.engine is EngineName.SPARK or (options.engine is EngineName.AUTO and asked_for_spark(options)):
+        raise BadRequest(
+            "--follow does not run on Spark",
+            advice='add --engine local, or use spark.readStream.format("rmqtx") in Spark',
+        )
+
+
 @dataclass(slots=True)
 class Following:
     """An audit that follows growing stores.
@@ -65,14 +79,7 @@ class Following:
     _last: FollowStep | None = None
 
     def __post_init__(self) -> None:
-        from rmqtx_cli.sources.engines import asked_for_spark
-
-        engine = self.engine_options.engine
-        if engine is EngineName.SPARK or (engine is EngineName.AUTO and asked_for_spark(self.engine_options)):
-            raise BadRequest(
-                "--follow does not run on Spark",
-                advice='add --engine local, or use spark.readStream.format("rmqtx") in Spark',
-            )
+        refuse_spark(self.engine_options)
 
     def run(self, listing: Listing) -> int:
         """Follow until idle or interrupted; returns the exit status."""

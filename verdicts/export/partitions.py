@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.columns import Int64s
+from readers.model.moments import BROKER_TIME_MAX_MS
 
 #: The partition of unknown values.
 UNKNOWN = "__HIVE_DEFAULT_PARTITION__"
@@ -26,6 +27,13 @@ _DAY_MS = 86_400_000
 _DAYS_END = 2_932_897
 _NAME_BYTES_MAX = 180
 _EPOCH = datetime.date(1970, 1, 1)
+
+
+def days_of(times_ms: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return the UTC day of each time; null if it is unknown, or no broker wrote it."""
+    is_known = pc.and_(pc.greater_equal(times_ms, 0), pc.less(times_ms, BROKER_TIME_MAX_MS))
+    known = pc.if_else(is_known, times_ms, pa.scalar(None, pa.int64()))
+    return known.cast(pa.timestamp("ms", "UTC")).cast(pa.date32())
 
 
 @dataclass(frozen=True, slots=True)

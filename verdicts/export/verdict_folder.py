@@ -25,9 +25,10 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from readers.model.errors import BadRequest, UnwritableFile
-from readers.model.moments import BROKER_TIME_MAX_MS, with_timestamps
+from readers.model.moments import with_timestamps
 from readers.model.tables import TRANSACTIONS
 from readers.storage.places import is_uri, normalised
+from verdicts.export.partitions import days_of
 
 #: What folders can be named by: the UTC day of the first half copy, or a column of TRANSACTIONS.
 PARTITION_NAMES = ("day", "state", "topic", "producer_group", "store")
@@ -178,9 +179,7 @@ class VerdictFolder:
             system.delete_file(f"{base}/{name}")
 
     def _rows(self, verdicts: pa.Table) -> pa.Table:
-        times = verdicts["half_store_time_ms"]
-        times = pc.if_else(pc.and_(pc.greater_equal(times, 0), pc.less(times, BROKER_TIME_MAX_MS)), times, None)
-        day = pc.strftime(pc.cast(times, pa.timestamp("ms", "UTC")), "%Y-%m-%d")
+        day = days_of(verdicts["half_store_time_ms"]).cast(pa.string())
         if self.has_timestamps:
             batches = [with_timestamps(batch) for batch in verdicts.to_batches()]
             verdicts = pa.Table.from_batches(batches) if batches else verdicts

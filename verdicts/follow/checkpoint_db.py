@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import sqlite3
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -36,7 +37,7 @@ from verdicts.model.verdict_inputs import MisdirectedDecision
 from verdicts.model.witnesses import Witnesses
 
 #: A change of the file format changes this number.
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 _APPLICATION_ID = 0x524D5154  # "RMQT"
 _HEAD = b"SQLite format 3\0"
 
@@ -93,6 +94,8 @@ _SCHEMA = (
     + ", ".join(f"{name} {'TEXT' if name in _VERDICT_TEXTS else 'INTEGER'}" for name in VERDICT_COLUMNS)
     + ")",
     "CREATE INDEX verdicts_by_hash ON verdicts (hash)",
+    "CREATE TABLE changes (number INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, rows_count INTEGER NOT NULL, "
+    "batch BLOB NOT NULL)",
     "CREATE INDEX verdicts_unsettled ON verdicts (state) WHERE state IN ('PENDING', 'LOST', 'UNDECIDABLE')",
 )
 _IDENTITY_INDEX = "CREATE INDEX IF NOT EXISTS {0}_by_hash ON {0} (hash)"
@@ -197,7 +200,7 @@ class FollowDatabase:
             place = json.dumps(asdict(Place()))
             for number, store in enumerate(stores):
                 self.connection.execute("INSERT INTO stores VALUES (?, ?, ?, NULL)", (number, store.root, place))
-            self.connection.execute("INSERT INTO meta VALUES ('judges_all', '1')")
+            self.connection.execute("INSERT INTO meta VALUES ('judges_all', '1'), ('id', ?)", (uuid.uuid4().hex,))
             self.connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             self.connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
@@ -247,6 +250,13 @@ class FollowDatabase:
         """A value by name."""
         row = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
+
+    def set_meta(self, name: str, value: str | None) -> None:
+        """Store a value by name; None removes it."""
+        if value is None:
+            self.connection.execute("DELETE FROM meta WHERE name = ?", (name,))
+        else:
+            self.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
     def of_store(self, number: int, column: str) -> Any:
         """Return a JSON value of a store, `place` or `view`; None if there is none."""

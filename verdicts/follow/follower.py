@@ -25,6 +25,7 @@ from readers.store.store import Store
 from verdicts.evidence.belonging import tied_groups
 from verdicts.evidence.store_conclusion import Conclusion, conclude
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from verdicts.follow.change_log import ChangeLog, forget_table
 from verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase, signed
 from verdicts.follow.log_follower import LogFollower
 from verdicts.follow.rejudging import mark_unsettled, view_words
@@ -65,15 +66,34 @@ class FollowStep:
     gone_count: int = 0
 
 
+@dataclass(slots=True)
+class _Compared:
+    """The verdicts on some transactions before (with their row numbers) and now, and those to report."""
+
+    before: dict[_Verdict, int]
+    verdicts: pa.Table | None = None
+    now: list[_Verdict] = field(default_factory=list)
+    reported: pa.Table | None = None
+
+
 class Follower:
-    """Follows some stores with an open checkpoint."""
+    """Follows some stores with an open checkpoint.
+
+    `changes`: where all changes are recorded for a table. Without it the table of this checkpoint is out of date.
+    """
 
     def __init__(
-        self, database: FollowDatabase, *, processes: int | None = None, chunk_transactions: int = CHUNK_TRANSACTIONS
+        self,
+        database: FollowDatabase,
+        *,
+        processes: int | None = None,
+        chunk_transactions: int = CHUNK_TRANSACTIONS,
+        changes: ChangeLog | None = None,
     ) -> None:
         self._database = database
         self._processes = processes
         self._chunk_transactions = chunk_transactions
+        self._changes = changes
 
     def step(self, stores: list[Store], settings_of: SettingsOf, progress: Progress | None = None) -> FollowStep:
         """Follow the stores, opened again, to their present state.
@@ -91,6 +111,8 @@ class Follower:
         self, step: FollowStep, stores: list[Store], settings_of: SettingsOf, progress: Progress | None
     ) -> Iterator[pa.RecordBatch]:
         with self._database.naming_the_file():
+            if self._changes is None:
+                forget_table(self._database)
             facts = {store.root: store_facts(store, settings_of) for store in stores}  # cursors before records
             logs = [LogFollower(self._database, store) for store in stores]
             for log in logs:
@@ -141,7 +163,7 @@ class Follower:
             if database.meta("judges_all") is not None:
                 database.index_witnesses()
                 database.mark_all_unjudged()
-                database.connection.execute("DELETE FROM meta WHERE name = 'judges_all'")
+                database.set_meta("judges_all", None)
         return views
 
     def _keep_ties(self, ties: list[tuple[str, str]]) -> None:
@@ -179,11 +201,18 @@ class Follower:
         groups = self._groups()
         while chosen := self._chunk(groups):
             self._database.choose(chosen)
-            rows, gone, added = self._compare(step, views)
-            if rows is not None and rows.num_rows:
-                yield from rows.combine_chunks().to_batches()
+            compared = self._compare(step, views)
+            if compared.reported is not None and compared.reported.num_rows:
+                yield from compared.reported.combine_chunks().to_batches()
+            before, now = compared.before, compared.now
+            same = before.keys() & set(now)
             with self._database.transaction():
-                self._database.replace_verdicts(gone, added)
+                self._database.replace_verdicts(
+                    [number for row, number in before.items() if row not in same],
+                    [row for row in now if row not in same],
+                )
+                if self._changes is not None:
+                    self._changes.add(compared.verdicts, now, before)
 
     def _groups(self) -> dict[int, frozenset[int]]:
         """Return for each identity the group that is judged together."""
@@ -196,36 +225,30 @@ class Follower:
         chosen = {row[0] for row in rows}
         return chosen.union(*(groups[value] for value in chosen & groups.keys()))
 
-    def _compare(
-        self, step: FollowStep, views: Mapping[str, StoreView]
-    ) -> tuple[pa.Table | None, list[int], list[_Verdict]]:
-        """Judge the chosen; return the verdicts to report, and the rows to remove from and add to the table."""
+    def _compare(self, step: FollowStep, views: Mapping[str, StoreView]) -> _Compared:
+        """Judge the chosen and compare with the verdicts before."""
         witnesses, lone = self._database.witnesses()
-        before = self._database.verdicts()
-        reported: pa.Table | None = None
-        now: list[_Verdict] = []
+        compared = _Compared(self._database.verdicts())
+        before = compared.before
         if any(
             rows.num_rows
             for rows in (witnesses.halves, witnesses.finals, witnesses.discards, witnesses.offset_marks)
         ):
-            verdicts = judge(witnesses, views)
-            now = self._kept(verdicts, lone)
+            verdicts = compared.verdicts = judge(witnesses, views)
+            now = compared.now = self._kept(verdicts, lone)
             visible = {_visible(row) for row in before}
             rows = [number for number, row in enumerate(now) if _visible(row) not in visible]
-            reported = verdicts.take(pa.array(rows, pa.int64()))
+            compared.reported = verdicts.take(pa.array(rows, pa.int64()))
             keys = {tuple(row[place] for place in _KEY) for row in before}
             new = sum(tuple(now[number][place] for place in _KEY) not in keys for number in rows)
             step.new_count += new
             step.changed_count += len(rows) - new
             step.judged_count += len(now)
-        left = set(now)
         step.gone_count += len(
             {tuple(row[place] for place in _KEY) for row in before}
-            - {tuple(row[place] for place in _KEY) for row in now}
+            - {tuple(row[place] for place in _KEY) for row in compared.now}
         )
-        return reported, [number for row, number in before.items() if row not in left], [
-            row for row in now if row not in before
-        ]
+        return compared
 
     def _kept(self, verdicts: pa.Table, lone: Mapping[str, int]) -> list[_Verdict]:
         """Return verdicts in the form of the table."""

@@ -65,7 +65,7 @@ CheckpointOption = Annotated[
     Path | None,
     typer.Option(
         "--checkpoint", metavar="FILE",
-        help="With --follow: file that keeps what was read and printed, for a restart",
+        help="With --follow and --into: file that keeps what was read and printed, for the next run",
     ),
 ]
 IntervalOption = Annotated[
@@ -81,6 +81,14 @@ PartitionByOption = Annotated[
     typer.Option(
         "--partition-by", metavar="NAME,NAME",
         help="With -o DIR/: folders by day, state, topic, producer_group or store; as day=2026-01-31/state=PENDING",
+    ),
+]
+IntoOption = Annotated[
+    str | None,
+    typer.Option(
+        "--into", metavar="TABLE",
+        help="Bring a table of verdicts up to date: reads only what is new, keeps the history of states. A folder or "
+        "URI of Parquet, delta:PLACE, or iceberg:CATALOG.NAMESPACE.TABLE",
     ),
 ]
 
@@ -101,6 +109,7 @@ class AuditOptions:
     findings: FindingsOption = False
     fail_on: FailOnOption = None
     partition_by: PartitionByOption = None
+    into: IntoOption = None
 
     @property
     def condition(self) -> str | None:
@@ -113,8 +122,10 @@ class AuditOptions:
 
         Raises: BadRequest.
         """
-        if not self.follow and (self.checkpoint is not None or self.interval is not None or self.until_idle):
-            raise BadRequest("--checkpoint, --interval and --until-idle need --follow")
+        if not self.follow and (self.interval is not None or self.until_idle):
+            raise BadRequest("--interval and --until-idle need --follow")
+        if not self.follow and self.into is None and self.checkpoint is not None:
+            raise BadRequest("--checkpoint needs --follow or --into")
         if self.summary and self.findings:
             raise BadRequest("--summary and --findings are two listings: give only one")
 
@@ -145,6 +156,8 @@ def command(
     if asked.follow:
         _refuse_with_follow(asked, output, engine, provenance, source, logs)
     asked.check()
+    if asked.into is not None:
+        return _grown(store or [], asked, output, engine, provenance, source, logs)
     folder = folder_of(output.output, asked.partition_by, _not_in_folders(asked, output, source, logs))
     if folder is not None:
         return audit_into_folder(context, folder, cast("FileOpener", opener), engine, provenance, at_ms)
@@ -239,6 +252,24 @@ def _followed(
     return Following(
         expand(stores), engine, source.files, asked.checkpoint, interval_ms, asked.until_idle, source.voice
     ).run(listing)
+
+
+def _grown(
+    stores: list[str], asked: AuditOptions, output: OutputOptions, engine: EngineOptions,
+    provenance: ProvenanceOptions, source: SourceOptions, logs: LogOptions,
+) -> int:
+    from readers.storage.file_systems import expand
+    from rmqtx_cli.sources.growing import Growing, refuse_with_into
+    from verdicts.growing.tables import table_name
+
+    refuse_with_into({
+        "--output": output.output, "--at": asked.at, "--partition-by": asked.partition_by,
+        "--hash": provenance.hash_all, "--with-meta": provenance.with_meta,
+        **_not_in_folders(asked, output, source, logs),
+    })  # fmt: skip
+    return Growing(
+        expand(stores), table_name(asked.into or ""), engine, source.files, asked.checkpoint, source.voice
+    ).run()
 
 
 class _AuditRun:

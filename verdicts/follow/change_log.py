@@ -1,0 +1,221 @@
+"""Changes of verdicts that a table has not received yet, kept in the checkpoint until the table has them.
+
+A step records its changes in the database transaction that records its verdicts, so no kill can lose or repeat one. A
+step that was killed is continued by another attempt, whose changes follow those of the first: what a table receives is
+the first verdict before and the last one after (`ChangeLog.net`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from readers.model.tables import TRANSACTIONS
+from verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase
+
+#: The columns of TRANSACTIONS that follow from a verdict; the two others are calculated for a whole store at one time.
+FOLLOWED = pa.schema([field for field in TRANSACTIONS if field.name not in ("discard_at_ms", "causes")])
+#: What identifies a transaction in a table.
+KEY = ("store", "transaction_id", "producer_group", "topic")
+#: One changed verdict: the new one, or only its key if a new audit no longer finds it; and what the one before had.
+CHANGES = pa.schema([
+    *FOLLOWED,
+    pa.field("is_gone", pa.bool_(), nullable=False),
+    pa.field("before_state", pa.string()),
+    pa.field("before_time_ms", pa.int64()),
+])  # fmt: skip
+#: Changes in one value of the database.
+_ROWS_MAX = 5_000
+_PLACES = {name: VERDICT_COLUMNS.index(name) for name in (*KEY, "state", "half_store_time_ms")}
+_BEFORE = ("before_state", "before_time_ms")
+_Verdict = tuple[Any, ...]
+_Key = tuple[Any, ...]
+_Before = tuple[str | None, int | None]
+
+
+class ChangeLog:
+    """The changes in an open checkpoint; every method runs inside the caller's database transaction, or reads."""
+
+    def __init__(self, database: FollowDatabase) -> None:
+        self._database = database
+        last = database.connection.execute("SELECT max(attempt) FROM changes").fetchone()[0]
+        self._attempt = 0 if last is None else last + 1
+
+    def add(
+        self, verdicts: pa.Table | None, now: Sequence[_Verdict], before: Mapping[_Verdict, int]
+    ) -> None:
+        """Record what changed in some judged transactions, or all of them if the changes are whole.
+
+        `verdicts`, `now`: the new verdicts, twice, in one order; `before`: the old ones.
+        """
+        whole = self.is_whole
+        same = frozenset(now)
+        old = {self._key(row): row for row in before if row not in same}
+        rows = [number for number, row in enumerate(now) if whole or row not in before]
+        keys = {self._key(now[number]) for number in rows}
+        changed = self._changed(verdicts, now, rows, old) if verdicts is not None and rows else None
+        gone = self._gone([row for key, row in old.items() if key not in keys])
+        for batch in (changed, gone):
+            if batch is not None and batch.num_rows:
+                self._store(batch)
+
+    def _changed(
+        self, verdicts: pa.Table, now: Sequence[_Verdict], rows: list[int], old: Mapping[_Key, _Verdict]
+    ) -> pa.Table:
+        chosen = verdicts.select(FOLLOWED.names).take(pa.array(rows, pa.int64()))
+        befores = [old.get(self._key(now[number])) for number in rows]
+        return pa.table(
+            [*chosen.columns, pa.array([False] * len(rows)), *self._befores(befores)], schema=CHANGES
+        )
+
+    def _gone(self, rows: list[_Verdict]) -> pa.Table | None:
+        if not rows:
+            return None
+        keys = list(zip(*map(self._key, rows), strict=True))
+        columns: dict[str, Any] = dict(zip(KEY, keys, strict=True)) | dict(
+            zip(_BEFORE, self._befores(rows), strict=True)
+        )
+        arrays = [
+            columns[field.name] if isinstance(columns.get(field.name), pa.Array)
+            else pa.array(columns[field.name], field.type) if field.name in columns
+            else pa.array([True] * len(rows)) if field.name == "is_gone"
+            else pa.nulls(len(rows), field.type)
+            for field in CHANGES
+        ]  # fmt: skip
+        return pa.table(arrays, schema=CHANGES)
+
+    def _befores(self, rows: Sequence[_Verdict | None]) -> tuple[pa.Array, pa.Array]:
+        state, time = _PLACES["state"], _PLACES["half_store_time_ms"]
+        return (
+            pa.array([None if row is None else row[state] for row in rows], pa.string()),
+            pa.array([None if row is None else row[time] for row in rows], pa.int64()),
+        )
+
+    def _key(self, row: _Verdict) -> _Key:
+        store, *others = (row[_PLACES[name]] for name in KEY)
+        return self._database.roots[store], *others
+
+    def _store(self, changes: pa.Table) -> None:
+        for first in range(0, changes.num_rows, _ROWS_MAX):
+            part = changes.slice(first, _ROWS_MAX)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, CHANGES, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+                writer.write_table(part)
+            self._database.connection.execute(
+                "INSERT INTO changes (attempt, rows_count, batch) VALUES (?, ?, ?)",
+                (self._attempt, part.num_rows, sink.getvalue().to_pybytes()),
+            )
+
+    # -- what the table has -------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The name of this checkpoint in tables."""
+        return self._database.meta("id") or ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the changes are all present verdicts, for a table whose rows are not those of the last step."""
+        return self._database.meta("table_lacks_all") is not None
+
+    @property
+    def ready_ms(self) -> int | None:
+        """The time of the step whose changes are complete and not known to be in the table."""
+        return _number(self._database.meta("step_ready_ms"))
+
+    @property
+    def applied_ms(self) -> int | None:
+        """The time of the last step that the table has."""
+        return _number(self._database.meta("step_applied_ms"))
+
+    def begin_whole(self) -> None:
+        """Begin again with a table: all transactions are judged and recorded, from the witnesses that are here."""
+        self.clear()
+        self._database.set_meta("table_lacks_all", "1")
+        self._database.set_meta("step_ready_ms", None)
+        self._database.mark_all_unjudged()
+
+    def make_ready(self, at_ms: int) -> None:
+        """Close the step; `at_ms` is its time, and later than that of every step before."""
+        self._database.set_meta("step_ready_ms", str(at_ms))
+
+    def finish(self) -> None:
+        """Record that the table has the changes of the step that is ready."""
+        self._database.set_meta("step_applied_ms", self._database.meta("step_ready_ms"))
+        self._database.set_meta("step_ready_ms", None)
+        self._database.set_meta("table_lacks_all", None)
+        self.clear()
+
+    # -- for a table ------------------------------------------------------------------------------------------------
+
+    def count(self) -> int:
+        """Return the number of recorded changes."""
+        return int(self._database.connection.execute("SELECT coalesce(sum(rows_count), 0) FROM changes").fetchone()[0])
+
+    def clear(self) -> None:
+        """Forget all changes."""
+        self._database.connection.execute("DELETE FROM changes")
+
+    def net(self) -> Iterator[pa.Table]:
+        """Return the changes, each transaction once: with its first verdict before and its last one after.
+
+        Shape: CHANGES.
+        """
+        attempts = self._database.connection.execute("SELECT count(DISTINCT attempt) FROM changes").fetchone()[0]
+        last = self._last_ones() if attempts > 1 else None
+        for number, batch in self._batches():
+            if last is None:
+                yield batch
+            elif number in last:
+                rows, befores = zip(*last[number], strict=True)
+                columns = dict(zip(_BEFORE, zip(*befores, strict=True), strict=True))
+                chosen = batch.take(pa.array(rows, pa.int64()))
+                arrays = [
+                    pa.array(columns[field.name], field.type) if field.name in columns else chosen[field.name]
+                    for field in CHANGES
+                ]
+                yield pa.table(arrays, schema=CHANGES)
+
+    def _batches(self) -> Iterator[tuple[int, pa.Table]]:
+        numbers = [row[0] for row in self._database.connection.execute("SELECT number FROM changes ORDER BY number")]
+        for number in numbers:
+            data = self._database.connection.execute("SELECT batch FROM changes WHERE number = ?", (number,)).fetchone()
+            try:
+                with pa.ipc.open_stream(pa.py_buffer(data[0])) as reader:
+                    table = reader.read_all()
+            except (pa.ArrowException, TypeError) as error:
+                raise self._database.changed(error) from error
+            if table.schema != CHANGES:
+                raise self._database.changed("the columns of a recorded change differ")
+            yield number, table
+
+    def _last_ones(self) -> dict[int, list[tuple[int, _Before]]]:
+        """Return for each batch the rows that are the last of their transactions, with their first befores."""
+        last: dict[_Key, tuple[int, int]] = {}
+        first: dict[_Key, _Before] = {}
+        for number, batch in self._batches():
+            keys = zip(*(batch[name].to_pylist() for name in KEY), strict=True)
+            befores = zip(*(batch[name].to_pylist() for name in _BEFORE), strict=True)
+            for row, (key, before) in enumerate(zip(keys, befores, strict=True)):
+                last[key] = number, row
+                first.setdefault(key, before)
+        found: dict[int, list[tuple[int, _Before]]] = {}
+        for key, (number, row) in last.items():
+            found.setdefault(number, []).append((row, first[key]))
+        return found
+
+
+def forget_table(database: FollowDatabase) -> None:
+    """Record that a step is made without a table: the next step with one compares the whole table."""
+    names = ("step_applied_ms", "step_ready_ms", "table_lacks_all")
+    if any(database.meta(name) is not None for name in names):
+        with database.transaction():
+            for name in names:
+                database.set_meta(name, None)
+            ChangeLog(database).clear()
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)

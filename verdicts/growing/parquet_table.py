@@ -1,0 +1,279 @@
+"""A table of verdicts as Parquet files with a manifest, on a disk or in an object store.
+
+A step writes new files, then the manifest. Files never change: a step that ends or replaces a row of a file writes the
+rest of its rows again. So that this costs little, current rows of unsettled states are in files of their own, which are
+small; and small files are joined as they add up.
+
+One run writes at a time: on a disk a lock ensures that. An object store has no lock; a run that finds another manifest
+than it began with does not commit.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from readers.model.errors import BadRequest, FileChanged, UnreadableFile, UnwritableFile
+from readers.storage.places import is_uri
+from verdicts.export.export_manifest import STATE_DIRECTORY, is_own_name
+from verdicts.follow.change_log import KEY
+from verdicts.growing.part_writer import ROWS_MAX, PartWriter
+from verdicts.growing.table_manifest import (
+    NAME,
+    RETENTION_MS,
+    RetiredFile,
+    TableFile,
+    TableManifest,
+    read_manifest,
+    write_manifest,
+)
+from verdicts.growing.table_step import CURRENT, TableStep
+from verdicts.growing.verdict_rows import VERDICTS, are_unsettled, closed, key_texts, with_column
+
+_LOCK = "lock"
+#: The number of files of about one size, and of files of unsettled rows, that a step joins.
+_JOINED_MIN, _OPEN_JOINED_MIN = 8, 4
+#: Sizes are about the same if they differ by a factor below 8.
+_SIZE_BITS = 3
+#: The columns that find the current row of a transaction.
+_KEYS = (*KEY, "valid_to")
+
+
+@dataclass(slots=True)
+class ParquetTable:
+    """The table at `place`, an absolute path or a URI; make it with `opened`."""
+
+    place: str
+    system: fs.FileSystem
+    top: str
+    manifest: TableManifest = field(default_factory=TableManifest)
+
+    def step_of(self, store: str) -> int | None:
+        """Return the token of the last step of a store."""
+        return self.manifest.steps.get(store)
+
+    def current(self, stores: Sequence[str]) -> pa.Table:
+        """Return the current rows of some stores (CURRENT)."""
+        with self._writing():
+            parts = [self._read(file, [*CURRENT.names, "valid_to"]) for file in self.manifest.files]
+        found = [
+            rows.filter(pc.and_(pc.is_null(rows["valid_to"]), pc.is_in(rows["store"], value_set=pa.array(stores))))
+            for rows in parts
+        ]
+        return pa.concat_tables([CURRENT.empty_table(), *(rows.select(CURRENT.names) for rows in found)])
+
+    def apply(self, step: TableStep) -> None:
+        """Commit a step.
+
+        Raises: FileChanged if the table lacks rows that the step ends; UnwritableFile.
+        """
+        with self._writing():
+            self._remove_leftovers()
+            writer = PartWriter(self.system, self.top, self.place, self.manifest.version + 1)
+            ended = step.ended()
+            valid_since, retired = self._end_rows(step, ended, writer)
+            states = Counter(self.manifest.states)
+            states.subtract(_counted(ended["before_state"]))
+            for added in step.rows():
+                states.update(_counted(added["state"]))
+                writer.write(_continued(added, valid_since))
+            retired |= self._join(writer, retired)
+            self._commit(step, writer.finish(), retired, +states)
+
+    def _end_rows(
+        self, step: TableStep, ended: pa.Table, writer: PartWriter
+    ) -> tuple[pa.Table, set[TableFile]]:
+        """Write the files with ended rows again; return keys and beginnings of the replaced rows, and the files."""
+        replaced: list[pa.Table] = []
+        retired: set[TableFile] = set()
+        ends = ended.append_column("is_open", are_unsettled(ended["before_state"]))
+        for file in self.manifest.files:
+            is_here = pc.and_(_are_equal(ends["before_day"].cast(pa.string()), file.day),
+                              pc.equal(ends["is_open"], file.is_open))
+            some = ends.filter(is_here)
+            keys = key_texts(some)
+            if not some.num_rows or not pc.any(_are_current(self._read(file, _KEYS), keys)).as_py():
+                continue
+            rows = self._read(file)
+            are_ended = _are_current(rows, keys)
+            writer.write(rows.filter(pc.invert(are_ended)))
+            hit = rows.filter(are_ended)
+            closed_by = some["closed_by"].take(pc.index_in(key_texts(hit), value_set=keys))
+            writer.write(closed(hit, step.at_ms, closed_by).filter(pc.is_valid(closed_by)))
+            replaced.append(hit.filter(pc.is_null(closed_by)).select([*KEY, "valid_from"]))
+            retired.add(file)
+        found = pa.concat_tables([VERDICTS.empty_table().select([*KEY, "valid_from"]), *replaced])
+        return found, retired
+
+    def _join(self, writer: PartWriter, retired: set[TableFile]) -> set[TableFile]:
+        """Write files again that have become many, of the days that the step writes."""
+        days = writer.days()
+        groups: dict[tuple[str | None, bool, int], list[TableFile]] = {}
+        for file in self.manifest.files:
+            if file.day in days and file not in retired and file.rows_count <= ROWS_MAX // 2:
+                size = 0 if file.is_open else max(file.rows_count, 1).bit_length() // _SIZE_BITS
+                groups.setdefault((file.day, file.is_open, size), []).append(file)
+        joined: set[TableFile] = set()
+        for (_, is_open, _), files in groups.items():
+            if len(files) >= (_OPEN_JOINED_MIN if is_open else _JOINED_MIN):
+                for file in files:
+                    writer.write(self._read(file))
+                joined.update(files)
+        return joined
+
+    def _commit(
+        self, step: TableStep, files: Sequence[TableFile], retired: set[TableFile], states: Counter[str]
+    ) -> None:
+        before, now_ms = self.manifest, time.time_ns() // 1_000_000
+        expired = [file for file in before.retired if now_ms - file.since_ms > RETENTION_MS]
+        manifest = TableManifest(
+            before.version + 1, now_ms, before.steps | dict.fromkeys(step.stores, step.token),
+            dict(sorted(states.items())),
+            (*(file for file in before.files if file not in retired), *files),
+            (*(file for file in before.retired if file not in expired),
+             *(RetiredFile(file.name, now_ms) for file in sorted(retired, key=lambda one: one.name))),
+        )  # fmt: skip
+        if is_uri(self.place):
+            self._require_same()
+        write_manifest(self.system, self.top, self.place, manifest)
+        self.manifest = manifest
+        for file in expired:  # if this is interrupted, they are leftovers
+            self.system.delete_file(f"{self.top}/{file.name}")
+
+    def _require_same(self) -> None:
+        now = read_manifest(self.system, self.top, self.place) or TableManifest()
+        if (now.version, now.made_at_ms) != (self.manifest.version, self.manifest.made_at_ms):
+            raise FileChanged(
+                f"{self.place} was changed by another run while this one wrote", file=self.place,
+                advice="run again, and run one at a time",
+            )
+
+    def _remove_leftovers(self) -> None:
+        """Remove files that a run wrote that was killed before its commit."""
+        names = {file.name for file in self.manifest.files} | {file.name for file in self.manifest.retired}
+        found = self.system.get_file_info(fs.FileSelector(self.top, allow_not_found=True, recursive=True))
+        for info in found:
+            name = info.path.removeprefix(f"{self.top}/")
+            if info.is_file and name.startswith("day=") and is_own_name(name) and name not in names:
+                self.system.delete_file(info.path)
+
+    # -- files ------------------------------------------------------------------------------------------------------
+
+    def _read(self, file: TableFile, names: Sequence[str] = VERDICTS.names) -> pa.Table:
+        return read_file(self.system, f"{self.top}/{file.name}", names)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise UnwritableFile(f"cannot write {self.place}: {' '.join(str(error).split())}") from error
+
+
+def _are_current(rows: pa.Table, keys: pa.Array) -> pa.ChunkedArray:
+    """Return which rows are the current ones of some keys."""
+    return pc.and_(pc.is_null(rows["valid_to"]), pc.is_in(key_texts(rows), value_set=keys))
+
+
+def _are_equal(values: pa.ChunkedArray, value: str | None) -> pa.ChunkedArray:
+    return pc.is_null(values) if value is None else pc.fill_null(pc.equal(values, value), False)
+
+
+def _counted(states: pa.ChunkedArray) -> dict[str, int]:
+    return {one["values"]: one["counts"] for one in pc.value_counts(states).to_pylist()}
+
+
+def _continued(added: pa.Table, valid_since: pa.Table) -> pa.Table:
+    """Return added rows; those that replace a row with the same state begin when that row began."""
+    rows = added.select(VERDICTS.names)
+    if not valid_since.num_rows:
+        return rows
+    before = valid_since["valid_from"].take(pc.index_in(key_texts(rows), value_set=key_texts(valid_since)))
+    return with_column(rows, "valid_from", pc.if_else(added["is_replacement"], before, rows["valid_from"]))
+
+
+def read_file(system: fs.FileSystem, path: str, names: Sequence[str] = VERDICTS.names) -> pa.Table:
+    """Return some columns of a file; one that the version of rmqtx that wrote it did not have is null."""
+    with system.open_input_file(path) as stream, pq.ParquetFile(stream) as parquet:
+        known = set(parquet.schema_arrow.names)
+        rows = parquet.read([name for name in names if name in known])
+    columns = [
+        rows[name].cast(VERDICTS.field(name).type) if name in known
+        else pa.nulls(rows.num_rows, VERDICTS.field(name).type)
+        for name in names
+    ]  # fmt: skip
+    return pa.table(columns, schema=pa.schema([VERDICTS.field(name) for name in names]))
+
+
+def read_rows(place: str) -> pa.Table:
+    """Return all rows of the present version of a table.
+
+    Raises: BadRequest if it is not a table of verdicts; BadText; UnreadableFile.
+    """
+    try:
+        system, top = _system_of(place)
+        manifest = read_manifest(system, top, place)
+        if manifest is None:
+            raise BadRequest(f"{place} is not a table of verdicts", advice="write it: rmqtx audit STORE --into TABLE")
+        return pa.concat_tables(
+            [VERDICTS.empty_table(), *(read_file(system, f"{top}/{file.name}") for file in manifest.files)]
+        )
+    except (OSError, pa.ArrowException) as error:
+        raise UnreadableFile(f"cannot read {place}: {' '.join(str(error).split())}", file=place) from error
+
+
+def _system_of(place: str) -> tuple[fs.FileSystem, str]:
+    if not is_uri(place):
+        return fs.LocalFileSystem(), place
+    from readers.storage.remote_systems import opened as opened_system
+
+    return opened_system(place)
+
+
+@contextmanager
+def opened(place: str) -> Iterator[ParquetTable]:
+    """Open a table for a block, or begin a new one. `place`: an absolute path, or a URI.
+
+    Raises: BadRequest if the folder has other files, or another run writes; BadText; UnwritableFile.
+    """
+    with ExitStack() as stack:
+        try:
+            system, top = _system_of(place)
+            if not is_uri(place):
+                _refuse_foreign(Path(place))
+                stack.enter_context(_locked(Path(place)))
+            manifest = read_manifest(system, top, place)
+        except (OSError, pa.ArrowException) as error:
+            raise UnwritableFile(f"cannot use {place}: {' '.join(str(error).split())}", file=place) from error
+        yield ParquetTable(place, system, top, manifest or TableManifest())
+
+
+def _refuse_foreign(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise BadRequest(f"{folder} is a file", advice="a table needs a folder")
+    if folder.is_dir() and not (folder / STATE_DIRECTORY / NAME).exists():
+        names = {path.name for path in folder.iterdir()} - {STATE_DIRECTORY}
+        if any(not name.startswith("day=") for name in names) or (folder / STATE_DIRECTORY / "export.json").exists():
+            raise BadRequest(f"{folder} is not empty and not a table of verdicts", advice="give a new folder")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    state = folder / STATE_DIRECTORY
+    state.mkdir(parents=True, exist_ok=True)
+    with open(state / _LOCK, "w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadRequest(f"another rmqtx writes into {folder}", advice="wait for its end") from None
+        yield
