@@ -130,7 +130,13 @@ def few_or_all(names: Iterable[str]) -> list[Any]:
 
 
 def rest_is_slow(values: Iterable[Any], quick: int = 2) -> list[Any]:
-    """Parameters of a matrix of one kind, such as seeds: the first `quick` of them run in `make test`."""
-    return [pytest.param(*(value if isinstance(value, tuple) else (value,)),
-                         marks=() if number < quick else pytest.mark.slow)
-            for number, value in enumerate(values)]
+    """Parameters of a matrix of one kind, such as seeds: the first `quick` of them run in `make test`.
+
+    What is a parameter already keeps its marks.
+    """
+    parameters = []
+    for number, value in enumerate(values):
+        given, marks = (value.values, value.marks) if hasattr(value, "marks") else (value, ())
+        numbers = given if isinstance(given, tuple) else (given,)
+        parameters.append(pytest.param(*numbers, marks=(*marks, *([] if number < quick else [pytest.mark.slow]))))
+    return parameters
