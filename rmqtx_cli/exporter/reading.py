@@ -139,7 +139,7 @@ def main() -> None:
     try:
         found: dict[str, Any] = read(request)
     except RmqtxError as error:
-        found = {"error": str(error.message)}
+        found = {"error": str(error)}
     sys.stdout.write(json.dumps(found))
 
 

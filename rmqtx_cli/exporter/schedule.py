@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from rmqtx_cli.exporter.reading import Failed, ReadingProcess, Request
 from rmqtx_cli.monitoring.metrics import Samples
 from rmqtx_cli.monitoring.samples import added
+from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.text import count
 
 #: A reading is overdue this long after the time at which it should have ended.
 _OVERDUE_SECONDS = 5.0
@@ -91,21 +93,35 @@ class Schedule:
             if self._stopped.is_set():
                 return
             result, ok_time, samples, counters = failure.result, before.ok_time, {}, before.counters
-            self._tell(str(failure))
+            self._report_failure(str(failure))
         else:
             self._request = replace(self._request, before=answer.memory)
             result, ok_time, samples = "ok", now, answer.samples
             counters = added(before.counters, answer.growth)
-            self._tell("")
+            self._report_success(samples, time.monotonic() - began)
         self._state = replace(
             before, samples=samples, counters=counters, results=before.results + Counter([result]),
             is_ok=result == "ok", ok_time=ok_time, duration_seconds=time.monotonic() - began, running_since=None,
         )
 
-    def _tell(self, failure: str) -> None:
-        """Print a failure once, and once that it is over."""
-        if failure and failure != self._failure:
-            self._say(f"reading failed: {failure}")
-        elif self._failure and not failure:
-            self._say("reading succeeds again")
+    def _report_failure(self, failure: str) -> None:
+        """Print a failure once, with what follows from it: a wrong path in a unit file must be visible in its log."""
+        if failure != self._failure:
+            self._say(
+                f"error: reading failed: {failure}; rmqtx_up is 0 until a reading succeeds, and one begins every "
+                f"{duration_text(round(1000 * self._interval_seconds))}"
+            )
         self._failure = failure
+
+    def _report_success(self, samples: Samples, seconds: float) -> None:
+        """Print the first success, and the first after a failure."""
+        if self._failure or self._state.ok_time is None:
+            again = " again" if self._state.ok_time is not None else ""
+            self._say(f"reading succeeded{again} in {duration_text(round(1000 * seconds))}: {_pending_text(samples)}")
+        self._failure = ""
+
+
+def _pending_text(samples: Samples) -> str:
+    pending = count(int(sum(value for _, value in samples["rmqtx_pending_transactions"])), "pending transaction")
+    codes = ", ".join(labels["code"] for labels, _ in samples["rmqtx_evidence_missing"])
+    return f"at least {pending}, evidence is missing or damaged: {codes}" if codes else pending

@@ -59,7 +59,7 @@ class Readings:
             try:
                 self.results.put(take(self._opener, self._model.awaited))
             except RmqtxError as error:
-                self.results.put(_Failure(str(error.message)))
+                self.results.put(_Failure(str(error)))
             except Exception as error:
                 self.results.put(_Failure(f"a bug: {type(error).__name__}: {error}"))
             self._wake()

@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,8 @@ def test_it_serves_what_check_counts(rmqtx: Run, tmp_path: Path) -> None:
     assert by_cause == causes
     assert {names["result"]: value for names, value in found["rmqtx_readings_total"]}["ok"] == 1
     assert found["rmqtx_lost_transactions_total"] == [(labels, 0)]
-    assert said == []
+    (line,) = said
+    assert re.fullmatch(rf"reading succeeded in \w+: {store['pending_count']} pending transactions", line)
 
 
 def test_a_failed_reading_is_a_metric(tmp_path: Path) -> None:
@@ -122,8 +124,9 @@ def test_a_failed_reading_is_a_metric(tmp_path: Path) -> None:
     assert found["rmqtx_up"][0].value == 0
     assert "rmqtx_pending_transactions" not in found
     assert "rmqtx_reading_age_seconds" not in found
+    path = re.escape(str(tmp_path / "nowhere"))
     (line,) = said
-    assert "nowhere" in line
+    assert re.fullmatch(rf"error: reading failed: {path} does not exist; rmqtx_up is 0 until .* every 1h", line)
     late = ReadingProcess(0.01)
     with pytest.raises(Failed, match=r"no answer within 0\.01 s") as caught:
         late.answer(request(tmp_path))
@@ -221,24 +224,42 @@ def test_a_signal_ends_it_and_its_reading(number: signal.Signals) -> None:
     words = [sys.executable, "-m", "rmqtx_cli.main", "exporter", str(unpacked("killed-5.3.3")), "--interval", "1s"]
     with subprocess.Popen([*words, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        line = process.stderr.readline()
-        assert re.fullmatch(r"rmqtx: metrics at http://127\.0\.0\.1:\d+/metrics\n", line)
-        time.sleep(1.5)
+        lines = [process.stderr.readline(), process.stderr.readline()]
         process.send_signal(number)
         assert process.wait(10) == 0
         assert process.stderr.read() == ""
+    assert re.fullmatch(r"rmqtx: metrics at http://127\.0\.0\.1:\d+/metrics\n", lines[0])
+    assert re.fullmatch(r"rmqtx: reading succeeded in \w+: 11 pending transactions\n", lines[1])
 
 
 class _Answers(ReadingProcess):
     """Answers at once: as many readings as the exporter makes in a day."""
 
     def answer(self, request: Request) -> Answer:
+        if request.live.tls:
+            raise Failed("refused")
         last = (request.before or {"number": 0})["number"]
         labels = {"store": "/s", "topic": "orders", "producer_group": f"group-{last % 70}"}
         return Answer(
-            {"rmqtx_group_pending_transactions": [(labels, last)]},
+            {"rmqtx_group_pending_transactions": [(labels, last)], "rmqtx_pending_transactions": [(labels, last)],
+             "rmqtx_evidence_missing": [({"code": "gap"}, 1)]},
             {"rmqtx_lost_transactions_total": [({"store": "/s"}, 1)]}, {"number": last + 1},
         )
+
+
+def test_each_failure_is_printed_once_and_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqtx_cli.exporter.schedule.ReadingProcess", _Answers)
+    said: list[str] = []
+    schedule = Schedule(request("/s"), 60, 60, said.append)
+    schedule._read()
+    for live in (LiveOptions(tls=True), LiveOptions(tls=True), LiveOptions()):
+        schedule._request = replace(schedule._request, live=live)
+        schedule._read()
+    assert [re.sub(r"in \d\w*", "in 0s", line) for line in said] == [
+        "reading succeeded in 0s: at least 0 pending transactions, evidence is missing or damaged: gap",
+        "error: reading failed: refused; rmqtx_up is 0 until a reading succeeds, and one begins every 1m",
+        "reading succeeded again in 0s: at least 1 pending transaction, evidence is missing or damaged: gap",
+    ]
 
 
 @pytest.mark.slow
