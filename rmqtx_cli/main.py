@@ -117,8 +117,9 @@ def status_of(arguments: list[str]) -> int:
         status = exit_status.BUG
         message = f"a bug: {type(error).__name__}: {error} (report it with the traceback, which RMQTX_DEBUG=1 prints)"
     if is_check:  # Nagios reads one line on stdout and four statuses
-        unknown: Callable[[str], int] = command_module("check").unknown
-        return unknown(message)
+        check = command_module("check")
+        unknown: Callable[..., int] = check.unknown
+        return unknown(message, is_json=check.names_json(arguments))
     say.error(message)
     return status
 

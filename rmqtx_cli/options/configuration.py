@@ -77,6 +77,8 @@ class Configuration:
 def config_file() -> Path | None:
     """Return the file to read; None if there is none.
 
+    A home directory that this process cannot search, or that it does not have, has no file: so it is for a service
+    (ProtectHome of systemd) and for a user id of a container.
     Raises: BadRequest if RMQTX_CONFIG names a file that does not exist.
     """
     named = os.environ.get(CONFIG_VARIABLE, "").strip()
@@ -86,8 +88,11 @@ def config_file() -> Path | None:
             raise BadRequest(f"{CONFIG_VARIABLE} names {named}, which does not exist")
         return file
     home = os.environ.get(_HOME_VARIABLE, "").strip()
-    file = (Path(home) if home else Path("~/.config").expanduser()) / _BELOW
-    return file if file.is_file() else None
+    try:
+        file = (Path(home) if home else Path("~/.config").expanduser()) / _BELOW
+        return file if file.is_file() else None
+    except (PermissionError, RuntimeError):  # RuntimeError: expanduser finds no home directory
+        return None
 
 
 def configuration() -> Configuration:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -12,7 +13,7 @@ from rich.text import Text
 from rmqtx_cli.watching.model import Change, GroupRow, Model
 from rmqtx_cli.watching.snapshot import Pending, Snapshot
 from rmqtx_cli.words.durations import duration_text
-from rmqtx_cli.words.text import count, cut, escaped, grouped, width
+from rmqtx_cli.words.text import count, cut, escaped, grouped, width, wrapped
 
 _CHANGE_STYLES = {
     "LOST": "bold red", "DISCARDED": "red", "COMMITTED": "green", "ROLLED_BACK": "green", "PENDING": "yellow",
@@ -20,6 +21,8 @@ _CHANGE_STYLES = {
 #: The changes have at least one of this many rows below the head, and what the table leaves free.
 _CHANGES_SHARE = 3
 _SOON_MS = 300_000
+#: Of the second part of a line of a timeline: where facts begin in `rmqtx show`.
+_INDENT = " " * 8
 
 
 @dataclass(slots=True)
@@ -44,16 +47,26 @@ def screen(model: Model, view: View, columns: int, rows: int, title: str, now_ms
     head = [_line(text, columns, style) for text, style in _head(model, title, columns, now_ms)]
     left = max(1, rows - len(head) - 1)
     if view.identity is not None:
-        body = [_line(line, columns) for line in view.lines[view.top : view.top + left]]
+        lines = [part for line in view.lines for part in _wrapped(line, columns)]
+        view.top = max(0, min(view.top, len(lines) - left))
+        body = [_line(line, columns) for line in lines[view.top : view.top + left]]
     else:
-        changes = list(reversed(model.changes))
+        changes = list(_collapsed(model.changes))[::-1]
         kept = 2 + min(len(changes), left // _CHANGES_SHARE) if changes else 0
         body = _table(model, view, columns, left - kept, now_ms)
         if changes:
             body += [_line("", columns), _line("newest changes", columns, "bold")]
-            body += [_change_line(one, columns) for one in changes[: left - len(body)]]
+            body += [_change_line(ones, columns) for ones in changes[: left - len(body)]]
     body += _filled(body, left, columns)
     return Group(*[*head, *body][: rows - 1], _line(_foot(model, view), columns, "reverse"))
+
+
+def _wrapped(line: str, columns: int) -> Iterator[str]:
+    """Return a line of a timeline in parts that fit; those after the first are indented as its facts are."""
+    first, *rest = wrapped(escaped(line), columns)
+    yield first
+    if rest:
+        yield from (f"{_INDENT}{part}" for part in wrapped(" ".join(rest).strip(), max(1, columns - len(_INDENT))))
 
 
 def _filled(lines: Sequence[Text], height: int, columns: int) -> list[Text]:
@@ -188,7 +201,18 @@ def change_text(one: Change) -> str:
     return f"{_clock(one.time_ms)} {one.what:<11} {escaped(was.transaction_id)}  {escaped(who)}"
 
 
-def _change_line(one: Change, columns: int) -> Text:
+def _collapsed(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """Return the changes, the checks that one reading found together: they are many, and hide the others."""
+    for (_, what), found in groupby(changes, key=lambda one: (one.time_ms, one.what)):
+        ones = list(found)
+        yield from [ones] if what == "CHECKED" else ([one] for one in ones)
+
+
+def _change_line(ones: Sequence[Change], columns: int) -> Text:
+    one = ones[-1]
+    if len(ones) > 1:
+        many = f"{count(len(ones), 'transaction')}, up to {max(one.one.checks_count for one in ones)} times"
+        return _line(f"{_clock(one.time_ms)} {one.what:<11} {many}", columns)
     was = one.one
     identity = cut(escaped(was.transaction_id), 20, keeps_end=True)
     text = f"{_clock(one.time_ms)} {one.what:<11} {identity}  {escaped(was.group)}  {escaped(was.topic)}"

@@ -58,10 +58,8 @@ class Readings:
             begun = time.monotonic()
             try:
                 self.results.put(take(self._opener, self._model.awaited))
-            except RmqtxError as error:
-                self.results.put(_Failure(str(error)))
             except Exception as error:
-                self.results.put(_Failure(f"a bug: {type(error).__name__}: {error}"))
+                self.results.put(_Failure(_message(error)))
             self._wake()
             self._stopped.wait(max(0.0, self._interval_seconds - (time.monotonic() - begun)))
 
@@ -75,6 +73,11 @@ class Readings:
             else:
                 found += self._model.add(result)
         return found
+
+
+def _message(error: Exception) -> str:
+    """Return what the screen shows of an error, which does not end it."""
+    return str(error) if isinstance(error, RmqtxError) else f"a bug: {type(error).__name__}: {error}"
 
 
 def watch(opener: SourceOpener, title: str, model: Model, interval_seconds: float) -> None:
@@ -158,7 +161,7 @@ class _Loop:
         if self._view.identity is None:
             self._view.selected = max(0, self._view.selected + rows)
         else:
-            self._view.top = max(0, min(self._view.top + rows, len(self._view.lines) - 1))
+            self._view.top = max(0, self._view.top + rows)  # the drawing keeps it below the end
 
     def _open(self) -> None:
         view = self._view
@@ -178,8 +181,8 @@ class _Loop:
         self._draw()
         try:
             lines = timeline(self._opener, identity)
-        except RmqtxError as error:
-            view.notice = str(error.message)
+        except Exception as error:
+            view.notice = _message(error)
             return
         self._view = View(view.group, identity, lines, before=[*view.before, view.selected])
 

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rmqtx_cli.watching.snapshot import Pending, Snapshot
+from rmqtx_cli.watching.snapshot import GONE, Pending, Snapshot
 
 #: A pending transaction younger than this is one that its producer is about to decide.
 NEWS_AGE_MS = 10_000
 CHANGES_MAX = 200
+#: The later in the order, the nearer to the top of the screen: CHECKED is the most frequent change.
+_ORDER = ("CHECKED", "PENDING", "COMMITTED", "ROLLED_BACK", GONE, "DISCARDED", "LOST")
+_WEIGHTS = {what: place for place, what in enumerate(_ORDER)}
 #: Rates are those of the last snapshots, so that they do not jump with the rounds of the check.
 _RATE_SNAPSHOTS = 7
 
@@ -68,6 +71,7 @@ class Model:
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=CHANGES_MAX))
     failure: str = ""
     _listed: dict[str, Pending] = field(default_factory=dict)
+    _checks: deque[int] = field(default_factory=lambda: deque(maxlen=_RATE_SNAPSHOTS))
 
     @property
     def last(self) -> Snapshot | None:
@@ -80,8 +84,16 @@ class Model:
         return sorted(self._listed)
 
     def add(self, snapshot: Snapshot) -> list[Change]:
-        """Add a snapshot; return what changed since the one before. The first one lists what is pending already."""
-        found = list(self._changes(snapshot))
+        """Add a snapshot; return what changed since the one before. The first one lists what is pending already.
+
+        Order: checks, then what became pending, then what ended; the worst end last.
+        """
+        found = sorted(self._changes(snapshot), key=lambda one: _WEIGHTS.get(one.what, 0))
+        before = {} if self.last is None else self.last.pending
+        self._checks.append(sum(
+            one.checks_count - (before[identity].checks_count if identity in before else 0)
+            for identity, one in snapshot.pending.items()
+        ))  # fmt: skip
         self.snapshots.append(snapshot)
         self.changes.extend(found)
         self.failure = ""
@@ -155,10 +167,7 @@ class Model:
         discarded = _growth(first, last, "discard_max_offset")
         if seconds <= 0:
             return Rates()
-        checks = sum(
-            one.checks_count - (first.pending[identity].checks_count if identity in first.pending else 0)
-            for identity, one in last.pending.items()
-        )
+        checks = sum(list(self._checks)[1:])
         halves = None if grown is None else max(0, grown - checks)
         settled = None if halves is None else max(0, halves - len(last.pending) + len(first.pending))
         return Rates(

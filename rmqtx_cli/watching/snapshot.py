@@ -86,7 +86,7 @@ def timeline(opener: SourceOpener, identity: str) -> list[str]:
     from verdicts.deadlines.discard_times import deadline_of
 
     stream = io.BytesIO()
-    with opener.looked_up() as source:
+    with opener.opened() as source:
         reading = source.show(identity)
         rows = reading.table()
         causes = diagnosed_each(rows, reading.evidence, None)

@@ -11,6 +11,7 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from rich.console import Console, RenderableType
 
@@ -59,7 +60,10 @@ class Terminal:
 
 @contextmanager
 def full_screen(wake_reader: int, wake_writer: int) -> Iterator[Terminal]:
-    """Show a full screen inside the block; the terminal is as before after it, however it ends but by SIGKILL."""
+    """Show a full screen inside the block; the terminal is as before after it, however it ends but by SIGKILL.
+
+    While the process is stopped (Ctrl-Z), the terminal is as before too.
+    """
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     terminal = Terminal(Console(highlight=False, markup=False, emoji=False), descriptor, wake_reader)
@@ -70,21 +74,38 @@ def full_screen(wake_reader: int, wake_writer: int) -> Iterator[Terminal]:
     def resized(_number: int, _frame: FrameType | None) -> None:
         terminal.redraw()
 
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        _leave(descriptor, before)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)  # goes on here after SIGCONT
+        signal.signal(signal.SIGTSTP, stop)
+        _enter(descriptor)
+        terminal.redraw()
+
     previous = {number: signal.signal(number, end) for number in _ENDING}
     previous[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, resized)
+    previous[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, stop)
     woken = signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
     try:
-        tty.setcbreak(descriptor)
-        sys.stdout.write("\x1b[?1049h\x1b[?25l\x1b[2J")
-        sys.stdout.flush()
+        _enter(descriptor)
         yield terminal
     finally:
         signal.set_wakeup_fd(woken)
         for number, handler in previous.items():
             signal.signal(number, handler)
-        try:
-            termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
-            sys.stdout.write("\x1b[?25h\x1b[?1049l")
-            sys.stdout.flush()
-        except (OSError, termios.error):
-            pass  # the terminal is gone
+        _leave(descriptor, before)
+
+
+def _enter(descriptor: int) -> None:
+    tty.setcbreak(descriptor)
+    sys.stdout.write("\x1b[?1049h\x1b[?25l\x1b[2J")
+    sys.stdout.flush()
+
+
+def _leave(descriptor: int, before: list[Any]) -> None:
+    try:
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+        sys.stdout.write("\x1b[?25h\x1b[?1049l")
+        sys.stdout.flush()
+    except (OSError, termios.error):
+        pass  # the terminal is gone

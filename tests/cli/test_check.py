@@ -80,6 +80,11 @@ def test_every_failure_of_its_own_is_unknown(rmqtx: Run, common: Path, memory: P
     assert result.out.startswith("RMQTX UNKNOWN")
     assert result.err == ""
     assert not (common / "commitlog" / "file.prom").exists()
+    as_json = rmqtx("check", "--format", "json", *words, *([] if "--state-dir" in words or not words else
+                                                          ["--state-dir", memory]))  # fmt: skip
+    outcome = json.loads(as_json.out)
+    assert (outcome["status"], outcome["exit_status"], as_json.status) == ("UNKNOWN", UNKNOWN, UNKNOWN)
+    assert outcome["reasons"][0]["reason"]
 
 
 def test_a_bug_is_unknown_too(

@@ -192,3 +192,25 @@ def test_a_file_that_is_named_must_be_there(rmqtx: Run, tmp_path: Path, monkeypa
 def test_the_page_names_every_key() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text("utf-8")
     assert all(f"`{key}`" in page for key in KEYS)
+
+
+def test_a_home_directory_that_is_hidden_or_unknown_has_no_file(
+    config: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config('store = "/elsewhere"')
+    assert configuration().store == "/elsewhere"
+
+    def refuse(_path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")  # as is_file raises it below a directory without x
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "is_file", refuse)
+        assert configuration().store is None
+
+    def unknown(_uid: int) -> None:
+        raise KeyError("uid not found")
+
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert configuration().store is None

@@ -18,13 +18,22 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from readers.store.broker_settings import broker_settings
+from readers.store.store import open_store
 from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
+from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.options import StoreOptions
+from rmqtx_cli.sources.source import chosen_opener
 from rmqtx_cli.watching.drawing import View, change_text, screen
 from rmqtx_cli.watching.keys import Key, keys
 from rmqtx_cli.watching.model import Model, Sort
-from rmqtx_cli.watching.snapshot import GONE, Pending, Snapshot
+from rmqtx_cli.watching.snapshot import GONE, Pending, Snapshot, take, timeline
+from rmqtx_cli.words.say import Voice
+from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import copy_of, unpacked
+from tests.remoting.fake import FakeServer
+from tests.remoting.store_broker import StoreBroker
 from tests.representatives import rest_is_slow
 
 NOW_MS = 1_795_400_000_000
@@ -61,6 +70,11 @@ def test_rates_are_those_of_the_half_queue() -> None:
     model.add(snapshot(10, [pending(1, checks=2), pending(2, checks=1), pending(3), pending(4)], half_end=153))
     rates = model.rates()
     assert (rates.halves, rates.settled, rates.checks, rates.discards) == (5.0, 4.8, 0.3, 0.0)
+    # All ended; 5 of 7 new slots are copies that the check put back before, which stay checks.
+    model.add(snapshot(15, [pending(1, checks=5), pending(2, checks=3)], half_end=160))
+    model.add(snapshot(20, [], half_end=160))
+    rates = model.rates()
+    assert (rates.halves, rates.settled, rates.checks) == (2.6, 2.7, 0.4)
 
 
 def test_changes_are_each_listed_once() -> None:
@@ -78,6 +92,32 @@ def test_changes_are_each_listed_once() -> None:
     (gone,) = model.add(snapshot(20, [], T7=GONE))
     line = r"[\d:]{8} GONE        T7  group shop, topic orders, stored [\d:]{8}, checks 0"
     assert re.fullmatch(line, change_text(gone))
+
+
+def test_many_checks_are_one_line_and_hide_no_end() -> None:
+    model, view = Model(), View()
+    model.add(snapshot(0, [pending(number) for number in range(30)]))
+    rows = [pending(number, checks=number % 3 + 1) for number in range(3, 30)]
+    changes = model.add(snapshot(5, rows, T0="DISCARDED", T1="COMMITTED", T2="LOST"))
+    assert [one.what for one in changes] == [*["CHECKED"] * 27, "COMMITTED", "DISCARDED", "LOST"]
+    lines = drawn(model, view)
+    newest = [line.split()[1:4] for line in lines[lines.index("newest changes") + 1 :]]
+    assert newest[:4] == [["LOST", "T2", "shop"], ["DISCARDED", "T0", "shop"], ["COMMITTED", "T1", "shop"],
+                          ["CHECKED", "27", "transactions,"]]  # fmt: skip
+    assert newest[4][0] == "PENDING"
+
+
+def test_a_long_line_of_a_timeline_is_wrapped() -> None:
+    words = " ".join(f"word{number}" for number in range(30))
+    model, view = Model(), View(("shop", "orders"), "T0", [words] * 9, top=999)
+    model.add(snapshot(0, [pending(0)]))
+    lines = drawn(model, view, 40, 20)[4:-1]
+    assert " ".join(lines).split()[-30:] == words.split()
+    assert lines[-1].startswith("        word")
+    assert all(lines)
+    top = view.top
+    assert drawn(model, view, 40, 20)[4:-1] == lines
+    assert view.top == top
 
 
 def test_rows_in_each_order_and_filtered() -> None:
@@ -169,6 +209,53 @@ def test_the_terminal_is_left_as_it_was(how: str | signal.Signals) -> None:
     assert termios.tcgetattr(slave) == before
     os.close(master)
     os.close(slave)
+
+
+@pytest.mark.slow
+def test_the_terminal_is_as_it_was_while_the_process_is_stopped() -> None:
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, 80))
+    before = termios.tcgetattr(slave)
+    words = [sys.executable, "-m", "rmqtx_cli.main", "watch", str(unpacked("killed-5.3.3"))]
+    with subprocess.Popen(words, stdin=slave, stdout=slave, env={**os.environ, "TERM": "xterm"}) as process:
+        _read_until(master, b"11 pending")
+        process.send_signal(signal.SIGTSTP)
+        assert b"\x1b[?25h" in _read_until(master, b"\x1b[?1049l")
+        if is_stopped(process.pid):  # a process of an orphaned group is not stopped
+            assert termios.tcgetattr(slave) == before
+        process.send_signal(signal.SIGCONT)
+        assert b"11 pending" in _read_until(master, b"Return open")
+        os.write(master, b"q")
+        _read_until(master, b"\x1b[?1049l")
+        assert process.wait(20) == 0
+    assert termios.tcgetattr(slave) == before
+    os.close(master)
+    os.close(slave)
+
+
+def is_stopped(process: int) -> bool:
+    """Whether a process is stopped, at the latest after two seconds."""
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_timeline_of_a_live_broker(common: Path) -> None:
+    store = open_store(common)
+    settings = broker_settings(store, conf=corpus.recipe("common-5.3.3")["broker_conf"], version="5.3.3")
+    with FakeServer(StoreBroker(store, settings, "5.3.3")) as server:
+        live = LiveOptions(broker=[server.address])
+        opener = chosen_opener([], live, StoreOptions(), Voice(quiet=True), "", rate=None)
+        found = take(opener, [])
+        identity = max(found.pending.values(), key=lambda one: one.checks_count).transaction_id
+        lines = timeline(opener, identity)
+    assert lines[0].split() == [identity, "PENDING"]
+    checks = [line for line in lines if re.search(r" check  .* check \d", line)]
+    assert len(checks) >= found.pending[identity].checks_count > 0
+    assert any(line.startswith("check: next half ") for line in lines)
 
 
 @pytest.mark.slow

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -155,7 +157,7 @@ def command(
     now_ms = time.time_ns() // 1_000_000
     try:
         with (
-            _within(timeout_ms, timeout),
+            _within(timeout_ms, timeout, is_json=output_format is CheckFormat.JSON),
             chosen_opener(store or [], live, files, Voice(quiet=True), advice, rate=rate).opened(
                 textfile, directory
             ) as source,
@@ -167,7 +169,7 @@ def command(
         if textfile is not None and isinstance(error, Exception) and not isinstance(error, BadRequest):
             _write_failure(textfile, now_ms)
         if isinstance(error, _TimedOut):
-            return unknown(f"no answer within {timeout}")
+            return unknown(f"no answer within {timeout}", is_json=output_format is CheckFormat.JSON)
         raise
     _print(output_format, numbers, thresholds, outcome)
     return outcome.status
@@ -210,11 +212,23 @@ def _print(output_format: CheckFormat, numbers: Numbers, thresholds: Thresholds,
     sys.stdout.write(nagios_line(outcome.status, text, numbers_text) + "\n")
 
 
-def unknown(message: str) -> int:
-    """Print an UNKNOWN line on stdout; return its status."""
-    plain = escaped(" ".join(message.split())).replace("|", "¦")
-    sys.stdout.write(f"RMQTX UNKNOWN - {plain}\n")
+def unknown(message: str, *, is_json: bool = False) -> int:
+    """Print UNKNOWN and its reason on stdout, in the form that was asked for; return the status."""
+    sys.stdout.write(_unknown_text(message, is_json=is_json))
     return _UNKNOWN
+
+
+def _unknown_text(message: str, *, is_json: bool) -> str:
+    plain = " ".join(message.split())
+    if is_json:
+        reasons = [{"status": "UNKNOWN", "reason": plain}]
+        return json.dumps({"status": "UNKNOWN", "exit_status": _UNKNOWN, "reasons": reasons}) + "\n"
+    return f"RMQTX UNKNOWN - {escaped(plain).replace('|', '¦')}\n"
+
+
+def names_json(arguments: Sequence[str]) -> bool:
+    """Return whether a command line, which may be a wrong one, has --format json."""
+    return "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
 
 
 def _refuse_reversed(warning: int | None, critical: int | None, warning_name: str, critical_name: str) -> None:
@@ -243,14 +257,14 @@ def _write_failure(textfile: Path, now_ms: int) -> None:
 
 
 @contextmanager
-def _within(timeout_ms: int, text: str) -> Iterator[None]:
-    """Raise _TimedOut in the block after the time; if a read never returns, print the line and end the process."""
+def _within(timeout_ms: int, text: str, *, is_json: bool) -> Iterator[None]:
+    """Raise _TimedOut in the block after the time; if a read never returns, print UNKNOWN and end the process."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
         raise _TimedOut
 
     def abandon() -> None:
-        os.write(1, f"RMQTX UNKNOWN - no answer within {text}\n".encode())
+        os.write(1, _unknown_text(f"no answer within {text}", is_json=is_json).encode())
         os._exit(_UNKNOWN)
 
     watchdog = threading.Timer(timeout_ms / 1000 + _GRACE_S, abandon)

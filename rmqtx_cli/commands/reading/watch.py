@@ -64,7 +64,7 @@ def command(
     advice = "rmqtx watch STORE, or rmqtx watch -n HOST:PORT"
     opener = chosen_opener(store or [], live, files, Voice(quiet=True), advice, rate=rate)
     with opener.opened() as source:  # what cannot be read is an error before the screen is taken
-        title = escaped(", ".join(source.names))
+        title = escaped(", ".join(name.removeprefix("rocketmq://") for name in source.names))
     if plain or not (sys.stdout.isatty() and sys.stdin.isatty()):
         _print_plain(opener, title, Model(), interval_ms / 1000)
         return 0
