@@ -16,7 +16,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
+from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -28,6 +28,7 @@ from readers.store.store import Store
 from spark_tasks.data_source import RmqtxDataSource
 from spark_tasks.jobs import reconcile as reconcile_job
 from spark_tasks.jobs.audit import SparkAudit
+from spark_tasks.jobs.reading import spark_reader
 from spark_tasks.jobs.scan import run_job
 from spark_tasks.jobs.verdict_folder import write_into
 from spark_tasks.jobs.verdicts import as_rows
@@ -39,6 +40,9 @@ from spark_tasks.source.opening import Settings, opened
 from spark_tasks.source.read_options import ReadOptions, parse_options
 from verdicts.audit.provenance import EngineFacts, provenance, store_provenance
 from verdicts.export.verdict_folder import verdict_folder
+from verdicts.growing.grow import Grown
+from verdicts.growing.tables import DELTA, grow_table, table_files, table_name
+from verdicts.growing.verdict_rows import VERDICTS
 from verdicts.ledger.join import Condition
 from verdicts.ledger.matching import Match
 from verdicts.model.reading import VerdictReading
@@ -48,7 +52,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Audit", "audit", "reconcile", "search", "tables", "verify"]
+__all__ = ["Audit", "Grown", "audit", "audit_into", "reconcile", "search", "tables", "verdicts", "verify"]
 
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
@@ -132,6 +136,46 @@ def audit(
         frame, findings_table(reading.findings), reading.coverage_table(),
         tuple(dict.fromkeys(note.text for note in reading.notes)), tuple(stores), task,
     )
+
+
+def audit_into(
+    paths: Paths,
+    table: str,
+    *,
+    checkpoint: str | PathLike[str] | None = None,
+    broker_conf: str | None = None,
+    broker_version: str | None = None,
+    spark: SparkSession | None = None,
+) -> Grown:
+    """Bring a table of verdicts up to the present state of some stores; only what is new is read, by the executors.
+
+    `table`: a folder or URI of Parquet, `delta:PLACE`, or `iceberg:CATALOG.NAMESPACE.TABLE`; read it with `verdicts`.
+    `checkpoint`: a file of the driver that the next run has too; by default in the folder of the table, if that is a
+    local one. The driver judges and writes.
+    Damage: `findings`; a transaction that damage makes unknown is UNDECIDABLE.
+    Raises: BadRequest, NotAStore, UnreadableFile; FileChanged if a log was cut or replaced; UnwritableFile;
+            MissingLibrary; SparkUnavailable if Spark fails.
+    """
+    spark = _session(spark)
+    name = table_name(table)
+    options = _options(paths, "transactions", broker_conf=broker_conf, broker_version=broker_version)
+    place = None if checkpoint is None else fspath(checkpoint)
+    return grow_table(name, place, opened(options), Settings(options), make_reader=spark_reader(spark))
+
+
+def verdicts(table: str, *, spark: SparkSession | None = None) -> DataFrame:
+    """Return the present version of a table of verdicts: current rows, where `valid_to` is null, and closed ones.
+
+    Spark reads the files of the table itself, without the libraries of Delta Lake and Iceberg for Spark.
+    Raises: BadRequest if it is not a table of verdicts; MissingLibrary; UnreadableFile.
+    """
+    spark = _session(spark)
+    name = table_name(table)
+    files, schema = table_files(name), spark_schema(VERDICTS)
+    if not files:
+        return spark.createDataFrame([], schema)
+    reader = spark.read.schema(schema)
+    return (reader.option("basePath", name.place) if name.kind == DELTA else reader).parquet(*files)
 
 
 def verify(

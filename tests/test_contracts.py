@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 LINTER = PROJECT["tool"]["importlinter"]
 #: Folders with modules that no product imports.
-NO_PRODUCT = {"tests", "benchmarks"}
+NO_PRODUCT = {"tests", "benchmarks", "deploy"}
 
 
 def contracts_of(kind: str) -> list[dict[str, Any]]:
@@ -25,7 +25,7 @@ def contracts_of(kind: str) -> list[dict[str, Any]]:
 
 
 def packages(root: Path) -> list[str]:
-    """The folders beside `pyproject.toml` that modules are in, but for tests and benchmarks."""
+    """The folders beside `pyproject.toml` that modules are in, but for tests, benchmarks and deploy."""
     return sorted(
         folder.name for folder in root.iterdir()
         if folder.is_dir() and not folder.name.startswith(".") and any(folder.rglob("*.py"))

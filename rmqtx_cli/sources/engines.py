@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from readers.store.store import Store
     from verdicts.evidence.store_facts import SettingsOf
     from verdicts.export.verdict_folder import VerdictFolder, Written
+    from verdicts.follow.follower import MakeReader
     from verdicts.model.reading import VerdictReading
 
 _Task = TypeVar("_Task")
@@ -87,6 +88,10 @@ class StoreEngine(Protocol):
         progress: Progress | None = None,
     ) -> Reading:
         """The rows of a job over every split of the stores; the bounds are commit-log offsets, the upper excluded."""
+
+    @property
+    def make_reader(self) -> MakeReader:
+        """What makes a reader of the new part of growing logs."""
 
     def results(self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int) -> list[_Result]:
         """The function's result for each task. `total_bytes`: bytes that all tasks read together."""
@@ -154,6 +159,15 @@ class LocalEngine:
             stores, split_bytes=self.split_bytes_for(stores), from_offset=from_offset, to_offset=to_offset
         )
         return run_job(job, plan, processes=self.options.processes, progress=progress)
+
+    @property
+    def make_reader(self) -> MakeReader:
+        """See `StoreEngine`."""
+        from functools import partial
+
+        from verdicts.follow.split_reader import local_reader
+
+        return partial(local_reader, self.options.processes)
 
     def results(self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int) -> list[_Result]:
         """See `StoreEngine`."""
@@ -251,6 +265,13 @@ class SparkEngine:
             )
         reading.batches = self.watched(reading.batches)
         return reading
+
+    @property
+    def make_reader(self) -> MakeReader:
+        """See `StoreEngine`."""
+        from spark_tasks.jobs.reading import spark_reader
+
+        return spark_reader(self.spark)
 
     def results(
         self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int  # noqa: ARG002

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from readers.model.errors import BadRequest
+from readers.model.errors import BadRequest, FileChanged, UnreadableFile
+from rmqtx_cli.options.engine import EngineName
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.text import count, grouped, size
 
 if TYPE_CHECKING:
+    from readers.jobs.workers import Progress
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import StoreOptions
+    from rmqtx_cli.sources.engines import StoreEngine
+    from rmqtx_cli.sources.opening import Opened
     from rmqtx_cli.words.say import Voice
     from verdicts.growing.grow import Grown
     from verdicts.growing.tables import TableName
@@ -45,31 +49,41 @@ class Growing:
 
     def run(self) -> int:
         """Bring the table up to date; return the exit status."""
+        from rmqtx_cli.sources.engines import chosen_engine
         from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
         from rmqtx_cli.words.progress import shown
-        from spark_tasks.session.signals import interruptible
-        from verdicts.follow.checkpoint_db import FollowDatabase
-        from verdicts.growing.grow import grow
-        from verdicts.growing.tables import opened_table
 
         opened = open_stores(self.places, self.files)
-        checkpoint = self.checkpoint or self.table.checkpoint()
-        for place in (checkpoint, self.table.folder):
+        for place in (self.table.folder, self.checkpoint or self.table.checkpoint()):
             refuse_inside(place, opened.stores)
         say_header(opened, self.voice)
-        with interruptible(), opened_table(self.table) as table:
-            database = FollowDatabase(str(checkpoint), opened.stores)
+        with (
+            chosen_engine(self._engine(), opened.stores, self.voice) as engine,
+            shown("auditing", self.voice) as progress,
+        ):
             try:
-                with shown("auditing", self.voice) as progress:
-                    grown = grow(
-                        table, database, opened.stores, opened.settings_of,
-                        processes=self.engine_options.processes, progress=progress,
-                    )
-            finally:
-                database.close()
+                grown = self._grown(opened, engine, progress)
+            except (UnreadableFile, FileChanged) as error:
+                # A broker may delete an expired file during the reading; only an error that happens twice is reported.
+                self.voice.detail(f"reading again after an error: {error}")
+                grown = self._grown(open_stores(self.places, self.files), engine, progress)
         self._say(grown)
-        is_doubtful = grown.states.get("UNDECIDABLE") or any(one.kind.severity == "error" for one in grown.findings)
-        return exit_status.INCOMPLETE if is_doubtful else exit_status.DONE
+        return exit_status.INCOMPLETE if grown.is_incomplete else exit_status.DONE
+
+    def _grown(self, opened: Opened, engine: StoreEngine, progress: Progress | None) -> Grown:
+        from verdicts.growing.tables import grow_table
+
+        return grow_table(
+            self.table, str(self.checkpoint) if self.checkpoint else None, opened.stores, opened.settings_of,
+            make_reader=engine.make_reader, progress=progress,
+        )
+
+    def _engine(self) -> EngineOptions:
+        """The options of the engine: Spark only where it is asked for, because a run reads little of large stores."""
+        from rmqtx_cli.sources.engines import asked_for_spark
+
+        is_open = self.engine_options.engine is EngineName.AUTO and not asked_for_spark(self.engine_options)
+        return replace(self.engine_options, engine=EngineName.LOCAL) if is_open else self.engine_options
 
     def _say(self, grown: Grown) -> None:
         self.voice.findings(grown.findings)

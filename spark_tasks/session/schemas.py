@@ -46,6 +46,7 @@ def _spark_type(kind: pa.DataType) -> DataType:
         pa.string(): types.StringType(),
         pa.binary(): types.BinaryType(),
         pa.timestamp("ms", "UTC"): types.TimestampType(),
+        pa.date32(): types.DateType(),
     }
     if kind in plain:
         return plain[kind]

@@ -7,7 +7,10 @@ the first verdict before and the last one after (`ChangeLog.net`).
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -163,8 +166,9 @@ class ChangeLog:
 
         Shape: CHANGES.
         """
-        attempts = self._database.connection.execute("SELECT count(DISTINCT attempt) FROM changes").fetchone()[0]
-        last = self._last_ones() if attempts > 1 else None
+        return self._net(self._last_ones() if self._has_attempts() else None)
+
+    def _net(self, last: Mapping[int, list[tuple[int, _Before]]] | None) -> Iterator[pa.Table]:
         for number, batch in self._batches():
             if last is None:
                 yield batch
@@ -178,18 +182,24 @@ class ChangeLog:
                 ]
                 yield pa.table(arrays, schema=CHANGES)
 
+    def _has_attempts(self) -> bool:
+        """Whether the changes are of more than one attempt."""
+        (count,) = self._database.connection.execute("SELECT count(DISTINCT attempt) FROM changes").fetchone()
+        return bool(count > 1)
+
     def _batches(self) -> Iterator[tuple[int, pa.Table]]:
-        numbers = [row[0] for row in self._database.connection.execute("SELECT number FROM changes ORDER BY number")]
-        for number in numbers:
-            data = self._database.connection.execute("SELECT batch FROM changes WHERE number = ?", (number,)).fetchone()
-            try:
-                with pa.ipc.open_stream(pa.py_buffer(data[0])) as reader:
-                    table = reader.read_all()
-            except (pa.ArrowException, TypeError) as error:
-                raise self._database.changed(error) from error
-            if table.schema != CHANGES:
-                raise self._database.changed("the columns of a recorded change differ")
-            yield number, table
+        # A connection of its own: libraries that write tables take the rows in threads of theirs.
+        path = Path(self._database.path).absolute().as_uri()
+        with closing(sqlite3.connect(f"{path}?mode=ro", uri=True, check_same_thread=False)) as reader:
+            for number, data in reader.execute("SELECT number, batch FROM changes ORDER BY number"):
+                try:
+                    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+                        table = stream.read_all()
+                except (pa.ArrowException, TypeError) as error:
+                    raise self._database.changed(error) from error
+                if table.schema != CHANGES:
+                    raise self._database.changed("the columns of a recorded change differ")
+                yield number, table
 
     def _last_ones(self) -> dict[int, list[tuple[int, _Before]]]:
         """Return for each batch the rows that are the last of their transactions, with their first befores."""

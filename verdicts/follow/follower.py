@@ -8,8 +8,9 @@ the time can affect (`rejudging.py`), and compares with the verdicts before; all
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from verdicts.follow.change_log import ChangeLog, forget_table
 from verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase, signed
 from verdicts.follow.log_follower import LogFollower
 from verdicts.follow.rejudging import mark_unsettled, view_words
-from verdicts.follow.split_reader import SplitReader, split_reader
+from verdicts.follow.split_reader import SplitReader, local_reader
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.transactions.judge import judge
 
@@ -38,6 +39,7 @@ CHUNK_TRANSACTIONS = 20_000
 _EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")
 #: Odd factors that distinguish the offsets of different lists in the digest.
 _MIXERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
+MakeReader = Callable[[int, Progress | None], SplitReader]
 _Verdict = tuple[Any, ...]
 _STATE = VERDICT_COLUMNS.index("state")
 #: Columns of the reason, which can change with the check cursor although the verdict stays the same.
@@ -80,6 +82,7 @@ class Follower:
     """Follows some stores with an open checkpoint.
 
     `changes`: where all changes are recorded for a table. Without it the table of this checkpoint is out of date.
+    `make_reader`: returns what reads a number of new bytes; None: processes of this machine.
     """
 
     def __init__(
@@ -89,9 +92,10 @@ class Follower:
         processes: int | None = None,
         chunk_transactions: int = CHUNK_TRANSACTIONS,
         changes: ChangeLog | None = None,
+        make_reader: MakeReader | None = None,
     ) -> None:
         self._database = database
-        self._processes = processes
+        self._make_reader = make_reader or partial(local_reader, processes)
         self._chunk_transactions = chunk_transactions
         self._changes = changes
 
@@ -134,7 +138,7 @@ class Follower:
             for segment in log.store.commit_log
             if segment.end_offset > log.offset
         )
-        reader: SplitReader = split_reader(total, self._processes, progress)
+        reader = self._make_reader(total, progress)
         with reader.workers:
             for log in logs:
                 # While a broker runs, it is about to write after the last record.

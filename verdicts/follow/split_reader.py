@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import Protocol, TypeVar
 
 from readers.jobs.workers import Progress, Workers, workers_count
 from readers.log.splits import Split
@@ -15,11 +16,28 @@ from verdicts.evidence.witness_scan import SplitWitnesses, scan_witnesses
 STEP_BYTES = 32 << 20
 
 
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+
+class Pool(Protocol):
+    """What runs tasks: processes of this machine (`readers.jobs.workers.Workers`), or a cluster."""
+
+    def __enter__(self) -> object:
+        """Begin."""
+
+    def __exit__(self, *_: object) -> None:
+        """End; tasks that have not begun are not run."""
+
+    def run(self, function: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
+        """Return the results, in the tasks' order."""
+
+
 @dataclass(slots=True)
 class SplitReader:
     """Reads splits, in processes if there are many bytes, never far ahead of the consumer of the results."""
 
-    workers: Workers
+    workers: Pool
     processes: int
     step_bytes: int = STEP_BYTES
     progress: Progress | None = None
@@ -39,7 +57,7 @@ class SplitReader:
                     self.progress(min(self.done_bytes, self.total_bytes), self.total_bytes)
 
 
-def split_reader(total_bytes: int, processes: int | None, progress: Progress | None) -> SplitReader:
-    """Return a reader for a number of new bytes."""
+def local_reader(processes: int | None, total_bytes: int, progress: Progress | None) -> SplitReader:
+    """Return a reader for a number of new bytes, with processes of this machine."""
     count = workers_count(total_bytes, processes)
     return SplitReader(Workers(count), count, progress=progress, total_bytes=total_bytes)

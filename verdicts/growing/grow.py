@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.jobs.workers import Progress
+from readers.model.errors import FileChanged
 from readers.model.findings import Finding
 from readers.store.store import Store
 from verdicts.evidence.store_facts import SettingsOf
 from verdicts.follow.change_log import ChangeLog
 from verdicts.follow.checkpoint_db import FollowDatabase
-from verdicts.follow.follower import Follower
+from verdicts.follow.follower import Follower, MakeReader
 from verdicts.growing.table_step import TableStep, step_token
 
 
@@ -62,6 +63,11 @@ class Grown:
     states: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether evidence is missing or damaged, or a transaction is UNDECIDABLE."""
+        return bool(self.states.get("UNDECIDABLE")) or any(one.kind.severity == "error" for one in self.findings)
+
 
 def grow(
     table: VerdictTable,
@@ -70,10 +76,12 @@ def grow(
     settings_of: SettingsOf,
     *,
     processes: int | None = None,
+    make_reader: MakeReader | None = None,
     progress: Progress | None = None,
 ) -> Grown:
     """Bring the table up to the present state of the stores.
 
+    `processes`, `make_reader`: see `verdicts.follow.follower.Follower`.
     Raises: FileChanged if a log is another one than before; SourceError; UnwritableFile.
     """
     grown = Grown()
@@ -84,7 +92,7 @@ def grow(
         if not log.is_whole and not _has(table, log, roots, log.applied_ms):
             with database.transaction():
                 log.begin_whole()
-        follower = Follower(database, processes=processes, changes=log)
+        follower = Follower(database, processes=processes, changes=log, make_reader=make_reader)
         step = follower.step(stores, settings_of, progress)
         for _ in step.batches:
             pass
@@ -124,7 +132,12 @@ def _apply(table: VerdictTable, log: ChangeLog, database: FollowDatabase, roots:
             at_ms = last + 1
             with database.transaction():
                 log.make_ready(at_ms)
-    table.apply(TableStep(log, at_ms, roots, current))
+    try:
+        table.apply(TableStep(log, at_ms, roots, current))
+    except FileChanged:  # the rows of the table are not those of the last step
+        with database.transaction():
+            log.begin_whole()
+        raise
     with database.transaction():
         log.finish()
 

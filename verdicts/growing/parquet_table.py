@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from readers.model.errors import BadRequest, FileChanged, UnreadableFile, UnwritableFile
-from readers.storage.places import is_uri
+from readers.storage.places import is_uri, joined
 from verdicts.export.export_manifest import STATE_DIRECTORY, is_own_name
 from verdicts.follow.change_log import KEY
 from verdicts.growing.part_writer import ROWS_MAX, PartWriter
@@ -37,8 +37,8 @@ from verdicts.growing.table_manifest import (
     read_manifest,
     write_manifest,
 )
-from verdicts.growing.table_step import CURRENT, TableStep
-from verdicts.growing.verdict_rows import VERDICTS, are_unsettled, closed, key_texts, with_column
+from verdicts.growing.table_step import CURRENT, VALID_SINCE, TableStep, continued, table_differs
+from verdicts.growing.verdict_rows import VERDICTS, are_unsettled, key_texts
 
 _LOCK = "lock"
 #: The number of files of about one size, and of files of unsettled rows, that a step joins.
@@ -86,7 +86,7 @@ class ParquetTable:
             states.subtract(_counted(ended["before_state"]))
             for added in step.rows():
                 states.update(_counted(added["state"]))
-                writer.write(_continued(added, valid_since))
+                writer.write(continued(added, valid_since))
             retired |= self._join(writer, retired)
             self._commit(step, writer.finish(), retired, +states)
 
@@ -94,8 +94,9 @@ class ParquetTable:
         self, step: TableStep, ended: pa.Table, writer: PartWriter
     ) -> tuple[pa.Table, set[TableFile]]:
         """Write the files with ended rows again; return keys and beginnings of the replaced rows, and the files."""
-        replaced: list[pa.Table] = []
+        valid_since: list[pa.Table] = [VALID_SINCE.empty_table()]
         retired: set[TableFile] = set()
+        found_count = 0
         ends = ended.append_column("is_open", are_unsettled(ended["before_state"]))
         for file in self.manifest.files:
             is_here = pc.and_(_are_equal(ends["before_day"].cast(pa.string()), file.day),
@@ -104,16 +105,15 @@ class ParquetTable:
             keys = key_texts(some)
             if not some.num_rows or not pc.any(_are_current(self._read(file, _KEYS), keys)).as_py():
                 continue
-            rows = self._read(file)
-            are_ended = _are_current(rows, keys)
-            writer.write(rows.filter(pc.invert(are_ended)))
-            hit = rows.filter(are_ended)
-            closed_by = some["closed_by"].take(pc.index_in(key_texts(hit), value_set=keys))
-            writer.write(closed(hit, step.at_ms, closed_by).filter(pc.is_valid(closed_by)))
-            replaced.append(hit.filter(pc.is_null(closed_by)).select([*KEY, "valid_from"]))
+            kept, ends_here, replaced = step.end(self._read(file), some)
+            writer.write(kept)
+            writer.write(ends_here)
+            valid_since.append(replaced)
+            found_count += ends_here.num_rows + replaced.num_rows
             retired.add(file)
-        found = pa.concat_tables([VERDICTS.empty_table().select([*KEY, "valid_from"]), *replaced])
-        return found, retired
+        if found_count != ended.num_rows:
+            raise table_differs(self.place, ended.num_rows - found_count)
+        return pa.concat_tables(valid_since), retired
 
     def _join(self, writer: PartWriter, retired: set[TableFile]) -> set[TableFile]:
         """Write files again that have become many, of the days that the step writes."""
@@ -193,15 +193,6 @@ def _counted(states: pa.ChunkedArray) -> dict[str, int]:
     return {one["values"]: one["counts"] for one in pc.value_counts(states).to_pylist()}
 
 
-def _continued(added: pa.Table, valid_since: pa.Table) -> pa.Table:
-    """Return added rows; those that replace a row with the same state begin when that row began."""
-    rows = added.select(VERDICTS.names)
-    if not valid_since.num_rows:
-        return rows
-    before = valid_since["valid_from"].take(pc.index_in(key_texts(rows), value_set=key_texts(valid_since)))
-    return with_column(rows, "valid_from", pc.if_else(added["is_replacement"], before, rows["valid_from"]))
-
-
 def read_file(system: fs.FileSystem, path: str, names: Sequence[str] = VERDICTS.names) -> pa.Table:
     """Return some columns of a file; one that the version of rmqtx that wrote it did not have is null."""
     with system.open_input_file(path) as stream, pq.ParquetFile(stream) as parquet:
@@ -220,14 +211,32 @@ def read_rows(place: str) -> pa.Table:
 
     Raises: BadRequest if it is not a table of verdicts; BadText; UnreadableFile.
     """
-    try:
+    with _reading(place):
         system, top = _system_of(place)
-        manifest = read_manifest(system, top, place)
-        if manifest is None:
-            raise BadRequest(f"{place} is not a table of verdicts", advice="write it: rmqtx audit STORE --into TABLE")
-        return pa.concat_tables(
-            [VERDICTS.empty_table(), *(read_file(system, f"{top}/{file.name}") for file in manifest.files)]
-        )
+        files = [read_file(system, f"{top}/{file.name}") for file in _present(system, top, place).files]
+        return pa.concat_tables([VERDICTS.empty_table(), *files])
+
+
+def read_files(place: str) -> list[str]:
+    """Return the files of the present version of a table.
+
+    Raises: BadRequest if it is not a table of verdicts; BadText; UnreadableFile.
+    """
+    with _reading(place):
+        return [joined(place, file.name) for file in _present(*_system_of(place), place).files]
+
+
+def _present(system: fs.FileSystem, top: str, place: str) -> TableManifest:
+    manifest = read_manifest(system, top, place)
+    if manifest is None:
+        raise BadRequest(f"{place} is not a table of verdicts", advice="write it: rmqtx audit STORE --into TABLE")
+    return manifest
+
+
+@contextmanager
+def _reading(place: str) -> Iterator[None]:
+    try:
+        yield
     except (OSError, pa.ArrowException) as error:
         raise UnreadableFile(f"cannot read {place}: {' '.join(str(error).split())}", file=place) from error
 

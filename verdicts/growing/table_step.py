@@ -10,14 +10,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.model.errors import FileChanged
 from verdicts.export.partitions import days_of
 from verdicts.follow.change_log import CHANGES, KEY, ChangeLog
-from verdicts.growing.verdict_rows import GONE, STATE_CHANGED, key_texts, rows_of, with_column
+from verdicts.growing.verdict_rows import GONE, STATE_CHANGED, VERDICTS, closed, key_texts, rows_of, with_column
 
 #: Rows that a step ends: `closed_by` is why, or null if a row with the same state replaces it.
 ENDED = pa.schema([
@@ -33,6 +35,8 @@ CURRENT = pa.schema([
     pa.field("day", pa.date32()),
     pa.field("valid_from", pa.timestamp("ms", "UTC")),
 ])  # fmt: skip
+#: When the state of a replaced row began.
+VALID_SINCE = pa.schema([VERDICTS.field(name) for name in (*KEY, "valid_from")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +71,31 @@ class TableStep:
 
         Shape: VERDICTS, and `is_replacement`: whether the row continues one with the same state.
         """
-        for changes in self._changes():
-            left = changes.filter(pc.invert(changes["is_gone"]))
-            if left.num_rows:
-                replaces = pc.fill_null(pc.equal(left["state"], left["before_state"]), False)
-                yield rows_of(left, self.at_ms).append_column("is_replacement", replaces)
+        return map(self._added, self._changes())
+
+    def _added(self, changes: pa.Table) -> pa.Table:
+        left = changes.filter(pc.invert(changes["is_gone"]))
+        replaces = pc.fill_null(pc.equal(left["state"], left["before_state"]), False)
+        return rows_of(left, self.at_ms).append_column("is_replacement", replaces)
+
+    def end(self, rows: pa.Table, ended: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """Divide rows of the table by what becomes of them.
+
+        Shape: the rows that stay as they are; those that are closed, with their ends; and key and `valid_from` of those
+               that are replaced. The second and third together have each row of `ended` (ENDED) that was found.
+        """
+        keys = key_texts(ended)
+        places = pc.index_in(key_texts(rows), value_set=keys)
+        are_ended = pc.and_(pc.is_null(rows["valid_to"]), pc.is_valid(places))
+        hit = rows.filter(are_ended)
+        closed_by = ended["closed_by"].take(places.filter(are_ended))
+        are_closed = pc.is_valid(closed_by)
+        replaced = hit.filter(pc.invert(are_closed)).select(VALID_SINCE.names)
+        return (
+            rows.filter(pc.invert(are_ended)),
+            closed(hit, self.at_ms, closed_by).filter(are_closed),
+            replaced,
+        )
 
     def _ended(self, changes: pa.Table) -> pa.Table:
         ends = changes.filter(pc.is_valid(changes["before_state"]))
@@ -86,14 +110,8 @@ class TableStep:
 
     def _changes(self) -> Iterator[pa.Table]:
         if self.current is None:
-            yield from self.log.net()
-            return
-        keys = key_texts(self.current)
-        for changes in self.log.net():
-            changes = changes.filter(pc.invert(changes["is_gone"]))
-            places = pc.index_in(key_texts(changes), value_set=keys)
-            changes = with_column(changes, "before_state", self.current["state"].take(places))
-            yield changes.append_column("before_day", self.current["day"].take(places))
+            return self.log.net()
+        return map(partial(_compared, self.current, key_texts(self.current)), self.log.net())
 
     def _not_found(self, current: pa.Table) -> pa.Table:
         """Return the current rows of the table that the present verdicts do not have."""
@@ -107,6 +125,34 @@ class TableStep:
             [*(left[name] for name in KEY), left["state"], left["day"], pa.array([GONE] * left.num_rows, pa.string())],
             schema=ENDED,
         )
+
+
+def _compared(current: pa.Table, keys: pa.Array, changes: pa.Table) -> pa.Table:
+    """Return present verdicts with the state and the day of the current row of each in the table."""
+    left = changes.filter(pc.invert(changes["is_gone"]))
+    places = pc.index_in(key_texts(left), value_set=keys)
+    left = with_column(left, "before_state", current["state"].take(places))
+    return left.append_column("before_day", current["day"].take(places))
+
+
+def continued(added: pa.Table, valid_since: pa.Table) -> pa.Table:
+    """Return added rows in the form of the table; those that replace a row (VALID_SINCE) begin when that row began.
+
+    Shape: VERDICTS.
+    """
+    rows = added.select(VERDICTS.names)
+    if not valid_since.num_rows:
+        return rows
+    before = valid_since["valid_from"].take(pc.index_in(key_texts(rows), value_set=key_texts(valid_since)))
+    return with_column(rows, "valid_from", pc.if_else(added["is_replacement"], before, rows["valid_from"]))
+
+
+def table_differs(place: str, missing_count: int) -> FileChanged:
+    """Return the error for a table that lacks current rows that rmqtx wrote."""
+    return FileChanged(
+        f"{place} lacks {missing_count} current rows that rmqtx wrote: another program changed it", file=place,
+        advice="run again: all its rows are then compared",
+    )
 
 
 def step_token(checkpoint: str, at_ms: int) -> int:

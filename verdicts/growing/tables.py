@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 
-from readers.model.errors import BadRequest
+from readers.jobs.workers import Progress
+from readers.model.errors import BadRequest, UnwritableFile
 from readers.storage.places import is_uri, joined, normalised
+from readers.store.store import Store
+from verdicts.evidence.store_facts import SettingsOf
 from verdicts.export.export_manifest import STATE_DIRECTORY
-from verdicts.growing.grow import VerdictTable
+from verdicts.follow.checkpoint_db import FollowDatabase
+from verdicts.follow.follower import MakeReader
+from verdicts.growing.grow import Grown, VerdictTable, grow
 
 #: The kinds of tables, with the prefix of their names; a name without a prefix is a folder of Parquet.
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
@@ -24,13 +31,14 @@ CHECKPOINT = "checkpoint.sqlite"
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table. `place`: an absolute path or URI; for Iceberg CATALOG.NAMESPACE.TABLE."""
+    """A table. `place`: an absolute path or URI; for Iceberg CATALOG.NAMESPACE.TABLE. `given`: the name as typed."""
 
     kind: str
     place: str
+    given: str = ""
 
     def __str__(self) -> str:
-        return self.place if self.kind == PARQUET else f"{self.kind}:{self.place}"
+        return self.given or (self.place if self.kind == PARQUET else f"{self.kind}:{self.place}")
 
     @property
     def folder(self) -> Path | None:
@@ -60,9 +68,9 @@ def table_name(text: str) -> TableName:
     if kind == ICEBERG:
         if rest.count(".") < 2 or not all(rest.split(".")):
             raise BadRequest(f"{text!r} names no Iceberg table", advice="write iceberg:CATALOG.NAMESPACE.TABLE")
-        return TableName(kind, rest)
+        return TableName(kind, rest, text)
     place = normalised(rest).rstrip("/")
-    return TableName(kind, place if is_uri(place) else str(Path(place or "/").absolute()))
+    return TableName(kind, place if is_uri(place) else str(Path(place or "/").absolute()), text)
 
 
 @contextmanager
@@ -71,13 +79,36 @@ def opened_table(name: TableName) -> Iterator[VerdictTable]:
 
     Raises: BadRequest if it is not a table of verdicts, or another run writes into it; MissingLibrary; UnwritableFile.
     """
-    if name.kind == PARQUET:
-        from verdicts.growing.parquet_table import opened as opened_parquet
+    with _module(name.kind).opened(name.place) as table:
+        yield table
 
-        with opened_parquet(name.place) as table:
-            yield table
-        return
-    raise BadRequest(f"tables of {name.kind} are not supported")
+
+def grow_table(
+    name: TableName,
+    checkpoint: str | None,
+    stores: list[Store],
+    settings_of: SettingsOf,
+    *,
+    processes: int | None = None,
+    make_reader: MakeReader | None = None,
+    progress: Progress | None = None,
+) -> Grown:
+    """Open a table and its checkpoint, and bring the table up to the present state of the stores; see `grow`.
+
+    `checkpoint`: None for the one in the folder of the table.
+    Raises: as `opened_table`, `FollowDatabase` and `grow`.
+    """
+    if checkpoint is None:
+        own = name.checkpoint()
+        try:
+            own.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnwritableFile(f"cannot write {own.parent}: {error.strerror}", file=own.parent) from error
+        checkpoint = str(own)
+    with opened_table(name) as table, closing(FollowDatabase(checkpoint, stores)) as database:
+        return grow(
+            table, database, stores, settings_of, processes=processes, make_reader=make_reader, progress=progress
+        )
 
 
 def table_rows(name: TableName) -> pa.Table:
@@ -86,6 +117,20 @@ def table_rows(name: TableName) -> pa.Table:
     Shape:  VERDICTS.
     Raises: BadRequest if it is not a table of verdicts; MissingLibrary; UnreadableFile.
     """
-    from verdicts.growing.parquet_table import read_rows as read_parquet
+    rows: pa.Table = _module(name.kind).read_rows(name.place)
+    return rows
 
-    return read_parquet(name.place)
+
+def table_files(name: TableName) -> list[str]:
+    """Return the Parquet files of the present version of a table, as paths or URIs, for readers of Parquet.
+
+    Shape:  all rows of VERDICTS; in Delta Lake `day` is in the names of the folders and not in the files.
+    Raises: as `table_rows`.
+    """
+    files: list[str] = _module(name.kind).read_files(name.place)
+    return files
+
+
+def _module(kind: str) -> ModuleType:
+    """Return the module of a kind of table; its library is loaded only if the kind is used."""
+    return import_module(f"verdicts.growing.{kind}_table")

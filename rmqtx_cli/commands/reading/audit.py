@@ -50,10 +50,7 @@ EXAMPLES = (
         "many stores, with Spark, as a folder of Parquet",
     ),
     Example("rmqtx audit -n 10.0.0.1:9876 --flagged", "transactions with flags, in the half queues of live brokers"),
-    Example(
-        "rmqtx audit STORE --follow --checkpoint orders.sqlite --format jsonl",
-        "print new and changed rows while the store grows",
-    ),
+    Example("rmqtx audit STORE --into /var/lib/rmqtx/verdicts", "update a table of verdicts, reading only what is new"),
 )
 
 SummaryOption = Annotated[bool, typer.Option("--summary", help="Print only counts, times, checks per group and topic")]

@@ -8,14 +8,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from readers.model.moments import with_timestamps
 from readers.store.store import Store, open_store
 from verdicts.audit.local_audit import audit
 from verdicts.evidence.store_facts import SettingsOf
 from verdicts.follow.change_log import FOLLOWED, KEY
-from verdicts.follow.checkpoint_db import FollowDatabase
-from verdicts.growing.grow import Grown, grow
-from verdicts.growing.tables import TableName, opened_table, table_rows
+from verdicts.growing.grow import Grown
+from verdicts.growing.tables import TableName, grow_table, table_rows
 
 _Key = tuple[Any, ...]
 _Row = dict[str, Any]
@@ -44,12 +45,7 @@ class GrownTable:
 
     def step(self, stores: list[Store] | None = None) -> Grown:
         stores = self.stores() if stores is None else stores
-        with opened_table(self.table) as table:
-            database = FollowDatabase(str(self.checkpoint), stores)
-            try:
-                return grow(table, database, stores, self.settings)
-            finally:
-                database.close()
+        return grow_table(self.table, str(self.checkpoint), stores, self.settings)
 
     def audited(self, stores: list[Store]) -> list[_Row]:
         """The rows of an audit of everything, as the table has them."""
@@ -66,7 +62,8 @@ class GrownTable:
         current = [row for row in rows if row["valid_to"] is None]
         wanted = self.audited(self.stores() if stores is None else stores)
         bare = [{name: row[name] for name in wanted[0]} for row in current] if wanted else current
-        assert ordered(bare) == ordered(wanted)
+        differing = [row for row in ordered([*bare, *wanted]) if (row in bare) != (row in wanted)]
+        assert not differing, f"{len(differing)} rows only in the table or only in the audit: {differing[:4]}"
         assert len({key_of(row) for row in current}) == len(current)
         assert len({(key_of(row), row["valid_from"]) for row in rows}) == len(rows)
         for row in rows:
@@ -111,6 +108,18 @@ class GrownTable:
         return done
 
 
-def parquet(place: Path) -> TableName:
-    return TableName("parquet", str(place))
+def named(kind: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> TableName:
+    """A table of a kind that does not exist yet; for Iceberg also its catalog, in a database of its own."""
+    if kind != "iceberg":
+        pytest.importorskip("deltalake" if kind == "delta" else "pyarrow")
+        return TableName(kind, str(directory / "table"))
+    catalog = pytest.importorskip("pyiceberg.catalog")
+    for name, value in CATALOG.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LOCAL__{name}", value.format(directory))
+    monkeypatch.setattr(catalog, "_ENV_CONFIG", catalog.Config())  # read once in a process
+    return TableName(kind, "local.audits.verdicts")
+
+
+CATALOG = {"TYPE": "sql", "URI": "sqlite:///{}/catalog.sqlite", "WAREHOUSE": "file://{}/warehouse"}
+KINDS = ("parquet", "delta", "iceberg")
 

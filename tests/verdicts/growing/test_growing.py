@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.forge import damage
 from tests.forge.stores import settings_of, unpacked
-from tests.representatives import one_of_each_design, rest_is_slow
+from tests.representatives import one_of_each_design
 from tests.spark.growing import Growing
 from tests.verdicts.follow.test_follow import NAMES, OTHER_DESIGNS, by_default, rolling, set_cursors
-from tests.verdicts.growing.grown import GrownTable, parquet
+from tests.verdicts.growing.grown import KINDS, GrownTable, named
+from verdicts.evidence.store_facts import SettingsOf
+
+Make = Callable[[str, Path, SettingsOf], GrownTable]
 
 
-@pytest.mark.parametrize("name", rest_is_slow(NAMES, quick=2))
-def test_twenty_steps_of_a_real_store(name: str, tmp_path: Path) -> None:
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    def made(kind: str, root: Path, settings: SettingsOf) -> GrownTable:
+        return GrownTable([root], named(kind, tmp_path, monkeypatch), tmp_path / "checkpoint", settings)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("parquet", NAMES[0]), *(pytest.param(kind, name, marks=pytest.mark.slow) for kind in KINDS for name in NAMES)],
+)
+def test_twenty_steps_of_a_real_store(kind: str, name: str, tmp_path: Path, make: Make) -> None:
     growing = Growing(unpacked(name), tmp_path / "copy")
     cursors = growing.root / "config" / "consumerOffset.json"
     final = cursors.read_bytes()
-    grown = GrownTable([growing.root], parquet(tmp_path / "table"), tmp_path / "checkpoint", settings_of(name))
+    grown = make(kind, growing.root, settings_of(name))
     chance = random.Random(name)
     moments = growing.moments(20, chance.randrange(100))
     for moment in moments:
@@ -35,18 +50,22 @@ def test_twenty_steps_of_a_real_store(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", one_of_each_design(OTHER_DESIGNS))
-def test_a_store_of_another_design(name: str, tmp_path: Path) -> None:
+def test_a_store_of_another_design(name: str, tmp_path: Path, make: Make) -> None:
     growing = Growing(unpacked(name), tmp_path / "copy")
-    grown = GrownTable([growing.root], parquet(tmp_path / "table"), tmp_path / "checkpoint", settings_of(name))
+    grown = make("parquet", growing.root, settings_of(name))
     for moment in growing.moments(5, 7):
         growing.write_to(moment)
         grown.step_and_compare()
 
 
-@pytest.mark.parametrize("seed", rest_is_slow(range(4), quick=1))
-def test_files_that_expire(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [*((kind, 0) for kind in KINDS),
+     *(pytest.param(kind, seed, marks=pytest.mark.slow) for kind in KINDS for seed in range(1, 5))],
+)
+def test_files_that_expire(kind: str, seed: int, tmp_path: Path, make: Make) -> None:
     growing = Growing(rolling(tmp_path / "whole", seed), tmp_path / "copy")
-    grown = GrownTable([growing.root], parquet(tmp_path / "table"), tmp_path / "checkpoint", by_default)
+    grown = make(kind, growing.root, by_default)
     gone = 0
     for number, moment in enumerate(growing.moments(14, seed)):
         growing.write_to(moment)

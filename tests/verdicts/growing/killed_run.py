@@ -1,0 +1,93 @@
+"""A run that kills itself at one of the moments at which something was, or is about to be, written.
+
+`python -m tests.verdicts.growing.killed_run NUMBER STORE TABLE CHECKPOINT`: dies of SIGKILL at the moment of that
+number, and ends with status 0 if there are fewer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from readers.store.broker_settings import BrokerSettings, broker_settings
+from readers.store.store import Store, open_store
+from verdicts.follow.checkpoint_db import FollowDatabase
+from verdicts.growing import parquet_table
+from verdicts.growing.grow import grow
+from verdicts.growing.part_writer import PartWriter
+from verdicts.growing.tables import TableName, opened_table, table_name
+
+VERSION = "5.3.3"
+
+
+def by_version(store: Store) -> BrokerSettings:
+    return broker_settings(store, version=VERSION)
+
+
+class Moments:
+    """Counts moments, and ends the process at one of them as `kill -9` does."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+
+    def __call__(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, owner: Any, name: str) -> None:
+        """Before and after each call of a function."""
+        function: Callable[..., Any] = getattr(owner, name)
+
+        def counted(*arguments: Any, **named: Any) -> Any:
+            self()
+            result = function(*arguments, **named)
+            self()
+            return result
+
+        setattr(owner, name, counted)
+
+    def around_transactions(self) -> None:
+        """Before and after each COMMIT of the checkpoint."""
+        transaction = FollowDatabase.transaction
+        moment = self
+
+        @contextmanager
+        def counted(database: FollowDatabase) -> Iterator[None]:
+            with transaction(database):
+                yield
+                moment()
+            moment()
+
+        FollowDatabase.transaction = counted  # type: ignore[method-assign, assignment]
+
+
+def main(number: str, store: str, table: str, checkpoint: str) -> None:
+    moment = Moments(int(number))
+    moment.around_transactions()
+    moment.around(PartWriter, "_flush")
+    moment.around(parquet_table, "write_manifest")
+    stores = [open_store(store)]
+    with opened_table(table_name(table)) as opened:
+        moment.around(type(opened), "apply")
+        database = FollowDatabase(checkpoint, stores)
+        grow(opened, database, stores, by_version)
+        database.close()
+
+
+def run(number: int, root: Path, table: TableName, checkpoint: Path) -> bool:
+    """One run in a process of its own; gives whether it was killed."""
+    command = [sys.executable, "-m", __name__, str(number), str(root), str(table), str(checkpoint)]
+    status = subprocess.run(command, cwd=Path(__file__).parents[3], check=False).returncode
+    assert status in (0, -signal.SIGKILL), f"the run ended with {status}"
+    return status != 0
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
