@@ -33,7 +33,7 @@ $(INSTALLED): pyproject.toml
 		{ echo "make: $(PYTHON) lacks venv or ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing rmqtx and its tools into $(VENV)" >&2
-	@$(PIP) $(EDITABLE) '.[dev,fast,rocksdb,spark]' 2>/dev/null || \
+	@$(PIP) $(EDITABLE) '.[dev,fast,rocksdb,spark,connect]' 2>/dev/null || \
 		{ echo "make: without the accelerator (no numba for this Python); its tests will be skipped" >&2; \
 		$(PIP) $(EDITABLE) '.[dev,rocksdb,spark]'; } || \
 		{ echo "make: without RocksDB (no rocksdict for this Python); its tests will be skipped" >&2; \

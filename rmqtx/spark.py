@@ -36,6 +36,7 @@ from spark_tasks.session.errors import translated
 from spark_tasks.session.packages import send_packages
 from spark_tasks.session.schemas import spark_schema
 from spark_tasks.session.tasks import results
+from spark_tasks.session.workers import check_workers
 from spark_tasks.source.opening import Settings, opened
 from spark_tasks.source.read_options import ReadOptions, parse_options
 from verdicts.audit.provenance import EngineFacts, provenance, store_provenance
@@ -251,6 +252,7 @@ def _session(spark: SparkSession | None) -> SparkSession:
     allow_pandas()
     spark = spark or SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     send_packages(spark)
+    check_workers(spark)
     return spark
 
 

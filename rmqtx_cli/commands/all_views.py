@@ -16,7 +16,7 @@ from rmqtx_cli.output.views import (
     flights_view,
     transactions_view,
 )
-from rmqtx_cli.pages import causes, drawing, receipts_page, simulation_views, stores_table, summary
+from rmqtx_cli.pages import causes, drawing, installation, receipts_page, simulation_views, stores_table, summary
 
 
 def all_views() -> Iterator[View]:
@@ -25,6 +25,7 @@ def all_views() -> Iterator[View]:
     yield from (RECONCILED_VIEW, DIFFERENCES_VIEW, summary.SUMMARY_VIEW, summary.COUNTS_VIEW)
     yield from (stores_table.STORES_VIEW, *VIEWS.values())
     yield causes.causes_view(with_store=True)
+    yield installation.installation_view()
     yield answers_view(with_outcome=True)
     yield flights_view(with_store=True)
     for view in (simulation_views.checks_view, simulation_views.rounds_view, simulation_views.fates_view):

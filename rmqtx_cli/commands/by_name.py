@@ -28,12 +28,15 @@ _FOLDERS: dict[str, tuple[str, ...]] = {
         "commit", "rollback", "discard", "resume", "close", "plan", "apply", "undo", "receipts", "answer", "probe",
     ),
     "repairing": ("salvage", "rebuild", "bundle", "cursor"),
+    "installing": ("doctor", "spark-archive"),
 }  # fmt: skip
-_MODULES = {name: f"{folder}.{name}" for folder, names in _FOLDERS.items() for name in names} | {"decode": "decode"}
+_MODULES = {"decode": "decode"} | {
+    name: f"{folder}.{name.replace('-', '_')}" for folder, names in _FOLDERS.items() for name in names
+}
 #: Commands that print one line for a monitoring system, not rows.
 WITHOUT_ROWS = ("check", "probe")
-#: Commands that write a page, serve metrics or show a screen, not rows.
-PAGES = ("report", "exporter", "watch")
+#: Commands that write a page or an archive, serve metrics or show a screen, not rows.
+PAGES = ("report", "exporter", "watch", "spark-archive")
 
 
 def command_module(name: str) -> ModuleType:

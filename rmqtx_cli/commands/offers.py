@@ -23,6 +23,7 @@ def _columns(command: str) -> Iterable[str]:
     from readers.model.tables import ALL_TABLES, TRANSACTIONS
     from repairs.receipts.receipts import RECEIPTS
     from rmqtx_cli.output.derived_columns import derived_columns
+    from rmqtx_cli.pages.installation import INSTALLATION
     from rmqtx_cli.pages.stores_table import STORES
     from verdicts.causes.diagnosing import DIAGNOSES
     from verdicts.ledger.reconcile import RECONCILED
@@ -34,6 +35,7 @@ def _columns(command: str) -> Iterable[str]:
         "commitlog": ALL_TABLES["records"], "consumequeue": ALL_TABLES["queue_slots"], "half": ALL_TABLES["halves"],
         "op": ALL_TABLES["ops"], "index": ALL_TABLES["index_entries"], "checkpoint": ALL_TABLES["checkpoint"],
         "cursors": ALL_TABLES["cursors"], "verify": ALL_TABLES["findings"], "diagnose": DIAGNOSES,
+        "doctor": INSTALLATION,
     }  # fmt: skip
     schema = tables.get(command)
     return [] if schema is None else [*schema.names, *derived_columns(schema)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -106,6 +107,11 @@ class EngineOptions:
         """Spark settings by name; the last one of a name counts."""
         parts = (text.partition("=") for text in self.conf or ())
         return {name.strip(): value for name, _, value in parts}
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether Spark is a server of Spark Connect, whose driver is not on this machine."""
+        return self.remote is not None or (self.master is None and "SPARK_REMOTE" in os.environ)
 
     @property
     def temporary_directory(self) -> str | None:

@@ -34,6 +34,7 @@ from repairs.receipts.receipts import OUTCOMES as RECEIPT_OUTCOMES
 from repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
 from repairs.stand_in.answer_table import ANSWERS
 from rmqtx_cli.output.views import View
+from rmqtx_cli.pages.installation import INSTALLATION
 from rmqtx_cli.pages.stores_table import STORES
 from rmqtx_cli.pages.summary import SUMMARY
 from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
@@ -65,6 +66,7 @@ RESULT_TABLES = {
     "simulated_transactions": SIMULATED_TRANSACTIONS, "state_table": STATE_TABLE, "redo_log": REDO_LOG,
     "rocksdb_transactions": ROCKSDB_TRANSACTIONS, "dledger_entries": DLEDGER_ENTRIES, "epochs": EPOCHS,
     "diagnoses": DIAGNOSES, "stores": STORES, "audit_summary": SUMMARY, "bundled": BUNDLED,
+    "installation": INSTALLATION,
 }  # fmt: skip
 
 #: Terms with one spelling and one meaning; later ones use earlier ones.

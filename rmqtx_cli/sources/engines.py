@@ -310,18 +310,23 @@ def chosen_engine(options: EngineOptions, stores: Sequence[Store], voice: Voice)
             yield LocalEngine(options)
         else:
             with shown("starting Spark", voice):
-                spark = stack.enter_context(_spark_session(options))
+                spark = stack.enter_context(spark_session(options))
             engine = SparkEngine(options, spark)
             stack.callback(engine.close)
             yield engine
 
 
 @contextmanager
-def _spark_session(options: EngineOptions) -> Iterator[SparkSession]:
+def spark_session(options: EngineOptions, *, is_checked: bool = True) -> Iterator[SparkSession]:
+    """The session that the options ask for. `is_checked`: test first that its workers can run tasks.
+
+    Raises: SparkUnavailable.
+    """
     from spark_tasks.session.session import session
 
     with session(
-        options.master, options.remote, options.settings, temporary_directory=options.temporary_directory
+        options.master, options.remote, options.settings, temporary_directory=options.temporary_directory,
+        is_checked=is_checked,
     ) as spark:
         yield spark
 

@@ -46,6 +46,10 @@ SECTIONS: dict[str, dict[str, str]] = {
         "decode": "print the contents of a file, structure by structure",
         "bundle": "pack a few transactions into a small store, to share them",
     },
+    "Installation": {
+        "doctor": "test this installation, and the executors of Spark",
+        "spark-archive": "pack the packages that Spark's executors need",
+    },
 }
 
 #: The same without sections.

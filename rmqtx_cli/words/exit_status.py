@@ -22,8 +22,8 @@ INTERRUPTED = 130
 #: Numbers are an interface: their meaning never changes.
 MEANINGS: dict[int, str] = {
     DONE: "done",
-    FINDINGS: "done, and a row met the condition of --fail-on, verify found an error or a warning, or diff --exit-code "
-    "a difference",
+    FINDINGS: "done, and a row met the condition of --fail-on, verify found an error or a warning, doctor a problem, "
+    "or diff --exit-code a difference",
     USAGE: "the command line is wrong: an unknown option, column or format",
     INCOMPLETE: "answered, but evidence is missing or damaged, or a transaction is UNDECIDABLE",
     UNREADABLE: "not a store, or a file cannot be read or written",

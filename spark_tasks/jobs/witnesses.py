@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from readers.log.kernels import use_accelerator
 from readers.log.splits import SplitPlan
 from readers.model.columns import Int64s, nulls
 from readers.model.identities import partition_of
 from readers.model.tables import MARKS as MARK_ROWS
+from spark_tasks.session.acceleration import use_accelerator
 from spark_tasks.session.tasks import to_bytes
 from verdicts.evidence.belonging import op_numbers
 from verdicts.evidence.witness_scan import (

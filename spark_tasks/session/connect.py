@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from spark_tasks.session.errors import SparkUnavailable
+from spark_tasks.session.errors import SparkUnavailable, translated
 from spark_tasks.session.packages import send_packages
 from spark_tasks.session.signals import interruptible
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _NEEDED = {"grpc": "grpcio", "grpc_status": "grpcio-status", "google.rpc": "googleapis-common-protos",
            "zstandard": "zstandard"}
 _PORT = 15002
+_ARCHIVES, _PYTHON = "spark.archives", "spark.pyspark.python"
+#: Settings of a cluster's driver that Spark Connect has as calls.
+_SENT_LATER = (_ARCHIVES, _PYTHON)
 _REACH_SECONDS_MAX = 10
 
 
@@ -45,10 +48,12 @@ def remote_session(url: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
 
     builder = SparkSession.builder.remote(url)
     for name, value in conf.items():
-        builder = builder.config(name, value)
+        if name not in _SENT_LATER:
+            builder = builder.config(name, value)
     with interruptible(), TemporaryDirectory(prefix="rmqtx-spark-") as folder:
         spark = builder.getOrCreate()
         try:
+            _send_environment(spark, conf)
             send_packages(spark, Path(folder))
             yield spark
         except KeyboardInterrupt:
@@ -56,6 +61,21 @@ def remote_session(url: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
             raise
         finally:
             spark.stop()
+
+
+def _send_environment(spark: SparkSession, conf: Mapping[str, str]) -> None:
+    """Send archives of Python packages to the server, and name the Python that its workers run.
+
+    Raises: SparkUnavailable for an archive that is not a file.
+    """
+    for archive in filter(None, conf.get(_ARCHIVES, "").split(",")):
+        file = Path(archive.partition("#")[0])
+        if not file.is_file():
+            raise SparkUnavailable(f"--conf {_ARCHIVES}: {file} is not a file")
+        with translated():
+            spark.addArtifacts(archive, archive=True)
+    if python := conf.get(_PYTHON):
+        spark.conf.set("spark.sql.execution.pyspark.python", python)
 
 
 def _reach(url: str) -> None:

@@ -41,7 +41,7 @@ def own_session(master: str, conf: Mapping[str, str], temporary_directory: str |
     java = find_java()
     with interruptible(), quiet_gateway(), _private_folder(temporary_directory) as folder, ExitStack() as stack:
         # Variables for the JVM to inherit; when it runs, this process restores its own.
-        with _environment_set({**_environment(master, folder), **java.environment(folder)}):
+        with _environment_set({**_environment(master, conf, folder), **java.environment(folder)}):
             gateway = stack.enter_context(_gateway({**driver_settings(master, folder), **conf}, folder))
             spark = _session_of(gateway, folder)
         send_packages(spark, folder)
@@ -78,10 +78,12 @@ def _driver_memory_bytes() -> int:
     return max(_GIB, min(total // 4, 8 * _GIB))
 
 
-def _environment(master: str, folder: Path) -> dict[str, str | None]:
+def _environment(master: str, conf: Mapping[str, str], folder: Path) -> dict[str, str | None]:
     """Return the variables that the JVM and its workers inherit; None removes one."""
+    # PySpark reads the setting only from spark-submit, and the variable here.
+    python = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     found: dict[str, str | None] = {
-        "PYSPARK_PYTHON": sys.executable if is_local(master) else os.environ.get("PYSPARK_PYTHON", sys.executable),
+        "PYSPARK_PYTHON": sys.executable if is_local(master) or python is None else python,
         "PYSPARK_SUBMIT_ARGS": None,  # a notebook's; all options are passed as settings
         "PYSPARK_PIN_THREAD": None,
         "SPARK_REMOTE": None,

@@ -22,6 +22,7 @@ _FIELDS = ("message", "file", "position_bytes", "field", "expected", "actual", "
 _CLASS = re.compile(r'^:?\s*(?:Exception in thread "[^"]*" )?(?:[a-z_]\w*\.)+\w+(?:Exception|Error)\b:?\s*')
 _TRACEBACK = "Traceback (most recent call last):"
 
+_OTHER_PYTHON = re.compile(r"Python in worker has different version: ([\d.]+) than that in driver: ([\d.]+)")
 _MASTERS = "give --master as local[2], spark://HOST:7077, yarn or k8s://https://HOST:443"
 #: Texts in the output of Spark and the JVM for causes outside of rmqtx, with the message and the advice to report.
 _CAUSES = (
@@ -31,7 +32,6 @@ _CAUSES = (
     ("executor heartbeat timed out", "an executor stopped answering", "see the cluster's log"),
     ("Python worker exited unexpectedly", "a Python worker of Spark was killed", "check the machine's free memory"),
     ("Python worker failed to connect back", "Spark could not start a Python worker", None),
-    ("PYTHON_VERSION_MISMATCH", "the workers use another Python version than the driver", "set PYSPARK_PYTHON"),
     ("All masters are unresponsive", "the Spark master cannot be reached", "check --master"),
     ("Could not parse Master URL", "--master is not a Spark master", _MASTERS),
     ("Master must either be", "--master is not a Spark master", _MASTERS),
@@ -97,6 +97,11 @@ def error_of(text: str) -> Exception:
     carried = _carried(text)
     if carried is not None:
         return carried
+    if found := _OTHER_PYTHON.search(text):
+        return SparkUnavailable(
+            f"Spark's workers run Python {found[1]}, this machine {found[2]}, and Spark needs the same minor version",
+            advice=f"set PYSPARK_PYTHON to a Python {found[2]} of the workers: see docs/clusters.md",
+        )
     for words, message, advice in _CAUSES:
         if words in text:
             return SparkUnavailable(message, advice=advice)

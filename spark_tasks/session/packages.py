@@ -1,14 +1,16 @@
-"""Send rmqtx to the workers of a cluster, which need only Python, pyarrow and numpy."""
+"""Send rmqtx to the workers of a cluster, which need only Python, pyarrow, numpy and pandas."""
 
 from __future__ import annotations
 
 import atexit
 import functools
+import hashlib
 import shutil
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import readers
 
@@ -20,30 +22,56 @@ PACKAGES_DIRECTORY = Path(readers.__file__).resolve().parent.parent
 _PACKAGES = ("readers", "verdicts", "spark_tasks")
 
 
+@functools.cache
+def archive_name() -> str:
+    """Return the name of the archive, which is another one for other contents: an application can get two of them."""
+    digest = hashlib.sha256()
+    for module in _modules():
+        digest.update(f"{module.relative_to(PACKAGES_DIRECTORY)}\n".encode() + module.read_bytes())
+    return f"rmqtx-{digest.hexdigest()[:12]}.zip"
+
+
 def packages_archive(directory: Path) -> Path:
     """Return rmqtx's packages as one file that Python can import from, for workers without rmqtx."""
-    archive = directory / "rmqtx.zip"
+    archive = directory / archive_name()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for package in _PACKAGES:
-            for module in sorted((PACKAGES_DIRECTORY / package).rglob("*.py")):
-                file.write(module, module.relative_to(PACKAGES_DIRECTORY))
+        for module in _modules():
+            file.write(module, module.relative_to(PACKAGES_DIRECTORY))
     return archive
+
+
+def _modules() -> list[Path]:
+    return [module for package in _PACKAGES for module in sorted((PACKAGES_DIRECTORY / package).rglob("*.py"))]
 
 
 def send_packages(spark: SparkSession, directory: Path | None = None) -> None:
     """Send rmqtx's packages to the workers of a session; they are imported before a version that is installed there.
 
-    `directory`: where the archive is written; it must exist as long as the session, whose later workers fetch it too.
-    None: a folder that exists as long as this process.
+    Once for each session. `directory`: where the archive is written; it must exist as long as the session, whose later
+    workers fetch it too. None: a folder that exists as long as this process.
     """
-    is_connected = type(spark).__module__.startswith("pyspark.sql.connect")
-    if not is_connected and is_local(str(spark.sparkContext.master)):
+    if not are_workers_elsewhere(spark) or spark in _SENT:
         return
     archive = str(packages_archive(directory) if directory else _archive_of_process())
-    if is_connected:
+    if is_connected(spark):
         spark.addArtifacts(archive, pyfile=True)
     else:
         spark.sparkContext.addPyFile(archive)
+    _SENT.add(spark)
+
+
+#: The sessions to which the packages were sent.
+_SENT: WeakSet[Any] = WeakSet()
+
+
+def are_workers_elsewhere(spark: SparkSession) -> bool:
+    """Whether tasks run in another installation than this process: on a cluster, or on the machine of a server."""
+    return is_connected(spark) or not is_local(str(spark.sparkContext.master))
+
+
+def is_connected(spark: SparkSession) -> bool:
+    """Whether the session is one of Spark Connect: its driver is a server on any machine."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from readers.model.pandas_import import allow_pandas
 from spark_tasks.session.driver import own_session, temporary_files_in
 from spark_tasks.session.errors import SparkUnavailable
 from spark_tasks.session.packages import send_packages
+from spark_tasks.session.workers import check_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,15 +26,26 @@ def session(
     conf: Mapping[str, str] | None = None,
     *,
     temporary_directory: str | None = None,
+    is_checked: bool = True,
 ) -> Iterator[SparkSession]:
-    """Open a session for the block.
+    """Open a session for the block. `is_checked`: test first that its workers can run tasks.
 
     Under spark-submit, or if this process has a session, it is used, without a change to its settings, and not stopped.
     The packages of rmqtx are sent to the workers of a session that is not local.
     With `remote`, or SPARK_REMOTE and no master, a session of a Spark Connect server. Else rmqtx starts a driver on
     `master`, or on all cores of this machine.
-    Raises: SparkUnavailable, with the missing requirement.
+    Raises: SparkUnavailable, with what is missing, or what differs on the workers.
     """
+    with _opened(master, remote, conf or {}, temporary_directory) as spark:
+        if is_checked:
+            check_workers(spark)
+        yield spark
+
+
+@contextmanager
+def _opened(
+    master: str | None, remote: str | None, conf: Mapping[str, str], temporary_directory: str | None
+) -> Iterator[SparkSession]:
     if find_spec("pyspark") is None:
         raise SparkUnavailable("pyspark is not installed", advice="pip install 'rmqtx[spark]'")
     allow_pandas()
@@ -46,10 +58,10 @@ def session(
     elif remote:
         from spark_tasks.session.connect import remote_session
 
-        with temporary_files_in(temporary_directory), remote_session(remote, conf or {}) as spark:
+        with temporary_files_in(temporary_directory), remote_session(remote, conf) as spark:
             yield spark
     else:
-        with own_session(master or "local[*]", conf or {}, temporary_directory) as spark:
+        with own_session(master or "local[*]", conf, temporary_directory) as spark:
             yield spark
 
 

@@ -101,7 +101,8 @@ def test_the_session_is_asked_for_as_the_options_say(
 ) -> None:
     rmqtx("audit", common, "--engine", "spark", "--master", "local[3]", "--conf", "a.b=1", "--conf", "c=d=e",
           "--conf", "a.b=2", "--temp-dir", tmp_path)
-    assert no_spark == [(("local[3]", None, {"a.b": "2", "c": "d=e"}), {"temporary_directory": str(tmp_path)})]
+    named = {"temporary_directory": str(tmp_path), "is_checked": True}
+    assert no_spark == [(("local[3]", None, {"a.b": "2", "c": "d=e"}), named)]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,15 @@ from pathlib import Path
 from spark_tasks.session.java import find_java
 
 _START_SECONDS_MAX = 60
+#: What Spark's own scripts give a JVM: its parts read fields of Java's classes.
+_OPENED = [
+    "-XX:+IgnoreUnrecognizedVMOptions", "-Dio.netty.tryReflectionSetAccessible=true",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in (
+        "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+        "java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch", "sun.nio.cs", "sun.security.action",
+        "sun.util.calendar",
+    )),
+]  # fmt: skip
 #: What a worker's Python needs; rmqtx is sent to it.
 _NEEDED = ("pyarrow", "numpy", "pandas", "dateutil", "six", "pytz", "tzdata")
 
@@ -49,8 +59,36 @@ def cluster(folder: Path, workers_count: int = 2) -> Iterator[str]:
 
 
 @contextmanager
+def connect_server(folder: Path, master: str, python: Path) -> Iterator[str]:
+    """The address of a Spark Connect server, whose workers run this Python; it ends with the block."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false", "spark.executor.memory": "512m", "spark.sql.shuffle.partitions": "3",
+        "spark.sql.warehouse.dir": f"file:{folder}/warehouse", "spark.local.dir": str(folder / "local"),
+        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+    }  # fmt: skip
+    conf = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    program = ("org.apache.spark.deploy.SparkSubmit", "--master", master, *conf, "--class",
+               "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")  # fmt: skip
+    with _started(folder, "connect", *program, PYSPARK_PYTHON=str(python), TMPDIR=str(folder)) as log:
+        _line(log, r"(Spark Connect server started)")
+        yield f"sc://127.0.0.1:{port}"
+
+
+@contextmanager
 def _process(folder: Path, name: str, kind: str, *arguments: str) -> Iterator[Path]:
     """A process of the cluster; the file that it logs into."""
+    program = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
+    with _started(folder, name, program, *arguments, "--webui-port", "0") as log:
+        yield log
+
+
+@contextmanager
+def _started(folder: Path, name: str, *program: str, **variables: str) -> Iterator[Path]:
+    """A JVM of Spark; the file that it logs into."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -60,10 +98,9 @@ def _process(folder: Path, name: str, kind: str, *arguments: str) -> Iterator[Pa
     }
     # A Spark from PyPI lacks the file from which a worker would learn its version of Scala.
     environment |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
-    environment |= _texts(java.environment(folder))
+    environment |= _texts(java.environment(folder)) | variables
     log = folder / f"{name}.log"
-    program = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
-    command = [str(java.executable), "-Xmx512m", "-cp", f"{home}/jars/*", program, *arguments, "--webui-port", "0"]
+    command = [str(java.executable), "-Xmx512m", *_OPENED, "-cp", f"{home}/jars/*", *program]
     with log.open("wb") as stream, subprocess.Popen(command, env=environment, stdout=stream, stderr=stream) as process:
         try:
             yield log

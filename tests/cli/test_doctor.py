@@ -1,0 +1,100 @@
+"""`rmqtx doctor` on this machine: what it names, what is a problem, and that no secret is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmqtx_cli.doctor import here
+from rmqtx_cli.words import exit_status
+from tests.cli.conftest import Run
+
+SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"
+
+
+def parts(rmqtx: Run, *words: object) -> tuple[int, dict[str, dict[str, str]]]:
+    """The exit status, and the parts of this machine by name."""
+    result = rmqtx("doctor", *words, "--format", "jsonl")
+    rows = [json.loads(line) for line in result.out.splitlines()]
+    return result.status, {row["part"]: row for row in rows if row["place"] == "here"}
+
+
+@pytest.fixture(autouse=True)
+def without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of the machine that runs the tests."""
+    for name in (*here._VARIABLES, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_an_installation_that_works(rmqtx: Run, common: Path) -> None:
+    status, found = parts(rmqtx, common)
+    assert status == exit_status.DONE
+    assert {row["outcome"] for row in found.values()} <= {"ok", "note"}
+    assert {"Python", "rmqtx", "package pyarrow", "extra spark", "temporary folder"} < found.keys()
+    assert found[f"store {common}"]["found"] == "1 segment of 256.0 KiB, the first was read"
+    said = rmqtx("doctor").err
+    assert said.startswith("rmqtx: no problem, ")
+
+
+def test_credentials_are_named_and_not_shown(rmqtx: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", SECRET)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    result = rmqtx("doctor")
+    assert "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY" in result.out
+    assert SECRET not in result.out + result.err
+
+
+def test_a_store_that_is_not_there(rmqtx: Run, tmp_path: Path) -> None:
+    status, found = parts(rmqtx, tmp_path / "none")
+    assert status == exit_status.FINDINGS
+    assert found[f"store {tmp_path / 'none'}"]["outcome"] == "problem"
+
+
+def test_a_folder_that_cannot_be_written(rmqtx: Run, tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    locked.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    if os.access(locked, os.W_OK):
+        pytest.skip("this user can write into any folder")
+    status, found = parts(rmqtx, "--temp-dir", locked)
+    assert (status, found["temporary folder"]["outcome"]) == (exit_status.FINDINGS, "problem")
+
+
+def test_a_mistake_in_the_configuration_file(rmqtx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("stor = 1\n")
+    monkeypatch.setenv("RMQTX_CONFIG", str(file))
+    result = rmqtx("doctor")
+    assert (result.status, result.out) == (exit_status.USAGE, "")
+    assert result.err.startswith(f"rmqtx: {file}:1: unknown key")
+
+
+def test_a_missing_extra_is_a_problem_only_where_it_is_asked_for(
+    rmqtx: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = here._version_of
+    monkeypatch.setattr(here, "_version_of", lambda package: None if package == "numba" else versions(package))
+    status, found = parts(rmqtx)
+    assert (status, found["extra fast"]["outcome"]) == (exit_status.DONE, "note")
+    assert found["extra fast"]["advice"] == "pip install 'rmqtx[fast]'"
+    monkeypatch.setattr(here, "_version_of", lambda package: "0.1" if package == "numpy" else versions(package))
+    status, found = parts(rmqtx)
+    assert (status, found["package numpy"]["outcome"]) == (exit_status.FINDINGS, "problem")
+    assert found["package numpy"]["found"] == "numpy 0.1, needed >=1.26"
+
+
+@pytest.mark.slow
+def test_a_spark_that_does_not_start_is_a_row() -> None:
+    words = ("doctor", "--master", "mesos://x", "--where", "outcome = problem", "--format", "jsonl")
+    done = subprocess.run(
+        [sys.executable, "-m", "rmqtx_cli.main", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == exit_status.FINDINGS
+    [row] = (json.loads(line) for line in done.stdout.splitlines())
+    assert (row["part"], row["found"]) == ("Spark", "--master is not a Spark master")
