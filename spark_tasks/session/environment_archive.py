@@ -75,7 +75,7 @@ def write_archive(stream: IO[bytes]) -> Packed:
 
 
 def try_archive(archive: Path, directory: Path) -> None:
-    """Unpack an archive into a directory, and import its packages there with nothing else on Python's path.
+    """Unpack an archive into a new directory, and import its packages there with nothing else on Python's path.
 
     Raises: CannotPack if that fails.
     """

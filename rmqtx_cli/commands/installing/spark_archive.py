@@ -34,6 +34,7 @@ def command(output: ArchiveOption, *, voice: VoiceOptions) -> int:
     them. It suits executors with the system, the processor and the minor version of Python of this machine. rmqtx
     itself is not in it: each session sends its own.
     """
+    import shutil
     import tempfile
 
     from readers.model.errors import BadRequest
@@ -44,11 +45,13 @@ def command(output: ArchiveOption, *, voice: VoiceOptions) -> int:
 
     if not output.name.endswith((".tar.gz", ".tgz")):
         raise BadRequest(f"-o {output}: Spark unpacks an archive whose name ends in .tar.gz or .tgz")
-    with shown("packing", voice), written_whole(output) as stream:
-        packed = write_archive(stream)
-        stream.flush()
-        with tempfile.TemporaryDirectory(prefix="rmqtx-") as folder:
-            try_archive(Path(stream.name), Path(folder))
+    with shown("packing", voice), tempfile.TemporaryDirectory(prefix="rmqtx-") as folder:
+        archive = Path(folder) / "env.tar.gz"
+        with archive.open("wb") as stream:
+            packed = write_archive(stream)
+        try_archive(archive, Path(folder) / "unpacked")
+        with archive.open("rb") as tried, written_whole(output) as stream:
+            shutil.copyfileobj(tried, stream)
     versions = ", ".join(f"{name} {version}" for name, version in packed.versions.items())
     voice.note(
         f"{output}: {size(output.stat().st_size)}, {count(packed.files_count, 'file')}, for Python {packed.python}: "
