@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +21,7 @@ from readers.model.errors import MissingLibrary, SourceError, UnreadableFile
 from readers.model.findings import Finding
 from readers.storage.opening import open_file
 from readers.storage.places import DirectoryEntry
+from readers.storage.temporary import RunFolder
 from readers.store.store import Store
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Database:
 
     def __init__(self, store: Store, *names: str) -> None:
         self.directory = store.place(*names)
-        self._folder = tempfile.TemporaryDirectory(prefix="rmqtx-rocksdb-")
+        self._folder = RunFolder("rocksdb")
         self._handles: dict[str, Rdict] = {}
         try:
             self._open(store)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from readers.model.errors import UnwritableFile
+from readers.storage.temporary import temporary_beside
 from repairs.bundles.files import PlannedFile
 
 _BLOCK_BYTES = 512
@@ -57,7 +58,7 @@ def pack(directory: Path, name: str, facts: list[dict[str, Any]], directories: l
     `facts`: the entries from `write_files`; only the extents of each file are read.
     Raises: UnwritableFile, also if the archive exists.
     """
-    temporary = archive.with_name(f".{archive.name}.{os.getpid()}.tmp")
+    temporary = temporary_beside(archive)
     try:
         with open(_private(temporary), "wb") as raw:
             with lzma.open(raw, "wb", preset=6) as packed, tarfile.open(

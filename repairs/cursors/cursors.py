@@ -7,7 +7,6 @@ transactions that are no longer checked, and decided transactions that are check
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from readers.cursors.cursors import check_cursors
 from readers.model.errors import BadRequest, UnsafeStore
 from readers.model.tables import column
 from readers.queues.consume_queue import open_queue
+from readers.storage.temporary import RunFolder
 from readers.store.broker_settings import BrokerSettings
 from readers.store.cursor_files import chosen_cursor_file
 from readers.store.fastjson import parse
@@ -231,7 +231,7 @@ def _kind(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
 @contextmanager
 def _as_changed(store: Store, changes: ChangeSet) -> Iterator[Path]:
     """A directory like the store with the changed configuration; everything else is a link into the store."""
-    with tempfile.TemporaryDirectory(prefix="rmqtx-") as directory:
+    with RunFolder() as directory:
         place = Path(directory)
         root = Path(store.root).resolve()
         for entry in root.iterdir():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from readers.model.errors import UnwritableFile
+from readers.storage.temporary import temporary_beside
 from rmqtx_cli.words import progress
 
 #: Permissions of files that may contain message bodies or keys: readable for the owner only.
@@ -45,7 +46,7 @@ def written_whole(file: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     Raises: UnwritableFile.
     """
     special = is_special(file)
-    temporary = file if special else file.with_name(f".{file.name}.{os.urandom(8).hex()}.tmp")
+    temporary = file if special else temporary_beside(file)
     flags = os.O_WRONLY | os.O_CLOEXEC | (0 if special else os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
     try:
         with open(os.open(temporary, flags, mode), "wb") as stream:

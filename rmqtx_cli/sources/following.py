@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -106,7 +105,9 @@ class Following:
         if self.checkpoint is not None:
             return str(self.checkpoint)
         self.voice.note("without --checkpoint FILE the next start reads everything again")
-        directory = tempfile.TemporaryDirectory(prefix="rmqtx-", dir=self.engine_options.temporary_directory)
+        from readers.storage.temporary import RunFolder
+
+        directory = RunFolder(directory=self.engine_options.temporary_directory)
         return str(Path(stack.enter_context(directory)) / "follow.sqlite")
 
     def _open(self) -> Opened:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from readers.storage.temporary import RunFolder
 from spark_tasks.session.errors import SparkUnavailable, translated
 from spark_tasks.session.packages import send_packages
 from spark_tasks.session.signals import interruptible
@@ -50,7 +50,7 @@ def remote_session(url: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     for name, value in conf.items():
         if name not in _SENT_LATER:
             builder = builder.config(name, value)
-    with interruptible(), TemporaryDirectory(prefix="rmqtx-spark-") as folder:
+    with interruptible(), RunFolder("spark") as folder:
         spark = builder.getOrCreate()
         try:
             _send_environment(spark, conf)

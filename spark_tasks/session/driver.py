@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from readers.storage.temporary import folder_prefix
 from spark_tasks.session.errors import error_of
 from spark_tasks.session.java import find_java
 from spark_tasks.session.packages import PACKAGES_DIRECTORY, is_local, send_packages
@@ -124,7 +125,7 @@ def quiet_gateway() -> Iterator[None]:
 @contextmanager
 def _private_folder(directory: str | None) -> Iterator[Path]:
     """Return a folder that is removed when its last writer has ended, also for temporary files of this process."""
-    folder = Path(tempfile.mkdtemp(prefix="rmqtx-spark-", dir=directory)).resolve()
+    folder = Path(tempfile.mkdtemp(prefix=folder_prefix("spark", directory), dir=directory)).resolve()
     try:
         with temporary_files_in(str(folder)):
             yield folder

@@ -6,7 +6,6 @@ until its end), so results that pass through the JVM are fetched in parts.
 
 from __future__ import annotations
 
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from readers.storage.temporary import RunFolder
 from spark_tasks.session.packages import is_local
 from spark_tasks.session.tasks import from_bytes, to_bytes
 
@@ -111,9 +111,7 @@ def handover(spark: SparkSession, temporary_directory: str | None = None) -> Ite
         yield Handover(None)
         return
     # After an interrupt a task may still write there: its files are removed with the session's folder.
-    with tempfile.TemporaryDirectory(
-        prefix="rmqtx-handover-", dir=temporary_directory, ignore_cleanup_errors=True
-    ) as directory:
+    with RunFolder("handover", temporary_directory, ignore_cleanup_errors=True) as directory:
         yield Handover(directory)
 
 

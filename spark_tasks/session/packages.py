@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import readers
+from readers.storage.temporary import folder_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +77,7 @@ def is_connected(spark: SparkSession) -> bool:
 
 @functools.cache
 def _archive_of_process() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="rmqtx-spark-"))
+    folder = Path(tempfile.mkdtemp(prefix=folder_prefix("spark")))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return packages_archive(folder)
 

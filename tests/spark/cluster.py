@@ -15,7 +15,7 @@ from pathlib import Path
 
 from spark_tasks.session.java import find_java
 
-_START_SECONDS_MAX = 60
+_START_SECONDS_MAX = 300
 #: What Spark's own scripts give a JVM: its parts read fields of Java's classes.
 _OPENED = [
     "-XX:+IgnoreUnrecognizedVMOptions", "-Dio.netty.tryReflectionSetAccessible=true",

@@ -195,6 +195,27 @@ def test_a_jvm_that_is_killed_is_one_line(place: Place, store: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_a_killed_driver_left_is_removed_by_the_next_run(place: Place, store: Path) -> None:
+    mark = place.root / "mark"
+    process = place.start(
+        "-m", "tests.spark.slow_audit", str(mark), "audit", str(store), "--engine", "spark", "--master", "local[2]",
+        "--quiet", *CONF,
+    )
+    deadline = time.monotonic() + SECONDS_MAX
+    while not mark.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=SECONDS_MAX)
+    while place.processes() and time.monotonic() < deadline:  # the JVM and its workers end by themselves
+        time.sleep(0.1)
+    assert place.processes() == {}
+    assert [path.name.startswith("rmqtx-spark-") for path in place.temporary.iterdir()] == [True]
+    after = place.start("-m", "rmqtx_cli.main", "audit", str(store), "--summary", "--quiet", "--engine", "local")
+    after.communicate(timeout=SECONDS_MAX)
+    assert (after.returncode, place.left()) == (0, [])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [

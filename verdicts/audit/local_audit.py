@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from readers.model.columns import Int64s
 from readers.model.identities import identities, identity_hashes, partition_of
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import MARKS, TRANSACTIONS
+from readers.storage.temporary import RunFolder
 from readers.store.store import Store
 from verdicts.causes.evidence import NEEDED_COLUMNS
 from verdicts.causes.store_evidence import store_evidence
@@ -230,7 +230,7 @@ def _audit(
     is_small = total <= ONE_PROCESS_BYTES_MAX
     fast = total >= ACCELERATED_BYTES_MIN * workers and is_accelerator_installed()
     reading.notes.append(Note(NoteKind.HOW, f"scanned by {'the accelerator' if fast else 'the reference path'}"))
-    with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
+    with RunFolder(directory=temporary_directory) as name:
         directory = None if is_small else Path(name)
         count = 1 if is_small else max(2, -(-total // PARTITION_BYTES))
         scan = functools.partial(_scan_split, _Scan(count, directory, at_ms, fast))

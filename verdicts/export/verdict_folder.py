@@ -5,6 +5,7 @@
 
 Until the end everything is below `DIR/_unfinished`, which readers of Parquet skip. On a disk all parts get their names
 by one rename; an object store has no rename, so its objects are copied one by one. `_SUCCESS` is always the last file.
+`_unfinished` also names the process that writes: what a killed run left is removed by the next one.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from readers.model.errors import BadRequest, UnwritableFile
 from readers.model.moments import with_timestamps
 from readers.model.tables import TRANSACTIONS
 from readers.storage.places import is_uri, normalised
+from readers.storage.temporary import is_dead, owner
 from verdicts.export.partitions import days_of
 
 #: What folders can be named by: the UTC day of the first half copy, or a column of TRANSACTIONS.
@@ -35,6 +37,9 @@ PARTITION_NAMES = ("day", "state", "topic", "producer_group", "store")
 #: Written last: a folder without this file is not complete.
 SUCCESS = "_SUCCESS"
 _UNFINISHED, _TRANSACTIONS = "_unfinished", "transactions"
+#: The process that writes, so that a later run removes what it left if it was killed.
+_OWNER = f"{_UNFINISHED}/_owner"
+_RESULTS = ("findings.parquet", "coverage.parquet", "provenance.json")
 _FOLDERS_MAX = 100_000
 _MOVES_AT_ONCE = 16
 #: Rows that one process holds before it writes them.
@@ -79,12 +84,29 @@ class VerdictFolder:
         found = system.get_file_info(fs.FileSelector(top, allow_not_found=True))
         names = sorted(info.base_name for info in found)
         if _UNFINISHED in names and SUCCESS not in names:
-            raise BadRequest(
-                f"{self.place} holds an audit that is not finished", advice="remove the folder, or give a new one"
-            )
+            names = self._without_dead_run(system, top, names)
         if names:
             raise BadRequest(f"{self.place} is not empty: it holds {names[0]}", advice="give a new folder")
         system.create_dir(f"{top}/{_UNFINISHED}", recursive=True)
+        with system.open_output_stream(f"{top}/{_OWNER}") as stream:
+            stream.write(owner().encode())
+
+    def _without_dead_run(self, system: fs.FileSystem, top: str, names: list[str]) -> list[str]:
+        """Remove what a run that was killed on this machine left; return the names of what is still there.
+
+        Raises: BadRequest if that run may still write.
+        """
+        if not is_dead(_text(system, f"{top}/{_OWNER}")):
+            raise BadRequest(
+                f"{self.place} holds an audit that is not finished",
+                advice="wait for its end; if it was killed on another machine, remove the folder",
+            )
+        for name in sorted({*names} & {*_RESULTS}):
+            system.delete_file(f"{top}/{name}")
+        if _TRANSACTIONS in names:
+            system.delete_dir(f"{top}/{_TRANSACTIONS}")
+        system.delete_dir(f"{top}/{_UNFINISHED}")
+        return sorted({*names} - {*_RESULTS, _TRANSACTIONS, _UNFINISHED})
 
     def write(self, number: int, verdicts: pa.Table) -> Written:
         """Write some verdicts; a task that is repeated writes other files, and only those of one attempt are kept.
@@ -149,13 +171,13 @@ class VerdictFolder:
                 system.move(f"{top}/{_UNFINISHED}/{_TRANSACTIONS}", f"{top}/{_TRANSACTIONS}")
             else:
                 system.create_dir(f"{top}/{_TRANSACTIONS}")
-            system.delete_dir(f"{top}/{_UNFINISHED}")
             states = sum((one.states for one in written), Counter())
             _write_json(
                 system, f"{top}/{SUCCESS}",
                 {"files_count": len(files_bytes), "size_bytes": sum(files_bytes.values()),
                  "rows_count": states.total(), "states": dict(sorted(states.items()))},
             )  # fmt: skip
+            system.delete_dir(f"{top}/{_UNFINISHED}")
 
     def _abandon(self) -> None:
         """Remove what an audit that failed has written, if that is possible."""
@@ -199,6 +221,15 @@ class VerdictFolder:
             yield
         except (OSError, pa.ArrowException) as error:
             raise UnwritableFile(f"cannot write {self.place}: {' '.join(str(error).split())}") from error
+
+
+def _text(system: fs.FileSystem, path: str) -> str:
+    """Return the content of a small file; "" if it does not exist."""
+    try:
+        with system.open_input_stream(path) as stream:
+            return str(stream.read().decode(errors="replace"))
+    except FileNotFoundError:
+        return ""
 
 
 def _write_json(system: fs.FileSystem, path: str, value: Mapping[str, Any]) -> None:

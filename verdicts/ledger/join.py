@@ -6,7 +6,6 @@ a match are not kept.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 from readers.ledger.ledger import Ledger
 from readers.model.columns import Int64s
 from readers.model.tables import TRANSACTIONS
+from readers.storage.temporary import RunFolder
 from verdicts.ledger.matching import Match, plain_texts
 from verdicts.ledger.reconcile import LOOKED_UP, SAYS_BOTH, SAYS_DONE, SAYS_NOT_DONE, reconciled
 
@@ -87,7 +87,7 @@ def reconcile(
     Order:  that of the verdicts.
     Raises: what reading the ledger raises.
     """
-    with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
+    with RunFolder(directory=temporary_directory) as name:
         file = Path(name) / "verdicts.arrow"
         keys, count = _set_aside(verdicts, match, file)
         known, fit = pc.unique(keys["key"]), LedgerFit() if fit is None else fit

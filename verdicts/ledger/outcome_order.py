@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.storage.temporary import RunFolder
 from verdicts.ledger.reconcile import OUTCOMES, RECONCILED
 
 
@@ -21,7 +21,7 @@ def by_outcome(
     Order: of OUTCOMES, then as given. Rows with an action pass at once; the rest waits in files.
     """
     first, *later = OUTCOMES
-    with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
+    with RunFolder(directory=temporary_directory) as name:
         files = {outcome: Path(name) / f"{outcome}.arrow" for outcome in later}
         with ExitStack() as stack:
             writers = {}

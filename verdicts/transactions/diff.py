@@ -6,7 +6,6 @@ of these values, so audits of any size fit into memory.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from readers.jobs.spool import Spool
 from readers.model.columns import Bools, Int64s
 from readers.model.identities import identity_hashes, partition_of
 from readers.model.tables import TRANSACTIONS, column
+from readers.storage.temporary import RunFolder
 
 CHANGES: dict[str, str] = {
     "appeared": "it is in the second audit only",
@@ -73,7 +73,7 @@ def differences(
 
     Order: of the first half copy's time, then id; for very many rows, only within parts of the transactions.
     """
-    with tempfile.TemporaryDirectory(prefix="rmqtx-", dir=temporary_directory) as name:
+    with RunFolder(directory=temporary_directory) as name:
         spool = Spool(_PARTITIONS, Path(name))
         for side, batches in (("before", before), ("after", after)):
             for number, batch in enumerate(batches):

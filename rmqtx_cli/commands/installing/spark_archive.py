@@ -35,9 +35,9 @@ def command(output: ArchiveOption, *, voice: VoiceOptions) -> int:
     itself is not in it: each session sends its own.
     """
     import shutil
-    import tempfile
 
     from readers.model.errors import BadRequest
+    from readers.storage.temporary import RunFolder
     from rmqtx_cli.output.streams import written_whole
     from rmqtx_cli.words.progress import shown
     from rmqtx_cli.words.text import count, size
@@ -45,7 +45,7 @@ def command(output: ArchiveOption, *, voice: VoiceOptions) -> int:
 
     if not output.name.endswith((".tar.gz", ".tgz")):
         raise BadRequest(f"-o {output}: Spark unpacks an archive whose name ends in .tar.gz or .tgz")
-    with shown("packing", voice), tempfile.TemporaryDirectory(prefix="rmqtx-") as folder:
+    with shown("packing", voice), RunFolder() as folder:
         archive = Path(folder) / "env.tar.gz"
         with archive.open("wb") as stream:
             packed = write_archive(stream)
