@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import platform
 import sys
 import sysconfig
 import tempfile
@@ -73,11 +74,12 @@ def store_text(seen: StoreSeen) -> str:
 
 
 def _python() -> Iterator[Part]:
-    version = sys.version.split()[0]
-    requires = _metadata("Requires-Python")
-    is_supported = sys.version_info >= (3, 11)
+    from packaging.specifiers import SpecifierSet
+
+    version, required = platform.python_version(), _metadata("Requires-Python") or ""
     found = f"{version}, {sys.executable}"
-    yield ok(HERE, "Python", found) if is_supported else problem(HERE, "Python", found, f"needed: {requires}")
+    is_supported = SpecifierSet(required).contains(version, prereleases=True)
+    yield ok(HERE, "Python", found) if is_supported else problem(HERE, "Python", found, f"needed: {required}")
 
 
 def _metadata(name: str) -> str | None:
