@@ -28,6 +28,8 @@ _EVENT_KINDS = {"halves": "half", "decisions": "commit", "checks": "check", "dis
 MARKS_MAX = 60
 #: The smallest height of a mark that stands for something.
 _HEIGHT_MIN = 0.06
+#: The smallest width of a bar in a table, where 1000 are 160 CSS pixels: narrower ones are not drawn.
+_WIDTH_MIN = 8
 _LATENCY_LOW_MS = 1.0
 
 
@@ -142,8 +144,8 @@ def latency_lane(row: Mapping[str, Any], name: str, scale: LogScale) -> Lane | s
     begin = scale.at(median)
     text = f"half within {duration_text(median)}, 95 % within {duration_text(most)}, all within {duration_text(worst)}"
     marks = [
-        Mark(begin, max(scale.at(worst) - begin, 2), 0.25, "span", ""),
-        Mark(begin, max(scale.at(most) - begin, 2), 0.6, "half", ""),
+        Mark(begin, max(scale.at(worst) - begin, _WIDTH_MIN), 0.25, "span", ""),
+        Mark(begin, max(scale.at(most) - begin, _WIDTH_MIN), 0.6, "half", ""),
         Mark(begin, 0, 1, "median", text),
     ]
     return Lane("latency", text, marks)
@@ -152,7 +154,7 @@ def latency_lane(row: Mapping[str, Any], name: str, scale: LogScale) -> Lane | s
 def share_lane(number: int, total: int, kind: str) -> Lane:
     """Return a bar for a part of a total."""
     share = f"{number / total:.1%}" if total else "0%"
-    return Lane("share", share, [Mark(0, max(WIDTH * number / total, 2), 0.7, kind)] if number else [])
+    return Lane("share", share, [Mark(0, max(WIDTH * number / total, _WIDTH_MIN), 0.7, kind)] if number else [])
 
 
 def copies_drawing(row: Mapping[str, Any]) -> Drawing | None:

@@ -80,9 +80,8 @@ def _age(one: ShownTransaction, now_ms: int) -> str:
 
 def _events_table(one: ShownTransaction) -> Table:
     """The records that prove the state, each with its offsets."""
-    events, note = one.events, ""
-    if len(events) > EVENTS_MAX:
-        note = f"{len(events) - EVENTS_MAX} events between the first and the last {EVENTS_MAX // 2} are not shown."
+    events, left = one.events, max(0, len(one.events) - EVENTS_MAX)
+    if left:
         events = [*events[: EVENTS_MAX // 2], *events[-EVENTS_MAX // 2:]]
     sent_ms = one.row["half_store_time_ms"]
     rows: list[list[Cell]] = [
@@ -91,9 +90,11 @@ def _events_table(one: ShownTransaction) -> Table:
          stored(event["detail"])]
         for event in events
     ]  # fmt: skip
+    if left:
+        rows.insert(EVENTS_MAX // 2, ["…", "", "", "", "", f"{left} more events, not shown"])
     heads = [Head("event"), Head("time", True), Head("since sent", True), Head("queue offset", True),
              Head("log offset", True), Head("detail")]  # fmt: skip
-    return Table("Events and the records that prove them", heads, rows, note)
+    return Table("Events and the records that prove them", heads, rows)
 
 
 def _consumers_table(consumers: Sequence[Mapping[str, Any]]) -> Table:

@@ -12,6 +12,7 @@ from tests.cli.chromium import Browser, browser
 from tests.cli.conftest import Run
 from tests.cli.report_pages import read_page
 from tests.cli.test_report import hostile_store
+from tests.forge.logs import Forge
 
 pytestmark = pytest.mark.slow
 
@@ -45,8 +46,26 @@ def test_a_page_in_chromium(
 ) -> None:
     file = tmp_path / "page.html"
     assert rmqtx("report", corpus_store(name), "-o", file).status == 0
+    check_page(tab, file)
+
+
+def test_long_names_and_large_offsets_in_chromium(rmqtx: Run, tab: Browser, tmp_path: Path) -> None:
+    forge = Forge(tmp_path / ("long" * 50), begin_offset=7 << 40)
+    for number in range(3):
+        half = forge.half(f"{number}" + "i" * 100, group="g" * 200, topic="t" * 120)
+        forge.commit(half)
+        forge.commit(half)
+        forge.half(f"{number}" + "j" * 100, group="g" * 200, topic="t" * 120)
+    file = tmp_path / "page.html"
+    assert rmqtx("report", forge.write(), "-o", file).status in (0, 3)
+    check_page(tab, file)
+
+
+def check_page(tab: Browser, file: Path) -> None:
+    """Nothing is too wide or too faint, and nothing is loaded, at any width and in any scheme."""
     page = read_page(file)
     tab.requests.clear()
+    tab.messages.clear()
     for width in _WIDTHS:
         for scheme in ("light", "dark"):
             tab.open(file, width, scheme)
