@@ -7,6 +7,7 @@ token of the step as the transaction version of each store, which Delta Lake pro
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,7 +68,7 @@ class DeltaVerdicts:
             else:
                 self._merge(self.delta, step, ended, properties)
         except (OSError, DeltaError, pa.ArrowException) as error:
-            raise UnwritableFile(f"cannot write {self.place}: {' '.join(str(error).split())}") from error
+            raise UnwritableFile(f"cannot write {self.place}: {_one_line(error)}") from error
 
     def _append(self, step: TableStep, properties: CommitProperties) -> None:
         from deltalake import write_deltalake
@@ -136,11 +137,17 @@ def _storage_options() -> dict[str, str] | None:
     return {"allow_http": "true"} if endpoint.startswith("http://") else None
 
 
+def _one_line(error: BaseException) -> str:
+    """Return the library's message, which has several coloured lines."""
+    return " ".join(re.sub(r"\x1b\[[\d;]*m", "", str(error)).replace("\u21b3", ":").split()).replace(" :", ":")
+
+
 def _existing(place: str) -> DeltaTable | None:
     """Return the table at a place; None before its first step.
 
     Raises: BadRequest if it is not a table of verdicts; MissingLibrary; UnwritableFile.
     """
+    os.environ.setdefault("RUST_LOG", "off")  # it reports errors itself, and they are raised too
     try:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
@@ -155,7 +162,7 @@ def _existing(place: str) -> DeltaTable | None:
         delta = DeltaTable(place, storage_options=options)
         names = {field.name for field in delta.schema().fields}
     except (OSError, DeltaError) as error:
-        raise UnwritableFile(f"cannot open {place}: {' '.join(str(error).split())}", file=place) from error
+        raise UnwritableFile(f"cannot open {place}: {_one_line(error)}", file=place) from error
     if not {*KEY, "state", "valid_from", "valid_to", "day"} <= names:
         raise BadRequest(f"delta:{place} is not a table of verdicts", advice="give another place")
     return delta

@@ -57,27 +57,12 @@ class IcebergVerdicts:
 
         Raises: FileChanged if the table lacks rows that the step ends; UnwritableFile.
         """
-        from pyiceberg.exceptions import (
-            CommitFailedException,
-            CommitStateUnknownException,
-            NamespaceAlreadyExistsError,
-            ServerError,
-        )
-
         ended = step.ended()
-        try:
-            with self._transaction() as transaction:
-                valid_since = VALID_SINCE.empty_table()
-                if ended.num_rows:
-                    valid_since = self._end(transaction, step, ended)
-                for rows in _batched(continued(added, valid_since) for added in step.rows()):
-                    transaction.append(rows)
-                transaction.set_properties({_STEP + store: str(step.token) for store in step.stores})
-        except (
-            OSError, ValueError, CommitFailedException, CommitStateUnknownException, NamespaceAlreadyExistsError,
-            ServerError, pa.ArrowException,
-        ) as error:
-            raise UnwritableFile(f"cannot write iceberg:{self.name}: {' '.join(str(error).split())}") from error
+        with _translated(self.name, "write"), self._transaction() as transaction:
+            valid_since = self._end(transaction, step, ended) if ended.num_rows else VALID_SINCE.empty_table()
+            for rows in _batched(continued(added, valid_since) for added in step.rows()):
+                transaction.append(rows)
+            transaction.set_properties({_STEP + store: str(step.token) for store in step.stores})
 
     @contextmanager
     def _transaction(self) -> Iterator[Transaction]:
@@ -121,6 +106,21 @@ def _rows(table: Table, condition: BooleanExpression | None, schema: pa.Schema) 
     return found.select(schema.names).cast(schema)
 
 
+@contextmanager
+def _translated(name: str, doing: str) -> Iterator[None]:
+    """Convert errors of the library and of its catalog, which have no common base.
+
+    Raises: UnwritableFile.
+    """
+    try:
+        yield
+    except Exception as error:
+        packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+        if not isinstance(error, OSError | pa.ArrowException) and not packages & {"pyiceberg", "sqlalchemy"}:
+            raise
+        raise UnwritableFile(f"cannot {doing} iceberg:{name}: {' '.join(str(error).split())}") from error
+
+
 def _batched(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     held: list[pa.Table] = []
     for table in tables:
@@ -147,16 +147,18 @@ def _existing(name: str) -> IcebergVerdicts:
         ) from error
     catalog_name, _, identifier = name.partition(".")
     try:
-        catalog = load_catalog(catalog_name)
+        with _translated(name, "open"):
+            catalog = load_catalog(catalog_name)
     except ValueError as error:
         raise BadRequest(
             f"the Iceberg catalog {catalog_name} is not configured: {' '.join(str(error).split())}",
             advice="describe it in ~/.pyiceberg.yaml, or by PYICEBERG_CATALOG__" + catalog_name.upper() + "__URI",
         ) from error
-    try:
-        table = catalog.load_table(identifier)
-    except (NoSuchTableError, NoSuchNamespaceError):
-        return IcebergVerdicts(name, catalog, identifier, None)
+    with _translated(name, "open"):
+        try:
+            table = catalog.load_table(identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return IcebergVerdicts(name, catalog, identifier, None)
     if not {*KEY, "state", "valid_from", "valid_to", "day"} <= {field.name for field in table.schema().fields}:
         raise BadRequest(f"iceberg:{name} is not a table of verdicts", advice="give another name")
     return IcebergVerdicts(name, catalog, identifier, table)

@@ -159,12 +159,17 @@ class ParquetTable:
             )
 
     def _remove_leftovers(self) -> None:
-        """Remove files that a run wrote that was killed before its commit."""
+        """Remove files of runs that were killed before their commit; in an object store only old ones.
+
+        There another run can be writing, and its files are not in the manifest that this run has read.
+        """
+        before_ns = time.time_ns() - RETENTION_MS * 1_000_000 if is_uri(self.place) else None
         names = {file.name for file in self.manifest.files} | {file.name for file in self.manifest.retired}
         found = self.system.get_file_info(fs.FileSelector(self.top, allow_not_found=True, recursive=True))
         for info in found:
             name = info.path.removeprefix(f"{self.top}/")
-            if info.is_file and name.startswith("day=") and is_own_name(name) and name not in names:
+            is_ours = info.is_file and name.startswith("day=") and is_own_name(name)
+            if is_ours and name not in names and (before_ns is None or info.mtime_ns < before_ns):
                 self.system.delete_file(info.path)
 
     # -- files ------------------------------------------------------------------------------------------------------

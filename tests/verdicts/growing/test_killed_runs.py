@@ -78,8 +78,8 @@ def step(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("step", ["parquet"], indirect=True)
-def test_three_moments(step: Step) -> None:
-    for number in (2, 16, 20):
+def test_a_moment_before_and_one_after_the_commit(step: Step) -> None:
+    for number in (16, 20):
         assert step.killed_at(number)
 
 

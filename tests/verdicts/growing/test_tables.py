@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from readers.model.errors import BadRequest, FileChanged
+from readers.model.errors import BadRequest, FileChanged, UnwritableFile
 from readers.store.store import open_store
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, settings_of, unpacked
@@ -24,12 +24,13 @@ from tests.verdicts.growing.grown import KINDS, GrownTable, key_of, named
 from verdicts.follow.checkpoint_db import FollowDatabase
 from verdicts.follow.follower import Follower
 from verdicts.growing import parquet_table, table_manifest
+from verdicts.growing.grow import grow
 from verdicts.growing.tables import TableName, opened_table, table_files, table_name, table_rows
 
 NAME = "common-5.3.3"
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])])
 def grown(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GrownTable:
     table = named(request.param, tmp_path, monkeypatch)
     return GrownTable([tmp_path / "copy"], table, tmp_path / "checkpoint", settings_of(NAME))
@@ -289,3 +290,33 @@ def test_hostile_names_in_a_store_are_values(grown: GrownTable) -> None:
     grown.step_and_compare()
     assert {key_of(row)[2] for row in grown.rows()} >= {"' OR 1=1 --", 'x"y'}
     assert open_store(grown.roots[0]).root
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_two_runs_that_write_at_the_same_time(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = named(kind, tmp_path, monkeypatch)
+    growing = [Growing(unpacked(NAME), tmp_path / name) for name in ("first", "second")]
+    first, second = (
+        GrownTable([one.root], table, tmp_path / f"{one.root.name}.checkpoint", settings_of(NAME)) for one in growing
+    )
+    outcomes = Counter[str]()
+    for moments in zip(*(one.moments(5, seed) for seed, one in enumerate(growing)), strict=True):
+        for one, moment in zip(growing, moments, strict=True):
+            one.write_to(moment)
+        database = FollowDatabase(str(first.checkpoint), first.stores())
+        with opened_table(table) as opened:  # the first run begins, the second one begins and ends
+            second.step()
+            try:
+                grow(opened, database, first.stores(), first.settings)
+            except UnwritableFile:
+                outcomes["later"] += 1
+        database.close()
+        outcomes["completed"] += first.step().was_completed
+        for run in (first, second):
+            rows = [row for row in run.rows() if row["store"] == str(run.roots[0]) and row["valid_to"] is None]
+            assert {key_of(row): row["state"] for row in rows} == {
+                key_of(row): row["state"] for row in run.audited(run.stores())
+            }
+            assert len({key_of(row) for row in rows}) == len(rows)
+    assert outcomes["later"] == outcomes["completed"]
