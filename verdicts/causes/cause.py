@@ -34,6 +34,8 @@ class Cause:
     Shape: `word`: stable name. `affected`: the releases that behave so, each range with its source. `rule`: for each
            transaction, how far its records support the cause. `decides`: what would turn a fitting rule into a proof,
            where the rule leaves something open. `needs`: settings without which the broker does not behave so.
+           `fits_uneventful`: whether the rule may fit transactions of `Evidence.is_uneventful`; the other rules are
+           applied to the rest only.
            `shows_in`: where it shows, of SOURCES; if none of them was read, the cause only could explain.
            `contradicted`: for a cause of whole producer groups, which only could explain, the transactions that exclude
            it for their group. `rivals`: causes that, if they fit the same transaction, leave open which of them it was.
@@ -54,6 +56,7 @@ class Cause:
     shows_in: tuple[str, ...] = (FILES,)
     contradicted: Callable[[Evidence], Bools] | None = None
     rivals: tuple[str, ...] = ()
+    fits_uneventful: bool = False
 
     @property
     def releases(self) -> str:

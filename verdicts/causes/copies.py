@@ -27,12 +27,12 @@ def _no_room(found: Evidence) -> Support:
 
 
 def _in_light_queue(found: Evidence) -> Support:
-    copies = found.copies
-    shown: Bools = np.zeros(len(copies), np.bool_)
+    shown: Bools = np.zeros(found.count, np.bool_)
     for number, one in enumerate(found.stores.values()):
         if len(one.light_halves):
-            shown |= (copies.store == number) & np.isin(copies.offset, one.light_halves)
-    return proves(found.any_of(copies, shown))
+            copies = found.copies
+            shown |= found.any_of(copies, (copies.store == number) & np.isin(copies.offset, one.light_halves))
+    return proves(shown)
 
 
 CAUSES = (
@@ -73,6 +73,7 @@ CAUSES = (
             "store/queue/MultiDispatchUtils.java; #6795; seen on 5.5.0", since=LIGHT_CURSORS_WRITTEN.since,
         ),),
         rule=_in_light_queue,
+        fits_uneventful=True,
         consequence="they read uncommitted data, also of transactions that are rolled back later; a commit delivers it "
         "to them once more",
         act="rmqtx audit STORE: its state; withdraw what consumers of light queues did with undecided messages",

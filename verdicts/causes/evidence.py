@@ -20,6 +20,10 @@ NEEDED_COLUMNS = (
     "store", "transaction_id", "state", "flags", "reason_code", "producer_group", "topic", "born_time_ms",
     "half_store_time_ms", "half_copies", "op_marks", "final_records", "discard_copies",
 )  # fmt: skip
+#: Columns that only live brokers have.
+_LIVE_COLUMNS = ("asked_through", "producer_alive")
+#: The most flags and records of an uneventful transaction.
+_UNEVENTFUL_COUNTS = {"flags": 0, "half_copies": 1, "op_marks": 1, "final_records": 1, "discard_copies": 0}
 #: An offset before all records, and a number that no record has.
 _UNKNOWN = -1
 
@@ -60,6 +64,11 @@ class Evidence:
     def count(self) -> int:
         """The number of transactions."""
         return int(self.rows.num_rows)
+
+    def chosen(self, rows: Int64s) -> Evidence:
+        """Some of the transactions, by row."""
+        names = [name for name in (*NEEDED_COLUMNS, *_LIVE_COLUMNS) if name in self.rows.schema.names]
+        return Evidence(self.rows.select(names).take(pa.array(rows)), self.stores)
 
     @cached_property
     def names(self) -> list[str]:
@@ -139,6 +148,22 @@ class Evidence:
     def half_topic(self) -> Bools:
         """Whether the broker of each transaction may have a half topic."""
         return self.of_store(lambda one: HALF_TOPIC_DESIGN.between(one.version_low, one.version_high) is not False)
+
+    @cached_property
+    def is_uneventful(self) -> Bools:
+        """Which transactions were decided once, before any check: one copy, no flag, no discard, a group and a topic.
+
+        Most are. Rules read what distinguishes the others; lines of a broker's log may be about any transaction.
+        """
+        rows = self.state("COMMITTED", "ROLLED_BACK") & self.of_store(lambda one: one.logs is None)
+        for name, most in _UNEVENTFUL_COUNTS.items():
+            rows &= int64s(pc.list_value_length(self._column(name)), 0) <= most
+        for name in ("producer_group", "topic"):
+            rows &= np.asarray(self._column(name).is_valid())
+        copies = self._column("half_copies")
+        is_checked = pc.greater(pc.struct_field(pc.list_flatten(copies), "checks_count"), 0)
+        checked = pc.list_parent_indices(copies).filter(is_checked)
+        return rows & (int64s(pc.list_value_length(copies), 0) == 1) & ~self.any_owner(np.asarray(checked))
 
     def any_of(self, records: Records, chosen: Bools) -> Bools:
         """Whether any chosen record belongs to each transaction."""

@@ -133,6 +133,7 @@ CAUSES = (
         "the broker has half messages of the topic and not the topic: as a slave it refused one with attributes",
         affected=(SLAVE_REFUSES_TYPES,),
         rule=_topic_refused,
+        fits_uneventful=True,
         consequence="consumers cannot read what is committed, and producers get \"topic not exist\", until the topic "
         "is created again",
         act="mqadmin updateTopic -b HOST:PORT -t TOPIC -a +message.type=TRANSACTION: then consumers receive what was "

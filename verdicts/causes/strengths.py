@@ -44,7 +44,7 @@ def applied(found: Evidence) -> Iterator[Applied]:
            depends on its own records and on the facts of its store, not on the other rows.
     Order: causes as registered, then stores.
     """
-    supports = {word: cause.rule(found) for word, cause in CAUSES.items() if cause.contradicted is None}
+    supports = supports_of(found)
     for word, support in supports.items():
         if support.any():
             cause = CAUSES[word]
@@ -52,6 +52,20 @@ def applied(found: Evidence) -> Iterator[Applied]:
                 rows = (support > NONE) & (found.store == number)
                 if rows.any():
                     yield _in_store(cause, store, facts, rows, supports)
+
+
+def supports_of(found: Evidence) -> dict[str, Support]:
+    """Return how far the records support each cause; most rules are applied to eventful transactions only."""
+    rows = np.flatnonzero(~found.is_uneventful)
+    eventful = found.chosen(rows)
+    supports = {}
+    for word, cause in CAUSES.items():
+        if cause.fits_uneventful:
+            supports[word] = cause.rule(found)
+        elif cause.contradicted is None:
+            supports[word] = np.full(found.count, NONE, np.int8)
+            supports[word][rows] = cause.rule(eventful)
+    return supports
 
 
 def _in_store(

@@ -1,0 +1,36 @@
+"""Transactions in which nothing happened but one decision: only rules that declare it fit them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.brokers import corpus
+from tests.forge.stores import opened, settings_of
+from tests.representatives import each_store
+from verdicts.audit.local_audit import audit
+from verdicts.causes.evidence import Evidence
+from verdicts.causes.register import CAUSES
+from verdicts.causes.strengths import supports_of
+
+
+def evidence_of(name: str) -> Evidence:
+    reading = audit([opened(name)], settings_of(name))
+    return Evidence(reading.table(), reading.evidence)
+
+
+@pytest.mark.parametrize("name", each_store(corpus.all_names()))
+def test_rules_find_the_same_among_all_transactions(name: str) -> None:
+    found = evidence_of(name)
+    supports = supports_of(found)
+    for word, cause in CAUSES.items():
+        if cause.contradicted is None:
+            assert np.array_equal(supports[word], cause.rule(found)), word
+
+
+@pytest.mark.parametrize("name", ["common-4.9.7", "common-5.3.3"])
+def test_what_was_decided_at_once_is_uneventful(name: str) -> None:
+    found = evidence_of(name)
+    is_whole = np.asarray(found.rows["deliveries_count"]) <= 1
+    assert found.count // 3 < found.is_uneventful.sum() < found.count
+    assert (found.is_uneventful & ~(found.state("COMMITTED", "ROLLED_BACK") & is_whole)).sum() == 0
