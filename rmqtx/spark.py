@@ -247,7 +247,7 @@ def tables(
 def _session(spark: SparkSession | None) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    from readers.model.pandas_import import allow_pandas
+    from readers.model.own_process import allow_pandas
 
     allow_pandas()
     spark = spark or SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()

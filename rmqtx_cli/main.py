@@ -25,7 +25,7 @@ from readers.model.errors import (
     StoreInUse,
     UnsafeStore,
 )
-from readers.model.pandas_import import block_pandas
+from readers.model.own_process import begin_own_process
 from remoting.protocol.errors import Refused, RemotingError
 from repairs.changes.interruption import Interrupted
 from rmqtx_cli.commands.by_name import WITHOUT_ROWS, command_module
@@ -78,7 +78,7 @@ STATUSES: tuple[tuple[type[RmqtxError], int], ...] = (
 
 def run() -> None:
     """The console script."""
-    block_pandas()
+    begin_own_process()
     # Else numpy starts a thread for each core, to multiply matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Arrow's own allocators keep freed memory: an audit needs 100 MiB more, and an eighth more system time.

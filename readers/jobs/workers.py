@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from readers.model.pandas_import import block_pandas
+from readers.model.own_process import begin_own_process
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -34,7 +34,7 @@ def workers_count(total_bytes: int, processes: int | None) -> int:
 
 def _begin() -> None:
     """End this process when its parent is killed: otherwise it would wait for tasks without end."""
-    block_pandas()
+    begin_own_process()
     threading.Thread(target=_wait_for_parents_end, daemon=True).start()
 
 

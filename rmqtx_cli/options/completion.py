@@ -85,9 +85,9 @@ def stores(incomplete: str) -> list[str]:
 def transaction_ids(incomplete: str) -> list[str]:
     """Return ids of pending transactions in the store that is read if none is given."""
     from readers.model.errors import RmqtxError
-    from readers.model.pandas_import import block_pandas
+    from readers.model.own_process import begin_own_process
 
-    block_pandas()
+    begin_own_process()
     try:
         with _in_time():
             return _beginning(_pending_ids(), incomplete)[:IDS_MAX]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from readers.model.parquet import parquet_options
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.views import View
 
 _GROUP_BYTES = 32 << 20
-#: Rows that show whether the values of a column repeat, and the least number of rows per value for a dictionary.
-_SAMPLE_ROWS, _ROWS_PER_VALUE = 4_096, 4
 
 
 class _Counting:
@@ -51,10 +49,7 @@ class _Counting:
 
 
 class ParquetPort:
-    """Parquet, zstd; small batches are gathered into row groups of about 32 MiB.
-
-    Columns whose values repeat in the first rows have dictionaries; for the others they would cost time and space.
-    """
+    """Parquet; small batches are gathered into row groups of about 32 MiB."""
 
     def __init__(self, stream: IO[bytes], schema: pa.Schema, _view: View) -> None:
         self._stream = _Counting(stream)
@@ -73,10 +68,7 @@ class ParquetPort:
     def _opened(self, first: pa.Table) -> pq.ParquetWriter:
         import pyarrow.parquet as pq
 
-        sample = first.slice(0, _SAMPLE_ROWS).combine_chunks()
-        repeating = [name for column in sample.schema.names
-                     for name in _repeating(column, pa.concat_arrays(sample[column].chunks))]  # fmt: skip
-        return pq.ParquetWriter(self._stream, self._schema, compression="zstd", use_dictionary=repeating)
+        return pq.ParquetWriter(self._stream, self._schema, **parquet_options(first))
 
     def _flush(self) -> None:
         if self._waiting:
@@ -89,20 +81,6 @@ class ParquetPort:
         """Write the last row group and the footer."""
         self._flush()
         (self._writer or self._opened(self._schema.empty_table())).close()
-
-
-def _repeating(path: str, values: pa.Array) -> Iterator[str]:
-    """The paths of the Parquet columns of a column whose values repeat."""
-    kind = values.type
-    if pa.types.is_map(kind):
-        yield from (f"{path}.key_value.{part}" for part in ("key", "value"))
-    elif pa.types.is_list(kind):
-        yield from _repeating(f"{path}.list.element", pc.list_flatten(values))
-    elif pa.types.is_struct(kind):
-        for number, part in enumerate(values.flatten()):
-            yield from _repeating(f"{path}.{kind.field(number).name}", part)
-    elif len(pc.unique(values)) * _ROWS_PER_VALUE <= max(len(values), 1):
-        yield path
 
 
 class ArrowPort:

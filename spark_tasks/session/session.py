@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from readers.model.pandas_import import allow_pandas
+from readers.model.own_process import allow_pandas
 from spark_tasks.session.driver import own_session, temporary_files_in
 from spark_tasks.session.errors import SparkUnavailable
 from spark_tasks.session.packages import send_packages

@@ -163,7 +163,8 @@ class Evidence:
         copies = self._column("half_copies")
         is_checked = pc.greater(pc.struct_field(pc.list_flatten(copies), "checks_count"), 0)
         checked = pc.list_parent_indices(copies).filter(is_checked)
-        return rows & (int64s(pc.list_value_length(copies), 0) == 1) & ~self.any_owner(np.asarray(checked))
+        rows &= (int64s(pc.list_value_length(copies), 0) == 1) & ~self.any_owner(np.asarray(checked))
+        return rows
 
     def any_of(self, records: Records, chosen: Bools) -> Bools:
         """Whether any chosen record belongs to each transaction."""

@@ -27,6 +27,7 @@ from pyarrow import fs
 
 from readers.model.errors import BadRequest, UnwritableFile
 from readers.model.moments import with_timestamps
+from readers.model.parquet import parquet_options
 from readers.model.tables import TRANSACTIONS
 from readers.storage.places import is_uri, normalised
 from readers.storage.temporary import is_dead, owner
@@ -121,8 +122,10 @@ class VerdictFolder:
             system, top = self._opened()
             base = f"{top}/{_UNFINISHED}/{_TRANSACTIONS}"
             rows = self._rows(verdicts)
+            parquet = ds.ParquetFileFormat()
             ds.write_dataset(
-                rows, base, filesystem=system, format="parquet", create_dir=not is_uri(self.place),
+                rows, base, filesystem=system, format=parquet, create_dir=not is_uri(self.place),
+                file_options=parquet.make_write_options(**parquet_options(rows.drop_columns(list(self.partition_by)))),
                 basename_template=f"part-{number:05}-{uuid.uuid4().hex}-{{i}}.parquet",
                 partitioning=ds.partitioning(
                     pa.schema([rows.schema.field(name) for name in self.partition_by]), flavor="hive"
@@ -163,7 +166,7 @@ class VerdictFolder:
             self._keep_only(system, f"{top}/{_UNFINISHED}/{_TRANSACTIONS}", files_bytes)
             for name, table in (("findings", findings), ("coverage", coverage)):
                 with system.open_output_stream(f"{top}/{name}.parquet") as stream:
-                    pq.write_table(table, stream)
+                    pq.write_table(table, stream, **parquet_options(table))
             _write_json(system, f"{top}/provenance.json", facts)
             if is_uri(self.place):
                 _move_all(system, f"{top}/{_UNFINISHED}/{_TRANSACTIONS}", f"{top}/{_TRANSACTIONS}", files_bytes)
