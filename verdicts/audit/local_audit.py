@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from readers.jobs.spool import Spool
@@ -21,18 +20,18 @@ from readers.jobs.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers
 from readers.log.commit_log import log_bytes
 from readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
 from readers.log.splits import SPLIT_BYTES, Split, SplitPlan, plan_splits
-from readers.model.columns import Int64s
 from readers.model.identities import identities, identity_hashes, partition_of
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import MARKS, TRANSACTIONS
 from readers.storage.temporary import RunFolder
 from readers.store.store import Store
+from verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store_marks
 from verdicts.causes.evidence import NEEDED_COLUMNS
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import with_causes
 from verdicts.deadlines.discard_times import DISCARD_TIME_SOURCES, with_discard_times
 from verdicts.deadlines.predicting import predict_from_files
-from verdicts.evidence.belonging import op_numbers, tied_groups
+from verdicts.evidence.belonging import tied_groups
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
 from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
@@ -63,8 +62,7 @@ class _SetAside:
 
     scanned: SplitFacts
     spool: Spool
-    half_queue_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    half_partitions: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    places: HalfPlaces
 
     @property
     def stem(self) -> str:
@@ -76,64 +74,16 @@ def _scan_split(scan: _Scan, split: Split) -> _SetAside:
     """Scan one split and write its witnesses to files."""
     use_accelerator(scan.is_accelerated)
     found = scan_witnesses(split, scan.at_ms)
-    result = _SetAside(found.facts, Spool(scan.partitions_count, scan.directory))
+    spool = Spool(scan.partitions_count, scan.directory)
+    numbers = {name: partition_of(found.hashes[name], scan.partitions_count) for name in IDENTIFIED}
+    result = _SetAside(found.facts, spool, HalfPlaces.of(found.halves, numbers["halves"]))
     for name in IDENTIFIED:
         rows = getattr(found, name)
         if rows:
-            numbers = partition_of(found.hashes[name], scan.partitions_count)
-            result.spool.add(name, rows, numbers, result.stem)
-            if name == "halves":
-                _keep_places(result, rows, numbers)
+            spool.add(name, rows, numbers[name], result.stem)
     if found.marks:
-        # The partitions of op numbers are known after all halves are read: until then they are one partition.
-        whole = Spool(1, scan.directory)
-        numbers = np.zeros(sum(len(rows) for rows in found.marks), np.int64)
-        whole.add("marks-unsorted", found.marks, numbers, result.stem)
-        result.spool.merge(whole)
+        store_marks(spool, found.marks, result.places, result.stem)
     return result
-
-
-def _keep_places(result: _SetAside, rows: list[pa.RecordBatch], numbers: Int64s) -> None:
-    """Keep the partitions of half copies that op messages name by queue offset."""
-    offsets = pa.chunked_array([op_numbers(some) for some in rows], pa.int64())
-    result.half_queue_offsets = np.asarray(offsets.drop_null())
-    result.half_partitions = numbers[np.asarray(offsets.is_valid())].astype(np.uint16)
-
-
-class _Marks:
-    """Sends op marks to the partitions of the halves that they name."""
-
-    def __init__(self, parts: list[_SetAside], partitions_count: int) -> None:
-        self.partitions_count = partitions_count
-        offsets = np.concatenate([np.empty(0, np.int64), *(part.half_queue_offsets for part in parts)])
-        partitions = np.concatenate([np.empty(0, np.uint16), *(part.half_partitions for part in parts)])
-        for part in parts:  # ten bytes for each half copy, which are not needed twice
-            part.half_queue_offsets, part.half_partitions = np.empty(0, np.int64), np.empty(0, np.uint16)
-        if (offsets[1:] < offsets[:-1]).any():
-            order = np.argsort(offsets, kind="stable")
-            offsets, partitions = offsets[order], partitions[order]
-        self._offsets, self._partitions = offsets, partitions
-        self._first = int(offsets[0]) if len(offsets) else 0
-        is_range = len(offsets) > 0 and int(offsets[-1]) - self._first == len(offsets) - 1
-        self._is_dense = is_range and bool((offsets[1:] > offsets[:-1]).all())
-
-    def spread(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
-        """Return the marks that name a half, once for each partition with one, and these partitions."""
-        numbers = np.asarray(rows["half_queue_offset"])
-        if self._is_dense:  # each number has one half: its index is the distance from the first
-            owners = np.flatnonzero((numbers >= self._first) & (numbers < self._first + len(self._offsets)))
-            partitions = self._partitions[numbers[owners] - self._first].astype(np.int64)
-            return (rows if len(owners) == len(numbers) else rows.take(pa.array(owners))), partitions
-        low = np.searchsorted(self._offsets, numbers, "left")
-        high = np.searchsorted(self._offsets, numbers, "right")
-        counts = high - low
-        owners = np.repeat(np.arange(len(numbers)), counts)
-        steps = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        partitions = self._partitions[np.repeat(low, counts) + steps].astype(np.int64)
-        if (counts > 1).any():  # a damaged queue offset: two halves claim one number
-            _, kept = np.unique(owners * self.partitions_count + partitions, return_index=True)
-            owners, partitions = owners[kept], partitions[kept]
-        return rows.take(pa.array(owners)), partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +234,9 @@ def _concluded(
         reading.findings.extend(conclusion.facts.findings)
         reading.missing.extend(conclusion.facts.missing)
         ties.extend(conclusion.ties)
-        _spread_marks(mine, spool, _damaged_halves(conclusion, mine, spool))
+        damaged = _damaged_halves(conclusion, mine[0].stem, spool) if mine else []
+        places = HalfPlaces.joined([*(part.places for part in mine), *damaged])
+        spread_marks(spool, [(part.spool, part.stem) for part in mine], places)
     return ties
 
 
@@ -322,23 +274,12 @@ def tied_partitions(ties: list[tuple[str, str]], partitions_count: int) -> list[
     return [tuple(sorted(numbers)) for numbers in dict.fromkeys(whole)]
 
 
-def _damaged_halves(conclusion: Conclusion, parts: list[_SetAside], spool: Spool) -> list[_SetAside]:
-    """Add the damaged half copies of a store to the others; return them as the result of a further split."""
+def _damaged_halves(conclusion: Conclusion, file_stem: str, spool: Spool) -> list[HalfPlaces]:
+    """Add the damaged half copies of a store to the others; return their places."""
     rows = conclusion.damaged_halves
     if not rows:
         return []
     hashes = np.concatenate([identity_hashes(identities(row)) for row in rows])
     numbers = partition_of(hashes, spool.partitions_count)
-    spool.add("halves", rows, numbers, f"{parts[0].stem}-damaged")
-    result = _SetAside(parts[0].scanned, Spool(1, None))
-    _keep_places(result, rows, numbers)
-    return [result]
-
-
-def _spread_marks(parts: list[_SetAside], spool: Spool, damaged: list[_SetAside]) -> None:
-    marks = _Marks([*parts, *damaged], spool.partitions_count)
-    for part in parts:
-        for batch in part.spool.part("marks-unsorted", 0):
-            rows, partitions = marks.spread(batch)
-            if len(rows):
-                spool.add("marks", [rows], partitions, part.stem)
+    spool.add("halves", rows, numbers, f"{file_stem}-damaged")
+    return [HalfPlaces.of(rows, numbers)]

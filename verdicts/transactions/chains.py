@@ -39,8 +39,10 @@ class Group:
     """
 
     def __init__(self, table: pa.Table, number: Int64s, rank: Int64s, count: int) -> None:
-        in_log_order = not (np.diff(rank) < 0).any()
-        order = np.argsort(number, kind="stable") if in_log_order else np.lexsort((rank, number))
+        order = np.argsort(number, kind="stable")
+        falls = np.diff(rank[order]) < 0
+        if (falls & (np.diff(number[order]) == 0)).any():  # the rows of a transaction are not in log order
+            order = np.lexsort((rank, number))
         if (np.diff(order) != 1).any():
             table, number, rank = table.take(pa.array(order)), number[order], rank[order]
         self.table = table
