@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.index.index import ENTRY, IndexFile, entries_at
+from readers.index.index import ENTRY, IndexFile
 from readers.index.index_search import Index, open_index
 from readers.index.record_keys import key_pairs, tag_pairs
 from readers.log.properties import UNIQ_KEY
@@ -122,7 +122,8 @@ def _entry_number(index: IndexFile, file: OpenFile, offset: int) -> int:
     low, high = 1, index.entries_count + 1
     while high - low > _SEARCHED_AT_ONCE:
         middle = (low + high) // 2
-        if int(entries_at(file, index, np.array([middle]))["commit_log_offset"][0]) < offset:
+        entry = index.entries_of(file.read(index.entry_position(middle), ENTRY.size_bytes))
+        if int(entry["commit_log_offset"][0]) < offset:
             low = middle + 1
         else:
             high = middle
