@@ -43,7 +43,7 @@ from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import chosen_schema, judge
 
 #: Log bytes whose transactions are judged at once.
-PARTITION_BYTES = 96 << 20
+PARTITION_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
