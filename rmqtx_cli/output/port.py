@@ -17,6 +17,7 @@ from rmqtx_cli.options.row_options import HAS_TIMESTAMPS
 from rmqtx_cli.output.page import PagePort
 from rmqtx_cli.output.port_kinds import Port
 from rmqtx_cli.output.streams import is_special, is_stdout, open_stream
+from rmqtx_cli.output.write_behind import WriteBehind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,8 +76,13 @@ def open_port(output_format: OutputFormat, output: Path | None, schema: pa.Schem
             port: Port = TimestampPort(make, stream, schema, view)
         else:
             port = make(stream, schema, view)
-        yield port
-        port.finish()
+        if output_format is OutputFormat.TABLE:
+            yield port
+            port.finish()
+        else:
+            with WriteBehind(port) as behind:
+                yield behind
+                behind.finish()
 
 
 def _maker(output_format: OutputFormat) -> Callable[[IO[bytes], pa.Schema, View], Port]:
