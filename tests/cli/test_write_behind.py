@@ -36,6 +36,13 @@ class Failing:
         raise AssertionError("after a failure nothing is finished")
 
 
+def write(to: Failing, batches: list[pa.RecordBatch]) -> None:
+    with WriteBehind(to) as port:
+        for batch in batches:
+            port.write(batch)
+        port.finish()
+
+
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.csv", "rows.parquet", "rows.arrow"])
 def test_all_rows_in_their_order(name: str, tmp_path: Path) -> None:
     formats = {"rows.jsonl": OutputFormat.JSONL, "rows.json": OutputFormat.JSON, "rows.csv": OutputFormat.CSV,
@@ -60,18 +67,15 @@ def test_all_rows_in_their_order(name: str, tmp_path: Path) -> None:
 
 def test_an_error_is_raised_by_the_next_call_and_nothing_is_written_after_it() -> None:
     failing = Failing()
-    with pytest.raises(BrokenPipeError), WriteBehind(failing) as port:
-        for batch in BATCHES:
-            port.write(batch)
+    with pytest.raises(BrokenPipeError):
+        write(failing, BATCHES)
     assert len(failing.threads) == 3
     assert failing.threads[0] == threading.current_thread().name != failing.threads[1]
 
 
 def test_an_error_of_the_last_batch_is_not_lost() -> None:
-    with pytest.raises(BrokenPipeError), WriteBehind(Failing()) as port:
-        for batch in BATCHES[:3]:
-            port.write(batch)
-        port.finish()
+    with pytest.raises(BrokenPipeError):
+        write(Failing(), BATCHES[:3])
 
 
 def test_options_of_the_command_line_are_those_of_the_thread() -> None:
