@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.errors import BadRequest, MissingLibrary, UnwritableFile
-from readers.model.pandas_import import allow_pandas
+from readers.model.own_process import allow_pandas
 from verdicts.follow.change_log import KEY
 from verdicts.growing.table_step import CURRENT, VALID_SINCE, TableStep, continued, table_differs
 from verdicts.growing.verdict_rows import VERDICTS
