@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
-from readers.model.own_process import begin_own_process
+from readers.model.own_process import begin_own_process, keep_free_memory
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -35,6 +35,7 @@ def workers_count(total_bytes: int, processes: int | None) -> int:
 def _begin() -> None:
     """End this process when its parent is killed: otherwise it would wait for tasks without end."""
     begin_own_process()
+    keep_free_memory()
     threading.Thread(target=_wait_for_parents_end, daemon=True).start()
 
 
@@ -63,6 +64,7 @@ class Workers:
         self._pool = _pool(self._others) if self._others else None
 
     def __enter__(self) -> Workers:
+        keep_free_memory()
         return self
 
     def __exit__(self, *_: object) -> None:
