@@ -79,7 +79,8 @@ class Evidence:
 
     def flag(self, name: str) -> Bools:
         """Whether each transaction has a flag."""
-        return self.any_owner(self._flag_owners[np.asarray(pc.equal(self._flags, name))])
+        owners = self._flag_owners.get(name)
+        return np.zeros(self.count, np.bool_) if owners is None else self.any_owner(owners)
 
     def state(self, *words: str) -> Bools:
         """Whether each transaction has one of the states."""
@@ -294,14 +295,12 @@ class Evidence:
         return end.astype(np.int64), first.astype(np.int64)
 
     @cached_property
-    def _flags(self) -> pa.Array:
-        return pc.list_flatten(self._column("flags"))
-
-    @cached_property
-    def _flag_owners(self) -> Int64s:
-        """The transaction of each flag."""
-        owners: Int64s = np.asarray(pc.list_parent_indices(self._column("flags")))
-        return owners
+    def _flag_owners(self) -> dict[str, Int64s]:
+        """The transactions with each flag."""
+        lists = self._column("flags")
+        encoded = pc.list_flatten(lists).dictionary_encode()
+        owners, numbers = np.asarray(pc.list_parent_indices(lists)), int64s(encoded.indices)
+        return {name: owners[numbers == number] for number, name in enumerate(encoded.dictionary.to_pylist())}
 
     def _has_word(self, name: str, words: tuple[str, ...]) -> Bools:
         """Whether each transaction has one of some words in a column of few words."""
