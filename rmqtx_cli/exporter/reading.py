@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rmqtx_cli.monitoring.metrics import Samples
 
 #: How long a killed process may take to end; one that waits for a dead file system may never.
-_END_SECONDS = 5.0
+END_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,12 @@ class ReadingProcess:
                 raise Failed("the exporter ends")
             if self._process is not None and self._process.poll() is None:
                 raise Failed("an earlier reading still hangs in the kernel", "timed_out")
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "rmqtx_cli.exporter.reading"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "rmqtx_cli.exporter.reading"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                )
+            except OSError as error:  # too little memory, too many processes
+                raise Failed(f"cannot start a process: {error.strerror}") from error
         try:
             output, _ = self._process.communicate(pickle.dumps(request), self._timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -112,17 +115,18 @@ class ReadingProcess:
         return Answer(found["samples"], found["growth"], found["memory"])
 
     def close(self) -> None:
-        """End a reading that runs; none begins after it."""
+        """End a reading that runs; none begins after it. The thread that waits for its answer closes its pipes."""
         with self._lock:
             self._is_closed = True
-        self._end()
+        if self._process is not None:
+            self._process.kill()
 
     def _end(self) -> None:
         if self._process is None or self._process.poll() is not None:
             return
         self._process.kill()
         try:
-            self._process.wait(_END_SECONDS)
+            self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             return  # the next reading finds that it still exists
         for stream in (self._process.stdin, self._process.stdout):

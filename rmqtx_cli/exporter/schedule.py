@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from rmqtx_cli.exporter.reading import Failed, ReadingProcess, Request
+from rmqtx_cli.exporter.reading import END_SECONDS, Failed, ReadingProcess, Request
 from rmqtx_cli.monitoring.metrics import Samples
 from rmqtx_cli.monitoring.samples import added
 from rmqtx_cli.words.durations import duration_text
@@ -58,10 +58,10 @@ class Schedule:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the present reading, and begin no other."""
+        """End the present reading, and begin no other. One that hangs in the kernel is left behind."""
         self._stopped.set()
         self._process.close()
-        self._thread.join()
+        self._thread.join(END_SECONDS)
 
     @property
     def state(self) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -51,6 +52,11 @@ class Server(ThreadingHTTPServer):
         """Where it serves."""
         host, port = str(self.server_address[0]), self.server_address[1]
         return f"http{'' if self.config.tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this host reaches the address."""
+        return ipaddress.ip_address(str(self.server_address[0])).is_loopback
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Answer in the thread of the connection, so that a client that is slow with TLS delays no other."""

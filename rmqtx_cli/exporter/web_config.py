@@ -26,6 +26,11 @@ class WebConfig:
     tls: ssl.SSLContext | None = None
     users: Mapping[str, bytes] = field(default_factory=dict)
 
+    @property
+    def demands_clients(self) -> bool:
+        """Whether only some clients can read: those with a password or a certificate."""
+        return bool(self.users) or (self.tls is not None and self.tls.verify_mode is ssl.CERT_REQUIRED)
+
     def allows(self, authorization: str | None) -> bool:
         """Return whether the value of a request's Authorization header is that of a user."""
         if not self.users:

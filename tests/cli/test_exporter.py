@@ -112,7 +112,7 @@ def test_it_serves_what_check_counts(rmqtx: Run, tmp_path: Path) -> None:
     assert re.fullmatch(rf"reading succeeded in \w+: {store['pending_count']} pending transactions", line)
 
 
-def test_a_failed_reading_is_a_metric(tmp_path: Path) -> None:
+def test_a_failed_reading_is_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     schedule = Schedule(request(tmp_path / "nowhere"), 3600, 60, said.append)
     schedule.start()
@@ -132,6 +132,9 @@ def test_a_failed_reading_is_a_metric(tmp_path: Path) -> None:
     late.close()
     with pytest.raises(Failed):
         late.answer(request(tmp_path))
+    monkeypatch.setattr("sys.executable", str(tmp_path / "missing"))
+    with pytest.raises(Failed, match="cannot start a process: No such file"):
+        ReadingProcess(1).answer(request(tmp_path))
 
 
 def test_few_groups_have_samples_of_their_own() -> None:
@@ -214,6 +217,21 @@ def test_addresses(text: str, address: tuple[str, int] | None) -> None:
         return
     with pytest.raises(BadRequest, match="--listen"):
         parsed_address(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"), [("127.0.0.1", True), ("localhost", True), ("", False), ("0.0.0.0", False)]
+)
+def test_whether_other_hosts_reach_it(host: str, is_local: bool) -> None:
+    server = Server((host, 0), Schedule(request("/s"), 60, 60, lambda _: None), WebConfig())
+    server.server_close()
+    assert server.is_local is is_local
+    assert not WebConfig().demands_clients
+    assert WebConfig(users={"scraper": b"$2"}).demands_clients
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    assert not WebConfig(context).demands_clients
+    context.verify_mode = ssl.CERT_REQUIRED
+    assert WebConfig(context).demands_clients
 
 
 @pytest.mark.slow

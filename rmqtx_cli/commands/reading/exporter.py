@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,8 +18,6 @@ from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from rmqtx_cli.exporter.schedule import Schedule
 
 NAME = "exporter"
@@ -30,6 +26,7 @@ EXAMPLES = (
     Example("rmqtx exporter -n 10.0.0.1:9876 --interval 30s", "of live brokers, read every 30 seconds"),
     Example("rmqtx exporter STORE --listen 0.0.0.0:9560 --web-config web.yml", "with TLS and users, for a network"),
 )
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 ListenOption = Annotated[
     str, typer.Option("--listen", metavar="HOST:PORT", help="Address to serve on; :PORT is every address")
@@ -95,20 +92,17 @@ def _serve(schedule: Schedule, listen: str, web_config_file: Path | None, voice:
         server = Server(parsed_address(listen), schedule, config)
     except OSError as error:
         raise BadRequest(f"cannot listen on {listen}: {error.strerror}", advice="use another --listen") from error
-    ended = threading.Event()
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        ended.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    # Blocked in all threads that start from here, the signals are left to sigwait: a handler would not end a wait of
+    # this thread if the kernel gave the signal to another one.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     schedule.start()
     thread = threading.Thread(target=server.serve_forever, name="web", daemon=True)
     thread.start()
     voice.note(f"metrics at {server.url}metrics")
-    with suppress(KeyboardInterrupt):
-        ended.wait()
+    if not (server.is_local or config.demands_clients):
+        voice.note("every client that reaches this address can read the metrics; --web-config FILE can demand users")
+    signal.sigwait(_ENDING)
     schedule.stop()
     server.shutdown()
     server.server_close()
-    sys.stderr.flush()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
