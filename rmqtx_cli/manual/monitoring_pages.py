@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rmqtx_cli.manual.roff import heading, item, page, paragraph, subheading
+from rmqtx_cli.monitoring.measure import REMEMBERED_AGE_MS, REMEMBERED_MAX
 from rmqtx_cli.monitoring.metrics import (
     OF_CHECK,
     OF_EXPORTED_STORES,
@@ -15,7 +16,9 @@ from rmqtx_cli.monitoring.metrics import (
     OF_STORES,
     Metric,
 )
+from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.exit_status import CHECK_MEANINGS
+from rmqtx_cli.words.text import grouped
 
 _BEGIN, _END = "<!-- metrics -->", "<!-- /metrics -->"
 _SECTIONS: dict[str, Sequence[Metric]] = {
@@ -38,7 +41,8 @@ _ABSENT = (
     "A number of 0 that missing evidence may hide is absent, and rmqtx_evidence_missing names the evidence; other "
     "numbers are then lower bounds. If a reading fails, all numbers of stores are absent and rmqtx_up is 0. Numbers "
     "are as old as rmqtx_reading_age_seconds. Counters begin at 0 when the exporter starts, and count "
-    "transactions that a reading saw pending for at least a minute."
+    f"transactions that a reading saw pending for {duration_text(REMEMBERED_AGE_MS)} or longer, of these the "
+    f"{grouped(REMEMBERED_MAX)} oldest."
 )
 _LABELS = (
     "store is the directory of a store or NAME@HOST:PORT of a broker; cluster and node_id are the cluster's and the "

@@ -117,6 +117,8 @@ OF_EXPORTED_STORES = (
            "although they were decided.", OF_STORE, Kind.COUNTER),
     Metric("rmqtx_vanished_transactions_total", "Transactions that were pending and that a commit log which begins "
            "before them does not contain.", (), Kind.COUNTER),
+    Metric("rmqtx_unanswered_transactions_total", "Transactions that were pending and whose end could not be looked "
+           "up; they are in no other counter.", (), Kind.COUNTER),
 )
 #: Of the exporter itself.
 OF_EXPORTER = (

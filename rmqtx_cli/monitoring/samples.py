@@ -83,6 +83,7 @@ def counted_samples(numbers: Numbers, became: Became) -> Samples:
         name: [(store.labels, became.counts[store.store, name]) for store in numbers.stores] for name in names
     }
     found["rmqtx_vanished_transactions_total"] = [({}, len(became.vanished))]
+    found["rmqtx_unanswered_transactions_total"] = [({}, len(became.unanswered))]
     return found
 
 

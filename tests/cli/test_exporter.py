@@ -29,7 +29,8 @@ from rmqtx_cli.exporter.web import Server, parsed_address
 from rmqtx_cli.exporter.web_config import WebConfig, web_config
 from rmqtx_cli.monitoring.metrics import BY_NAME, GROUPS_MAX, METRICS, OTHER, Kind
 from rmqtx_cli.monitoring.numbers import GroupNumbers, Numbers, StoreNumbers
-from rmqtx_cli.monitoring.samples import added, exported_samples
+from rmqtx_cli.monitoring.remembered import Became
+from rmqtx_cli.monitoring.samples import added, counted_samples, exported_samples
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions
 from tests.cli.conftest import Run
@@ -160,6 +161,14 @@ def test_names_follow_the_rules_of_prometheus() -> None:
         assert re.fullmatch(r"rmqtx_[a-z_]+", metric.name)
         assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
         assert metric.meaning.endswith(".")
+
+
+def test_an_end_that_could_not_be_looked_up_is_counted() -> None:
+    store = StoreNumbers("/a", False)
+    found = counted_samples(Numbers(1_000, [store]), Became(unanswered=["A", "B"], vanished=["C"]))
+    assert found["rmqtx_unanswered_transactions_total"] == [({}, 2)]
+    assert found["rmqtx_vanished_transactions_total"] == [({}, 1)]
+    assert found["rmqtx_lost_transactions_total"] == [(store.labels, 0)]
 
 
 def test_counters_grow() -> None:
