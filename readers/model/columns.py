@@ -161,8 +161,6 @@ def integers(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if column.null_count == len(column):
         return pa.nulls(len(column), kind)
     digits = 9 if kind == pa.int32() else 18
-    if column.null_count == len(column):
-        return pa.nulls(len(column), kind)
     if _are_digits(column, digits):
         return column.cast(kind)
     good = pc.match_substring_regex(column, rf"^-?[0-9]{{1,{digits}}}$")
