@@ -28,14 +28,15 @@ CHANGES = pa.schema([
     pa.field("is_gone", pa.bool_(), nullable=False),
     pa.field("before_state", pa.string()),
     pa.field("before_time_ms", pa.int64()),
+    pa.field("before_flags", pa.list_(pa.string())),
 ])  # fmt: skip
 #: Changes in one value of the database.
 _ROWS_MAX = 5_000
-_PLACES = {name: VERDICT_COLUMNS.index(name) for name in (*KEY, "state", "half_store_time_ms")}
-_BEFORE = ("before_state", "before_time_ms")
+_BEFORE = {"before_state": "state", "before_time_ms": "half_store_time_ms", "before_flags": "flags"}
+_PLACES = {name: VERDICT_COLUMNS.index(name) for name in (*KEY, *_BEFORE.values())}
 _Verdict = tuple[Any, ...]
 _Key = tuple[Any, ...]
-_Before = tuple[str | None, int | None]
+_Before = tuple[Any, ...]
 
 
 class ChangeLog:
@@ -89,12 +90,14 @@ class ChangeLog:
         ]  # fmt: skip
         return pa.table(arrays, schema=CHANGES)
 
-    def _befores(self, rows: Sequence[_Verdict | None]) -> tuple[pa.Array, pa.Array]:
-        state, time = _PLACES["state"], _PLACES["half_store_time_ms"]
-        return (
-            pa.array([None if row is None else row[state] for row in rows], pa.string()),
-            pa.array([None if row is None else row[time] for row in rows], pa.int64()),
-        )
+    def _befores(self, rows: Sequence[_Verdict | None]) -> list[pa.Array]:
+        found = []
+        for name, column in _BEFORE.items():
+            values = [None if row is None else row[_PLACES[column]] for row in rows]
+            if column == "flags":
+                values = [None if text is None else text.split(",") if text else [] for text in values]
+            found.append(pa.array(values, CHANGES.field(name).type))
+        return found
 
     def _key(self, row: _Verdict) -> _Key:
         store, *others = (row[_PLACES[name]] for name in KEY)

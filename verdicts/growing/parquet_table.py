@@ -1,8 +1,8 @@
 """A table of verdicts as Parquet files with a manifest, on a disk or in an object store.
 
-A step writes new files, then the manifest. Files never change: a step that ends or replaces a row of a file writes the
-rest of its rows again. So that this costs little, current rows of unsettled states are in files of their own, which are
-small; and small files are joined as they add up.
+A step writes new files, then the manifest. Files never change: a step that ends or replaces a row of a file writes its
+other rows again. So that this costs little, current rows that are about to change are in files of their own, which are
+small; other files keep their size, and small ones are joined as they add up.
 
 One run writes at a time: on a disk a lock ensures that. An object store has no lock; a run that finds another manifest
 than it began with does not commit.
@@ -38,7 +38,7 @@ from verdicts.growing.table_manifest import (
     write_manifest,
 )
 from verdicts.growing.table_step import CURRENT, VALID_SINCE, TableStep, continued, table_differs
-from verdicts.growing.verdict_rows import VERDICTS, are_unsettled, key_texts
+from verdicts.growing.verdict_rows import VERDICTS, key_texts
 
 _LOCK = "lock"
 #: The number of files of about one size, and of files of unsettled rows, that a step joins.
@@ -97,16 +97,15 @@ class ParquetTable:
         valid_since: list[pa.Table] = [VALID_SINCE.empty_table()]
         retired: set[TableFile] = set()
         found_count = 0
-        ends = ended.append_column("is_open", are_unsettled(ended["before_state"]))
+        days = ended["before_day"].cast(pa.string())
         for file in self.manifest.files:
-            is_here = pc.and_(_are_equal(ends["before_day"].cast(pa.string()), file.day),
-                              pc.equal(ends["is_open"], file.is_open))
-            some = ends.filter(is_here)
+            is_here = pc.and_(_are_equal(days, file.day), pc.equal(ended["was_unsettled"], file.is_open))
+            some = ended.filter(is_here)
             keys = key_texts(some)
             if not some.num_rows or not pc.any(_are_current(self._read(file, _KEYS), keys)).as_py():
                 continue
             kept, ends_here, replaced = step.end(self._read(file), some)
-            writer.write(kept)
+            writer.write(kept, apart="" if file.is_open else file.name)
             writer.write(ends_here)
             valid_since.append(replaced)
             found_count += ends_here.num_rows + replaced.num_rows

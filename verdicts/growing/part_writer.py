@@ -20,7 +20,7 @@ from verdicts.growing.verdict_rows import VERDICTS, are_unsettled
 #: The most rows of a file.
 ROWS_MAX = 250_000
 _HELD_BYTES_MAX = 128 << 20
-_Part = tuple[str | None, bool]
+_Part = tuple[str | None, bool, str]
 
 
 @dataclass(slots=True)
@@ -37,23 +37,24 @@ class PartWriter:
     files: list[TableFile] = field(default_factory=list)
     _held: dict[_Part, list[pa.Table]] = field(default_factory=dict)
 
-    def write(self, rows: pa.Table) -> None:
-        """Write some rows of VERDICTS."""
-        opens = pc.and_(pc.is_null(rows["valid_to"]), are_unsettled(rows["state"]))
+    def write(self, rows: pa.Table, apart: str = "") -> None:
+        """Write some rows of VERDICTS. `apart`: rows with different texts are in different files."""
+        opens = pc.and_(pc.is_null(rows["valid_to"]), are_unsettled(rows["state"], rows["flags"]))
         parts = pa.table({"day": rows["day"].cast(pa.string()), "open": opens})
         for part in parts.group_by(["day", "open"]).aggregate([]).to_pylist():
             day, is_open = part["day"], part["open"]
             are_of_day = pc.is_null(parts["day"]) if day is None else pc.fill_null(pc.equal(parts["day"], day), False)
             chosen = rows.filter(pc.and_(are_of_day, pc.equal(opens, is_open)))
-            self._held.setdefault((day, is_open), []).append(chosen)
-            while sum(one.num_rows for one in self._held.get((day, is_open), ())) >= ROWS_MAX:
-                self._flush((day, is_open))
+            key = day, is_open, apart
+            self._held.setdefault(key, []).append(chosen)
+            while sum(one.num_rows for one in self._held.get(key, ())) >= ROWS_MAX:
+                self._flush(key)
         while sum(one.nbytes for some in self._held.values() for one in some) > _HELD_BYTES_MAX:
             self._flush(max(self._held, key=lambda key: sum(one.nbytes for one in self._held[key])))
 
     def days(self) -> set[str | None]:
         """Return the days of which there are new rows."""
-        return {day for day, _ in self._held} | {file.day for file in self.files}
+        return {part[0] for part in self._held} | {file.day for file in self.files}
 
     def finish(self) -> list[TableFile]:
         """Write what is held; return the files."""
@@ -70,7 +71,7 @@ class PartWriter:
         rows = held.slice(0, ROWS_MAX)
         if held.num_rows > ROWS_MAX:
             self._held[part] = [held.slice(ROWS_MAX)]
-        day, is_open = part
+        day, is_open, _ = part
         folder = f"day={day or UNKNOWN}"
         name = f"{folder}/part-{self.version:08}-{len(self.files):04}-{uuid.uuid4().hex[:8]}.parquet"
         path = f"{self.top}/{name}"

@@ -31,7 +31,7 @@ _BYTES_MAX = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A data file. `is_open`: whether it has only current rows of unsettled states. Shape: `day` as 2026-01-31."""
+    """A data file. `is_open`: whether it has only current rows that are about to change. Shape: `day` as 2026-01-31."""
 
     name: str
     day: str | None

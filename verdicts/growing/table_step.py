@@ -19,19 +19,30 @@ import pyarrow.compute as pc
 from readers.model.errors import FileChanged
 from verdicts.export.partitions import days_of
 from verdicts.follow.change_log import CHANGES, KEY, ChangeLog
-from verdicts.growing.verdict_rows import GONE, STATE_CHANGED, VERDICTS, closed, key_texts, rows_of, with_column
+from verdicts.growing.verdict_rows import (
+    GONE,
+    STATE_CHANGED,
+    VERDICTS,
+    are_unsettled,
+    closed,
+    key_texts,
+    rows_of,
+    with_column,
+)
 
 #: Rows that a step ends: `closed_by` is why, or null if a row with the same state replaces it.
 ENDED = pa.schema([
     *(CHANGES.field(name) for name in KEY),
     pa.field("before_state", pa.string(), nullable=False),
     pa.field("before_day", pa.date32()),
+    pa.field("was_unsettled", pa.bool_(), nullable=False),
     pa.field("closed_by", pa.string()),
 ])  # fmt: skip
 #: The columns of the current rows that a step compares with.
 CURRENT = pa.schema([
     *(CHANGES.field(name) for name in KEY),
     pa.field("state", pa.string()),
+    pa.field("flags", pa.list_(pa.string())),
     pa.field("day", pa.date32()),
     pa.field("valid_from", pa.timestamp("ms", "UTC")),
 ])  # fmt: skip
@@ -105,7 +116,8 @@ class TableStep:
         )
         days = days_of(ends["before_time_ms"]) if self.current is None else ends["before_day"]
         return pa.table(
-            [*(ends[name] for name in KEY), ends["before_state"], days, closed_by], schema=ENDED
+            [*(ends[name] for name in KEY), ends["before_state"], days,
+             are_unsettled(ends["before_state"], ends["before_flags"]), closed_by], schema=ENDED
         )
 
     def _changes(self) -> Iterator[pa.Table]:
@@ -122,7 +134,8 @@ class TableStep:
             is_found[places.to_numpy()] = True
         left = current.filter(pa.array(~is_found))
         return pa.table(
-            [*(left[name] for name in KEY), left["state"], left["day"], pa.array([GONE] * left.num_rows, pa.string())],
+            [*(left[name] for name in KEY), left["state"], left["day"], are_unsettled(left["state"], left["flags"]),
+             pa.array([GONE] * left.num_rows, pa.string())],
             schema=ENDED,
         )
 
@@ -132,6 +145,7 @@ def _compared(current: pa.Table, keys: pa.Array, changes: pa.Table) -> pa.Table:
     left = changes.filter(pc.invert(changes["is_gone"]))
     places = pc.index_in(key_texts(left), value_set=keys)
     left = with_column(left, "before_state", current["state"].take(places))
+    left = with_column(left, "before_flags", current["flags"].take(places))
     return left.append_column("before_day", current["day"].take(places))
 
 

@@ -27,8 +27,10 @@ VERDICTS = pa.schema([
     ),
     column("day", pa.date32(), "UTC day of the first half copy, by which the table is partitioned"),
 ])  # fmt: skip
-#: States that change without a new decision. Their rows are in files of their own, which are small and rewritten often.
-UNSETTLED = ("PENDING", "LOST", "UNDECIDABLE")
+#: States and flags of verdicts that are about to change. Their rows are in files of their own, which are small and
+#: rewritten often: a later record, a cursor or the time changes them.
+UNSETTLED_STATES = ("PENDING", "LOST", "UNDECIDABLE")
+UNSETTLED_FLAGS = ("commit_without_op", "open_after_decision", "may_be_decided")
 
 
 def rows_of(verdicts: pa.Table, at_ms: int) -> pa.Table:
@@ -44,9 +46,13 @@ def rows_of(verdicts: pa.Table, at_ms: int) -> pa.Table:
     )
 
 
-def are_unsettled(states: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whether each state can change without a new decision."""
-    return pc.is_in(states, value_set=pa.array(UNSETTLED))
+def are_unsettled(states: pa.ChunkedArray, flags: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Whether each verdict is about to change."""
+    found = pc.is_in(states, value_set=pa.array(UNSETTLED_STATES))
+    joined = pc.fill_null(pc.binary_join(flags, ","), "")
+    for flag in UNSETTLED_FLAGS:
+        found = pc.or_(found, pc.match_substring(joined, flag))
+    return found
 
 
 def closed(rows: pa.Table, at_ms: int, closed_by: pa.ChunkedArray | pa.Array) -> pa.Table:
