@@ -22,6 +22,7 @@ from readers.model.moments import timestamp_schema
 from readers.model.tables import ALL_TABLES
 from spark_tasks.session.errors import marked
 from spark_tasks.session.schemas import arrow_schema, as_spark_batch, spark_schema
+from spark_tasks.session.tasks import working
 from spark_tasks.source.read_options import AUDIT_TABLES, LOG_TABLES, ReadOptions, parse_options
 from spark_tasks.source.table_scan import TableScan
 
@@ -138,7 +139,7 @@ class RmqtxReader(DataSourceReader):
         """
         if not isinstance(partition, NumberedPartition):  # Spark's own partition if there is nothing to read
             return
-        with marked():
+        with working():
             for batch in self._scan.rows(partition.number):
                 if len(batch):
                     yield as_spark_batch(batch, self._schema)

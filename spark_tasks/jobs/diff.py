@@ -10,8 +10,8 @@ import pyarrow as pa
 from readers.model.reading import Reading
 from readers.store.store import Store
 from spark_tasks.jobs.audit import transactions
-from spark_tasks.session.errors import marked
 from spark_tasks.session.schemas import spark_schema
+from spark_tasks.session.tasks import working
 from verdicts.evidence.store_facts import SettingsOf
 from verdicts.model.reading import VerdictReading
 from verdicts.transactions.diff import DIFFERENCES, EVIDENCE, NARROW, different
@@ -64,7 +64,7 @@ def narrowed(verdicts: DataFrame) -> DataFrame:
 
 
 def _different(before: pa.Table, after: pa.Table) -> pa.Table:
-    with marked():
+    with working():
         return different(*(side.select(NARROW.names).cast(NARROW) for side in (before, after)))
 
 

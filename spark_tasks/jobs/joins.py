@@ -18,8 +18,7 @@ from spark_tasks.jobs.witnesses import (
     UNMATCHED,
     by_partition,
 )
-from spark_tasks.session.errors import marked
-from spark_tasks.session.tasks import from_bytes, to_bytes
+from spark_tasks.session.tasks import from_bytes, to_bytes, working
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +56,7 @@ def _sorted_offsets(decisions: pa.Table) -> tuple[Int64s, Int64s]:
 
 
 def _join_marks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with marked():
+    with working():
         for store, halves, marks in _by_store(batches, HALVES, MARKS):
             if halves is None or marks is None:
                 continue
@@ -75,7 +74,7 @@ def _join_marks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _without_half(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with marked():
+    with working():
         for store, places, decisions in _by_store(batches, PLACES, UNMATCHED):
             if decisions is None:
                 continue

@@ -18,8 +18,8 @@ from readers.model.reading import Reading
 from readers.model.tables import TRANSACTIONS
 from readers.store.store import Store
 from spark_tasks.jobs.audit import transactions
-from spark_tasks.session.errors import marked
 from spark_tasks.session.handover import HANDED_COLUMNS, Handover, handover
+from spark_tasks.session.tasks import working
 from verdicts.evidence.store_facts import SettingsOf
 from verdicts.ledger.join import UNMATCHED_SHOWN_MAX, Condition, LedgerFit, ledger_words
 from verdicts.ledger.matching import Match
@@ -136,7 +136,7 @@ class _Keys:
         return "keys"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with marked():
+        with working():
             for batch in batches:
                 rows, keys = self.match.keys_of(batch)
                 identities = batch["identity"].take(pa.array(rows)).cast(pa.string())
@@ -156,7 +156,7 @@ class _Words:
         return "words"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with marked():
+        with working():
             for batch in batches:
                 if batch.num_rows:
                     yield ledger_words(batch, self.match, self.done, self.not_done)
@@ -178,7 +178,7 @@ class _Advise:
 
         context = TaskContext.get()
         assert context is not None
-        with marked():
+        with working():
             for batch in batches:
                 if not batch.num_rows:
                     continue

@@ -13,8 +13,8 @@ from readers.jobs.workers import Progress
 from readers.model.tables import TRANSACTIONS
 from readers.store.store import Store
 from spark_tasks.jobs.audit import SparkAudit
-from spark_tasks.session.errors import marked
 from spark_tasks.session.progress import described
+from spark_tasks.session.tasks import working
 from verdicts.evidence.store_facts import SettingsOf
 from verdicts.export.verdict_folder import VerdictFolder, Written
 from verdicts.model.reading import VerdictReading
@@ -87,7 +87,7 @@ class _WriteRows:
         return "write_verdicts"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with marked():
+        with working():
             given = [batch for batch in batches if batch.num_rows]
             if given:
                 verdicts = pa.Table.from_batches(given).cast(TRANSACTIONS)

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from readers.model.tables import MARKS, TRANSACTIONS
 from spark_tasks.jobs.witnesses import JOINED_MARKS, MARK_DATA
-from spark_tasks.session.errors import marked
 from spark_tasks.session.handover import Handover
-from spark_tasks.session.tasks import from_bytes
+from spark_tasks.session.tasks import from_bytes, working
 from verdicts.causes.strengths import with_causes
 from verdicts.deadlines.discard_times import with_discard_times
 from verdicts.evidence.witness_scan import IDENTIFIED
@@ -66,7 +65,7 @@ class Judge:
         """Yield the verdicts in their form, from rows with the columns JUDGED."""
         given = [batch for batch in batches if batch.num_rows]
         if given:
-            with marked():
+            with working():
                 verdicts = judge(
                     self._witnesses(pa.Table.from_batches(given)), self.views, {*TRANSACTIONS.names, *self.measures}
                 )
