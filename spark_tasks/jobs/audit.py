@@ -24,9 +24,10 @@ from readers.model.columns import Int64s
 from readers.model.identities import identities, identity_hashes, partition_of
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
+from readers.store.broker_settings import BrokerSettings
 from readers.store.store import Store
 from spark_tasks.jobs.joins import joined_marks, unresolved
-from spark_tasks.jobs.verdicts import JUDGED, HandedOver, Judge, RowForm, as_rows
+from spark_tasks.jobs.verdicts import JUDGED, HandedOver, Judge, JudgedBy, RowForm, as_rows
 from spark_tasks.jobs.witnesses import (
     COLUMNS,
     FACTS,
@@ -40,7 +41,7 @@ from spark_tasks.session.handover import HANDED_COLUMNS, handover
 from spark_tasks.session.progress import described, tracked
 from spark_tasks.session.schemas import spark_schema
 from spark_tasks.session.sizes import sizes_for
-from spark_tasks.session.tasks import in_tasks, packed, results
+from spark_tasks.session.tasks import Shared, in_tasks, packed, results
 from verdicts.audit.local_audit import tied_partitions
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.deadlines.predicting import predict_from_files
@@ -190,13 +191,15 @@ class SparkAudit:
             self.findings.extend(conclusion.facts.findings)
         ties = [pair for conclusion in conclusions for pair in conclusion.ties]
         roots = tuple(store.root for store in self._stores)
-        judge = Judge(roots, views, self.predicted, self.evidence, form, self._measures)
+        known = Shared.of(JudgedBy(roots, views, self.predicted, self.evidence))
+        judge = Judge(known, form, self._measures)
         return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
 
     def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
-        moments = [(store, moment_ms(store)) for store in self._stores]
+        # The moments of all stores are taken together, before tasks read the first one.
+        tasks = [(store, self._settings[store.root], moment_ms(store)) for store in self._stores]
         with described(self.spark, "audit: open the stores"):
-            begun = results(self.spark, functools.partial(_begin_store, self._settings, self._at_ms), moments)
+            begun = results(self.spark, functools.partial(_begin_store, self._at_ms), tasks)
         facts = [fact for fact, _, _, _ in begun]
         self.predicted |= {fact.store.root: predicted for fact, predicted, _, _ in begun}
         total = sum(size for _, _, _, size in begun)
@@ -212,7 +215,7 @@ class SparkAudit:
 
         fast = self._total_bytes >= ACCELERATED_BYTES_MIN and is_accelerator_installed()
         self.notes.append(Note(NoteKind.HOW, f"scanned by {'the accelerator' if fast else 'the reference path'}"))
-        task = ScanForWitnesses(plan, self.partitions_count, self._at_ms, fast)
+        task = ScanForWitnesses(Shared.of(plan), self.partitions_count, self._at_ms, fast)
         # On disk, so that it does not take the memory that tasks need.
         self._packs = packed(self.spark, plan.sizes_bytes)
         self._scan = in_tasks(self.spark, task, self._packs, COLUMNS).persist(StorageLevel.DISK_ONLY)
@@ -246,11 +249,11 @@ class SparkAudit:
 
 
 def _begin_store(
-    settings: dict[str, Any], at_ms: int | None, moment: tuple[Store, int]
+    at_ms: int | None, task: tuple[Store, BrokerSettings, int]
 ) -> tuple[StoreFacts, Prediction, int, int]:
     """Return the facts of a store, its predicted discards, the last segment's base offset, and its written bytes."""
-    store, now_ms = moment
-    facts = store_facts(store, lambda opened: settings[opened.root])
+    store, settings, now_ms = task
+    facts = store_facts(store, lambda _: settings)
     predicted = predict_from_files(
         store, facts.settings, facts.cursors, now_ms, at_ms, facts.windows, facts.check_stops
     )

@@ -19,7 +19,7 @@ from readers.model.reading import Reading
 from readers.store.store import Store
 from spark_tasks.session.handover import HANDED, HANDED_COLUMNS, Handover, handover
 from spark_tasks.session.progress import described, tracked
-from spark_tasks.session.tasks import in_tasks, packed, results
+from spark_tasks.session.tasks import Shared, in_tasks, packed, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,8 @@ def _run(
     tally = Tally(plan, reading)
     with handover(spark) as way:
         packs = packed(spark, plan.sizes_bytes)
-        frame = way.keeps(in_tasks(spark, _SplitJob(job, plan, way), packs, f"{HANDED_COLUMNS}, summary binary"))
+        task = _SplitJob(job, Shared.of(plan), way)
+        frame = way.keeps(in_tasks(spark, task, packs, f"{HANDED_COLUMNS}, summary binary"))
         try:
             with described(spark, "scan the logs"), tracked(spark, plan.total_bytes, len(packs), progress):
                 ends = frame.filter(frame["summary"].isNotNull()).select("number", "summary").collect()
@@ -88,11 +89,11 @@ class _SplitJob:
     """The job of one split: its rows are handed over, then its other results."""
 
     job: ScanJob
-    plan: SplitPlan
+    plan: Shared[SplitPlan]
     way: Handover
 
     def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
-        result = self.job.of_split(self.plan[number])
+        result = self.job.of_split(self.plan.value[number])
         size_bytes = 0
         for batch in self.way.give(number, result.rows):
             size_bytes += batch["size_bytes"][0].as_py()

@@ -11,7 +11,7 @@ import pyarrow as pa
 from readers.model.tables import MARKS, TRANSACTIONS
 from spark_tasks.jobs.witnesses import JOINED_MARKS, MARK_DATA
 from spark_tasks.session.handover import Handover
-from spark_tasks.session.tasks import from_bytes, working
+from spark_tasks.session.tasks import Shared, from_bytes, working
 from verdicts.causes.strengths import with_causes
 from verdicts.deadlines.discard_times import with_discard_times
 from verdicts.evidence.witness_scan import IDENTIFIED
@@ -42,18 +42,25 @@ def as_rows(_partition: int, verdicts: pa.Table) -> Iterator[pa.RecordBatch]:
     yield from verdicts.to_batches()
 
 
-@dataclass(frozen=True)
-class Judge:
-    """Judges the witnesses of one partition, or of several partitions with common transactions.
-
-    Shape: `roots` are the stores by number; `measures` are columns of MEASURES, which are added to those of
-           TRANSACTIONS. The verdicts do not depend on the order of rows.
-    """
+@dataclass(frozen=True, slots=True)
+class JudgedBy:
+    """What all tasks that judge need. Shape: `roots` are the stores by number."""
 
     roots: tuple[str, ...]
     views: dict[str, StoreView]
     predicted: dict[str, Prediction]
     evidence: dict[str, StoreEvidence]
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges the witnesses of one partition, or of several partitions with common transactions.
+
+    Shape: `measures` are columns of MEASURES, which are added to those of TRANSACTIONS. The verdicts do not depend on
+           the order of rows.
+    """
+
+    known: Shared[JudgedBy]
     form: RowForm
     measures: tuple[str, ...] = ()
 
@@ -66,28 +73,29 @@ class Judge:
         given = [batch for batch in batches if batch.num_rows]
         if given:
             with working():
-                verdicts = judge(
-                    self._witnesses(pa.Table.from_batches(given)), self.views, {*TRANSACTIONS.names, *self.measures}
-                )
-                verdicts = with_causes(with_discard_times(verdicts, self.predicted), self.evidence)
+                known = self.known.value
+                witnesses = _witnesses(pa.Table.from_batches(given), known.roots)
+                verdicts = judge(witnesses, known.views, {*TRANSACTIONS.names, *self.measures})
+                verdicts = with_causes(with_discard_times(verdicts, known.predicted), known.evidence)
                 yield from self.form(given[0]["key"][0].as_py(), verdicts.combine_chunks())
 
-    def _witnesses(self, rows: pa.Table) -> Witnesses:
-        rows = rows.sort_by("split")
-        found: dict[str, list[pa.RecordBatch]] = {name: [] for name in IDENTIFIED}
-        marks: list[pa.Table] = []
-        for name, store, data in zip(
-            rows["witness"].to_pylist(), rows["store"].to_pylist(), rows["data"], strict=True
-        ):
-            batches = from_bytes(data.as_buffer())
-            if name == JOINED_MARKS:
-                table = pa.Table.from_batches(batches, MARK_DATA)
-                marks.append(table.append_column("store", pa.repeat(pa.scalar(self.roots[store]), len(table))))
-            else:
-                found[name].extend(batches)
-        return Witnesses.of(
-            found["halves"], _in_log_order(marks), found["finals"], found["discards"], found["offset_marks"]
-        )
+
+def _witnesses(rows: pa.Table, roots: tuple[str, ...]) -> Witnesses:
+    rows = rows.sort_by("split")
+    found: dict[str, list[pa.RecordBatch]] = {name: [] for name in IDENTIFIED}
+    marks: list[pa.Table] = []
+    for name, store, data in zip(
+        rows["witness"].to_pylist(), rows["store"].to_pylist(), rows["data"], strict=True
+    ):
+        batches = from_bytes(data.as_buffer())
+        if name == JOINED_MARKS:
+            table = pa.Table.from_batches(batches, MARK_DATA)
+            marks.append(table.append_column("store", pa.repeat(pa.scalar(roots[store]), len(table))))
+        else:
+            found[name].extend(batches)
+    return Witnesses.of(
+        found["halves"], _in_log_order(marks), found["finals"], found["discards"], found["offset_marks"]
+    )
 
 
 def _in_log_order(joined: list[pa.Table]) -> list[pa.RecordBatch]:

@@ -28,7 +28,7 @@ from readers.model.columns import Int64s, nulls
 from readers.model.identities import partition_of
 from readers.model.tables import MARKS as MARK_ROWS
 from spark_tasks.session.acceleration import use_accelerator
-from spark_tasks.session.tasks import to_bytes
+from spark_tasks.session.tasks import Shared, to_bytes
 from verdicts.evidence.belonging import op_numbers
 from verdicts.evidence.witness_scan import (
     IDENTIFIED,
@@ -72,7 +72,7 @@ _LOG_OFFSET_BITS = 27
 class ScanForWitnesses:
     """The task that returns the witnesses of one split of a plan."""
 
-    plan: SplitPlan
+    plan: Shared[SplitPlan]
     partitions_count: int
     at_ms: int | None
     is_accelerated: bool
@@ -80,9 +80,10 @@ class ScanForWitnesses:
     def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield rows of WITNESSES for one split."""
         use_accelerator(self.is_accelerated)
-        split = self.plan[number]
+        plan = self.plan.value
+        split = plan[number]
         found = scan_witnesses(split, self.at_ms)
-        place = {"split": number, "store": self.plan.stores.index(split.store)}
+        place = {"split": number, "store": plan.stores.index(split.store)}
         for name in IDENTIFIED:
             rows = getattr(found, name)
             if rows:

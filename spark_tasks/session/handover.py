@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from readers.storage.temporary import RunFolder
 from spark_tasks.session.packages import is_local
+from spark_tasks.session.progress import described
 from spark_tasks.session.tasks import from_bytes, to_bytes
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def _row(number: int, size_bytes: int, file: str | None, data: bytes | None) -> 
 
 def _fetched(frame: DataFrame, numbers: list[int]) -> Iterator[pa.RecordBatch]:
     wanted = frame.filter(frame["number"].between(numbers[0], numbers[-1]) & frame["size_bytes"].isNotNull())
-    rows = wanted.select("number", "file", "data").collect()
+    with described(frame.sparkSession, "fetch the rows"):
+        rows = wanted.select("number", "file", "data").collect()
     chosen = set(numbers)
     for row in sorted(rows, key=lambda row: int(row["number"])):
         if row["number"] in chosen:

@@ -6,13 +6,14 @@ a few large values and does not decode rows.
 
 from __future__ import annotations
 
+import functools
 import gc
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,8 @@ _UNKNOWN_CORES = 4
 #: Compression here costs less than copies of more bytes in the JVM, and the disks and networks between executors.
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd" if pa.Codec.is_available("zstd") else None)
 _COMPRESSED_BYTES_MIN = 64 << 10
+#: Values that a worker keeps: those of the stages of one audit.
+_SHARED_KEPT_MAX = 3
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -84,6 +87,29 @@ def in_tasks(
     return spark.range(0, len(packs), 1, numPartitions=count).mapInArrow(_EachNumber(function, packs), schema)
 
 
+@dataclass(frozen=True, slots=True)
+class Shared(Generic[_Task]):
+    """A value that all tasks of a job need, like facts of all stores; a worker restores it once, not in each task."""
+
+    data: bytes
+
+    @classmethod
+    def of(cls, value: _Task) -> Self:
+        """Return a value as it is sent to tasks."""
+        return cls(pickle.dumps(value))
+
+    @property
+    def value(self) -> _Task:
+        """The value; it must not be changed."""
+        restored: _Task = _restored(self.data)
+        return restored
+
+
+@functools.lru_cache(maxsize=_SHARED_KEPT_MAX)
+def _restored(data: bytes) -> Any:
+    return pickle.loads(data)
+
+
 class _EachNumber:
     """Applies the function to the numbers of a task."""
 
@@ -114,12 +140,14 @@ def results(
 
 
 class _Pickled(Generic[_Task, _Result]):
+    """Applies a function to one of some values, of which a task restores only its own."""
+
     def __init__(self, function: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> None:
         self._function = function
-        self._tasks = tasks
+        self._tasks = [pickle.dumps(task) for task in tasks]
 
     def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
-        result = pickle.dumps(self._function(self._tasks[number]))
+        result = pickle.dumps(self._function(pickle.loads(self._tasks[number])))
         yield pa.RecordBatch.from_pydict({"number": [number], "result": [result]})
 
 
