@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from readers.log.splits import SPLIT_BYTES
-from verdicts.audit.local_audit import PARTITION_BYTES
 
+#: Log bytes whose transactions one task judges: a task costs as much as judging those of 2 MiB.
+PARTITION_BYTES = 96 << 20
 #: Log bytes that one task reads, and whose transactions one task judges, for very large logs: a few hundred MB of
 #: memory for each task. Smaller tasks would exchange more small pieces than data.
 PARTITION_BYTES_MAX = 512 << 20
