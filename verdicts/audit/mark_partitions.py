@@ -37,7 +37,7 @@ class HalfPlaces:
 
     @classmethod
     def of(cls, halves: Sequence[pa.RecordBatch], partitions: Int64s) -> HalfPlaces:
-        """Return the places of half copies; `partitions`: of all rows. Copies without such a number are left out."""
+        """Return the places of half copies; `partitions`: of all rows. Copies without a number are left out."""
         offsets = pa.chunked_array([op_numbers(rows) for rows in halves], pa.int64())
         return cls.sorted(np.asarray(offsets.drop_null()), partitions[np.asarray(offsets.is_valid())].astype(np.uint16))
 
