@@ -1,4 +1,4 @@
-"""Open the file systems of URIs with pyarrow, and convert their errors to OSErrors."""
+"""Open file systems with pyarrow, mostly those of URIs, and convert their errors to OSErrors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 import pyarrow as pa
 from pyarrow import fs
 
-from readers.storage.places import Uri, uri_of
+from readers.storage.places import Uri, is_uri, uri_of
 
 _REASON_CHARACTERS_MAX = 300
 #: The most requests under way.
@@ -50,10 +50,12 @@ def _file_system(base: Uri) -> tuple[fs.FileSystem, str]:
 
 
 def opened(place: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a place, and the path in it.
+    """Return the file system of a place, a URI or a path of this machine, and the path in it.
 
     Raises: OSError.
     """
+    if not is_uri(place):
+        return fs.LocalFileSystem(), place
     uri = uri_of(place)
     try:
         system, root = _file_system(uri._replace(path=""))

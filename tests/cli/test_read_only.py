@@ -17,6 +17,7 @@ from tests.representatives import rest_is_slow
 #: Verb → command lines; STORE is the store, OUT a directory beside it, ID a transaction of it.
 READS: dict[str, list[list[str]]] = {
     "stores": [["stores", "STORE"]],
+    "doctor": [["doctor", "STORE"]],
     "pending": [
         ["pending", "STORE"], ["pending", "--scan", "--all-open", "STORE"],
         ["pending", "--at", "2026-01-02T03:04:05Z", "STORE"], ["pending", "STORE", "-o", "OUT/pending.parquet"],
@@ -78,9 +79,9 @@ ACTS: dict[str, list[list[str]]] = {
         ["cursor", "set", "--half", "0", "--op", "0", "--store", "STORE", "--to", "OUT/changed", "--yes"],
     ],
 }
-#: What acts on live brokers, on an undo file's store, or reads nothing but the journal; plans, tried with `plan`; and
-#: the exporter and the live screen, which read what `check` reads.
-OTHERS = frozenset({"apply", "undo", "answer", "probe", "receipts", "exporter", "watch"})
+#: What acts on live brokers, on an undo file's store, or reads nothing but the journal; plans, tried with `plan`; the
+#: exporter and the live screen, which read what `check` reads; and the archive of packages, which reads no store.
+OTHERS = frozenset({"apply", "undo", "answer", "probe", "receipts", "exporter", "watch", "spark-archive"})
 #: Understood, whatever is in the store: done, findings, undecidable, stale, refused, nothing there to act upon.
 UNDERSTOOD = frozenset({0, 1, 3, 12, 16})
 

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import fs
 
 from readers.model.errors import BadRequest, MissingLibrary, UnwritableFile
+from readers.storage.remote_systems import opened as opened_system
 from verdicts.follow.change_log import KEY
 from verdicts.growing.table_step import CURRENT, TableStep, table_differs
 from verdicts.growing.verdict_rows import VERDICTS, closed
@@ -46,7 +48,7 @@ class DeltaVerdicts:
         """Return the current rows of some stores (CURRENT)."""
         if self.delta is None:
             return CURRENT.empty_table()
-        rows = _rows(self.delta, [*CURRENT.names, "valid_to"])
+        rows = _rows(self.delta, self.place, [*CURRENT.names, "valid_to"])
         are_current = pc.and_(pc.is_null(rows["valid_to"]), pc.is_in(rows["store"], value_set=pa.array(stores)))
         return rows.filter(are_current).select(CURRENT.names)
 
@@ -126,8 +128,11 @@ def _found_by(ended: pa.Table) -> str:
     ])  # fmt: skip
 
 
-def _rows(delta: DeltaTable, names: Sequence[str]) -> pa.Table:
-    found = delta.to_pyarrow_dataset().to_table(list(names))
+def _rows(delta: DeltaTable, place: str, names: Sequence[str]) -> pa.Table:
+    # With the library's own file system pyarrow's threads call Python for each read, and one that still does so when
+    # the process ends aborts it (deltalake 1.6.6, pyarrow 26.0.1: "terminate called without an active exception").
+    system, top = opened_system(place)
+    found = delta.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(top, system)).to_table(list(names))
     return found.cast(pa.schema([VERDICTS.field(name) for name in names]))
 
 
@@ -182,7 +187,7 @@ def read_rows(place: str) -> pa.Table:
 
     Raises: BadRequest if it is not a table of verdicts; MissingLibrary; UnwritableFile.
     """
-    return _rows(_present(place), VERDICTS.names)
+    return _rows(_present(place), place, VERDICTS.names)
 
 
 def read_files(place: str) -> list[str]:

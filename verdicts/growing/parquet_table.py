@@ -25,6 +25,7 @@ from pyarrow import fs
 
 from readers.model.errors import BadRequest, FileChanged, UnreadableFile, UnwritableFile
 from readers.storage.places import is_uri, joined
+from readers.storage.remote_systems import opened as opened_system
 from verdicts.export.export_manifest import STATE_DIRECTORY, is_own_name
 from verdicts.follow.change_log import KEY
 from verdicts.growing.part_writer import ROWS_MAX, PartWriter
@@ -216,7 +217,7 @@ def read_rows(place: str) -> pa.Table:
     Raises: BadRequest if it is not a table of verdicts; BadText; UnreadableFile.
     """
     with _reading(place):
-        system, top = _system_of(place)
+        system, top = opened_system(place)
         files = [read_file(system, f"{top}/{file.name}") for file in _present(system, top, place).files]
         return pa.concat_tables([VERDICTS.empty_table(), *files])
 
@@ -227,7 +228,7 @@ def read_files(place: str) -> list[str]:
     Raises: BadRequest if it is not a table of verdicts; BadText; UnreadableFile.
     """
     with _reading(place):
-        return [joined(place, file.name) for file in _present(*_system_of(place), place).files]
+        return [joined(place, file.name) for file in _present(*opened_system(place), place).files]
 
 
 def _present(system: fs.FileSystem, top: str, place: str) -> TableManifest:
@@ -245,14 +246,6 @@ def _reading(place: str) -> Iterator[None]:
         raise UnreadableFile(f"cannot read {place}: {' '.join(str(error).split())}", file=place) from error
 
 
-def _system_of(place: str) -> tuple[fs.FileSystem, str]:
-    if not is_uri(place):
-        return fs.LocalFileSystem(), place
-    from readers.storage.remote_systems import opened as opened_system
-
-    return opened_system(place)
-
-
 @contextmanager
 def opened(place: str) -> Iterator[ParquetTable]:
     """Open a table for a block, or begin a new one. `place`: an absolute path, or a URI.
@@ -261,7 +254,7 @@ def opened(place: str) -> Iterator[ParquetTable]:
     """
     with ExitStack() as stack:
         try:
-            system, top = _system_of(place)
+            system, top = opened_system(place)
             if not is_uri(place):
                 _refuse_foreign(Path(place))
                 stack.enter_context(_locked(Path(place)))
