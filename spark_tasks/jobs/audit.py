@@ -10,7 +10,8 @@ task larger than others. Spark moves Arrow bytes, never a row for each transacti
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,13 +93,24 @@ def _audit(task: SparkAudit, reading: VerdictReading, temporary_directory: str |
             judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS))
             task.report(reading)
             try:
-                with described(task.spark, "audit: judge the transactions"):
-                    sizes = judged.groupBy("number").sum("size_bytes").collect()
-                yield from way.taken(judged, {row[0]: row[1] for row in sizes})
+                yield from way.all_taken(judged, "audit: judge the transactions")
             finally:
                 judged.unpersist()
         finally:
             task.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The verdicts of an audit as a DataFrame with the columns of TRANSACTIONS, to join, filter and write with Spark.
+
+    The logs were scanned, once; each action on `frame` judges again, from the scan. `tasks_count`: the tasks of this,
+    and as many as joins of the verdicts should have.
+    """
+
+    frame: DataFrame
+    tasks_count: int
+    release: Callable[[], None]
 
 
 def transactions(
@@ -109,17 +121,20 @@ def transactions(
     at_ms: int | None = None,
     split_bytes: int | None = None,
     reading: VerdictReading | None = None,
-) -> DataFrame:
-    """Return the verdicts as a DataFrame with the columns of TRANSACTIONS, to join, filter and write with Spark.
+) -> Judged:
+    """Return the verdicts on the transactions of some stores; call `release` when they have been read.
 
-    The logs are scanned now, once; the scan's witnesses stay persisted as long as the session. Findings, coverage and
-    notes are added to `reading`.
+    Findings, coverage and notes are added to `reading`.
     """
     task = SparkAudit(spark, stores, settings_of, at_ms, split_bytes, None)
-    frame = task.judged(as_rows, spark_schema(TRANSACTIONS))
+    try:
+        frame = task.judged(as_rows, spark_schema(TRANSACTIONS))
+    except BaseException:
+        task.release()
+        raise
     if reading is not None:
         task.report(reading)
-    return frame
+    return Judged(frame, task.partitions_count, task.release)
 
 
 class SparkAudit:

@@ -9,8 +9,10 @@ import pyarrow as pa
 
 from readers.model.reading import Reading
 from readers.store.store import Store
-from spark_tasks.jobs.audit import transactions
+from spark_tasks.jobs.audit import Judged, transactions
+from spark_tasks.session.progress import described
 from spark_tasks.session.schemas import spark_schema
+from spark_tasks.session.shuffles import shuffles_of
 from spark_tasks.session.tasks import working
 from verdicts.evidence.store_facts import SettingsOf
 from verdicts.model.reading import VerdictReading
@@ -19,8 +21,8 @@ from verdicts.transactions.diff import DIFFERENCES, EVIDENCE, NARROW, different
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-#: One call of the comparison holds one bucket of both sides in memory.
-BUCKETS = 64
+#: One call of the comparison holds one bucket of both sides in memory: the transactions that one task judges, or less.
+BUCKETS_MIN = 64
 _BUCKET = "bucket"
 
 
@@ -42,24 +44,26 @@ def differences(
 
     reading = VerdictReading(DIFFERENCES, [])
     sides = [
-        narrowed(transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading))
+        transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading)
         for stores, at_ms in (before, after)
     ]
+    buckets_count = max(BUCKETS_MIN, *(side.tasks_count for side in sides))
+    narrow = [narrowed(side.frame, buckets_count) for side in sides]
     observed = [Observation(), Observation()]
-    counted = [side.observe(one, sql.count("*").alias("rows")) for side, one in zip(sides, observed, strict=True)]
+    counted = [side.observe(one, sql.count("*").alias("rows")) for side, one in zip(narrow, observed, strict=True)]
     grouped = [side.groupBy(_BUCKET) for side in counted]
     found = grouped[0].cogroup(grouped[1]).applyInArrow(_different, spark_schema(DIFFERENCES))
-    reading.batches = _rows(found, [] if sizes is None else sizes, observed)
+    reading.batches = _rows(found, sides, [] if sizes is None else sizes, observed)
     return reading
 
 
-def narrowed(verdicts: DataFrame) -> DataFrame:
+def narrowed(verdicts: DataFrame, buckets_count: int) -> DataFrame:
     """Return verdicts without the columns that are not compared, with their bucket."""
     from pyspark.sql import functions as sql
 
     counts = [sql.size(name).cast("long").alias(f"{name}_count") for name in EVIDENCE]
     plain = [name for name in NARROW.names if not name.endswith("_count")]
-    bucket = sql.pmod(sql.xxhash64("transaction_id"), sql.lit(BUCKETS)).alias(_BUCKET)
+    bucket = sql.pmod(sql.xxhash64("transaction_id"), sql.lit(buckets_count)).alias(_BUCKET)
     return verdicts.select(*plain, *counts, bucket)
 
 
@@ -68,7 +72,15 @@ def _different(before: pa.Table, after: pa.Table) -> pa.Table:
         return different(*(side.select(NARROW.names).cast(NARROW) for side in (before, after)))
 
 
-def _rows(frame: DataFrame, sizes: list[int], observed: list[Observation]) -> Iterator[pa.RecordBatch]:
-    table = frame.toArrow().select(DIFFERENCES.names).cast(DIFFERENCES)
+def _rows(
+    frame: DataFrame, sides: list[Judged], sizes: list[int], observed: list[Observation]
+) -> Iterator[pa.RecordBatch]:
+    spark = frame.sparkSession
+    try:
+        with shuffles_of(spark, max(side.tasks_count for side in sides)), described(spark, "diff: compare the audits"):
+            table = frame.toArrow().select(DIFFERENCES.names).cast(DIFFERENCES)
+    finally:
+        for side in sides:
+            side.release()
     sizes[:] = [int(one.get["rows"]) for one in observed]
     yield from table.to_batches()

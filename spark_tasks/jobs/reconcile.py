@@ -6,8 +6,8 @@ so a key that every transaction has makes no partition larger than the number of
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from readers.model.reading import Reading
 from readers.model.tables import TRANSACTIONS
 from readers.store.store import Store
-from spark_tasks.jobs.audit import transactions
+from spark_tasks.jobs.audit import Judged, transactions
 from spark_tasks.session.handover import HANDED_COLUMNS, Handover, handover
+from spark_tasks.session.shuffles import shuffles_of
 from spark_tasks.session.tasks import working
 from verdicts.evidence.store_facts import SettingsOf
 from verdicts.ledger.join import UNMATCHED_SHOWN_MAX, Condition, LedgerFit, ledger_words
@@ -57,42 +58,58 @@ def reconcile(
     """
     reading = VerdictReading(RECONCILED, [])
     verdicts = transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading)
-    advise = functools.partial(advised, verdicts, ledger, match, done, not_done, fit=fit)
-    reading.batches = _handed_over(spark, lambda way: advise(way, missing_is_not_done=missing_is_not_done))
+    conditions = _Conditions(match, done, not_done, missing_is_not_done)
+    reading.batches = _handed_over(verdicts, ledger, conditions, fit)
     return reading
 
 
-def _handed_over(spark: SparkSession, frame_for: Callable[[Handover], DataFrame]) -> Iterator[pa.RecordBatch]:
-    with handover(spark) as way:
-        frame = way.keeps(frame_for(way))
-        try:
-            sizes = frame.groupBy("number").sum("size_bytes").collect()
-            yield from way.taken(frame, {row[0]: row[1] for row in sizes})
-        finally:
-            frame.unpersist()
+@dataclass(frozen=True, slots=True)
+class _Conditions:
+    """What is compared, and what the ledger's rows show."""
+
+    match: Match
+    done: Condition
+    not_done: Condition
+    missing_is_not_done: bool
 
 
-def advised(
-    verdicts: DataFrame,
-    ledger: DataFrame,
-    match: Match,
-    done: Condition,
-    not_done: Condition,
-    way: Handover,
-    *,
-    missing_is_not_done: bool = False,
-    fit: LedgerFit | None = None,
+def _handed_over(
+    verdicts: Judged, ledger: DataFrame, conditions: _Conditions, fit: LedgerFit | None
+) -> Iterator[pa.RecordBatch]:
+    spark = verdicts.frame.sparkSession
+    with handover(spark) as way, ExitStack() as stack:
+        stack.callback(verdicts.release)
+
+        def kept(frame: DataFrame) -> DataFrame:
+            """Return a frame that is computed once, and released at the end."""
+            stack.callback(frame.unpersist)
+            return frame.persist()
+
+        with shuffles_of(spark, verdicts.tasks_count):
+            frame = way.keeps(_advised(verdicts.frame, ledger, conditions, way, kept, fit))
+            stack.callback(frame.unpersist)
+            taken = way.all_taken(frame, "reconcile: compare with the ledger")
+            first = next(taken, None)
+        if first is not None:
+            yield first
+        yield from taken
+
+
+def _advised(
+    verdicts: DataFrame, ledger: DataFrame, conditions: _Conditions, way: Handover,
+    kept: Callable[[DataFrame], DataFrame], fit: LedgerFit | None,
 ) -> DataFrame:
     """Return verdicts (columns of TRANSACTIONS) with the ledger's value, as handed-over rows of RECONCILED."""
     from pyspark.sql import functions as sql
 
-    kept = verdicts.withColumn("identity", sql.concat_ws(
+    match = conditions.match
+    identified = kept(verdicts.withColumn("identity", sql.concat_ws(
         _SEPARATOR, *(sql.coalesce(sql.col(name).cast("string"), sql.lit("")) for name in _IDENTITY)
-    )).persist()  # fmt: skip
-    keys = kept.select("identity", *match.columns).mapInArrow(_Keys(match), _KEYS).distinct()
-    words = ledger.mapInArrow(_Words(match, done, not_done), _WORDS)
+    )))  # fmt: skip
+    keys = identified.select("identity", *match.columns).mapInArrow(_Keys(match), _KEYS).distinct()
+    words = ledger.mapInArrow(_Words(match, conditions.done, conditions.not_done), _WORDS)
     if fit is not None:  # the ledger is read once
-        _fill(fit, keys, words.persist())
+        _fill(fit, keys, kept(words))
     by_key = words.where("key is not null").groupBy("key").agg(
         sql.count("*").alias("rows"), sql.max("says").alias("says"), sql.max("ledger_row").alias("ledger_row")
     )
@@ -104,8 +121,8 @@ def advised(
     )  # fmt: skip
     has_key = keys.select("identity").distinct().withColumn("has_key", sql.lit(True))
     looked_up = has_key.join(found, "identity", "left")
-    whole = kept.join(looked_up, "identity", "left").select(*TRANSACTIONS.names, *LOOKED_UP.names)
-    return whole.mapInArrow(_Advise(missing_is_not_done, way), HANDED_COLUMNS)
+    whole = identified.join(looked_up, "identity", "left").select(*TRANSACTIONS.names, *LOOKED_UP.names)
+    return whole.mapInArrow(_Advise(conditions.missing_is_not_done, way), HANDED_COLUMNS)
 
 
 def _fill(fit: LedgerFit, keys: DataFrame, words: DataFrame) -> None:

@@ -181,7 +181,8 @@ def test_spark_did_the_work(spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(open_file.OpenFile, "read", remembered)
     spark.sparkContext.setJobGroup("audit-test", "which tasks ran")
-    frame = spark_audit.transactions(spark, [store], settings_of(name), split_bytes=SPLIT_BYTES)
+    judged = spark_audit.transactions(spark, [store], settings_of(name), split_bytes=SPLIT_BYTES)
+    frame = judged.frame
     rows = frame.groupBy(frame["transaction_id"]).count().count()
     judged_in = frame.selectExpr("spark_partition_id()").distinct().count()
     tracker = spark.sparkContext.statusTracker()
@@ -189,6 +190,7 @@ def test_spark_did_the_work(spark: SparkSession, monkeypatch: pytest.MonkeyPatch
     stages = {number for job in jobs if job is not None for number in job.stageIds}
     tasks = [info.numCompletedTasks for number in stages if (info := tracker.getStageInfo(number)) is not None]
     spark.sparkContext.setJobGroup("", "")
+    judged.release()
     assert max(tasks) >= sum(segment.size_bytes for segment in store.commit_log) / SPLIT_BYTES > 2
     assert judged_in > 1
     assert not [file for file in read_here if "/commitlog/" in file]
@@ -210,7 +212,9 @@ def test_pieces_stay_large_enough_to_be_worth_sending(exponent: int) -> None:
 
 def test_rows_as_a_frame(spark: SparkSession) -> None:
     name = "masked-4.9.7"
-    table = spark_audit.transactions(spark, [opened(name)], settings_of(name), split_bytes=SPLIT_BYTES).toArrow()
+    judged = spark_audit.transactions(spark, [opened(name)], settings_of(name), split_bytes=SPLIT_BYTES)
+    table = judged.frame.toArrow()
+    judged.release()
     wanted = local_audit.audit([opened(name)], settings_of(name)).table()
     found, expected = (
         sorted(json.dumps(row, sort_keys=True) for row in rows.to_pylist()) for rows in (table, wanted)

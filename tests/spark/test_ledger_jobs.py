@@ -80,6 +80,28 @@ def test_reconcile_gives_the_local_rows(kind: str, spark: SparkSession, tmp_path
     assert spark_rows(spark, location) == local_rows(location)
 
 
+def test_joins_have_tasks_by_size_without_adaptive_execution(spark: SparkSession, tmp_path: Path) -> None:
+    location = ledgers.written("parquet", tmp_path)
+    before = {name: spark.conf.get(name) for name in ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")}
+    context = spark.sparkContext
+    persisted = len(context._jsc.getPersistentRDDs())
+    context.setJobGroup("joins", "reconcile")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    spark.conf.set("spark.sql.shuffle.partitions", "200")
+    try:
+        assert spark_rows(spark, location) == local_rows(location)
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "200"
+    finally:
+        context.setJobGroup("", "")
+        for name, value in before.items():
+            spark.conf.set(name, str(value))
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup("joins")]
+    stages = [tracker.getStageInfo(number) for job in jobs if job is not None for number in job.stageIds]
+    assert max(stage.numTasks for stage in stages if stage is not None) < 20
+    assert len(context._jsc.getPersistentRDDs()) == persisted, "all that was kept is released"
+
+
 def test_reconcile_over_jdbc(spark: SparkSession, tmp_path: Path) -> None:
     location = ledgers.written("sqlite", tmp_path)
     spark.sql(f"ADD JAR '{jar(SQLITE)}'")
