@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from readers.model.own_process import begin_own_process, keep_free_memory
 
@@ -19,6 +19,23 @@ _Result = TypeVar("_Result")
 
 #: Called with the amount done and the total.
 Progress = Callable[[int, int], None]
+
+
+@runtime_checkable
+class ShowsPhases(Protocol):
+    """A progress that also shows what is done now."""
+
+    def show_phase(self, phase: str, done_tasks: int, tasks_count: int, found: str = "") -> None:
+        """Receive the phase, like `judging`, its tasks that have ended and all of them, and what it found so far."""
+
+
+def show_phase(
+    progress: Progress | None, phase: str, done_tasks: int, tasks_count: int, found: str = ""
+) -> None:
+    """Pass a phase on to a progress that shows phases."""
+    given: object = progress
+    if isinstance(given, ShowsPhases):
+        given.show_phase(phase, done_tasks, tasks_count, found)
 
 #: Below this a second process costs more than it saves.
 ONE_PROCESS_BYTES_MAX = 192 << 20

@@ -35,10 +35,10 @@ class Bar:
         if total_bytes and done_bytes >= total_bytes:
             self.bar.update(self.line, description=f"{self.what}: computing results")
 
-    def count_tasks(self, done: int, total: int) -> None:
-        """Show the number of tasks done and in all."""
-        if done < total:
-            self.bar.update(self.line, description=f"{self.what}, {done}/{total} tasks")
+    def show_phase(self, phase: str, done_tasks: int, tasks_count: int, found: str = "") -> None:
+        """Show what is done now, how many of its tasks have ended, and what it found so far."""
+        tasks = f", {done_tasks}/{tasks_count} tasks" if tasks_count > 1 else ""
+        self.bar.update(self.line, description=f"{self.what}: {phase}{tasks}{found and f', {found}'}")
 
 
 @contextmanager

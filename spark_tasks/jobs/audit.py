@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from readers.jobs.workers import Progress
+from readers.jobs.workers import Progress, show_phase
 from readers.log.commit_log import last_with_data, log_bytes
 from readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
 from readers.log.splits import SplitPlan
@@ -39,7 +39,8 @@ from spark_tasks.jobs.witnesses import (
     restored_facts,
 )
 from spark_tasks.session.handover import HANDED_COLUMNS, handover
-from spark_tasks.session.progress import described, tracked
+from spark_tasks.session.progress import Phase, described, tracked
+from spark_tasks.session.scan_counts import ScanCounts
 from spark_tasks.session.schemas import spark_schema
 from spark_tasks.session.sizes import sizes_for
 from spark_tasks.session.tasks import Shared, in_tasks, packed, results
@@ -93,7 +94,9 @@ def _audit(task: SparkAudit, reading: VerdictReading, temporary_directory: str |
             judged = way.keeps(task.judged(HandedOver(way), HANDED_COLUMNS))
             task.report(reading)
             try:
-                yield from way.all_taken(judged, "audit: judge the transactions")
+                with tracked(task.spark, Phase("judging", task.partitions_count), task.progress):
+                    sizes_bytes = way.computed(judged, "audit: judge the transactions")
+                yield from way.taken(judged, sizes_bytes)
             finally:
                 judged.unpersist()
         finally:
@@ -160,7 +163,7 @@ class SparkAudit:
         self._settings = {store.root: settings_of(store) for store in stores}
         self._at_ms = at_ms
         self._split_bytes = split_bytes
-        self._progress = progress
+        self.progress = progress
         self._scan: DataFrame | None = None
         self.partitions_count = PARTITIONS_MIN
         self.coverage: list[Any] = []
@@ -213,6 +216,7 @@ class SparkAudit:
     def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
         # The moments of all stores are taken together, before tasks read the first one.
         tasks = [(store, self._settings[store.root], moment_ms(store)) for store in self._stores]
+        show_phase(self.progress, "opening the stores", 0, 1)
         with described(self.spark, "audit: open the stores"):
             begun = results(self.spark, functools.partial(_begin_store, self._at_ms), tasks)
         facts = [fact for fact, _, _, _ in begun]
@@ -230,7 +234,8 @@ class SparkAudit:
 
         fast = self._total_bytes >= ACCELERATED_BYTES_MIN and is_accelerator_installed()
         self.notes.append(Note(NoteKind.HOW, f"scanned by {'the accelerator' if fast else 'the reference path'}"))
-        task = ScanForWitnesses(Shared.of(plan), self.partitions_count, self._at_ms, fast)
+        self._counts = None if self.progress is None else ScanCounts.of(self.spark)
+        task = ScanForWitnesses(Shared.of(plan), self.partitions_count, self._at_ms, fast, self._counts)
         # On disk, so that it does not take the memory that tasks need.
         self._packs = packed(self.spark, plan.sizes_bytes)
         self._scan = in_tasks(self.spark, task, self._packs, COLUMNS).persist(StorageLevel.DISK_ONLY)
@@ -239,7 +244,7 @@ class SparkAudit:
     def _split_facts(self, scan: DataFrame, plan: SplitPlan) -> list[tuple[SplitFacts, int]]:
         with (
             described(self.spark, "audit: scan the logs"),
-            tracked(self.spark, plan.total_bytes, len(self._packs), self._progress),
+            tracked(self.spark, Phase("reading", len(self._packs), plan.total_bytes, self._counts), self.progress),
         ):
             rows = scan.filter(scan["kind"] == FACTS).select("split", "data").collect()
         rows.sort(key=lambda row: int(row["split"]))
@@ -249,6 +254,7 @@ class SparkAudit:
         self, facts: list[StoreFacts], plan: SplitPlan, scan: DataFrame, parts: list[tuple[SplitFacts, int]]
     ) -> list[Conclusion]:
         count = sum(count for _, count in parts)
+        show_phase(self.progress, "concluding the stores", 0, 1)
         with described(self.spark, "audit: decisions that name no half copy of their split"):
             unmatched = unresolved(scan, self.partitions_count) if count else {}
         none = np.empty(0, np.int64)

@@ -88,11 +88,8 @@ def _handed_over(
         with shuffles_of(spark, verdicts.tasks_count):
             frame = way.keeps(_advised(verdicts.frame, ledger, conditions, way, kept, fit))
             stack.callback(frame.unpersist)
-            taken = way.all_taken(frame, "reconcile: compare with the ledger")
-            first = next(taken, None)
-        if first is not None:
-            yield first
-        yield from taken
+            sizes_bytes = way.computed(frame, "reconcile: compare with the ledger")
+        yield from way.taken(frame, sizes_bytes)
 
 
 def _advised(

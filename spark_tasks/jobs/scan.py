@@ -18,7 +18,8 @@ from readers.log.splits import SPLIT_BYTES, SplitPlan
 from readers.model.reading import Reading
 from readers.store.store import Store
 from spark_tasks.session.handover import HANDED, HANDED_COLUMNS, Handover, handover
-from spark_tasks.session.progress import described, tracked
+from spark_tasks.session.progress import Phase, described, tracked
+from spark_tasks.session.scan_counts import ScanCounts
 from spark_tasks.session.tasks import Shared, in_tasks, packed, results
 
 if TYPE_CHECKING:
@@ -65,10 +66,12 @@ def _run(
     tally = Tally(plan, reading)
     with handover(spark) as way:
         packs = packed(spark, plan.sizes_bytes)
-        task = _SplitJob(job, Shared.of(plan), way)
+        counts = None if progress is None else ScanCounts.of(spark)
+        task = _SplitJob(job, Shared.of(plan), way, counts)
+        phase = Phase("reading", len(packs), plan.total_bytes, counts)
         frame = way.keeps(in_tasks(spark, task, packs, f"{HANDED_COLUMNS}, summary binary"))
         try:
-            with described(spark, "scan the logs"), tracked(spark, plan.total_bytes, len(packs), progress):
+            with described(spark, "scan the logs"), tracked(spark, phase, progress):
                 ends = frame.filter(frame["summary"].isNotNull()).select("number", "summary").collect()
             sizes_bytes = {}
             for row in sorted(ends, key=lambda row: int(row["number"])):
@@ -91,9 +94,12 @@ class _SplitJob:
     job: ScanJob
     plan: Shared[SplitPlan]
     way: Handover
+    counts: ScanCounts | None
 
     def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
         result = self.job.of_split(self.plan.value[number])
+        if self.counts is not None:
+            self.counts.add(result.decoded_bytes, result.spans)
         size_bytes = 0
         for batch in self.way.give(number, result.rows):
             size_bytes += batch["size_bytes"][0].as_py()

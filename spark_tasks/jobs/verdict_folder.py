@@ -13,7 +13,7 @@ from readers.jobs.workers import Progress
 from readers.model.tables import TRANSACTIONS
 from readers.store.store import Store
 from spark_tasks.jobs.audit import SparkAudit
-from spark_tasks.session.progress import described
+from spark_tasks.session.progress import Phase, described, tracked
 from spark_tasks.session.tasks import working
 from verdicts.evidence.store_facts import SettingsOf
 from verdicts.export.verdict_folder import VerdictFolder, Written
@@ -62,7 +62,8 @@ def audit_into(
     try:
         frame = task.judged(IntoFolder(folder), WRITTEN_COLUMNS)
         task.report(reading)
-        with described(spark, "audit: judge the transactions and write them"):
+        phase = Phase("judging and writing", task.partitions_count)
+        with described(spark, "audit: judge the transactions and write them"), tracked(spark, phase, progress):
             rows = frame.collect()
     finally:
         task.release()

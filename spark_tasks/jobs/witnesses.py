@@ -28,6 +28,7 @@ from readers.model.columns import Int64s, nulls
 from readers.model.identities import partition_of
 from readers.model.tables import MARKS as MARK_ROWS
 from spark_tasks.session.acceleration import use_accelerator
+from spark_tasks.session.scan_counts import ScanCounts
 from spark_tasks.session.tasks import Shared, to_bytes
 from verdicts.evidence.belonging import op_numbers
 from verdicts.evidence.witness_scan import (
@@ -76,6 +77,7 @@ class ScanForWitnesses:
     partitions_count: int
     at_ms: int | None
     is_accelerated: bool
+    counts: ScanCounts | None = None
 
     def __call__(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield rows of WITNESSES for one split."""
@@ -97,6 +99,8 @@ class ScanForWitnesses:
             yield from _marks(found.marks, place)
         if len(found.facts.unmatched_offsets):
             yield from _unmatched(found.facts, place)
+        if self.counts is not None:
+            self.counts.add(found.facts.decoded_bytes, found.facts.spans, found.facts.records_count)
         yield _batch(1, FACTS, place, data=pa.array([_pickled(found.facts)], pa.binary()))
 
 

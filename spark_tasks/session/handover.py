@@ -63,17 +63,17 @@ class Handover:
         # On disk, so that its size never takes the memory that tasks need.
         return frame.persist(StorageLevel.DISK_ONLY)
 
-    def all_taken(self, frame: DataFrame, what: str) -> Iterator[pa.RecordBatch]:
-        """Compute a frame that is kept, and yield all its results. `what`: a description of the computation.
+    def computed(self, frame: DataFrame, what: str) -> dict[int, int]:
+        """Compute a frame that is kept, and return the sizes of its results in bytes, by number.
 
-        Order: of the numbers.
+        `what`: a description of the computation.
         """
         sizes_bytes: dict[int, int] = {}
         with described(frame.sparkSession, what):
             rows = frame.select("number", "size_bytes").collect()
         for row in rows:
             sizes_bytes[row[0]] = sizes_bytes.get(row[0], 0) + row[1]
-        yield from self.taken(frame, sizes_bytes)
+        return sizes_bytes
 
     def taken(self, frame: DataFrame, sizes_bytes: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
         """Yield the results in a persisted frame, for the numbers in `sizes_bytes`.

@@ -1,13 +1,16 @@
-"""Report the progress of a Spark job from Spark's status tracker, and describe jobs in Spark's web UI."""
+"""Describe Spark's jobs in its web UI, and report how far they are: from its status tracker, or from Spark Connect."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from readers.jobs.workers import Progress
+from readers.jobs.workers import Progress, show_phase
+from spark_tasks.session.packages import is_connected
+from spark_tasks.session.scan_counts import ScanCounts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,21 +20,13 @@ _INTERVAL_SECONDS = 0.3
 _DESCRIPTION = "spark.job.description"
 
 
-@runtime_checkable
-class CountsTasks(Protocol):
-    """A progress that shows tasks beside bytes."""
-
-    def count_tasks(self, done: int, total: int) -> None:
-        """Receive the number of finished tasks and the total."""
-
-
 @contextmanager
 def described(spark: SparkSession, text: str) -> Iterator[None]:
     """Give the jobs of the block a description, for the pages of Spark's web UI; not with Spark Connect."""
-    context = _spark_context(spark)
-    if context is None:
+    if is_connected(spark):
         yield
         return
+    context: Any = spark.sparkContext
     before = context.getLocalProperty(_DESCRIPTION)
     context.setLocalProperty(_DESCRIPTION, f"rmqtx {text}")
     try:
@@ -40,45 +35,82 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
         context.setLocalProperty(_DESCRIPTION, before)
 
 
-@contextmanager
-def tracked(spark: SparkSession, total_bytes: int, tasks_count: int, progress: Progress | None) -> Iterator[None]:
-    """Report to the progress, while the block runs, the bytes that finished tasks have read.
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What a block of Spark's jobs does; its main stage has `tasks_count` tasks.
 
-    The block runs a job with a stage of `tasks_count` tasks, which read about the same number of bytes each.
-    With Spark Connect nothing is reported: it has no status tracker.
+    Shape: `total_bytes`: those that the stage reads, 0 if it reads no log. `counts`: what its tasks count; without
+           them each task is taken to read the same number of bytes.
     """
-    context = None if progress is None or not tasks_count else _spark_context(spark)
-    if progress is None or context is None:
+
+    name: str
+    tasks_count: int
+    total_bytes: int = 0
+    counts: ScanCounts | None = None
+
+    def report(self, progress: Progress, done_count: int) -> None:
+        """Report the tasks that have ended, and the bytes that they read."""
+        found = ""
+        done_bytes = self.total_bytes * done_count // self.tasks_count
+        if self.counts is not None and done_count < self.tasks_count:
+            done_bytes = min(self.counts.bytes_count, self.total_bytes)
+            found = self.counts.words
+        if self.total_bytes:
+            progress(done_bytes, self.total_bytes)
+        show_phase(progress, self.name, done_count, self.tasks_count, found)
+
+
+@contextmanager
+def tracked(spark: SparkSession, phase: Phase, progress: Progress | None) -> Iterator[None]:
+    """Report to the progress, while the block runs, how many tasks of its main stage have ended."""
+    if progress is None or not phase.tasks_count:
         yield
         return
+    phase.report(progress, 0)
+    with (_connected if is_connected(spark) else _watched)(spark, phase, progress):
+        yield
+    phase.report(progress, phase.tasks_count)
+
+
+@contextmanager
+def _connected(spark: SparkSession, phase: Phase, progress: Progress) -> Iterator[None]:
+    def handler(stages: Iterable[Any] | None, **_: Any) -> None:
+        counts = [one.num_completed_tasks for one in stages or () if one.num_tasks == phase.tasks_count]
+        phase.report(progress, max(counts, default=0))
+
+    spark.registerProgressHandler(handler)  # type: ignore[arg-type]  # a function has its parameters too
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(handler)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _watched(spark: SparkSession, phase: Phase, progress: Progress) -> Iterator[None]:
     ended = threading.Event()
     watcher = threading.Thread(
-        target=_watch, args=(context, total_bytes, tasks_count, progress, ended), name="rmqtx-progress", daemon=True
+        target=_watch, args=(spark.sparkContext, phase, progress, ended), name="rmqtx-progress", daemon=True
     )
-    _report(progress, total_bytes, 0, tasks_count)
     watcher.start()
     try:
         yield
-        _report(progress, total_bytes, tasks_count, tasks_count)
     finally:
         ended.set()
         watcher.join()
 
 
-def _watch(
-    context: Any, total_bytes: int, tasks_count: int, progress: Progress, ended: threading.Event
-) -> None:
+def _watch(context: Any, phase: Phase, progress: Progress, ended: threading.Event) -> None:
     from py4j.protocol import Py4JError
 
     tracker = context.statusTracker()
     done_before = 0
     while not ended.wait(_INTERVAL_SECONDS):
         try:
-            done = _done_count(tracker, tasks_count)
+            done = _done_count(tracker, phase.tasks_count)
         except (Py4JError, OSError):
             return  # the JVM has ended: the block fails with an error
         if done > done_before and not ended.is_set():
-            _report(progress, total_bytes, done, tasks_count)
+            phase.report(progress, done)
             done_before = done
 
 
@@ -89,20 +121,3 @@ def _done_count(tracker: Any, tasks_count: int) -> int:
     return max(
         (stage.numCompletedTasks for stage in stages if stage is not None and stage.numTasks == tasks_count), default=0
     )
-
-
-def _report(progress: Progress, total_bytes: int, done_count: int, tasks_count: int) -> None:
-    progress(total_bytes * done_count // tasks_count, total_bytes)
-    given: object = progress
-    if isinstance(given, CountsTasks):
-        given.count_tasks(done_count, tasks_count)
-
-
-def _spark_context(spark: SparkSession) -> Any:
-    """Return the driver's context in this process; None with Spark Connect."""
-    from pyspark.errors import PySparkAttributeError
-
-    try:
-        return spark.sparkContext
-    except PySparkAttributeError:
-        return None

@@ -51,11 +51,12 @@ def test_a_bar_names_what_is_done_with_the_bytes_when_all_are_read(monkeypatch: 
             assert bar is not None
             task = bar.bar.tasks[0]
             bar(5, 10)
-            bar.count_tasks(1, 2)
-            assert task.description == "auditing, 1/2 tasks"
+            bar.show_phase("reading", 1, 2, "9 records")
+            assert task.description == "auditing: reading, 1/2 tasks, 9 records"
             bar(10, 10)
-            bar.count_tasks(2, 2)
             assert task.description == "auditing: computing results"
+            bar.show_phase("judging", 0, 1)
+            assert task.description == "auditing: judging"
             is_shown = [bar.bar.live.is_started]
             progress.clear()
             bar(10, 10)

@@ -1,4 +1,4 @@
-"""Progress of a Spark job: bytes and tasks, from the status tracker."""
+"""Progress of Spark jobs: phases, tasks, bytes, and what tasks count."""
 
 from __future__ import annotations
 
@@ -9,50 +9,88 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from readers.log.segment_scan import Span
+from readers.model.errors import BadRequest
+from readers.store.store import open_store
+from spark_tasks.jobs.audit import audit
 from spark_tasks.session import progress
+from spark_tasks.session.progress import Phase, tracked
+from spark_tasks.session.scan_counts import ScanCounts
+from tests.forge.stores import settings_of, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 class Watcher:
-    """A progress that remembers what it was told."""
+    """A progress that remembers everything."""
 
     def __init__(self) -> None:
         self.bytes: list[tuple[int, int]] = []
-        self.tasks: list[tuple[int, int]] = []
+        self.phases: list[tuple[str, int, int]] = []
+        self.found: list[str] = []
 
     def __call__(self, done: int, total: int) -> None:
         self.bytes.append((done, total))
 
-    def count_tasks(self, done: int, total: int) -> None:
-        self.tasks.append((done, total))
+    def show_phase(self, phase: str, done_tasks: int, tasks_count: int, found: str = "") -> None:
+        self.phases.append((phase, done_tasks, tasks_count))
+        self.found.append(found)
 
 
-def _slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        time.sleep(0.4)
-        yield batch
+class Slow:
+    def __init__(self, counts: ScanCounts | None) -> None:
+        self.counts = counts
+        self.__name__ = "slow"
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(0.4)
+            if self.counts is not None:
+                number = batch["id"][0].as_py()
+                self.counts.add(100 + number, [Span("damaged", 0, 9), Span("padding", 9, 9)], 1_000)
+            yield batch
 
 
-def test_bytes_and_tasks_rise_to_all(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_bytes_and_tasks_rise_to_all(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, *, is_counted: bool
+) -> None:
     monkeypatch.setattr(progress, "_INTERVAL_SECONDS", 0.05)
     watcher = Watcher()
-    with progress.tracked(spark, 7_000, 7, watcher):
-        assert spark.range(0, 7, 1, 7).mapInArrow(_slow, "id long").count() == 7
+    counts = ScanCounts.of(spark) if is_counted else None
+    with tracked(spark, Phase("reading", 7, 7_000, counts), watcher):
+        assert spark.range(0, 7, 1, 7).mapInArrow(Slow(counts), "id long").count() == 7
     assert watcher.bytes == sorted(watcher.bytes)
     assert watcher.bytes[-1] == (7_000, 7_000)
-    assert watcher.tasks[-1] == (7, 7)
-    assert len({done for done, _ in watcher.tasks} - {0, 7}) >= 2  # it was told on the way, not only at the end
+    assert watcher.phases == sorted(watcher.phases)
+    assert watcher.phases[-1] == ("reading", 7, 7)
+    assert len({done for _, done, _ in watcher.phases} - {0, 7}) >= 2, "it is reported on the way, not only at the end"
+    if counts is None:
+        assert set(watcher.found) == {""}
+        return
+    assert {done for done, _ in watcher.bytes} - {0, 7_000} <= set(range(100, 721))
+    assert "2,000 records, 2 damaged spans" in watcher.found or "4,000 records, 4 damaged spans" in watcher.found
+    assert (counts.bytes_count, counts.words) == (721, "7,000 records, 7 damaged spans")
 
 
-def test_a_job_that_fails_is_not_said_to_be_done(spark: SparkSession) -> None:
+def test_an_audit_reads_then_judges(spark: SparkSession) -> None:
+    name = "common-5.3.3"
+    store, watcher = open_store(unpacked(name)), Watcher()
+    assert audit(spark, [store], settings_of(name), split_bytes=64 << 10, progress=watcher).table().num_rows
+    phases = list(dict.fromkeys(phase for phase, _, _ in watcher.phases))
+    assert phases == ["opening the stores", "reading", "concluding the stores", "judging"]
+    assert watcher.phases[-1][1] == watcher.phases[-1][2] > 1
+    assert watcher.bytes[-1][0] == watcher.bytes[-1][1] > 0
+
+
+def test_a_job_that_fails_is_not_reported_as_done(spark: SparkSession) -> None:
     watcher = Watcher()
-    with pytest.raises(ZeroDivisionError), progress.tracked(spark, 7_000, 7, watcher):
-        raise ZeroDivisionError
+    with pytest.raises(BadRequest), tracked(spark, Phase("reading", 7, 7_000), watcher):
+        raise BadRequest("x")
     assert watcher.bytes == [(0, 7_000)]
 
 
 def test_nobody_watches(spark: SparkSession) -> None:
-    with progress.tracked(spark, 7, 7, None):
+    with tracked(spark, Phase("reading", 7), None):
         assert spark.range(3).count() == 3

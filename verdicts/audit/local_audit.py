@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from readers.jobs.spool import Spool
-from readers.jobs.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers
+from readers.jobs.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers, show_phase
 from readers.log.commit_log import log_bytes
 from readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
 from readers.log.splits import SPLIT_BYTES, Split, SplitPlan, plan_splits
@@ -200,7 +200,8 @@ def _audit(
             if directory is None:
                 yield from _judge_partition(tasks[0])
             else:
-                for judged in pool.run(_judge_somewhere, tasks):
+                for number, judged in enumerate(pool.run(_judge_somewhere, tasks)):
+                    show_phase(progress, "judging", number + 1, len(tasks))
                     yield from _taken(judged) if isinstance(judged, Path) else judged
 
 

@@ -57,6 +57,7 @@ class SplitFacts:
 
     split: Split
     decoded_bytes: int = 0
+    records_count: int = 0
     spans: list[Span] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     halves_count: int = 0
@@ -131,6 +132,7 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     scan = split.scan()
     try:
         for block in scan:
+            facts.records_count += len(block)
             kept = block if at_ms is None else block.within(None, at_ms + 1)
             if at_ms is not None:
                 _note_later(facts, block.within(at_ms + 1, None))
