@@ -158,7 +158,7 @@ benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/perfo
 
 .PHONY: benchmark-spark
 benchmark-spark: $(INSTALLED) ## measure Spark against one plain process and the local engine, into docs/performance_spark.md
-	@$(BIN)/python -m benchmarks.report --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks} --only spark,sparkaudit --output docs/performance_spark.md
+	@$(BIN)/python -m benchmarks.report --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks} --only spark,sparkaudit,sparkshares --output docs/performance_spark.md
 
 .PHONY: benchmark-quick
 benchmark-quick: $(INSTALLED) ## measure the ratios that a slower commit changes (three minutes, 700 MB), a row in docs/benchmark_quick.md

@@ -47,6 +47,12 @@ FLAT = {"open_count": "1000", "late_count": "100", "checkmax": "1000000", "passe
 # short log: the open transactions of a broker that discards after 15 checks.
 RECENT = {**FLAT, "open_within": "50000", "check_within": "50000"}
 
+# One group has every transaction, and eight of them are open: the checks, 10,000, put back each that is there.
+SKEWED = {
+    "groups": "1", "open_count": "8", "late_count": "0", "checkmax": "1000000", "passes": "10000", "delay": "24",
+    "tail": "2000",
+}  # fmt: skip
+
 RECIPES = {
     recipe.name: recipe
     for recipe in (
@@ -56,6 +62,7 @@ RECIPES = {
         Recipe("F5M", 5_000_000, "flat: 1,000 open in a long log", 9 * GIB, FLAT),
         Recipe("R5M", 5_000_000, "flat: 1,000 open, all recent, in a long log", 9 * GIB, RECENT),
         Recipe("L", 5_000_000, "large: 7 GB of log, audited whole", 9 * GIB),
+        Recipe("C", 1_020_000, "skewed: one group, and up to 10,000 half copies of a transaction", 2 * GIB, SKEWED),
     )
 }
 

@@ -1,7 +1,7 @@
 """Measure rmqtx against its targets and other programs in one run, and write docs/performance.md.
 
     python -m benchmarks.report --stores DIR
-    python -m benchmarks.report --stores DIR --only spark,sparkaudit --output docs/performance_spark.md
+    python -m benchmarks.report --stores DIR --only spark,sparkaudit,sparkshares --output docs/performance_spark.md
 
 Missing stores are written first. Ratios are of programs that ran in turns in this run; numbers of different runs or
 machines are not compared.

@@ -37,4 +37,5 @@ SECTIONS = {
 SPARK_SECTIONS = {
     "spark": Measurement(spark.spark_tasks, ("M", "L")),
     "sparkaudit": Measurement(spark.spark_audit, ("S", "L")),
+    "sparkshares": Measurement(spark.spark_shares, ("S", "L", "C")),
 }

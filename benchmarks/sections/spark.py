@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 import statistics
 import sys
+import tarfile
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from benchmarks import big_store
-from benchmarks.bench import Bench
+from benchmarks.bench import Bench, rmqtx
 from benchmarks.measure import Command, CommandFailed
 from benchmarks.page_cache import fill_page_cache
-from benchmarks.section import PROCESS_HEADER, Section, mebibytes, seconds, times
+from benchmarks.section import PROCESS_HEADER, Section, mebibytes, number, seconds, times
 
 PASSES = 2
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 
 def spark_tasks(bench: Bench) -> Section:
@@ -62,8 +69,89 @@ def spark_audit(bench: Bench) -> Section:
     measured = bench.measure_long(commands, turns=2)
     section.add_processes(measured)
     section.at_most(measured[0].name, measured[0].wall_s, 120, seconds)
+    section.at_most("the same to the local engine, CPU", measured[0].cpu_s / measured[1].cpu_s, 2.5, times)
     section.add_processes(bench.measure_long([_on_spark(bench.audit("S", "parquet")), bench.audit("S", "parquet")], 1))
     return section
+
+
+SMALL_COUNT = 300
+
+
+def spark_shares(bench: Bench) -> Section:
+    """Measure audits of many small stores, of a large store among small ones, and of a skewed one, in warm sessions."""
+    section = Section(
+        "Spark: many stores, and the share of each task",
+        "`audit` in a session that is open, second pass of two. *300 small*: copies of the store in `examples/`. "
+        "*L and 100 small*, *C*: as in the list of stores. Share: log bytes of a task that reads, shuffled bytes of a "
+        "task that joins or judges, the largest compared with the median of its stage.",
+        ("stores", "wall", "first row", "CPU", "tasks of a stage, at most", "share, reading", "share, judging"),
+    )
+    small = _small_stores(bench)
+    local = bench.measure_long([_local_audit(small)], turns=1)
+    found = {
+        "300 small": _shared(bench, small),
+        "L and 100 small": _shared(bench, [bench.store("L"), *small[:100]]),
+        "C": _shared(bench, [bench.store("C")]),
+        "S": _shared(bench, [bench.store("S")]),
+    }
+    for name, one in found.items():
+        last = one["passes"][-1]
+        section.rows.append((
+            name, seconds(last["wall_s"]), seconds(last["first_row_s"]), seconds(last["cpu_s"]),
+            number(max(stage["tasks"] for stage in one["stages"])), times(_share(one["reading"])), times(_judging(one)),
+        ))  # fmt: skip
+    many = found["300 small"]
+    section.at_most(
+        "300 small stores, to the local engine, CPU", many["passes"][-1]["cpu_s"] / local[0].cpu_s, 2.5, times
+    )
+    section.at_most("the same, tasks of a stage", max(stage["tasks"] for stage in many["stages"]), 60, number)
+    for name in ("L and 100 small", "C"):
+        section.at_most(f"{name}, largest share, reading", _share(found[name]["reading"]), 2, times)
+        section.at_most(f"{name}, largest share, judging", _judging(found[name]), 2, times)
+    section.at_most("first row of S in a session that is open", found["S"]["passes"][-1]["first_row_s"], 1.5, seconds)
+    section.notes.append(f"The local engine audits the 300 small stores with {seconds(local[0].cpu_s)} of CPU.")
+    return section
+
+
+def _small_stores(bench: Bench) -> list[Path]:
+    """Unpack the example store, and copy it 299 times."""
+    root = bench.scratch / "small"
+    first = root / "000"
+    first.mkdir(parents=True)
+    (archive,) = (REPOSITORY / "examples").glob("*.tar.xz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(first, filter="data")
+    for count in range(1, SMALL_COUNT):
+        shutil.copytree(first, root / f"{count:03}")
+    return [commit_log.parent for commit_log in sorted(root.rglob("commitlog"))]
+
+
+def _local_audit(stores: Sequence[Path]) -> Command:
+    words = [*rmqtx(), "audit", *map(str, stores), "--summary", "--engine", "local", "--quiet"]
+    return Command("rmqtx audit, 300 small", words, statuses=(0, 3))
+
+
+def _shared(bench: Bench, stores: Sequence[Path]) -> dict[str, Any]:
+    """Return what `spark_shares` measured; a store with a truth is compared with it."""
+    words = [sys.executable, "-m", "benchmarks.spark_shares", "--passes", "2", *map(str, stores)]
+    (measured,) = bench.measure_long([Command(f"Spark, {len(stores)} stores", words)], turns=1)
+    if measured.failure:
+        raise CommandFailed(measured.failure)
+    found: dict[str, Any] = json.loads(measured.runs[0].output)
+    if len(stores) == 1:
+        expected = {state: count for state, count in big_store.truth_of(stores[0]).states().items() if count}
+        if any(one["states"] != expected for one in found["passes"]):
+            raise CommandFailed(f"audit of {stores[0].name}: not the truth")
+    return found
+
+
+def _share(tasks: Mapping[str, float]) -> float:
+    return tasks["max_bytes"] / max(tasks["median_bytes"], 1)
+
+
+def _judging(found: Mapping[str, Any]) -> float:
+    stages = [stage for stage in found["stages"] if "judge" in stage["job"] and stage["median_bytes"]]
+    return max((_share(stage) for stage in stages), default=math.nan)
 
 
 def _on_spark(command: Command) -> Command:

@@ -108,7 +108,7 @@ class Judged:
     """The verdicts of an audit as a DataFrame with the columns of TRANSACTIONS, to join, filter and write with Spark.
 
     The logs were scanned, once; each action on `frame` judges again, from the scan. `tasks_count`: the tasks of this,
-    and as many as joins of the verdicts should have.
+    and the number that joins of the verdicts should have.
     """
 
     frame: DataFrame

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScanCounts:
-    """Counts for people who wait: a task that Spark runs twice is counted twice. Results never depend on them."""
+    """Counts for the progress bar: a task that Spark runs twice is counted twice. Results never depend on them."""
 
     _bytes: Accumulator[int]
     _records: Accumulator[int]

@@ -27,7 +27,7 @@ class Growing:
         self.write_to(self.begin)
 
     def write_to(self, offset: int) -> None:
-        """The log as it was when so much was written: zeros behind, and no file behind the next one."""
+        """The log as it was when it was written to this offset: zeros behind, and no file behind the next one."""
         for segment in self._segments:
             there = self.root / Path(segment.file).relative_to(self.whole)
             if segment.base_offset > max(offset, self.begin):
