@@ -65,11 +65,15 @@ compiled: $(INSTALLED)
 
 .PHONY: test
 test: compiled ## the tests, in up to 4 processes; needs neither broker nor network
-	@$(BIN)/python -m pytest tests -m "not slow and not broker" --numprocesses $(TEST_PROCESSES) --dist loadfile
+	@$(BIN)/python -m pytest tests -m "not slow and not broker and not deep" --numprocesses $(TEST_PROCESSES) --dist loadfile
 
 .PHONY: test-slow
 test-slow: compiled ## what `make test` leaves out: other stores of the corpus, more seeds, JVMs, brokers where Maven is
-	@$(BIN)/python -m pytest tests -m "slow or broker" --numprocesses $(TEST_PROCESSES) --dist loadfile
+	@$(BIN)/python -m pytest tests -m "(slow or broker) and not deep" --numprocesses $(TEST_PROCESSES) --dist loadfile
+
+.PHONY: test-deep
+test-deep: compiled ## more of the same: damage of every byte, kills at every moment, every store with every table (half an hour)
+	@$(BIN)/python -m pytest tests -m deep --numprocesses $(TEST_PROCESSES) --dist loadfile
 
 .PHONY: lint
 lint: $(INSTALLED) ## ruff

@@ -129,14 +129,19 @@ def few_or_all(names: Iterable[str]) -> list[Any]:
     return [pytest.param(few, id="few"), pytest.param(every, id="all", marks=pytest.mark.slow)]
 
 
-def rest_is_slow(values: Iterable[Any], quick: int = 2) -> list[Any]:
+def rest_is_slow(values: Iterable[Any], quick: int = 2, slow: int | None = None) -> list[Any]:
     """Parameters of a matrix of one kind, such as seeds: the first `quick` of them run in `make test`.
 
+    The next `slow` of them run in `make test-slow`, by default all; the others in `make test-deep`.
     What is a parameter already keeps its marks.
     """
     parameters = []
+    deep_from = None if slow is None else quick + slow
     for number, value in enumerate(values):
         given, marks = (value.values, value.marks) if hasattr(value, "marks") else (value, ())
         numbers = given if isinstance(given, tuple) else (given,)
-        parameters.append(pytest.param(*numbers, marks=(*marks, *([] if number < quick else [pytest.mark.slow]))))
+        own: list[Any] = []
+        if number >= quick:
+            own = [pytest.mark.slow if deep_from is None or number < deep_from else pytest.mark.deep]
+        parameters.append(pytest.param(*numbers, marks=(*marks, *own)))
     return parameters

@@ -12,7 +12,7 @@ STRIDE = 7
 PARTS = 8
 
 
-@pytest.mark.parametrize("part", rest_is_slow(range(PARTS), quick=1))
+@pytest.mark.parametrize("part", rest_is_slow(range(PARTS), quick=0, slow=1))
 def test_damage_is_found_or_cannot_be(part: int) -> None:
     played = [play(number) for number in range(part * STRIDE, len(CELLS), PARTS * STRIDE)]
     assert [(one.number, one.cell, one.done, one.wrong) for one in played if one.wrong] == []

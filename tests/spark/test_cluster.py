@@ -155,13 +155,11 @@ def test_doctor_names_what_executors_lack(master: str, empty: Path) -> None:
     ] * 2
 
 
+@pytest.mark.deep  # through Spark Connect it is tested below
 def test_an_archive_is_enough_for_a_python_without_packages(
     master: str, empty: Path, archive: tuple[str, ...]
 ) -> None:
-    local = audited(empty)
-    assert audited(empty, "--master", master, *archive, *CONF) == local
-    status, rows = doctored(empty, "--master", master, *archive, *CONF)
-    assert (status, {row["outcome"] for row in rows}) == (0, {"ok"})
+    assert audited(empty, "--master", master, *archive, *CONF) == audited(empty)
 
 
 def test_the_same_through_spark_connect(server: str, empty: Path, archive: tuple[str, ...]) -> None:

@@ -17,6 +17,7 @@ from tests.spark.frames import locally
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
 _PAGE = Path(__file__).parent.parent.parent / "docs" / "sql_examples.md"
 _BLOCK = re.compile(r"^```(sql|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 Row = dict[str, Any]

@@ -86,7 +86,7 @@ def states_but_the_truth(before: dict[str, Row], after: dict[str, Row]) -> list[
     return changed + [f"invented: {identity}" for identity in after.keys() - before.keys()]
 
 
-@pytest.mark.parametrize("name", rest_is_slow(one_of_each_design(STORES)))
+@pytest.mark.parametrize("name", rest_is_slow(one_of_each_design(STORES), slow=2))
 def test_a_flipped_bit_in_the_name_of_an_end_is_found_and_ends_nothing_silently(name: str, tmp_path: Path) -> None:
     if name.startswith("rocksdb") and importlib.util.find_spec("rocksdict") is None:
         pytest.skip("rocksdict is not here (pip install rocksdict)")

@@ -47,7 +47,7 @@ DAMAGES: dict[str, Damage] = {
     rest_is_slow([
         ("common-4.9.7", 0), ("killed-5.3.3", 4), ("upgraded-4.2.0-4.3.0", 0), ("killed-5.3.3", -2),
         ("multipath-5.5.0", 1),
-    ], quick=1),
+    ], quick=1, slow=1),
 )
 def test_whole_files(tmp_path: Path, name: str, place: int, damage: str) -> None:
     """Many of these were answered with status 0 and others than the true transactions, or PENDING for UNDECIDABLE."""

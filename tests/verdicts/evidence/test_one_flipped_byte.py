@@ -47,7 +47,7 @@ class Damaged:
         return data[record["position_bytes"] : record["position_bytes"] + record["length_bytes"]]
 
 
-@pytest.fixture(scope="module", params=rest_is_slow(STORES, quick=1))
+@pytest.fixture(scope="module", params=rest_is_slow(STORES, quick=1, slow=1))
 def damaged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Damaged:
     name = str(request.param)
     root = copy_of(name, tmp_path_factory.mktemp(name))

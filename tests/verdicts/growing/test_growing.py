@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.forge import damage
 from tests.forge.stores import settings_of, unpacked
-from tests.representatives import one_of_each_design
+from tests.representatives import one_of_each_design, rest_is_slow
 from tests.spark.growing import Growing
 from tests.verdicts.follow.test_follow import NAMES, OTHER_DESIGNS, by_default, rolling, set_cursors
 from tests.verdicts.growing.grown import KINDS, GrownTable, named
@@ -29,7 +30,10 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("parquet", NAMES[0]), *(pytest.param(kind, name, marks=pytest.mark.slow) for kind in KINDS for name in NAMES)],
+    rest_is_slow(
+        dict.fromkeys([("parquet", NAMES[0]), *zip(KINDS, NAMES[1:], strict=False), *product(KINDS, NAMES)]),
+        quick=1, slow=len(KINDS),
+    ),
 )
 def test_twenty_steps_of_a_real_store(kind: str, name: str, tmp_path: Path, make: Make) -> None:
     growing = Growing(unpacked(name), tmp_path / "copy")
@@ -60,8 +64,11 @@ def test_a_store_of_another_design(name: str, tmp_path: Path, make: Make) -> Non
 
 @pytest.mark.parametrize(
     ("kind", "seed", "halves", "steps"),
-    [*((kind, 0, 24, 5) for kind in KINDS),
-     *(pytest.param(kind, seed, 50, 14, marks=pytest.mark.slow) for kind in KINDS for seed in range(4))],
+    rest_is_slow(
+        [("parquet", 0, 24, 5), *((kind, 0, 24, 5) for kind in KINDS[1:]), ("parquet", 0, 50, 14),
+         *((kind, seed, 50, 14) for seed in range(1, 4) for kind in KINDS)],
+        quick=1, slow=len(KINDS),
+    ),
 )
 def test_files_that_expire(kind: str, seed: int, halves: int, steps: int, tmp_path: Path, make: Make) -> None:
     growing = Growing(rolling(tmp_path / "whole", seed, halves), tmp_path / "copy")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.representatives import rest_is_slow
 from tests.spark.growing import Growing
 from tests.verdicts.follow.test_follow import rolling, set_cursors
 from tests.verdicts.growing import killed_run
@@ -85,6 +86,13 @@ def test_a_moment_before_and_one_after_the_commit(step: Step) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", KINDS, indirect=True)
+def test_some_moments(step: Step) -> None:
+    assert all(step.killed_at(number) for number in (1, 6, 11, 15, 18))
+    assert not step.killed_at(999)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("step", KINDS, indirect=True)
 def test_every_moment(step: Step) -> None:
     number = 0
     while step.killed_at(number):
@@ -92,9 +100,9 @@ def test_every_moment(step: Step) -> None:
     assert number > 12
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("kind", "seed"), rest_is_slow([(kind, seed) for seed in range(2) for kind in KINDS], quick=0, slow=2)
+)
 def test_twenty_steps_with_a_kill_in_each(
     kind: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,7 +124,7 @@ def read_on(name: TableName, ended: Any, found: Any) -> None:
 def test_readers_find_one_version_before_during_and_after_each_commit(grown: GrownTable, tmp_path: Path) -> None:
     growing = Growing(rolling(tmp_path / "whole", 2), Path(grown.roots[0]))
     grown.settings = by_default
-    moments = growing.moments(12, 5)
+    moments = growing.moments(7, 5)
     growing.write_to(moments[0])
     grown.step()
     context = multiprocessing.get_context("spawn")

@@ -74,7 +74,7 @@ def test_nothing_is_written(copy: Path) -> None:
 # ---- index, checkpoint, cursors, ops
 
 
-@pytest.mark.parametrize("name", rest_is_slow(["common-5.3.3", "common-4.3.0", "common-5.5.0"], quick=1))
+@pytest.mark.parametrize("name", rest_is_slow(["common-5.3.3", "common-4.3.0", "common-5.5.0"], quick=0, slow=1))
 def test_any_byte_of_an_index_entry(name: str, tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
     chance = random.Random(name)
@@ -219,7 +219,7 @@ def test_a_running_broker_is_ahead_of_what_was_read(copy: Path) -> None:
     assert [row["code"] for row in rows if row["code"].startswith("slot")] == ["slot-pending"]
 
 
-@pytest.mark.parametrize("every", rest_is_slow([4, 1], quick=1))
+@pytest.mark.parametrize("every", rest_is_slow([4, 1], quick=0, slow=1))
 def test_whatever_is_damaged_is_no_error(tmp_path: Path, every: int) -> None:
     for number, (name, wound) in list(enumerate(damage.RANDOM.items()))[::every]:
         root = copy_of("killed-5.1.4", tmp_path / f"{number}")
