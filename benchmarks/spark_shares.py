@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from benchmarks.spark_rate import tree_cpu_seconds
 from readers.log.splits import plan_splits
@@ -42,7 +43,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--passes", type=int, default=2)
     arguments = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as log, _session(log) as spark:
-        spark.range(1).mapInArrow(iter, "id long").collect()  # from here on a worker exists
+        spark.range(1).mapInArrow(_same, "id long").collect()  # from here on a worker exists
         start_cpu_s = tree_cpu_seconds()
         passes = [_audited(spark, arguments.stores) for _ in range(arguments.passes)]
         stores = [open_store(path) for path in arguments.stores]
@@ -50,6 +51,10 @@ def main(words: Sequence[str] | None = None) -> int:
         stages = _stages(next(Path(log).iterdir()))
     print(json.dumps({"start_cpu_s": start_cpu_s, "passes": passes, "reading": reading, "stages": stages}))
     return 0
+
+
+def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
 
 
 @contextmanager

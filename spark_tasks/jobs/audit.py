@@ -96,6 +96,7 @@ def _audit(task: SparkAudit, reading: VerdictReading, temporary_directory: str |
             try:
                 with tracked(task.spark, Phase("judging", task.partitions_count), task.progress):
                     sizes_bytes = way.computed(judged, "audit: judge the transactions")
+                show_phase(task.progress, "writing", 0, 1)
                 yield from way.taken(judged, sizes_bytes)
             finally:
                 judged.unpersist()

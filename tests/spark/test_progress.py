@@ -79,8 +79,8 @@ def test_an_audit_reads_then_judges(spark: SparkSession) -> None:
     store, watcher = open_store(unpacked(name)), Watcher()
     assert audit(spark, [store], settings_of(name), split_bytes=64 << 10, progress=watcher).table().num_rows
     phases = list(dict.fromkeys(phase for phase, _, _ in watcher.phases))
-    assert phases == ["opening the stores", "reading", "concluding the stores", "judging"]
-    assert watcher.phases[-1][1] == watcher.phases[-1][2] > 1
+    assert phases == ["opening the stores", "reading", "concluding the stores", "judging", "writing"]
+    assert watcher.phases[-2][1] == watcher.phases[-2][2] > 1
     assert watcher.bytes[-1][0] == watcher.bytes[-1][1] > 0
 
 
