@@ -89,6 +89,7 @@ def _log_shares(spark: SparkSession, stores: list[Store]) -> dict[str, float]:
 def _stages(log: Path) -> list[dict[str, Any]]:
     """Return the stages of all passes with their number of tasks, and the shares of those that read a shuffle."""
     described: dict[int, str] = {}
+    tasks_count: Counter[int] = Counter()
     read_bytes: dict[int, list[int]] = defaultdict(list)
     for line in log.read_text().splitlines():
         event = json.loads(line)
@@ -97,10 +98,13 @@ def _stages(log: Path) -> list[dict[str, Any]]:
             described.update({stage["Stage ID"]: text for stage in event["Stage Infos"]})
         elif event["Event"] == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] == "Success":
             read = event["Task Metrics"]["Shuffle Read Metrics"]
-            read_bytes[event["Stage ID"]].append(read["Remote Bytes Read"] + read["Local Bytes Read"])
+            size_bytes = read["Remote Bytes Read"] + read["Local Bytes Read"]
+            tasks_count[event["Stage ID"]] += 1
+            if size_bytes:  # a stage can also have tasks that pass on what was scanned
+                read_bytes[event["Stage ID"]].append(size_bytes)
     return [
-        {"job": described[stage], **_shares(sizes)} for stage, sizes in sorted(read_bytes.items())
-        if described[stage].startswith("rmqtx")
+        {"job": described[stage], **_shares(read_bytes[stage] or [0]), "tasks": count}
+        for stage, count in sorted(tasks_count.items()) if described[stage].startswith("rmqtx")
     ]
 
 

@@ -64,9 +64,10 @@ MARK_DATA = pa.schema(
     ]
 )
 
-#: Offsets with the same number after this shift have the same key: some MB of rows, and some thousand of them.
-_QUEUE_OFFSET_BITS = 16
-_LOG_OFFSET_BITS = 27
+#: Offsets with the same number after this shift have the same key: some thousand rows, in 8 MiB of log. A task has the
+#: keys that fall to it: with a tenth of the keys some tasks would have five times the rows of others.
+_QUEUE_OFFSET_BITS = 12
+_LOG_OFFSET_BITS = 23
 
 
 @dataclasses.dataclass(frozen=True)

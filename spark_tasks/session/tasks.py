@@ -34,7 +34,7 @@ _UNKNOWN_CORES = 4
 
 #: Compression here costs less than copies of more bytes in the JVM, and the disks and networks between executors.
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd" if pa.Codec.is_available("zstd") else None)
-_COMPRESSED_BYTES_MIN = 64 << 10
+_COMPRESSED_BYTES_MIN = 32 << 10
 #: Values that a worker keeps: those of the stages of one audit.
 _SHARED_KEPT_MAX = 3
 
