@@ -19,6 +19,7 @@ def test_damage_is_found_or_cannot_be(part: int) -> None:
     assert sum(one.outcome == FOUND for one in played) > len(played) / 2
 
 
+@pytest.mark.slow
 def test_so_it_is_in_other_designs() -> None:
     played = [play(number, cells=OTHER_CELLS) for number in range(0, len(OTHER_CELLS), 5)]
     assert [(one.number, one.cell, one.done, one.wrong) for one in played if one.wrong] == []

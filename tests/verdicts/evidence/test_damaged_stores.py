@@ -304,6 +304,7 @@ def test_queues_of_another_log(clean: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_flipped_index_is_no_reason_to_lose_a_transaction(clean: Path) -> None:
     """Its header, the slots and the entries: what the index no longer knows is found by a scan."""
     (file,) = sorted(clean.glob("index/*"))
