@@ -141,19 +141,8 @@ class LogFollower:
     def _last_record_before(self, end: int, last_base: int, start: int) -> int:
         """Return where the last sound record before an offset begins; the segment's beginning if it has none."""
         segment = next(segment for segment in self.store.commit_log if segment.base_offset == last_base)
-        low, high = max(0, start - last_base), end - last_base
-        back = _BACK_BYTES
-        while high > low:
-            begin = max(low, high - back)
-            found = None
-            for block in SegmentScan(segment, from_position=begin, to_position=high):
-                found = int(block.positions[-1]) if len(block) else found
-            if found is not None:
-                return last_base + found
-            if begin == low:
-                break
-            back *= 8
-        return max(start, last_base)
+        found = _last_record(segment, max(0, start - last_base), end - last_base)
+        return max(start, last_base) if found is None else last_base + found[0]
 
     def _read_final(self, start: int, final: int, last: int, visible: dict[str, int], splits: SplitReader) -> None:
         plan = SplitPlan((self.store,), (last,), splits.step_bytes, start, final)
@@ -161,7 +150,7 @@ class LogFollower:
             with self._database.transaction():
                 self._cut_tail()
                 self._add(split, found)
-                self._place.offset = split.offsets[1]
+                self._place.offset = _end_of(split)
                 self._place.compared = compared_slots(self.store, visible, self._place.offset)
                 self._keep_place()
             self.bytes_read += found.facts.decoded_bytes
@@ -305,6 +294,34 @@ class LogFollower:
 
     def _keep_place(self) -> None:
         self._database.set_of_store(self.number, "place", asdict(self._place))
+
+
+def _last_record(segment: Segment, low: int, high: int) -> tuple[int, int] | None:
+    """Return begin and end of the last sound record that begins in a range of positions; None without any."""
+    back = _BACK_BYTES
+    while high > low:
+        begin = max(low, high - back)
+        found = None
+        for block in SegmentScan(segment, from_position=begin, to_position=high):
+            if len(block):
+                found = int(block.positions[-1]), int(block.positions[-1] + block.lengths[-1])
+        if found is not None or begin == low:
+            return found
+        back *= 8
+    return None
+
+
+def _end_of(split: Split) -> int:
+    """Return the commit-log offset from which a later run reads on if this one ends after a split.
+
+    In the last segment with data it is the end of a record, where `latest_offsets` looks for one; a split may end
+    inside its last record.
+    """
+    begin, end = split.offsets
+    if not split.is_last:
+        return end
+    found = _last_record(split.segment, split.from_position, split.to_position)
+    return end if found is None else max(begin, split.segment.base_offset + found[1])
 
 
 def _digest(store: Store, offset: int) -> str | None:
