@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
@@ -50,7 +52,10 @@ def workers_count(total_bytes: int, processes: int | None) -> int:
 
 
 def _begin() -> None:
-    """End this process when its parent is killed: otherwise it would wait for tasks without end."""
+    """Begin a process: it ends at Ctrl-C without a word, and when its parent is killed."""
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     begin_own_process()
     keep_free_memory()
     threading.Thread(target=_wait_for_parents_end, daemon=True).start()
@@ -71,6 +76,16 @@ def _pool(processes: int) -> ProcessPoolExecutor:
 
     # Spawned, not forked: Arrow's threads do not survive a fork.
     return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C in the block, and in processes that it starts until `_begin`: they would print a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Workers:
@@ -102,7 +117,9 @@ class Workers:
             # Each other process has a second task, so that it need not wait for the end of one in this process.
             free = 2 * self._others - sum(not one.done() for one in begun)
             left = waiting_max - len(begun)
-            begun.extend(pool.submit(function, task) for task in islice(tasks, max(0, min(free, left))))
+            for task in islice(tasks, max(0, min(free, left))):
+                with _uninterrupted():
+                    begun.append(pool.submit(function, task))
             if not begun:
                 return
             has_time = not begun[0].done() and len(begun) < waiting_max

@@ -25,7 +25,9 @@ class _Counting:
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        self._stream.write(data)
+        # After an error the file is closed and removed, and then pyarrow's writer ends it when it is collected.
+        if not getattr(self._stream, "closed", False):
+            self._stream.write(data)
         self._position_bytes += len(data)
         return len(data)
 

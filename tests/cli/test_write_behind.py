@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 from rmqtx_cli.options.options import OutputFormat
 from rmqtx_cli.options.row_options import IS_SAFE
+from rmqtx_cli.output import columnar
 from rmqtx_cli.output.delimited import CsvPort
 from rmqtx_cli.output.port import open_port
 from rmqtx_cli.output.views import plain_view
@@ -63,6 +65,21 @@ def test_all_rows_in_their_order(name: str, tmp_path: Path) -> None:
     else:
         found = pa.ipc.open_stream(file.read_bytes()).read_all()["keys"].to_pylist()
     assert found == TEXTS
+
+
+def test_a_file_that_is_given_up_is_given_up_quietly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columnar, "_GROUP_BYTES", 1)
+    file = tmp_path / "rows.parquet"
+    with (  # noqa: PT012 -- the error comes after rows
+        pytest.raises(KeyboardInterrupt),
+        open_port(OutputFormat.PARQUET, file, BATCHES[0].schema, plain_view(["keys"])) as port,
+    ):
+        for batch in BATCHES[:3]:
+            port.write(batch)
+        raise KeyboardInterrupt
+    del port
+    gc.collect()  # pyarrow's writer ends its file here; an error would be a warning, which is an error in tests
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_error_is_raised_by_the_next_call_and_nothing_is_written_after_it() -> None:

@@ -83,3 +83,35 @@ def test_they_end_when_who_asked_is_killed(tmp_path: Path) -> None:
     while any(map(is_alive, processes)):
         assert time.monotonic() < deadline, "they are still there"
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("task_s", [0.0, 30.0])
+def test_they_end_at_ctrl_c_without_a_word(task_s: float, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(INTERRUPTED.format(task_s=task_s))
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        [sys.executable, str(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        start_new_session=True,
+    ) as asking:
+        assert asking.stdout is not None
+        assert asking.stdout.readline() == "begun\n"
+        os.killpg(asking.pid, signal.SIGINT)  # as a terminal does
+        out, errors = asking.communicate(timeout=120)
+    assert (out, errors) == ("interrupted\n", "")
+
+
+INTERRUPTED = """
+import time
+from readers.jobs.workers import Workers
+
+if __name__ == "__main__":
+    try:
+        with Workers(3) as workers:
+            list(workers.run(time.sleep, [0.2] * 9))
+            print("begun", flush=True)
+            list(workers.run(time.sleep, [{task_s}] * 9))
+            time.sleep(60)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
