@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from types import TracebackType
@@ -27,11 +27,10 @@ from readers.model.tables import ALL_TABLES, RECORDS, TRANSACTIONS
 from readers.store.store import Store
 from spark_tasks.data_source import RmqtxDataSource
 from spark_tasks.jobs import reconcile as reconcile_job
-from spark_tasks.jobs.audit import SparkAudit
+from spark_tasks.jobs.audit import transactions
 from spark_tasks.jobs.reading import spark_reader
 from spark_tasks.jobs.scan import run_job
 from spark_tasks.jobs.verdict_folder import write_into
-from spark_tasks.jobs.verdicts import as_rows
 from spark_tasks.session.errors import translated
 from spark_tasks.session.packages import send_packages
 from spark_tasks.session.schemas import spark_schema
@@ -71,7 +70,7 @@ class Audit:
     coverage: pa.Table
     notes: tuple[str, ...]
     stores: tuple[Store, ...]
-    _task: SparkAudit
+    _release: Callable[[], None]
 
     def write(
         self, place: str | PathLike[str], partition_by: Sequence[str] = (), *, timestamps: bool = False
@@ -94,7 +93,7 @@ class Audit:
 
     def release(self) -> None:
         """Release what Spark keeps; `transactions` cannot be read afterwards."""
-        self._task.release()
+        self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -126,16 +125,12 @@ def audit(
     reading = VerdictReading(TRANSACTIONS, [])
     with translated():
         stores = opened(options)
-        task = SparkAudit(spark, stores, Settings(options), options.at_ms, split_bytes, None)
-        try:
-            frame = task.judged(as_rows, spark_schema(TRANSACTIONS))
-        except BaseException:
-            task.release()
-            raise
-        task.report(reading)
+        judged = transactions(
+            spark, stores, Settings(options), at_ms=options.at_ms, split_bytes=split_bytes, reading=reading
+        )
     return Audit(
-        frame, findings_table(reading.findings), reading.coverage_table(),
-        tuple(dict.fromkeys(note.text for note in reading.notes)), tuple(stores), task,
+        judged.frame, findings_table(reading.findings), reading.coverage_table(),
+        tuple(dict.fromkeys(note.text for note in reading.notes)), tuple(stores), judged.release,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -43,17 +44,20 @@ def differences(
     from pyspark.sql import functions as sql
 
     reading = VerdictReading(DIFFERENCES, [])
-    sides = [
-        transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading)
-        for stores, at_ms in (before, after)
-    ]
-    buckets_count = max(BUCKETS_MIN, *(side.tasks_count for side in sides))
-    narrow = [narrowed(side.frame, buckets_count) for side in sides]
-    observed = [Observation(), Observation()]
-    counted = [side.observe(one, sql.count("*").alias("rows")) for side, one in zip(narrow, observed, strict=True)]
-    grouped = [side.groupBy(_BUCKET) for side in counted]
-    found = grouped[0].cogroup(grouped[1]).applyInArrow(_different, spark_schema(DIFFERENCES))
-    reading.batches = _rows(found, sides, [] if sizes is None else sizes, observed)
+    with ExitStack() as kept:
+        sides: list[Judged] = []
+        for stores, at_ms in (before, after):
+            sides.append(
+                transactions(spark, stores, settings_of, at_ms=at_ms, split_bytes=split_bytes, reading=reading)
+            )
+            kept.callback(sides[-1].release)
+        tasks_count = max(side.tasks_count for side in sides)
+        narrow = [narrowed(side.frame, max(BUCKETS_MIN, tasks_count)) for side in sides]
+        observed = [Observation(), Observation()]
+        counted = [side.observe(one, sql.count("*").alias("rows")) for side, one in zip(narrow, observed, strict=True)]
+        grouped = [side.groupBy(_BUCKET) for side in counted]
+        found = grouped[0].cogroup(grouped[1]).applyInArrow(_different, spark_schema(DIFFERENCES))
+        reading.batches = _rows(found, tasks_count, [] if sizes is None else sizes, observed, kept.pop_all())
     return reading
 
 
@@ -73,14 +77,10 @@ def _different(before: pa.Table, after: pa.Table) -> pa.Table:
 
 
 def _rows(
-    frame: DataFrame, sides: list[Judged], sizes: list[int], observed: list[Observation]
+    frame: DataFrame, tasks_count: int, sizes: list[int], observed: list[Observation], kept: ExitStack
 ) -> Iterator[pa.RecordBatch]:
     spark = frame.sparkSession
-    try:
-        with shuffles_of(spark, max(side.tasks_count for side in sides)), described(spark, "diff: compare the audits"):
-            table = frame.toArrow().select(DIFFERENCES.names).cast(DIFFERENCES)
-    finally:
-        for side in sides:
-            side.release()
+    with kept, shuffles_of(spark, tasks_count), described(spark, "diff: compare the audits"):
+        table = frame.toArrow().select(DIFFERENCES.names).cast(DIFFERENCES)
     sizes[:] = [int(one.get["rows"]) for one in observed]
     yield from table.to_batches()

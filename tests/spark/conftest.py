@@ -12,8 +12,8 @@ from spark_tasks.session.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Few partitions: each costs a Python worker a start. Memory for what the JVM keeps of hundreds of tests.
-CONF = {"spark.sql.shuffle.partitions": "3", "spark.default.parallelism": "2", "spark.driver.memory": "2g"}
+#: Few partitions: each costs a Python worker a start.
+CONF = {"spark.sql.shuffle.partitions": "3", "spark.default.parallelism": "2", "spark.driver.memory": "1g"}
 
 
 @pytest.fixture(scope="session")
