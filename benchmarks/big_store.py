@@ -67,6 +67,11 @@ RECIPES = {
 }
 
 
+def small_recipe(number: int) -> Recipe:
+    """Return the recipe of one of many small stores; each has transactions of its own, so no two of them join."""
+    return Recipe(f"{number:03}", 300, "one of many small stores", GIB // 64, {"seed": str(number + 2)})
+
+
 @dataclass(frozen=True)
 class Truth:
     """What the generator did, read from the files beside the store.

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import statistics
 import sys
-import tarfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +19,6 @@ from benchmarks.page_cache import fill_page_cache
 from benchmarks.section import PROCESS_HEADER, Section, mebibytes, number, seconds, times
 
 PASSES = 2
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 
 def spark_tasks(bench: Bench) -> Section:
@@ -81,9 +78,9 @@ def spark_shares(bench: Bench) -> Section:
     """Measure audits of many small stores, of a large store among small ones, and of a skewed one, in warm sessions."""
     section = Section(
         "Spark: many stores, and the share of each task",
-        "`audit` in a session that is open, second pass of two. *300 small*: copies of the store in `examples/`. "
-        "*L and 100 small*, *C*: as in the list of stores. Share: log bytes of a task that reads, shuffled bytes of a "
-        "task that joins or judges, the largest compared with the median of its stage.",
+        "`audit` in a session that is open, second pass of two; *local* is a whole process. Each of the *small* stores "
+        "has 300 transactions of its own. Share: log bytes of a task that reads, shuffled bytes of a task that joins "
+        "or judges, the largest compared with the median of its stage.",
         ("stores", "wall", "first row", "CPU", "most tasks of a stage", "share, reading", "share, joining, judging"),
     )
     small = _small_stores(bench)
@@ -115,34 +112,44 @@ def spark_shares(bench: Bench) -> Section:
 
 
 def _small_stores(bench: Bench) -> list[Path]:
-    """Unpack the example store, and copy it 299 times."""
-    root = bench.scratch / "small"
-    first = root / "000"
-    first.mkdir(parents=True)
-    (archive,) = (REPOSITORY / "examples").glob("*.tar.xz")
-    with tarfile.open(archive) as packed:
-        packed.extractall(first, filter="data")
-    for count in range(1, SMALL_COUNT):
-        shutil.copytree(first, root / f"{count:03}")
-    return [commit_log.parent for commit_log in sorted(root.rglob("commitlog"))]
+    """Write the small stores that are missing."""
+    root = bench.stores / "small"
+    root.mkdir(exist_ok=True)
+    recipes = [big_store.small_recipe(number) for number in range(SMALL_COUNT)]
+    for recipe in recipes:
+        big_store.write(recipe, root)
+    return [root / recipe.name for recipe in recipes]
 
 
 def _local_audit(stores: Sequence[Path]) -> Command:
-    words = [*rmqtx(), "audit", *map(str, stores), "--summary", "--engine", "local", "--quiet"]
-    return Command("rmqtx audit, 300 small", words, statuses=(0, 3))
+    def check(output: str) -> None:
+        rows = [json.loads(line) for line in output.splitlines()]
+        expected = _states(stores)
+        found = {state: sum(row[f"{state.lower()}_count"] for row in rows) for state in expected}
+        if found != expected:
+            raise CommandFailed(f"audit of small stores: {found}, the truth is {expected}")
+
+    words = [*rmqtx(), "audit", *map(str, stores), "--summary", "--engine", "local", "--format", "jsonl"]
+    return Command("rmqtx audit, 300 small", words, check)
+
+
+def _states(stores: Sequence[Path]) -> dict[str, int]:
+    """Return the true number of transactions in each state, of all stores together."""
+    states: Counter[str] = Counter()
+    for store in stores:
+        states.update(big_store.truth_of(store).states())
+    return {state: count for state, count in states.items() if count}
 
 
 def _shared(bench: Bench, stores: Sequence[Path]) -> dict[str, Any]:
-    """Return what `spark_shares` measured; a store with a truth is compared with it."""
+    """Return what `spark_shares` measured, compared with the truth of the stores."""
     words = [sys.executable, "-m", "benchmarks.spark_shares", "--passes", "2", *map(str, stores)]
     (measured,) = bench.measure_long([Command(f"Spark, {len(stores)} stores", words)], turns=1)
     if measured.failure:
         raise CommandFailed(measured.failure)
     found: dict[str, Any] = json.loads(measured.runs[0].output)
-    if len(stores) == 1:
-        expected = {state: count for state, count in big_store.truth_of(stores[0]).states().items() if count}
-        if any(one["states"] != expected for one in found["passes"]):
-            raise CommandFailed(f"audit of {stores[0].name}: not the truth")
+    if any(one["states"] != _states(stores) for one in found["passes"]):
+        raise CommandFailed(f"audit of {len(stores)} stores: not the truth")
     return found
 
 
