@@ -40,10 +40,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return OneSparkSession(config, log)
 
 
-#: Who asks for the moment of reading.
-MODULES_WITH_A_MOMENT = (
-    "verdicts.audit.local_audit", "verdicts.audit.lookups", "verdicts.evidence.store_facts", "spark_tasks.jobs.audit",
-)
+#: The moment of reading.
+MOMENT = "verdicts.evidence.store_facts.moment_ms"
 #: When the stores of the corpus are read. What is pending nears fileReservedTime as they grow old, and is discarded.
 READ_AT_MS = 1_795_388_400_000
 
@@ -52,8 +50,7 @@ READ_AT_MS = 1_795_388_400_000
 def one_moment() -> Iterator[None]:
     """Stores are read soon after the corpus was written, or when a test says, which lies before."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in MODULES_WITH_A_MOMENT:
-            patch.setattr(f"{module}.moment_ms", lambda store: min(store.taken_time_ms, READ_AT_MS))
+        patch.setattr(MOMENT, lambda store: min(store.taken_time_ms, READ_AT_MS))
         yield
 
 
@@ -68,8 +65,7 @@ def _one_moment() -> Iterator[None]:
 def real_moment() -> Iterator[None]:
     """Stores are read when they are read."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in MODULES_WITH_A_MOMENT:
-            patch.setattr(f"{module}.moment_ms", lambda store: store.taken_time_ms)
+        patch.setattr(MOMENT, lambda store: store.taken_time_ms)
         yield
 
 

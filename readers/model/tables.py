@@ -279,6 +279,27 @@ TRANSACTIONS = pa.schema(
             "finds; null for a past time, and in rows of audit --follow (rmqtx explain WORD)",
             words="causes_found",
         ),
+        column(
+            "next_event", pa.string(),
+            "what the next start and the check of the broker do next with an open transaction: a producer is asked "
+            "(asked), a copy is put back in its immunity time (put_back), it is discarded because of its age (expired) "
+            "or its checks (discarded), dropped from RocksDB (dropped), never read (skipped), not reached because the "
+            "check stops before it (stopped), cut off by the next start (cut); none: nothing; null for a past time, "
+            "and in rows of audit --follow",
+            values=(
+                "asked", "put_back", "expired", "discarded", "dropped", "skipped", "stopped", "cut", "unknown", "none",
+            ),
+        ),
+        column(
+            "next_event_at_ms", pa.int64(),
+            "when the next event happens; of a stopped broker, if it starts now; null if there is none, or its time is "
+            "not known",
+        ),
+        column(
+            "answer_effect", pa.string(),
+            "what the answer COMMIT of a producer that is asked does: deliver or deliver_again; null if none is asked",
+            values=("deliver", "deliver_again"),
+        ),
     ]
 )
 

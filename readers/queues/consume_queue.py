@@ -202,6 +202,27 @@ class Queue:
         lengths: Int32s = native(slots, "record_length_bytes", np.int32)
         return queue_offsets, native(slots, "commit_log_offset"), lengths, tags_codes
 
+    def places(self, from_queue_offset: int, to_queue_offset: int) -> tuple[Int64s, Int32s]:
+        """Return commit-log offset and record length in every slot of [from, to), also in fillers and impossible ones.
+
+        Shape:  -1 and 0 for a slot that is in no file.
+        Units:  bytes.
+        Raises: UnreadableFile, FileChanged.
+        """
+        count = max(0, to_queue_offset - from_queue_offset)
+        offsets, lengths = np.full(count, -1, np.int64), np.zeros(count, np.int32)
+        for first, slots in self._blocks(from_queue_offset, to_queue_offset):
+            here = slice(first - from_queue_offset, first - from_queue_offset + len(slots))
+            offsets[here] = native(slots, "commit_log_offset")
+            lengths[here] = native(slots, "record_length_bytes", np.int32)
+        return offsets, lengths
+
+    @property
+    def file_ends(self) -> Int64s:
+        """The number past the last slot of each file, ascending."""
+        size = SLOT.size_bytes
+        return np.array([segment.end_offset // size for segment in self._files.segments], np.int64)
+
     def offsets_at(self, numbers: Int64s) -> Int64s:
         """Return the commit-log offset in each of some slots; -1 for a slot that cannot be used.
 

@@ -10,6 +10,7 @@ from remoting.live.witnesses import LiveWitnesses
 from remoting.protocol.record_bytes import blocks_of
 from verdicts.check.check_rules import check_rules, supposed_version
 from verdicts.check.check_stops import standstill_of_window, stop_of_window, with_broker_named, with_record
+from verdicts.check.state import check_settings
 from verdicts.model.check_stop import CheckStop
 
 
@@ -28,7 +29,7 @@ def live_stops(facts: LiveStore, source: LiveWitnesses) -> list[CheckStop]:
         window = source.check_window(rules)
     except OpsUnreadable:
         return []
-    stop = stop_of_window(facts.root, window, rules)
+    stop = stop_of_window(facts.root, window, rules, check_settings(facts.settings), facts.taken_time_ms)
     if stop is not None:
         return [_of_record(facts, with_broker_named(stop, facts.settings, version))]
     if facts.booted_time_ms <= 0:  # unknown how long the check has had time to go on

@@ -19,7 +19,7 @@ OPS_HIDDEN = Why("this broker does not serve its op queue", is_known=False)
 
 
 def predict_from_live(facts: LiveStore, source: LiveWitnesses) -> Prediction:
-    """Predict what the next rounds of a live broker's check discard.
+    """Predict what the next rounds of a live broker's check do.
 
     Reads the halves and ops after the check's cursors that were not read before.
     Raises: Unreachable, NoAnswer, Refused.
@@ -37,6 +37,6 @@ def predict_from_live(facts: LiveStore, source: LiveWitnesses) -> Prediction:
         return Prediction(is_running=True, why=OPS_HIDDEN)
     found = predict_window(
         facts.root, window, rules, facts.settings, facts.taken_time_ms, is_running=True,
-        booted_time_ms=facts.booted_time_ms,
+        booted_time_ms=facts.booted_time_ms, is_standing=any(stop.is_readable for stop in facts.check_stops),
     )
     return replace(found, why=IN_ROCKSDB) if facts.rocksdb_end > facts.rocksdb_begin else found

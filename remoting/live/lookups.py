@@ -22,8 +22,6 @@ from remoting.live.witnesses import LiveWitnesses, Named
 from remoting.protocol.answers import BrokerAddresses
 from verdicts.audit.lookups import SHORT_ID_LENGTH_MIN, is_short_for, open_rows, short_note, undecidable_findings
 from verdicts.causes.strengths import with_causes
-from verdicts.deadlines.discard_times import is_open_row, with_discard_times
-from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import chosen_schema, judge
@@ -154,37 +152,26 @@ def _reading(
     )
     for fact, source in zip(known, sources, strict=True) if with_check else ():
         fact.check_stops[:] = live_stops(fact, source)
+        fact.future = predict_from_live(fact, source)
     del parts, named  # so that many transactions take the memory of their rows only once
     columns = {*TRANSACTIONS.names, *measures}
     views = {fact.root: fact.view() for fact in known}
     judged = judge(witnesses, views, columns) if known else chosen_schema(columns).empty_table()
     del witnesses
     rows = choose(judged)
-    predicted = _predictions(rows, known, sources) if with_check else {}
     del sources
     unlisted = undecidable_findings(judged) if rows.num_rows < judged.num_rows else []
     schema = pa.schema([*LIVE_TRANSACTIONS, *(judged.schema.field(name) for name in measures)])
     reading = VerdictReading(schema, [], findings=[finding for fact in known for finding in fact.findings])
     reading.findings.extend(unlisted)
     reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
-    reading.predicted = predicted
+    reading.predicted = {fact.root: fact.future for fact in known if fact.future is not None}
     if with_check:
         reading.evidence = {fact.root: fact.evidence() for fact in known}
     rows = _with_what_cannot_be_known(rows, known)
-    rows = with_discard_times(rows, predicted)
     rows = with_causes(with_producers(rows, brokers, members), reading.evidence)
     reading.batches = rows.select(schema.names).to_batches()
     return reading
-
-
-def _predictions(rows: pa.Table, known: Sequence[LiveStore], sources: Sequence[LiveWitnesses]) -> dict[str, Prediction]:
-    """Predict what the brokers' checks will discard, for brokers whose check will reach any of the rows."""
-    roots = pc.unique(rows["store"].filter(is_open_row(rows))).to_pylist()
-    return {
-        fact.root: predict_from_live(fact, source)
-        for fact, source in zip(known, sources, strict=True)
-        if fact.root in roots
-    }
 
 
 def _with_what_cannot_be_known(rows: pa.Table, known: Sequence[LiveStore]) -> pa.Table:

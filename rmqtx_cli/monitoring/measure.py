@@ -17,7 +17,7 @@ from rmqtx_cli.sources.brokers import BrokerSource
 from rmqtx_cli.sources.files import FileSource
 from rmqtx_cli.words.text import escaped
 from verdicts.causes.strengths import cause_counts
-from verdicts.deadlines.discard_times import deadline_of
+from verdicts.deadlines.deadline import deadline_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

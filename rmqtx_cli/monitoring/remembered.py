@@ -44,7 +44,7 @@ class Became:
         import pyarrow.compute as pc
 
         from verdicts.causes.strengths import cause_counts
-        from verdicts.deadlines.discard_times import is_open_row
+        from verdicts.deadlines.deadline import is_open_row
 
         for row in rows.select(["store", "state", "flags"]).to_pylist():
             names = {STATE_COUNTERS.get(row["state"]), *(FLAG_COUNTERS.get(flag) for flag in row["flags"])}

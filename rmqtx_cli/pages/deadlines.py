@@ -12,7 +12,7 @@ from rmqtx_cli.words.times import time_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from verdicts.deadlines.discard_times import Deadline
+    from verdicts.deadlines.deadline import Deadline
     from verdicts.model.predicted import Prediction
 
 #: The condition under which a deadline is true while the broker is stopped.

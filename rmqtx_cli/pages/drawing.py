@@ -16,7 +16,7 @@ from rmqtx_cli.pages.deadlines import deadline_text
 from rmqtx_cli.words.durations import age_text, duration_text
 from rmqtx_cli.words.text import escaped
 from verdicts.audit.timeline import CONSUMERS, LOGGED_TIMELINE, TIMELINE, TimelineSource, consumers_past, timeline
-from verdicts.deadlines.discard_times import Deadline, deadline_of
+from verdicts.deadlines.deadline import Deadline, deadline_of
 from verdicts.transactions.flags import FLAGS
 from verdicts.transactions.states_and_advice import advice_sentence
 

@@ -16,7 +16,7 @@ from rmqtx_cli.report.top_rows import TOP_KINDS, TopRows
 from verdicts.audit.timeline import consumers_past, timeline
 from verdicts.causes.diagnosing import Diagnosis, diagnosed_each
 from verdicts.causes.evidence import NEEDED_COLUMNS
-from verdicts.deadlines.discard_times import Deadline, deadline_of
+from verdicts.deadlines.deadline import Deadline, deadline_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

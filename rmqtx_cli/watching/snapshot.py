@@ -83,7 +83,7 @@ def timeline(opener: SourceOpener, identity: str) -> list[str]:
     """Return the lines of `rmqtx show` for one transaction. Raises: the same, and NoSuchTransaction."""
     from rmqtx_cli.pages.drawing import draw
     from verdicts.causes.diagnosing import diagnosed_each
-    from verdicts.deadlines.discard_times import deadline_of
+    from verdicts.deadlines.deadline import deadline_of
 
     stream = io.BytesIO()
     with opener.opened() as source:

@@ -46,9 +46,8 @@ from spark_tasks.session.sizes import sizes_for
 from spark_tasks.session.tasks import Shared, in_tasks, packed, results
 from verdicts.audit.local_audit import tied_partitions
 from verdicts.causes.store_evidence import store_evidence
-from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
-from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
+from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.predicted import Prediction
@@ -192,8 +191,7 @@ class SparkAudit:
         """Return the verdicts in some form, not computed yet; the scan is computed."""
         facts, plan = self._begin()
         self.notes += [note for fact in facts for note in fact.notes]
-        if self._at_ms is None:
-            self.check_stops += [stop for fact in facts for stop in fact.check_stops]
+        self.check_stops += [stop for fact in facts for stop in fact.check_stops]
         scan = self._scan_splits(plan)
         parts = self._split_facts(scan, plan)
         counted = {part.split.number for part in without_stale([part for part, _ in parts])}
@@ -204,29 +202,28 @@ class SparkAudit:
         damaged = _damaged_rows(conclusions, self.partitions_count, len(plan))
         if damaged:
             scan = scan.unionByName(self.spark.createDataFrame(pa.Table.from_batches(damaged), COLUMNS))
-        views = {conclusion.facts.store.root: conclusion.facts.view(self._at_ms) for conclusion in conclusions}
+        views = {conclusion.facts.store.root: conclusion.facts.view() for conclusion in conclusions}
+        self.predicted |= {conclusion.facts.store.root: conclusion.facts.predicted for conclusion in conclusions}
         for conclusion in conclusions:
             self.coverage.extend(conclusion.coverage)
             self.findings.extend(conclusion.facts.findings)
         ties = [pair for conclusion in conclusions for pair in conclusion.ties]
         roots = tuple(store.root for store in self._stores)
-        known = Shared.of(JudgedBy(roots, views, self.predicted, self.evidence))
+        known = Shared.of(JudgedBy(roots, views, self.evidence))
         judge = Judge(known, form, self._measures)
         return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
 
     def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
-        # The moments of all stores are taken together, before tasks read the first one.
-        tasks = [(store, self._settings[store.root], moment_ms(store)) for store in self._stores]
+        tasks = [(store, self._settings[store.root]) for store in self._stores]
         show_phase(self.progress, "opening the stores", 0, 1)
         with described(self.spark, "audit: open the stores"):
             begun = results(self.spark, functools.partial(_begin_store, self._at_ms), tasks)
-        facts = [fact for fact, _, _, _ in begun]
-        self.predicted |= {fact.store.root: predicted for fact, predicted, _, _ in begun}
-        total = sum(size for _, _, _, size in begun)
+        facts = [fact for fact, _, _ in begun]
+        total = sum(size for _, _, size in begun)
         split_bytes, partition_bytes = sizes_for(total)
         self.partitions_count = max(PARTITIONS_MIN, -(-total // partition_bytes))
         self._total_bytes = total
-        last_bases = tuple(last for _, _, last, _ in begun)
+        last_bases = tuple(last for _, last, _ in begun)
         plan = SplitPlan(tuple(self._stores), last_bases, self._split_bytes or split_bytes)
         return facts, plan
 
@@ -265,21 +262,17 @@ class SparkAudit:
             tasks.append((fact, scanned, unmatched.get(number, (none, none))))
         with described(self.spark, "audit: conclude the stores"):
             concluded = results(self.spark, _conclude_store, tasks)
-        if self._at_ms is None:
-            self.evidence |= {found.facts.store.root: evidence for found, evidence in concluded}
+        self.evidence |= {
+            found.facts.store.root: evidence for found, evidence in concluded if found.facts.past_ms is None
+        }
         return [found for found, _ in concluded]
 
 
-def _begin_store(
-    at_ms: int | None, task: tuple[Store, BrokerSettings, int]
-) -> tuple[StoreFacts, Prediction, int, int]:
-    """Return the facts of a store, its predicted discards, the last segment's base offset, and its written bytes."""
-    store, settings, now_ms = task
-    facts = store_facts(store, lambda _: settings)
-    predicted = predict_from_files(
-        store, facts.settings, facts.cursors, now_ms, at_ms, facts.windows, facts.check_stops
-    )
-    return facts, predicted, last_with_data(store.commit_log), log_bytes(store.commit_log)
+def _begin_store(at_ms: int | None, task: tuple[Store, BrokerSettings]) -> tuple[StoreFacts, int, int]:
+    """Return the facts of a store, the last segment's base offset, and its written bytes."""
+    store, settings = task
+    facts = store_facts(store, lambda _: settings, at_ms=at_ms)
+    return facts, last_with_data(store.commit_log), log_bytes(store.commit_log)
 
 
 def _conclude_store(

@@ -13,9 +13,7 @@ from spark_tasks.jobs.witnesses import JOINED_MARKS, MARK_DATA
 from spark_tasks.session.handover import Handover
 from spark_tasks.session.tasks import Shared, from_bytes, working
 from verdicts.causes.strengths import with_causes
-from verdicts.deadlines.discard_times import with_discard_times
 from verdicts.evidence.witness_scan import IDENTIFIED
-from verdicts.model.predicted import Prediction
 from verdicts.model.store_evidence import StoreEvidence
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.model.witnesses import Witnesses
@@ -48,7 +46,6 @@ class JudgedBy:
 
     roots: tuple[str, ...]
     views: dict[str, StoreView]
-    predicted: dict[str, Prediction]
     evidence: dict[str, StoreEvidence]
 
 
@@ -76,7 +73,7 @@ class Judge:
                 known = self.known.value
                 witnesses = _witnesses(pa.Table.from_batches(given), known.roots)
                 verdicts = judge(witnesses, known.views, {*TRANSACTIONS.names, *self.measures})
-                verdicts = with_causes(with_discard_times(verdicts, known.predicted), known.evidence)
+                verdicts = with_causes(verdicts, known.evidence)
                 yield from self.form(given[0]["key"][0].as_py(), verdicts.combine_chunks())
 
 

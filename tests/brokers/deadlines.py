@@ -29,7 +29,7 @@ from tests.brokers.script import Script
 from tests.brokers.stage import Play
 from tests.brokers.transaction import Transaction
 from verdicts.audit.lookups import pending
-from verdicts.deadlines.discard_times import with_discard_times
+from verdicts.deadlines.deadline import with_discard_times
 from verdicts.deadlines.predicting import predict_from_files
 
 #: The compared settings; short, so that a transaction is soon discarded.

@@ -29,13 +29,10 @@ from verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store_marks
 from verdicts.causes.evidence import NEEDED_COLUMNS
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import with_causes
-from verdicts.deadlines.discard_times import DISCARD_TIME_SOURCES, with_discard_times
-from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.belonging import tied_groups
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
-from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
+from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
-from verdicts.model.predicted import Prediction
 from verdicts.model.reading import VerdictReading
 from verdicts.model.store_evidence import StoreEvidence
 from verdicts.model.verdict_inputs import StoreView
@@ -93,7 +90,6 @@ class _Verdict:
     spool: Spool
     numbers: tuple[int, ...]
     views: dict[str, StoreView]
-    predicted: dict[str, Prediction] = field(default_factory=dict)
     evidence: dict[str, StoreEvidence] = field(default_factory=dict)
     schema: pa.Schema = TRANSACTIONS
 
@@ -111,11 +107,8 @@ class _Verdict:
 
 def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:
     names = task.schema.names
-    is_dated, has_causes = "discard_at_ms" in names, "causes" in names
-    sources = {*(DISCARD_TIME_SOURCES if is_dated else ()), *(NEEDED_COLUMNS if has_causes else ())}
-    rows = judge(task.witnesses(), task.views, {*names, *sources})
-    if is_dated:
-        rows = with_discard_times(rows, task.predicted)
+    has_causes = "causes" in names
+    rows = judge(task.witnesses(), task.views, {*names, *(NEEDED_COLUMNS if has_causes else ())})
     if has_causes:
         rows = with_causes(rows, task.evidence)
     return list(rows.select(names).combine_chunks().to_batches())
@@ -190,11 +183,11 @@ def _audit(
             for part in parts:
                 spool.merge(part.spool)
             ties = _concluded(reading, facts, parts, spool)
-            views = {root: fact.view(at_ms) for root, fact in facts.items()}
-            if at_ms is None:
-                reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items()}
+            views = {root: fact.view() for root, fact in facts.items()}
+            reading.predicted |= {root: fact.predicted for root, fact in facts.items()}
+            reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items() if fact.past_ms is None}
             tasks = [
-                _Verdict(spool, numbers, views, reading.predicted, reading.evidence, schema)
+                _Verdict(spool, numbers, views, reading.evidence, schema)
                 for numbers in tied_partitions(ties, count)
             ]
             if directory is None:
@@ -209,16 +202,9 @@ def _begun(
     reading: VerdictReading, stores: Sequence[Store], settings_of: SettingsOf, at_ms: int | None
 ) -> dict[str, StoreFacts]:
     """Return the facts of the stores before their logs are read; what they predict is added to the reading."""
-    facts = {store.root: store_facts(store, settings_of) for store in stores}
-    reading.predicted |= {
-        root: predict_from_files(
-            fact.store, fact.settings, fact.cursors, moment_ms(fact.store), at_ms, fact.windows, fact.check_stops
-        )
-        for root, fact in facts.items()
-    }
+    facts = {store.root: store_facts(store, settings_of, at_ms=at_ms) for store in stores}
     reading.notes += [note for fact in facts.values() for note in fact.notes]
-    if at_ms is None:
-        reading.check_stops += [stop for fact in facts.values() for stop in fact.check_stops]
+    reading.check_stops += [stop for fact in facts.values() for stop in fact.check_stops]
     return facts
 
 

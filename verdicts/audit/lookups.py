@@ -21,11 +21,10 @@ from readers.store.store import Store
 from verdicts.audit.not_found import not_found
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import with_causes
-from verdicts.deadlines.discard_times import is_open_row, with_discard_times
-from verdicts.deadlines.predicting import predict_from_files
+from verdicts.deadlines.deadline import is_open_row
 from verdicts.evidence.derived_trust import Untrusted, sound_blocks
 from verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
-from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
+from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from verdicts.model.reading import VerdictReading
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.judge import judge
@@ -59,7 +58,7 @@ def pending(
     Damage: if derived files cannot be trusted, the log is scanned, with a note. `scan` and `at_ms` always scan.
     """
     is_scan = scan or at_ms is not None
-    facts = {store.root: store_facts(store, settings_of, with_records=not is_scan) for store in stores}
+    facts = {store.root: store_facts(store, settings_of, at_ms=at_ms, with_records=not is_scan) for store in stores}
     reading = VerdictReading(TRANSACTIONS, [])
     table = None if is_scan else _by_derived_files(reading, facts, _open_ones)
     if table is not None and _is_damaged_after(table, reading, facts, _OPEN_BYTES_MAX):
@@ -185,17 +184,11 @@ def lookup(
 
 
 def _completed(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts]) -> pa.Table:
-    """Add the discard times and the causes to rows; the check is played only for stores with open rows."""
-    are_open = is_open_row(rows)
-    roots = pc.unique(rows["store"].filter(are_open)).to_pylist()
-    for root, fact in facts.items():
-        if root in roots:
-            reading.predicted[root] = predict_from_files(
-                fact.store, fact.settings, fact.cursors, moment_ms(fact.store), windows=fact.windows,
-                stops=fact.check_stops,
-            )
+    """Add the causes to rows; the futures of stores with open rows go into the reading."""
+    roots = pc.unique(rows["store"].filter(is_open_row(rows))).to_pylist()
+    reading.predicted |= {root: fact.predicted for root, fact in facts.items() if root in roots}
     reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items()}
-    return with_causes(with_discard_times(rows, reading.predicted), reading.evidence)
+    return with_causes(rows, reading.evidence)
 
 
 def _depends_on_assumed_check_max(rows: pa.Table, facts: dict[str, StoreFacts]) -> bool:
@@ -255,7 +248,7 @@ def _by_derived_files(
     for fact in facts.values():
         reading.findings.extend(fact.findings)
         reading.check_stops.extend(fact.check_stops)
-    views = {root: fact.view(None) for root, fact in facts.items()}
+    views = {root: fact.view() for root, fact in facts.items()}
     _return_memory()
     return judge(found.pop(), views)  # nothing else holds the witnesses: their memory is free once they are grouped
 

@@ -1,8 +1,9 @@
 """Where the broker's check is stopped, and which commands let it continue. No other module decides this.
 
-A message that a broker cannot read stays unreadable in every round, and messages after it are never checked. Ages do
-not matter: the round is played as of a time at which no half message is too young. A running broker's check may also
-stand still, or never start, although no message stops it: then nothing is checked either.
+A message that a broker cannot read stays unreadable in every round, and messages after it are never checked. A round is
+played in which no half message is too young. A message that cannot be put back stops the check only until it is
+discarded: when its checks are used up, or it is older than fileReservedTime. A running broker's check may also stand
+still, or never start, although no message stops it: then nothing is checked either.
 """
 
 from __future__ import annotations
@@ -28,14 +29,11 @@ from readers.store.fastjson import read_config
 from readers.store.store import HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules, check_rules
 from verdicts.check.half_queue_check import ROUND_LIMIT_MS, play_round
-from verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings
+from verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
 from verdicts.check.steps import Action, Stop
 from verdicts.check.window import CheckWindow, CheckWindows, StoredHalves, StoredOps
 from verdicts.model.check_stop import CheckStop
 
-#: A century later, with limits that nothing reaches: no half is too young, immune, spent or expired.
-_LATE_MS = 100 * 365 * 86_400_000
-_ENDLESS = CheckSettings(0, 1 << 40, 1, 1 << 60)
 #: How much of a log is searched for records that replace those that were left out of a bundle.
 _SEARCHED_BYTES = 4 << 20
 #: What the check may add to the properties of a copy.
@@ -47,12 +45,13 @@ BUNDLED_STOPS_FILE = "rmqtxCheckStops.json"
 
 
 def check_stops(
-    store: Store, settings: BrokerSettings, cursors: CheckCursors | None = None, windows: CheckWindows | None = None
+    store: Store, settings: BrokerSettings, cursors: CheckCursors | None = None, windows: CheckWindows | None = None,
+    now_ms: int | None = None,
 ) -> list[CheckStop]:
     """Return where the check of each half queue of a store is stopped; nothing for a queue whose check continues.
 
     `cursors`: those of the check, if not the store's own. `windows`: the parts of the store's half and op queues that
-    were read already.
+    were read already. `now_ms`: when a stopped broker is assumed to start; the time of reading, if not given.
     Damage: no result where cursors or queues cannot be read; the code that reads them reports it.
     """
     if store.has_rocksdb_queues:
@@ -62,11 +61,12 @@ def check_stops(
     cursors = cursors or check_cursors(store)
     if cursors.half is None or cursors.op is None:
         return []
-    windows, found = windows or CheckWindows(store), []
+    windows, found = windows or CheckWindows(store, settings.given or {}), []
+    now_ms = store.taken_time_ms if now_ms is None else now_ms
     for queue_id in [number for topic, number in store.queues() if topic == HALF_TOPIC]:
         try:
             half, op = cursors.half.get(queue_id), cursors.op.get(queue_id)
-            stop = _stop_of_queue(store, settings, windows, queue_id, half, op)
+            stop = _stop_of_queue(store, settings, windows, (queue_id, half, op), now_ms)
         except SourceError:
             continue
         found += [] if stop is None else [stop]
@@ -119,13 +119,14 @@ def stop_findings(store: Store, stops: Sequence[CheckStop]) -> Iterator[Finding]
 
 
 def _stop_of_queue(
-    store: Store, settings: BrokerSettings, windows: CheckWindows, queue_id: int, half: int | None, op: int | None
+    store: Store, settings: BrokerSettings, windows: CheckWindows, place: tuple[int, int | None, int | None],
+    now_ms: int,
 ) -> CheckStop | None:
-    rules, window = None, None
+    rules, window, how = None, None, check_settings(settings)
     for version in _candidates(settings):
         rules = check_rules(version)
-        window = windows.read(rules, queue_id, half, op)
-        stop = stop_of_window(store.root, window, rules)
+        window = windows.read(rules, *place)
+        stop = stop_of_window(store.root, window, rules, how, now_ms)
         if stop is not None:
             return _of_record(store, with_broker_named(stop, settings, version))
     running_since_ms = _running_since_ms(store)
@@ -152,13 +153,19 @@ def with_broker_named(stop: CheckStop, settings: BrokerSettings, version: Versio
     return replace(stop, why=why, version=version)
 
 
-def stop_of_window(root: str, window: CheckWindow, rules: CheckRules) -> CheckStop | None:
-    """Return the message at which every round of a check ends, or None. `why` does not name the broker yet."""
+def stop_of_window(
+    root: str, window: CheckWindow, rules: CheckRules, settings: CheckSettings, now_ms: int
+) -> CheckStop | None:
+    """Return the message at which every round of a check ends, or None. `why` does not name the broker yet.
+
+    `now_ms`: when the check goes on; its next round begins one interval later.
+    """
     state = window.state
     if not may_stop(window):
         return None
     newest = max((int(times.max()) for times in _times(window) if len(times)), default=0)
-    played = play_round(state, rules, _ENDLESS, newest + _LATE_MS)
+    begin_ms = max(now_ms + settings.interval_ms, newest + 1)
+    played = play_round(state, rules, settings._replace(time_out_ms=0), begin_ms)
     last = played.steps[-1] if played.steps else None
     if played.stop is Stop.ABORTED and last is not None and last.action is Action.UNREADABLE:
         if last.queue_offset < state.half_end:  # else a copy that is not written yet

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC
 from verdicts.check.check_rules import CheckRules
 from verdicts.check.decisions import is_expired, is_spent, is_stored_since, is_waited_for, is_younger, wait_for_ops_ms
+from verdicts.check.slot_reads import SlotRead
 from verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op
 from verdicts.check.steps import Action, CheckStep, Round, Stop
 
@@ -133,6 +134,11 @@ class _Pass:
     def _half_at(self, place: int) -> HalfCopy | None:
         if not self.state.half_begin <= place < self.visible_end:
             return None
+        read = self.state.reads.get(place)
+        if read is not None:
+            place = self._returned_instead(read)
+            if place < 0:
+                return None
         own = self.appended.get(place)
         half = self.state.copy_at(place) if own is None else None if own.is_spoiled else own
         if half is None and self.rules.unreadable_ends_round:
@@ -140,8 +146,27 @@ class _Pass:
             raise _Aborted
         return half
 
+    def _returned_instead(self, read: SlotRead) -> int:
+        """Return the slot whose record the store returns for a slot without one at its place; -1 for none."""
+        if read.returned is not None:
+            return read.returned
+        return read.end if read.sees_copies and read.end < min(read.limit, self.visible_end) else -1
+
+    def _pass_without_half(self, place: int) -> int:
+        """Pass a slot without a readable half; return where the read of the store ended."""
+        self.steps.append(CheckStep(Action.UNREADABLE, place, None, self.now_ms))
+        read = self.state.reads.get(place)
+        if read is None:
+            return place + 1
+        following = min(read.limit, self.visible_end)
+        for skipped in range(place + 1, following):
+            half = self.appended.get(skipped) or self.state.copy_at(skipped)
+            if half is not None and skipped not in self.removed:
+                self.steps.append(CheckStep(Action.SKIPPED, skipped, half, self.now_ms))
+        return following
+
     def _without_half(self, place: int) -> tuple[int, Stop | None]:
-        """Handle a slot without a readable half: a round skips the first one and ends at the second.
+        """Handle a slot without a readable half: a round passes the first one and ends at the second.
 
         Return where to continue, or why the round ends.
         """
@@ -151,8 +176,7 @@ class _Pass:
         if self.nulls_count > 1 or not end or (at_end and not self.rules.end_is_illegal):
             return place, Stop.END if at_end else Stop.UNREADABLE
         if self.state.half_begin <= place < end:
-            self.steps.append(CheckStep(Action.UNREADABLE, place, None, self.now_ms))
-            return place + 1, None
+            return self._pass_without_half(place), None
         return self._corrected(place, self.state.half_begin, end), None
 
     def _corrected(self, place: int, begin: int, end: int) -> int:
@@ -260,19 +284,33 @@ class _Pass:
                 self.op_cursor = self.pulled.next_offset  # stored at once, whatever was read before
             return
         found: list[Op] = []
-        size_bytes = 0
-        for place in range(offset, min(offset + OPS_PER_PULL, end)):
+        size_bytes = taken_count = 0
+        place = offset
+        read: SlotRead | None = None
+        while place < end and taken_count < OPS_PER_PULL:
+            read = self.state.op_reads.get(place)
+            if read is not None:  # the store continues in a later file of the log, or ends the read
+                place = offset = read.end if read.returned is None else read.returned
+                if read.returned is None:
+                    break
+                continue
             op = self.state.ops.op_at(place)
+            place += 1
+            taken_count += 1
             if op is None:
                 if self.rules.end_is_illegal:  # before 4.6.0 the list contains a null
                     raise _Aborted
-                offset = place + 1
+                offset = place
                 continue
             if found and size_bytes + op.length_bytes > PULL_BYTES_MAX:
                 break
             found.append(op)
             size_bytes += op.length_bytes
-            offset = place + 1
+            offset = place
+        if not found and read is not None:  # an illegal offset for the broker, as at the end
+            self.pulled = _Pull(None, offset)
+            self.op_cursor = offset
+            return
         self.pulled = _Pull(found, offset)
         for op in found:
             self._note(op)

@@ -14,6 +14,7 @@ from readers.model.columns import Int64s
 from readers.model.findings import Finding
 from readers.queues.consume_queue import Queue
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from verdicts.startup.started_queues import StartedQueue
 
 
 @dataclass(slots=True)
@@ -32,28 +33,32 @@ def half_queues(store: Store) -> list[int]:
     return [number for topic, number in store.queues() if topic == HALF_TOPIC] or [0]
 
 
-def checked_slots(queue: Queue, cursor: int, tail: list[tuple[int, int]]) -> CheckedSlots:
-    """Return the slots that a check reads from a cursor on, with those that a start of the broker adds: `tail`.
+def checked_slots(queue: Queue, cursor: int, minimum: int, started: StartedQueue | None = None) -> CheckedSlots:
+    """Return the slots that a check reads from a cursor on.
+
+    `minimum`: the queue's smallest offset. `started`: the queue as the check finds it, if not as it is stored.
 
     Raises: UnreadableFile, FileChanged.
     """
-    end = queue.max_offset + len(tail)
-    begin = cursor if queue.min_offset <= cursor <= end else queue.min_offset
-    numbers, offsets, lengths, _ = queue.read(begin, queue.max_offset)
-    added = np.array(tail, np.int64).reshape(-1, 2)
-    more = np.arange(queue.max_offset, end) >= begin
+    started = StartedQueue(queue.max_offset, end=queue.max_offset) if started is None else started
+    end = started.end
+    begin = cursor if minimum <= cursor <= end else minimum
+    added_end = started.kept_end + len(started.added)
+    numbers, offsets, lengths, _ = queue.read(begin, min(started.kept_end, end))
+    again = queue.read(max(begin, added_end), end) if added_end < end else ()
+    added = np.array(started.added, np.int64).reshape(-1, 2)
+    more = np.arange(started.kept_end, added_end) >= begin
     return CheckedSlots(
         begin, end,
-        np.concatenate([numbers, np.arange(queue.max_offset, end)[more]]),
-        np.concatenate([offsets, added[more, 0]]),
-        np.concatenate([lengths.astype(np.int64), added[more, 1]]),
+        np.concatenate([numbers, np.arange(started.kept_end, added_end)[more], *again[:1]]),
+        np.concatenate([offsets, added[more, 0], *again[1:2]]),
+        np.concatenate([lengths.astype(np.int64), added[more, 1], *again[2:3]]),
     )  # fmt: skip
 
 
 def unqueued(store: Store, queue_id: int, halves: Queue, ops: Queue) -> dict[str, list[tuple[int, int]]]:
-    """Return half and op messages of the log that are not in their queues yet: commit-log offset and length of each.
-
-    A killed broker adds them at its next start, a running one in a moment.
+    """Return half and op messages of the log that a running broker adds to their queues in a moment, or a killed one at
+    a start that is not predicted (`started_queues.py` has those that are): commit-log offset and length of each.
     """
     ends = {HALF_TOPIC: _last_offset(store, halves), OP_TOPIC: _last_offset(store, ops)}
     found: dict[str, list[tuple[int, int]]] = {topic: [] for topic in ends}

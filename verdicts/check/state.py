@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from readers.log.properties import CHECK_TIMES, PREPARED_QUEUE_OFFSET
 from readers.store.broker_settings import BrokerSettings
+from verdicts.check.slot_reads import SlotRead
 
 _HOUR_MS = 3_600_000
 #: A message with properties longer than their two-byte length field allows is refused.
@@ -99,7 +100,11 @@ class OpWindow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckState:
-    """One half queue with its op queue. Ends are the queue offsets after the last slot; 0 for a queue without any."""
+    """One half queue with its op queue. Ends are the queue offsets after the last slot; 0 for a queue without any.
+
+    Shape: `reads`: what the store returns for stored half slots without a record at their place; `op_reads`: the same
+           for op slots.
+    """
 
     queue_id: int
     half_cursor: int
@@ -111,6 +116,8 @@ class CheckState:
     halves: HalfWindow
     ops: OpWindow
     appended: Mapping[int, HalfCopy] = field(default_factory=dict)
+    reads: Mapping[int, SlotRead] = field(default_factory=dict)
+    op_reads: Mapping[int, SlotRead] = field(default_factory=dict)
 
     def copy_at(self, queue_offset: int) -> HalfCopy | None:
         """The half copy in a slot, stored or put back by a simulated round; None if it cannot be read."""

@@ -18,6 +18,7 @@ class Action(StrEnum):
     EXPIRED = "expired"
     ENDED = "ended"
     UNREADABLE = "unreadable"
+    SKIPPED = "skipped"
 
 
 class Stop(StrEnum):

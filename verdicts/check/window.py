@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,9 +27,10 @@ from readers.log.record_block import Block
 from readers.model.columns import Bools, Int64s, integers
 from readers.model.findings import Finding, as_text
 from readers.model.releases import DELAYED_HALVES_DROPPED, TIMERS
-from readers.queues.consume_queue import open_queue
+from readers.queues.consume_queue import Queue, open_queue
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules
+from verdicts.check.slot_reads import LogPlaces, SlotRead, slot_reads
 from verdicts.check.slots import (
     CheckedSlots,
     checked_slots,
@@ -39,6 +40,7 @@ from verdicts.check.slots import (
     unqueued,
 )
 from verdicts.check.state import CheckState, HalfCopy, Op
+from verdicts.startup.started_queues import StartedQueue, started_queues
 
 #: What 5.2.0 and later append to a record's properties where enabledAppendPropCRC=true, and its length in bytes.
 _PROPERTY_CRC, _PROPERTY_CRC_BYTES = "__CRC32#", 20
@@ -98,12 +100,14 @@ class CheckWindow:
 
     Shape: `words` has a row for each `HalfCopy.row`: transaction_id (the offset message id if there is no UNIQ_KEY),
            producer_group, real_topic, commit_log_offset. `diverted_count`: halves whose copies go to a delay or timer
-           topic first, and then to the half queue; this is not simulated.
+           topic first, and then to the half queue; this is not simulated. `slot_offsets`: the commit-log offsets in the
+           half slots, whether or not their records can be read.
     """
 
     state: CheckState
     words: pa.Table
     diverted_count: int = 0
+    slot_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -113,15 +117,27 @@ class CheckWindows:
     For a running broker nothing is kept, because its queues grow; and nothing is sent to other processes.
     """
 
-    def __init__(self, store: Store, *, with_records: bool = False) -> None:
-        """`with_records`: keep the records of the last window of half queue 0 too, if they are few."""
+    def __init__(
+        self, store: Store, conf: Mapping[str, str] | None = None, *, with_records: bool = False,
+        log_end: int | None = None,
+    ) -> None:
+        """`conf`: the configuration of its broker, as far as it is known. `log_end`: where its next start ends the log,
+        if not behind the last record. `with_records`: keep the records of the last window of half queue 0 too, if they
+        are few.
+        """
         self._store = store
+        self._conf = dict(conf or {})
+        self._log_end = log_end
         self._kept: dict[tuple[CheckRules, int, int | None, int | None], CheckWindow] = {}
         self._with_records = with_records and not store.in_use
         self._records: list[Block] = []
 
-    def __reduce__(self) -> tuple[type[CheckWindows], tuple[Store]]:
-        return CheckWindows, (self._store,)
+    def __reduce__(self) -> tuple[type[CheckWindows], tuple[Store, dict[str, str]]]:
+        return CheckWindows, (self._store, self._conf)
+
+    def cut_at(self, log_end: int) -> CheckWindows:
+        """Return windows of the same store for a start that ends its log at a place."""
+        return CheckWindows(self._store, self._conf, log_end=log_end)
 
     def read(self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None) -> CheckWindow:
         """Return a window; keep it until it is taken or another is read, unless the store is in use.
@@ -129,7 +145,7 @@ class CheckWindows:
         Raises: as `check_window`.
         """
         records: list[Block] | None = [] if self._with_records and queue_id == 0 else None
-        window = check_window(self._store, rules, queue_id, half_cursor, op_cursor, records)
+        window = self._window(rules, queue_id, half_cursor, op_cursor, records)
         if records is not None:
             self._records = records
         if not self._store.in_use:
@@ -139,7 +155,15 @@ class CheckWindows:
     def take(self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None) -> CheckWindow:
         """Return the kept window, or a new one; none is kept after this. Raises: as `check_window`."""
         kept = self._kept.pop((rules, queue_id, half_cursor, op_cursor), None)
-        return check_window(self._store, rules, queue_id, half_cursor, op_cursor) if kept is None else kept
+        return self._window(rules, queue_id, half_cursor, op_cursor) if kept is None else kept
+
+    def _window(
+        self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None,
+        records: list[Block] | None = None,
+    ) -> CheckWindow:
+        return check_window(
+            self._store, rules, queue_id, half_cursor, op_cursor, records, conf=self._conf, log_end=self._log_end
+        )
 
     def take_records(self, offsets: Int64s) -> list[Block] | None:
         """Return the kept half copies, if they are those at commit-log offsets, else None; none are kept after this.
@@ -153,11 +177,13 @@ class CheckWindows:
 
 def check_window(
     store: Store, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None,
-    records: list[Block] | None = None,
+    records: list[Block] | None = None, *, conf: Mapping[str, str] | None = None, log_end: int | None = None,
 ) -> CheckWindow:
-    """Return the initial state of the check of one half queue. A cursor of None begins at the queue's smallest offset.
+    """Return the initial state of the check of one half queue, after the next start if its broker is stopped. A cursor
+    of None begins at the queue's smallest offset.
 
-    `records`: gets the half copies of the slots, if they are few.
+    `records`: gets the half copies of the slots, if they are few. `conf`: the configuration of the broker, as far as it
+    is known. `log_end`: where the start ends the log, if not behind the last record.
 
     Damage: a slot whose record cannot be read stays a slot, as for the broker, and is a finding: its transaction, or
             the effect of its op, is unknown.
@@ -166,11 +192,12 @@ def check_window(
     """
     findings: list[Finding] = []
     with open_queue(store, HALF_TOPIC, queue_id) as halves, open_queue(store, OP_TOPIC, queue_id) as ops:
-        tails = unqueued(store, queue_id, halves, ops) if store.aborted or store.in_use else {}
-        half_cursor = halves.min_offset if half_cursor is None else half_cursor
-        op_cursor = ops.min_offset if op_cursor is None else op_cursor
-        half_slots = checked_slots(halves, half_cursor, tails.get(HALF_TOPIC, []))
-        op_slots = checked_slots(ops, op_cursor, tails.get(OP_TOPIC, []))
+        started = _started(store, rules, conf or {}, log_end, halves, ops)
+        half_begin, op_begin = _begin(store, halves, started), _begin(store, ops, started)
+        half_cursor = half_begin if half_cursor is None else half_cursor
+        op_cursor = op_begin if op_cursor is None else op_cursor
+        half_slots = checked_slots(halves, half_cursor, half_begin, started.get(HALF_TOPIC))
+        op_slots = checked_slots(ops, op_cursor, op_begin, started.get(OP_TOPIC))
         slots_by_topic = {HALF_TOPIC: half_slots, OP_TOPIC: op_slots}
         reads = {topic: _Records(topic, queue_id, slots) for topic, slots in slots_by_topic.items()}
         reads[HALF_TOPIC].kept = records if int(half_slots.lengths.sum()) <= _KEPT_BYTES_MAX else None
@@ -183,8 +210,9 @@ def check_window(
             reads[OP_TOPIC].read(store, findings), rules, op_slots.begin, op_slots.end, least
         )
         state = CheckState(
-            queue_id, half_cursor, halves.min_offset, half_slots.end, op_cursor, ops.min_offset, op_slots.end,
-            stored_halves, stored_ops,
+            queue_id, half_cursor, half_begin, half_slots.end, op_cursor, op_begin, op_slots.end,
+            stored_halves, stored_ops, reads=_reads(store, halves, half_slots, log_end),
+            op_reads=_reads(store, ops, op_slots, log_end),
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
         findings += [
@@ -197,7 +225,51 @@ def check_window(
         for topic, slots in slots_by_topic.items():
             finding = slots_without_record(store, topic, queue_id, slots, reads[topic].own_numbers)
             findings += [] if finding is None else [finding]
-    return CheckWindow(state, stored_halves.words, stored_halves.diverted_count, findings)
+    return CheckWindow(state, stored_halves.words, stored_halves.diverted_count, half_slots.offsets, findings)
+
+
+def _started(
+    store: Store, rules: CheckRules, conf: Mapping[str, str], log_end: int | None, halves: Queue, ops: Queue
+) -> Mapping[str, StartedQueue]:
+    """Return the half and op queue as the check finds them, where that is not as they are stored."""
+    found = started_queues(store, rules.version, conf, halves.queue_id, log_end)
+    if found is not None or not (store.aborted or store.in_use):
+        return found or {}
+    tails = unqueued(store, halves.queue_id, halves, ops)
+    return {
+        queue.topic: StartedQueue(
+            queue.max_offset, tuple(tails[queue.topic]), queue.max_offset + len(tails[queue.topic])
+        )
+        for queue in (halves, ops)
+    }
+
+
+def _begin(store: Store, queue: Queue, started: Mapping[str, StartedQueue]) -> int:
+    """Return the smallest offset of a queue for its broker.
+
+    A broker that starts compares the places in slots with the begin of the log: if that is 0, also the place 0 in
+    fillers is in the log (ConsumeQueue.java correctMinOffset).
+    """
+    made = started.get(queue.topic)
+    if made is not None and made.begin is not None:
+        return made.begin
+    return queue.first_offset if not store.log_begin_offset and not store.in_use else queue.min_offset
+
+
+def _reads(store: Store, queue: Queue, slots: CheckedSlots, log_end: int | None) -> dict[int, SlotRead]:
+    """Return what the store returns for slots without a record at their place."""
+    log = LogPlaces.of(store, log_end)
+    if not log.file_bytes:  # without a log the next start deletes the queues
+        return {}
+    if len(slots.numbers) == slots.end - slots.begin and log.are_readable(slots.offsets, slots.lengths).all():
+        return {}
+    offsets, lengths = queue.places(slots.begin, slots.end)
+    lengths = lengths.astype(np.int64)
+    are_known = np.zeros(len(offsets), np.bool_)
+    are_known[: max(0, queue.max_offset - slots.begin)] = True
+    rows = slots.numbers - slots.begin
+    offsets[rows], lengths[rows], are_known[rows] = slots.offsets, slots.lengths, True
+    return slot_reads(log, slots.begin, offsets, lengths, queue.file_ends, are_known)
 
 
 @dataclass(slots=True)
@@ -227,7 +299,7 @@ class _Records:
 def has_op_lists(store: Store) -> bool | None:
     """Whether the newest op is a list of numbers, as from 5.1.0 on; None if there is none."""
     with open_queue(store, OP_TOPIC, 0) as queue:
-        newest = checked_slots(queue, queue.max_offset - 1, [])
+        newest = checked_slots(queue, queue.max_offset - 1, queue.min_offset)
         for block, _ in records_of(store, newest):
             return b"," in (block.bodies().cast(pa.binary())[-1].as_py() or b"")
     return None

@@ -1,4 +1,5 @@
-"""When the check discards each open half of a queue, calculated for all halves at once: rounds over columns.
+"""What the check does next with each open half of a queue, and when it discards it, calculated for all halves at once:
+rounds over columns.
 
 Each round has the same result as in `half_queue_check.py` if nothing hinders the loop: every half can be read, every
 copy fits into the store, and no op arrives. Other cases are played step by step (`predicting.py`).
@@ -12,19 +13,17 @@ import numpy as np
 
 from readers.model.columns import Bools, Int64s
 from verdicts.check.check_rules import CheckRules
-from verdicts.check.decisions import is_expired, is_spent, is_stored_since, is_waited_for
+from verdicts.check.decisions import is_expired, is_spent, is_stored_since, is_waited_for, is_younger
 from verdicts.check.state import CheckSettings
-from verdicts.model.predicted import ROUNDS_MAX
-
-NEVER = -1
+from verdicts.model.predicted import NEVER, ROUNDS_MAX, Event
 
 
 @dataclass(frozen=True, slots=True)
 class OpenHalves:
     """The half copies that the check has not reached yet and that no op ends, in the order of their queue.
 
-    Shape: `is_fresh`: the copy has no count of checks yet, and `checks` is 0. `has_immunity`: it has its own immunity
-           time; while it is young, the check puts it back, which counts as a check, instead of waiting for it.
+    Shape: `is_fresh`: the copy has no count of checks yet, and `checks` is 0. `immunity_ms`: its own immunity time, -1
+           without one; while it is younger, the check puts it back, which counts as a check, instead of waiting for it.
     Units: epoch milliseconds.
     """
 
@@ -32,7 +31,7 @@ class OpenHalves:
     store_time_ms: Int64s
     checks: Int64s
     is_fresh: Bools
-    has_immunity: Bools
+    immunity_ms: Int64s
 
     def __len__(self) -> int:
         return len(self.checks)
@@ -40,17 +39,20 @@ class OpenHalves:
 
 @dataclass(frozen=True, slots=True)
 class Discards:
-    """When each of some open halves is discarded.
+    """What happens to each of some open halves, and when each is discarded.
 
-    Shape: `time_ms` is NEVER where no round discards it; `checks_to_come` counts the rounds that put it back until
-           then; `is_expired`: because of its age, not because its checks are used up. `may_be_later`: its last check
-           is in the same round, so it may happen one round later if the queue lags behind.
+    Shape: `time_ms` is NEVER where no round discards it; `checks_to_come` counts the rounds that ask a producer about
+           it until then; `is_expired`: because of its age, not because its checks are used up. `may_be_later`: its last
+           check is in the same round, so it may happen one round later if the queue lags behind. `event`, `event_ms`:
+           what the first round that reaches it does.
     """
 
     time_ms: Int64s
     checks_to_come: Int64s
     is_expired: Bools
     may_be_later: Bools
+    event: Int64s
+    event_ms: Int64s
 
 
 def discards_by_round(
@@ -63,42 +65,53 @@ def discards_by_round(
     """
     count = len(halves)
     ends = np.full(count, NEVER, np.int64)
-    begun = halves.checks.copy()
-    last = halves.checks.copy()
+    asked = np.zeros(count, np.int64)
+    event, event_ms = np.full(count, Event.UNKNOWN, np.int64), np.full(count, NEVER, np.int64)
     expiry, later = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     rows: Int64s = np.arange(count)
     stored, checks, fresh = halves.store_time_ms.copy(), halves.checks.copy(), halves.is_fresh.copy()
     now_ms = begin_ms
+
+    def note(some: Int64s, what: Event | Int64s, time_ms: int | Int64s) -> None:
+        is_first = event_ms[some] == NEVER
+        event[some] = np.where(is_first, what, event[some])
+        event_ms[some] = np.where(is_first, time_ms, event_ms[some])
+
     for _ in range(ROUNDS_MAX):
         if not len(rows):
             break
         age = now_ms - halves.born_time_ms[rows]
         expired = is_expired(age, settings)
         spent = is_spent(checks, settings) & ~fresh
-        waits = ~halves.has_immunity[rows] & is_waited_for(age, settings, rules)
+        waits = (halves.immunity_ms[rows] < 0) & is_waited_for(age, settings, rules)
         stops = (is_stored_since(stored, now_ms) | waits) & ~spent & ~expired
         stop = int(np.argmax(stops)) if stops.any() else len(rows)
         gone, kept = (spent | expired)[:stop], ~(spent | expired)[:stop]
         ends[rows[:stop][gone]] = now_ms
         expiry[rows[:stop][gone & ~spent[:stop]]] = True
+        note(rows[:stop][gone], np.where(spent[:stop][gone], Event.SPENT, Event.EXPIRED), now_ms)
         put_back, counted = rows[:stop][kept], checks[:stop][kept] + 1
-        last[put_back] = counted
-        wait_ms, waited_ms = (0, wait_ms) if len(put_back) else (wait_ms, 0)
+        immunity = halves.immunity_ms[put_back]
+        immune = (immunity >= 0) & is_younger(age[:stop][kept], immunity, rules)
+        asked[put_back[~immune]] += 1
+        is_waiting = np.cumsum(~immune) > 0  # the loop waits for ops before it asks about the first one
+        wait_ms, waited_ms = (0, wait_ms) if is_waiting.any() else (wait_ms, 0)
+        note(put_back, np.where(immune, Event.PUT_BACK, Event.ASKED), now_ms + waited_ms * is_waiting)
         now_ms += waited_ms
         if stop == len(rows):  # the loop continues with the round's own copies, up to the first one with checks left
             own = np.flatnonzero(~is_spent(counted, settings))
             done = int(own[0]) if len(own) else len(counted)
             ends[put_back[:done]] = now_ms
             later[put_back[:done]] = True
-            put_back, counted = put_back[done:], counted[done:]
+            put_back, counted, immunity = put_back[done:], counted[done:], immunity[done:]
         skipped = _quiet_rounds(age, counted, settings) if stop == len(rows) == len(put_back) else 0
+        asked[put_back] += _asked_rounds(skipped, age, immunity, rules, settings) if skipped else 0
         rows = np.concatenate([rows[stop:], put_back])
         checks = np.concatenate([checks[stop:], counted + skipped])
         stored = np.concatenate([stored[stop:], np.full(len(put_back), now_ms + skipped * settings.interval_ms)])
         fresh = np.concatenate([fresh[stop:], np.zeros(len(put_back), np.bool_)])
-        last[put_back] += skipped
         now_ms += (1 + skipped) * max(1, settings.interval_ms)
-    return Discards(ends, last - begun, expiry, later)
+    return Discards(ends, asked, expiry, later, event, event_ms)
 
 
 def _quiet_rounds(age_ms: Int64s, checks: Int64s, settings: CheckSettings) -> int:
@@ -106,3 +119,14 @@ def _quiet_rounds(age_ms: Int64s, checks: Int64s, settings: CheckSettings) -> in
     to_spend = settings.check_max - int(checks.max()) - 1
     to_expire = (settings.reserved_ms - int(age_ms.max())) // max(1, settings.interval_ms) - 1
     return max(0, min(to_spend, to_expire)) if int(age_ms.min()) >= settings.time_out_ms else 0
+
+
+def _asked_rounds(
+    rounds: int, age_ms: Int64s, immunity_ms: Int64s, rules: CheckRules, settings: CheckSettings
+) -> Int64s:
+    """Return in how many of the next quiet rounds a producer is asked: those after the immunity time of the half."""
+    interval_ms = max(1, settings.interval_ms)
+    left_ms = np.where(immunity_ms < 0, 0, immunity_ms - age_ms)
+    immune = left_ms // interval_ms if rules.age_may_equal else -(-left_ms // interval_ms) - 1
+    asked: Int64s = rounds - np.clip(immune, 0, rounds)
+    return asked

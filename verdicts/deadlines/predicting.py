@@ -1,10 +1,10 @@
-"""The deadline of each open transaction: a prediction of when the broker will discard it.
+"""The one future of a store: what its next start and its check do next with each half copy.
 
 By the rules of the simulation (`half_queue_check.py`, `timers_without_copies.py`): no producer answers or sends, and
-the settings do not change. Rounds begin when the broker's own do: a running broker begins the next round one interval
-after the last copy that it put back; a stopped broker is assumed to start at the moment of reading, and begins its
-first round one interval later (its check of RocksDB begins at once). So the deadline in a stopped broker's store moves
-with the clock until the broker starts.
+the settings do not change. It begins with the start where the broker is stopped (`check_window`). Rounds begin when the
+broker's own do: a running broker begins the next round one interval after the last copy that it put back; a stopped
+broker is assumed to start at the moment of reading, and begins its first round one interval later (its check of RocksDB
+begins at once). So the times of a stopped broker's store move with the clock until the broker starts.
 
 Source: broker/transaction/TransactionalMessageCheckService.java run, onWaitEnd; docs/formats/half_and_op.md#check,
 docs/formats/rocksdb_transactions.md#check.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,58 +24,77 @@ from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
 from readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED
 from readers.store.broker_settings import BrokerSettings
-from readers.store.store import HALF_TOPIC, Store
+from readers.store.store import Store
 from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
 from verdicts.check.decisions import wait_for_ops_ms
+from verdicts.check.first_round import last_round_ms, next_round_ms
 from verdicts.check.slots import half_queues
-from verdicts.check.state import PROPERTIES_BYTES_MAX, check_settings
+from verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
 from verdicts.check.steps import Stop
 from verdicts.check.window import ABSENT, CheckWindow, CheckWindows, StoredHalves, StoredOps
-from verdicts.deadlines.discard_rounds import NEVER, Discards, OpenHalves, discards_by_round
+from verdicts.deadlines.discard_rounds import Discards, OpenHalves, discards_by_round
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.predicted import (
+    ASSUMED,
+    ASSUMED_SETTINGS,
+    ASSUMED_VERSION,
+    COPY_ARRAYS,
     DIVERTED,
     ENDLESS,
+    NEVER,
     NEVER_ASKED,
     NEVER_DISCARDED,
     NO_CURSOR,
-    NO_HALF_QUEUE,
     NOT_BEFORE,
-    PAST,
+    OUT_OF_REACH,
+    PASSED,
     PLAYED_HALVES_MAX,
+    REFUSED,
     ROCKSDB_QUEUES,
     SLAVE,
     TOO_MANY,
+    UNREAD_LOG,
+    Event,
     Prediction,
     Why,
+    no_numbers,
 )
+from verdicts.simulation.starting_cursors import starting_cursors
+from verdicts.startup.findings import not_predictable
+from verdicts.startup.refusals import refusals
+from verdicts.startup.rules import possible_rules
 
 if TYPE_CHECKING:
-    from verdicts.simulation.simulation import SimulatedCheck
+    from verdicts.simulation.simulation import Outcome, SimulatedCheck
 
 #: What the check may add to the properties of a copy.
 _GROWTH_BYTES = 128
-#: How much later than one interval after the last round the next one may begin. Units: milliseconds.
-_LATE_MS_MAX = 1_000
 
 
 def predict_from_files(
-    store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, at_ms: int | None = None,
-    windows: CheckWindows | None = None, stops: Sequence[CheckStop] = (),
+    store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, *,
+    windows: CheckWindows | None = None, stops: Sequence[CheckStop] = (), log_cut: int | None = None,
 ) -> Prediction:
-    """Predict what the next rounds of a store's broker discard.
+    """Predict what the next start and the next rounds of a store's broker do.
 
     Reads the halves and ops after the cursors. `now_ms`: when a stopped broker is assumed to start, and after which a
-    running one begins its next round. `at_ms`: the past time given by the user, if any. `windows`: the kept windows of
-    the store. `stops`: where its check is stopped.
+    running one begins its next round. `windows`: the kept windows of the store. `stops`: where its check is stopped.
+    `log_cut`: where the next start cuts its log, if damage is known.
     Damage: if the check cannot be played, nothing is predicted, and `why` has the cause.
     """
-    if at_ms is not None:
-        return Prediction(why=PAST)
+    windows = windows or CheckWindows(store, settings.given or {})
     try:
-        return _predict(store, settings, cursors, now_ms, windows or CheckWindows(store), stops)
+        found = _predict(store, settings, cursors, now_ms, windows, stops)
     except SourceError as error:
         return Prediction(is_running=store.in_use, why=Why(error.message, is_known=False))
+    return replace(found, log_cut=log_cut, assumed=_assumed(store, settings))
+
+
+def _assumed(store: Store, settings: BrokerSettings) -> tuple[str, ...]:
+    """Return what a prediction assumes without evidence, of ASSUMED."""
+    is_known = settings.version_low is not None and settings.version_low == settings.version_high
+    names = {ASSUMED_SETTINGS: not settings.given, ASSUMED_VERSION: not is_known, UNREAD_LOG: not store.in_use}
+    return tuple(name for name in ASSUMED if names[name])
 
 
 def _predict(
@@ -83,7 +102,7 @@ def _predict(
     stops: Sequence[CheckStop],
 ) -> Prediction:
     designs = [seen.word for seen in designs_of(store)]
-    why = NOT_BEFORE
+    why, is_whole = NOT_BEFORE, False
     if STATE_TABLE in designs or PREPARED_RECORDS in designs:
         asks = STATE_TABLE in designs and not PREPARED_NOT_CHECKED.holds(settings.version_low or ALWAYS)
         why = NEVER_DISCARDED if asks else NEVER_ASKED
@@ -101,33 +120,59 @@ def _predict(
         why = NO_CURSOR
     elif settings.broker_role == "SLAVE":
         why = SLAVE
-    elif not store.queue_segments(HALF_TOPIC, 0)[0]:
-        why = NO_HALF_QUEUE
+    elif is_refused(store, settings):
+        why = REFUSED
     else:
-        rules = check_rules(supposed_version(settings, stops)[0])
+        version = supposed_version(settings, stops)[0]
+        started = cursors if store.in_use else starting_cursors(store, cursors, version, settings.given or {})[0]
+        rules, is_whole = check_rules(version), True
         for queue_id in half_queues(store):
-            half, op = cursors.half.get(queue_id), cursors.op.get(queue_id)
+            half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
             window = windows.take(rules, queue_id, half, op)
-            parts.append(
-                predict_window(store.root, window, rules, settings, now_ms, is_running=store.in_use)
+            part = predict_window(
+                store.root, window, rules, settings, now_ms, is_running=store.in_use,
+                is_standing=any(stop.is_readable for stop in stops),
             )
-    return _together(parts, store.in_use, why)
+            is_whole &= part.is_whole
+            parts.append(part)
+    return replace(_together(parts, store.in_use, why), is_whole=is_whole)
+
+
+def _standing(part: Prediction) -> Prediction:
+    """Return the prediction of a check that does not run, although no message stops it."""
+    never = np.full(len(part.offsets), NEVER, np.int64)
+    is_ended = part.events == Event.ENDED
+    return replace(
+        part, events=np.where(is_ended, Event.ENDED, Event.STOPPED), event_times_ms=never, times_ms=never,
+        checks_to_come=np.zeros(len(never), np.int64),
+        whys=dict.fromkeys(part.offsets[~is_ended].tolist(), OUT_OF_REACH),
+    )
+
+
+def is_refused(store: Store, settings: BrokerSettings) -> bool:
+    """Whether no release that a stopped broker may have starts on its store."""
+    conf = settings.given or {}
+    if store.in_use or not_predictable(store, conf) is not None:
+        return False
+    kinds = possible_rules(settings, conf)
+    return bool(kinds) and all(any(True for _ in refusals(store, conf, rules)) for rules in kinds)
 
 
 def predict_window(
     root: str, window: CheckWindow, rules: CheckRules, settings: BrokerSettings, now_ms: int, *, is_running: bool,
-    booted_time_ms: int | None = None,
+    booted_time_ms: int | None = None, is_standing: bool = False,
 ) -> Prediction:
-    """Predict what the check of one half queue discards.
+    """Predict what the check of one half queue does.
 
-    `booted_time_ms`: when a running broker started, if that is known.
+    `booted_time_ms`: when a running broker started, if that is known. `is_standing`: its check does not run, although
+    no message stops it.
     """
     how, state = check_settings(settings), window.state
     halves = _stored(window)
     begin_ms = now_ms + how.interval_ms
     if is_running:
-        begun = [time_ms for time_ms in (_last_round_ms(halves), booted_time_ms) if time_ms is not None]
-        begin_ms = _next_round_ms(max(begun, default=None), how.interval_ms, now_ms)
+        begun = [time_ms for time_ms in (last_round_ms(halves), booted_time_ms) if time_ms is not None]
+        begin_ms = next_round_ms(max(begun, default=None), how.interval_ms, now_ms)
         window = _from_real_cursor(window)
         state, halves = window.state, _stored(window)
     are_open, is_plain = _open_slots(window, rules)
@@ -138,14 +183,28 @@ def predict_window(
             return Prediction(is_running, begin_ms, why=TOO_MANY)
         from verdicts.simulation.simulation import Simulated
 
-        return _without(played(Simulated(root, "as is", window, rules, how, begin_ms), is_running),
-                        offsets[halves.are_diverted])
-    # A running broker's files have old cursors: ops after them need not be new to its next round.
-    has_ops = state.op_begin <= state.op_cursor < state.op_end and (not is_running or booted_time_ms is not None)
-    wait_ms = wait_for_ops_ms(rules) if has_ops else 0
-    ends = discards_by_round(_halves_of(halves, rows), rules, how, begin_ms, wait_ms)
-    prediction = _of_ends(is_running, begin_ms, offsets[rows], ends)
-    return _without(prediction, offsets[halves.are_diverted])
+        found = played(Simulated(root, "as is", window, rules, how, begin_ms), is_running)
+    else:
+        # A running broker's files have old cursors: ops after them need not be new to its next round.
+        has_ops = state.op_begin <= state.op_cursor < state.op_end and (not is_running or booted_time_ms is not None)
+        wait_ms = wait_for_ops_ms(rules) if has_ops else 0
+        ends = discards_by_round(_halves_of(halves, rows, how), rules, how, begin_ms, wait_ms)
+        settled = offsets[halves.rows[~are_open & (halves.rows >= 0)]]
+        found = _of_ends(is_running, begin_ms, offsets[rows], ends, settled)
+    found = replace(_without(found, offsets[halves.are_diverted]), is_whole=True)
+    found = _with_unreadable(found, np.setdiff1d(window.slot_offsets, [*offsets, *found.offsets]))
+    return _standing(found) if is_standing else found
+
+
+def _with_unreadable(found: Prediction, offsets: Int64s) -> Prediction:
+    """Return the prediction with half copies that are in slots, and that the check cannot decode."""
+    count = len(offsets)
+    never, none = np.full(count, NEVER, np.int64), np.zeros(count, np.bool_)
+    more = Prediction(
+        offsets=offsets, events=np.full(count, Event.STOPPED, np.int64), event_times_ms=never, times_ms=never,
+        checks_to_come=np.zeros(count, np.int64), are_expired=none, may_be_later=none,
+    )
+    return replace(_together([found, more], found.is_running, found.why), begin_ms=found.begin_ms, is_whole=True)
 
 
 def _stored(window: CheckWindow) -> StoredHalves:
@@ -174,25 +233,6 @@ def _from_real_cursor(window: CheckWindow) -> CheckWindow:
     return replace(window, state=replace(window.state, half_cursor=begin, halves=left))
 
 
-def _last_round_ms(halves: StoredHalves) -> int | None:
-    """Return when the newest copy of the check was put back."""
-    made = halves.numbers["checks_count"] != ABSENT
-    return int(halves.numbers["store_time_ms"][made].max()) if made.any() else None
-
-
-def _next_round_ms(last_ms: int | None, interval_ms: int, now_ms: int) -> int:
-    """Return when a running broker begins its next round; at once if no earlier round is known.
-
-    A round may have put its copies back since `now_ms`, the moment at which the store was opened.
-    """
-    interval_ms = max(1, interval_ms)
-    if last_ms is None or last_ms > now_ms + interval_ms:
-        return now_ms
-    late_ms = min(_LATE_MS_MAX, interval_ms // 10)
-    rounds = max(1, -(-(now_ms - last_ms - late_ms) // interval_ms))
-    return max(now_ms, last_ms + rounds * interval_ms)
-
-
 def _open_slots(window: CheckWindow, rules: CheckRules) -> tuple[Bools, bool]:
     """Return which slots hold halves that no op ends, and whether nothing among them hinders the check."""
     state = window.state
@@ -212,6 +252,8 @@ def _open_slots(window: CheckWindow, rules: CheckRules) -> tuple[Bools, bool]:
     is_plain = (
         are_ops_plain
         and bool((halves.rows >= 0).all())
+        and not state.reads
+        and not state.op_reads
         and not halves.numbers["spoils"][rows].any()
         and bool((lengths <= PROPERTIES_BYTES_MAX - _GROWTH_BYTES).all())
         and not np.isin(prepared, np.array([-1, *numbers], np.int64)).any()
@@ -219,49 +261,86 @@ def _open_slots(window: CheckWindow, rules: CheckRules) -> tuple[Bools, bool]:
     return are_open, is_plain
 
 
-def _halves_of(halves: StoredHalves, rows: Int64s) -> OpenHalves:
-    checks = halves.numbers["checks_count"][rows]
+def _halves_of(halves: StoredHalves, rows: Int64s, settings: CheckSettings) -> OpenHalves:
+    checks, immunity = halves.numbers["checks_count"][rows], halves.numbers["immunity_seconds"][rows]
+    own_ms = np.where(immunity == -1, settings.time_out_ms, np.where(immunity == ABSENT, -1, immunity) * 1_000)
     return OpenHalves(
         born_time_ms=halves.numbers["born_time_ms"][rows],
         store_time_ms=halves.numbers["store_time_ms"][rows],
         checks=np.where(checks == ABSENT, 0, checks),
         is_fresh=checks == ABSENT,
-        has_immunity=halves.numbers["immunity_seconds"][rows] != ABSENT,
+        immunity_ms=np.where(immunity == ABSENT, -1, np.maximum(own_ms, 0)),
     )
 
 
-def _of_ends(is_running: bool, begin_ms: int, offsets: Int64s, ends: Discards) -> Prediction:
-    done = ends.time_ms != NEVER
-    order = np.argsort(offsets[done], kind="stable")
-    return Prediction(
-        is_running, begin_ms, offsets[done][order], ends.time_ms[done][order], ends.checks_to_come[done][order],
-        ends.is_expired[done][order], ends.may_be_later[done][order],
-        dict.fromkeys(offsets[~done].tolist(), ENDLESS),
+def _of_ends(is_running: bool, begin_ms: int, offsets: Int64s, ends: Discards, settled: Int64s) -> Prediction:
+    """Return the prediction of open copies, and of `settled` ones, which ops end."""
+    count = len(settled)
+    never, none = np.full(count, NEVER, np.int64), np.zeros(count, np.bool_)
+    every = np.concatenate([offsets, settled])
+    found = Prediction(
+        is_running, begin_ms, every,
+        np.concatenate([ends.event, np.full(count, Event.ENDED, np.int64)]),
+        np.concatenate([ends.event_ms, never]),
+        np.concatenate([ends.time_ms, never]),
+        np.concatenate([ends.checks_to_come, np.zeros(count, np.int64)]),
+        np.concatenate([ends.is_expired, none]),
+        np.concatenate([ends.may_be_later, none]),
+        dict.fromkeys(offsets[ends.time_ms == NEVER].tolist(), ENDLESS),
     )  # fmt: skip
+    return found.chosen(np.argsort(every, kind="stable"))
 
 
 def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
     """Predict by playing the check step by step."""
-    from verdicts.simulation.simulation import Simulated, transaction_rows
-    from verdicts.simulation.simulation_without_queue import BesideSimulated
+    from verdicts.simulation.simulation import Simulated, outcomes, transaction_rows
 
-    if isinstance(simulated, BesideSimulated) and len(simulated.records) > PLAYED_HALVES_MAX:
-        return Prediction(is_running, simulated.begin_ms, why=TOO_MANY)
-    rows = transaction_rows(simulated).to_pylist()
-    done = sorted((row for row in rows if row["end_time_ms"] is not None), key=lambda row: row["commit_log_offset"])
-    why = ENDLESS
-    last = simulated.last if isinstance(simulated, Simulated) else None
+    if not isinstance(simulated, Simulated):
+        if len(simulated.records) > PLAYED_HALVES_MAX:
+            return Prediction(is_running, simulated.begin_ms, why=TOO_MANY)
+        return _of_rows(transaction_rows(simulated).to_pylist(), is_running, simulated.begin_ms)
+    offsets = np.asarray(simulated.window.words["commit_log_offset"]).astype(np.int64)
+    found = sorted(outcomes(simulated).items(), key=lambda item: int(offsets[item[0]]))
+    rows = [outcome for _, outcome in found]
+    places = offsets[[row for row, _ in found]] if found else no_numbers()
+    why, last, unmet = ENDLESS, simulated.last, Event.UNKNOWN
     if last is not None and last.stop in (Stop.ABORTED, Stop.REFUSED):
+        unmet = Event.STOPPED
         place = last.steps[-1].queue_offset if last.steps else last.before.half_cursor
         why = Why(f"every round of the check ends at half queue offset {place}, so the check never discards it")
     return Prediction(
-        is_running, simulated.begin_ms,
-        np.array([row["commit_log_offset"] for row in done], np.int64),
-        np.array([row["end_time_ms"] for row in done], np.int64),
-        np.array([row["checks_to_come_count"] for row in done], np.int64),
-        np.array([row["end"] == "expired" for row in done], np.bool_),
-        np.array([row["may_be_a_round_later"] for row in done], np.bool_),
-        {row["commit_log_offset"]: why for row in rows if row["end_time_ms"] is None},
+        is_running, simulated.begin_ms, places,
+        np.array([unmet if one.event_ms == NEVER else one.event for one in rows], np.int64),
+        np.array([one.event_ms for one in rows], np.int64),
+        np.array([_discard_ms(one) for one in rows], np.int64),
+        np.array([one.checks_to_come_count for one in rows], np.int64),
+        np.array([one.end == "expired" for one in rows], np.bool_),
+        np.array([one.may_be_a_round_later for one in rows], np.bool_),
+        {
+            int(place): PASSED if one.end == "skipped" else why
+            for place, one in zip(places, rows, strict=True) if _discard_ms(one) == NEVER and not one.is_ended
+        },
+    )  # fmt: skip
+
+
+def _discard_ms(outcome: Outcome) -> int:
+    return NEVER if outcome.end_ms is None or outcome.end == "skipped" else outcome.end_ms
+
+
+def _of_rows(rows: list[dict[str, Any]], is_running: bool, begin_ms: int) -> Prediction:
+    """Return the prediction for rows of SIMULATED_TRANSACTIONS of a check without put-backs."""
+    rows = sorted(rows, key=lambda row: row["commit_log_offset"])
+
+    def times(name: str) -> Int64s:
+        return np.array([NEVER if row[name] is None else row[name] for row in rows], np.int64)
+
+    asked, ended = times("next_check_time_ms"), times("end_time_ms")
+    return Prediction(
+        is_running, begin_ms, times("commit_log_offset"),
+        np.where(asked != NEVER, Event.ASKED, np.where(ended != NEVER, Event.DROPPED, Event.UNKNOWN)),
+        np.where(asked != NEVER, asked, ended), ended, times("checks_to_come_count"),
+        np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_),
+        {row["commit_log_offset"]: ENDLESS for row in rows if row["end_time_ms"] is None},
     )  # fmt: skip
 
 
@@ -269,30 +348,19 @@ def _without(predicted: Prediction, diverted: Int64s) -> Prediction:
     """Return the prediction without diverted halves, whose copies go through another topic."""
     if not len(diverted):
         return predicted
-    kept = ~np.isin(predicted.offsets, diverted)
-    return replace(
-        predicted, offsets=predicted.offsets[kept], times_ms=predicted.times_ms[kept],
-        checks_to_come=predicted.checks_to_come[kept], are_expired=predicted.are_expired[kept],
-        may_be_later=predicted.may_be_later[kept],
-        whys={**predicted.whys, **dict.fromkeys(diverted.tolist(), DIVERTED)},
-    )  # fmt: skip
+    kept = predicted.chosen(~np.isin(predicted.offsets, diverted))
+    return replace(kept, whys={**predicted.whys, **dict.fromkeys(diverted.tolist(), DIVERTED)})
 
 
 def _together(parts: list[Prediction], is_running: bool, why: Why) -> Prediction:
     """Combine the predictions of several queues and tables."""
     if not parts:
         return Prediction(is_running, why=why)
-    offsets = np.concatenate([part.offsets for part in parts])
-    order = np.argsort(offsets, kind="stable")
     reasons = [part.why for part in parts if part.why != NOT_BEFORE]
-    return Prediction(
-        is_running,
-        min(part.begin_ms for part in parts),
-        offsets[order],
-        np.concatenate([part.times_ms for part in parts])[order],
-        np.concatenate([part.checks_to_come for part in parts])[order],
-        np.concatenate([part.are_expired for part in parts])[order],
-        np.concatenate([part.may_be_later for part in parts])[order],
-        {offset: why for part in parts for offset, why in part.whys.items()},
-        reasons[0] if reasons else why,
+    found = Prediction(
+        is_running, min(part.begin_ms for part in parts),
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in COPY_ARRAYS},
+        whys={offset: why for part in parts for offset, why in part.whys.items()},
+        why=reasons[0] if reasons else why,
     )
+    return found.chosen(np.argsort(found.offsets, kind="stable"))

@@ -26,6 +26,7 @@ from verdicts.check.check_stops import check_stops
 from verdicts.check.window import CheckWindows
 from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.model.check_stop import CheckStop
+from verdicts.model.predicted import PAST, Prediction
 from verdicts.model.verdict_inputs import DoubtfulEnd, DoubtfulId, MisdirectedDecision, MissingRange, StoreView
 
 FLUSH_LAG_MS_MAX = 10_000
@@ -38,6 +39,16 @@ def moment_ms(store: Store) -> int:
     return store.taken_time_ms
 
 
+def past_ms(store: Store, at_ms: int | None, reference_time_ms: int) -> int | None:
+    """Return a given time if it lies before the end of a store, so that some of its records did not exist yet.
+
+    After the last record of a stopped broker nothing changes any more, so a later time only sets the clock. The end of
+    a store is known to the last flush.
+    """
+    is_after = at_ms is not None and not store.in_use and at_ms >= reference_time_ms + FLUSH_LAG_MS_MAX
+    return None if is_after else at_ms
+
+
 @dataclass(slots=True)
 class StoreFacts:
     """The facts of one store. `findings` and `missing` grow while its records are read.
@@ -45,6 +56,9 @@ class StoreFacts:
     The cursors are read first, before any record: a decision that arrives in between can then only be missed for a half
     that was still open at that moment. The same holds for the RocksDB table of a running broker; `beside` is None until
     the tables beside the log are read. `last_op_offset`: that of the last op message that was read, -1 before any.
+    `past_ms`: the time before the end of the store as of which it is judged, if any. `clock_ms`: what counts as "now":
+    the time of reading, or a given time after the end of the store. `future`: what the next start and the check do;
+    None for a past time.
     """
 
     store: Store
@@ -62,10 +76,14 @@ class StoreFacts:
     beside: BesideLog | None = None
     claims: LogClaims = field(default_factory=LogClaims)
     check_stops: list[CheckStop] = field(default_factory=list)
+    past_ms: int | None = None
+    clock_ms: int = 0
+    future: Prediction | None = None
     windows: CheckWindows = field(init=False)
 
     def __post_init__(self) -> None:
-        self.windows = CheckWindows(self.store)
+        self.clock_ms = self.clock_ms or moment_ms(self.store)
+        self.windows = CheckWindows(self.store, self.settings.given)
 
     @property
     def notes(self) -> list[Note]:
@@ -73,8 +91,9 @@ class StoreFacts:
         why = self.claims.note
         return [Note(NoteKind.HOW, f"{self.store.root}: {why}")] if why else []
 
-    def view(self, at_ms: int | None) -> StoreView:
+    def view(self) -> StoreView:
         """Return the facts in the form that the verdict uses."""
+        at_ms = self.past_ms
         beyond = self._beyond_end()
         return StoreView(
             store=self.store.root,
@@ -84,7 +103,7 @@ class StoreFacts:
             log_begin_offset=self.store.log_begin_offset,
             reference_time_ms=self.reference_time_ms if at_ms is None else min(at_ms, self.reference_time_ms),
             at_ms=at_ms,
-            now_ms=moment_ms(self.store) if at_ms is None else at_ms,
+            now_ms=self.clock_ms if at_ms is None else at_ms,
             checks_seen_max=self.checks_seen_max,
             later_hashes=self.later_hashes,
             missing=tuple(self.missing),
@@ -93,9 +112,27 @@ class StoreFacts:
             doubtful_ids=tuple(self.doubtful_ids),
             beside=self.beside or BesideLog(),
             is_interrupted=self.store.in_use or self.store.aborted,
-            check_stops=tuple(self.check_stops) if at_ms is None else (),
+            check_stops=tuple(self.check_stops),
             cursor_doubt=beyond or self._unparsed_cursors(),
             was_killed=self.store.was_killed,
+            future=self.future,
+        )
+
+    @property
+    def predicted(self) -> Prediction:
+        """The future of its half copies; without any for a past time."""
+        return Prediction(is_running=self.store.in_use, why=PAST) if self.future is None else self.future
+
+    def predict(self, log_cut: int | None = None) -> None:
+        """Play the next start and the check. `log_cut`: where the start cuts the log, if damage is known."""
+        if self.past_ms is not None:
+            return
+        from verdicts.deadlines.predicting import predict_from_files
+
+        windows = self.windows if log_cut is None else self.windows.cut_at(log_cut)
+        self.future = predict_from_files(
+            self.store, self.settings, self.cursors, self.clock_ms, windows=windows, stops=self.check_stops,
+            log_cut=log_cut,
         )
 
     def _beyond_end(self) -> str | None:
@@ -146,26 +183,35 @@ def _half_queue_end_by_log(store: Store) -> int:
     return end
 
 
-def store_facts(store: Store, settings_of: SettingsOf, *, with_records: bool = False) -> StoreFacts:
-    """Return the facts of a store before its records are read.
+def store_facts(
+    store: Store, settings_of: SettingsOf, *, at_ms: int | None = None, with_records: bool = False
+) -> StoreFacts:
+    """Return the facts of a store before its records are read, with the future of its half copies.
 
-    `with_records`: keep the half copies that the check will read, in `windows`.
+    `at_ms`: the time as of which it is judged, or that counts as now. `with_records`: keep the half copies that the
+    check will read, in `windows`.
     Damage: cursors that cannot be read are unknown and a finding.
     """
     cursors = check_cursors(store)
+    known_until = store.taken_time_ms if store.in_use else known_until_ms(store)
+    past = past_ms(store, at_ms, known_until)
     facts = StoreFacts(
         claims=log_claims(store, cursors),
         store=store,
         settings=settings_of(store),
         cursors=cursors,
-        reference_time_ms=store.taken_time_ms if store.in_use else known_until_ms(store),
+        reference_time_ms=known_until,
+        past_ms=past,
+        clock_ms=moment_ms(store) if at_ms is None or past is not None else at_ms,
     )
     if store.in_use and may_have_rocksdb_halves(store):
         facts.beside = beside_log(store, facts.findings, has_prepared=False, has_rocksdb_halves=True)
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
-    facts.windows = CheckWindows(store, with_records=with_records)
-    facts.check_stops = check_stops(store, facts.settings, cursors, facts.windows)
+    facts.windows = CheckWindows(store, facts.settings.given, with_records=with_records)
+    if past is None:
+        facts.check_stops = check_stops(store, facts.settings, cursors, facts.windows, now_ms=facts.clock_ms)
+        facts.predict()
     return facts
 
 

@@ -155,7 +155,7 @@ class Follower:
             conclusion = conclude(facts[log.store.root], log.split_facts(), log.unmatched())
             conclusions.append((log, conclusion))
             step.findings.extend(conclusion.facts.findings)
-        views = {conclusion.facts.store.root: conclusion.facts.view(None) for _, conclusion in conclusions}
+        views = {conclusion.facts.store.root: conclusion.facts.view() for _, conclusion in conclusions}
         with database.transaction():
             self._keep_ties([tie for _, conclusion in conclusions for tie in conclusion.ties])
             for log, conclusion in conclusions:

@@ -1,9 +1,10 @@
-"""The prediction of a broker's check: when it discards each half copy, or why it does not."""
+"""The future of each half copy: what the next start and the check of its broker do next, and when they discard it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -29,8 +30,11 @@ NEVER_DISCARDED = Why("brokers 3.0 and 3.1 check it without a limit and never di
 NO_SLOT = Why("it has no slot of its own in the state table: the broker neither checks nor discards it")
 NEVER_ASKED = Why("brokers from 3.2 on have no check for prepared records: they neither check nor discard it")
 SLAVE = Why("this broker is a slave and checks nothing; its master may discard it", is_known=False)
-NO_HALF_QUEUE = Why("its half queue is missing, so the check reads nothing")
 ENDLESS = Why(f"the check would put it back at least {ROUNDS_MAX} times")
+PASSED = Why("the check passes its slot of the half queue without reading it")
+REFUSED = Why(
+    "its broker does not start on this store (rmqtx verify STORE gives the file), so nothing happens", is_known=True
+)
 PAST = Why("deadlines are not predicted for a past time", is_known=False)
 NO_CURSOR = Why("the check cursor is unknown", is_known=False)
 ROCKSDB_QUEUES = Why("its half queue is in RocksDB, and the check of these queues is not simulated", is_known=False)
@@ -44,22 +48,94 @@ TOO_MANY = Why(
 )
 
 
+#: The time of what never happens.
+NEVER = -1
+
+
+class Event(IntEnum):
+    """What happens to a half copy next.
+
+    ASKED: a producer is asked about it (half topics: after a copy of it is put back). PUT_BACK: only put back, in its
+    immunity time. EXPIRED: discarded without asking, older than fileReservedTime. SPENT: discarded, its checks are used
+    up. DROPPED: removed from RocksDB or unreadable there. SKIPPED: the check passes its slot without reading it, for
+    good. STOPPED: the check ends before it in every round. CUT: the next start cuts it off the log. ENDED: an op ends
+    it, so nothing happens. UNREAD: the check has no slot of it. UNKNOWN: it cannot be predicted.
+    """
+
+    ASKED = 0
+    PUT_BACK = 1
+    EXPIRED = 2
+    SPENT = 3
+    DROPPED = 4
+    SKIPPED = 5
+    STOPPED = 6
+    CUT = 7
+    ENDED = 8
+    UNREAD = 9
+    UNKNOWN = 10
+
+
+#: The events with which a transaction is lost to its producer although nobody was asked.
+UNASKED_ENDS = (Event.EXPIRED, Event.SPENT, Event.DROPPED)
+#: The events of copies that the check reads, and of those that it never reads although their number is before it.
+READ_EVENTS = (Event.ASKED, Event.PUT_BACK, Event.EXPIRED, Event.SPENT)
+UNREAD_EVENTS = (Event.SKIPPED, Event.UNREAD)
+
+
+def no_numbers() -> Int64s:
+    """Return an empty array."""
+    return np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the check of one broker will do with the half copies that it has not reached yet.
+    """What the next start and the check of one broker do with the half copies that the check has not reached yet.
 
-    Shape: `offsets` are the commit-log offsets of the copies that it will discard, ascending; the other arrays have the
-           same order: the time, how many times the copy is put back before, whether its age is the cause, and whether
-           it may happen one round later. `whys`: by commit-log offset, why a copy is not discarded; `why`: the same for
-           all other copies.
+    Shape: `offsets` are the commit-log offsets of the copies that the check has before it, ascending; the other arrays
+           have the same order: the next event and its time; how many times a producer is asked before the end; the time
+           of the discard, whether the copy's age is its cause, and whether it may happen one round later. Times are
+           NEVER where nothing happens. `whys`: by commit-log offset, why a copy is not discarded; `why`: the same for
+           all other copies. `is_whole`: the check of all half queues was played, so a half copy that is not here has no
+           slot. `log_cut`: where the next start cuts the log off, if it does. `assumed`: what was assumed, of ASSUMED.
     """
 
     is_running: bool = False
     begin_ms: int = 0
-    offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    times_ms: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    checks_to_come: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    offsets: Int64s = field(default_factory=no_numbers)
+    events: Int64s = field(default_factory=no_numbers)
+    event_times_ms: Int64s = field(default_factory=no_numbers)
+    times_ms: Int64s = field(default_factory=no_numbers)
+    checks_to_come: Int64s = field(default_factory=no_numbers)
     are_expired: Bools = field(default_factory=lambda: np.empty(0, np.bool_))
     may_be_later: Bools = field(default_factory=lambda: np.empty(0, np.bool_))
     whys: Mapping[int, Why] = field(default_factory=dict, repr=False)
     why: Why = NOT_BEFORE
+    is_whole: bool = False
+    log_cut: int | None = None
+    assumed: tuple[str, ...] = ()
+
+    def events_at(self, offsets: Int64s) -> tuple[Int64s, Int64s]:
+        """Return the event of each of some copies, and the row of the copy here; -1 and -1 for copies that are not."""
+        if not len(self.offsets):
+            return np.full(len(offsets), -1, np.int64), np.full(len(offsets), -1, np.int64)
+        rows = np.minimum(np.searchsorted(self.offsets, offsets), len(self.offsets) - 1)
+        rows = np.where(self.offsets[rows] == offsets, rows, -1)
+        return np.where(rows < 0, -1, self.events[rows]), rows
+
+    def chosen(self, rows: Int64s | Bools) -> Prediction:
+        """Return the prediction of some copies only."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in COPY_ARRAYS})
+
+
+#: The arrays of a prediction that have a value for each copy.
+COPY_ARRAYS = (
+    "offsets", "events", "event_times_ms", "times_ms", "checks_to_come", "are_expired", "may_be_later",
+)
+#: What a prediction may rest on without evidence: settings that were not given, a version that is not known, a log that
+#: was not read.
+ASSUMED_SETTINGS, ASSUMED_VERSION, UNREAD_LOG = "settings", "version", "log"
+ASSUMED: dict[str, str] = {
+    ASSUMED_SETTINGS: "the settings of the broker: add --broker-conf",
+    ASSUMED_VERSION: "the release of the broker: add --broker-version",
+    UNREAD_LOG: "a log without damage: rmqtx verify shows what the next start cuts off",
+}

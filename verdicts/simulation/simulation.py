@@ -16,7 +16,7 @@ from verdicts.check.half_queue_check import play_rounds
 from verdicts.check.state import CheckSettings
 from verdicts.check.steps import Action, CheckStep, Round, Stop
 from verdicts.check.window import CheckWindow
-from verdicts.model.predicted import ROUNDS_MAX
+from verdicts.model.predicted import NEVER, ROUNDS_MAX, Event
 from verdicts.simulation import simulation_without_queue_rows
 from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from verdicts.simulation.simulation_without_queue import BesideSimulated
@@ -127,6 +127,7 @@ def _round_row(number: int, played: Round) -> dict[str, Any]:
         "expired_count": counts[Action.EXPIRED],
         "ended_count": counts[Action.ENDED],
         "unreadable_count": counts[Action.UNREADABLE],
+        "skipped_count": counts[Action.SKIPPED],
         "half_cursor": played.state.half_cursor,
         "half_cursor_before": played.before.half_cursor,
         "op_cursor": played.state.op_cursor,
@@ -140,8 +141,15 @@ def _round_row(number: int, played: Round) -> dict[str, Any]:
 # --- the outcome of each half -----------------------------------------------------------------------------------------
 
 
+_EVENTS = {
+    Action.CHECKED: Event.ASKED, Action.IMMUNE: Event.PUT_BACK, Action.DISCARDED: Event.SPENT,
+    Action.EXPIRED: Event.EXPIRED, Action.ENDED: Event.ENDED, Action.UNREADABLE: Event.STOPPED,
+    Action.SKIPPED: Event.SKIPPED,
+}  # fmt: skip
+
+
 @dataclass(slots=True)
-class _Outcome:
+class Outcome:
     """The actions of simulated rounds on one stored half copy and on its later copies."""
 
     queue_offset: int
@@ -154,14 +162,25 @@ class _Outcome:
     end_ms: int | None = None
     is_ended: bool = False
     may_be_a_round_later: bool = False
+    event: Event = Event.UNKNOWN
+    event_ms: int = NEVER
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no round has ended it yet."""
+        return self.end is None and not self.is_ended
 
     def take(self, number: int, step: CheckStep) -> None:
         """Add one step."""
+        if self.event_ms == NEVER:
+            self.event, self.event_ms = _EVENTS[step.action], step.time_ms
+        elif step.action is Action.SKIPPED:  # the store returned it for another slot before
+            return
         self.written_bytes += step.written_bytes
         if step.action is Action.CHECKED:
             self.next_check_ms = step.time_ms if self.next_check_ms is None else self.next_check_ms
             self.checks_to_come_count += 1
-        elif step.action in (Action.DISCARDED, Action.EXPIRED):
+        elif step.action in (Action.DISCARDED, Action.EXPIRED, Action.SKIPPED) and self.end is None:
             self.end, self.end_round, self.end_ms = str(step.action), number, step.time_ms
             self.may_be_a_round_later = step.is_own_copy
         elif step.action is Action.ENDED:
@@ -175,6 +194,19 @@ def transaction_rows(simulated: SimulatedCheck, rounds_max: int = ROUNDS_MAX) ->
     """
     if isinstance(simulated, BesideSimulated):
         return simulation_without_queue_rows.transaction_rows(simulated, rounds_max)
+    rows = [
+        _identity(simulated) | _outcome_row(simulated.words(row), outcome)
+        for row, outcome in sorted(outcomes(simulated, rounds_max).items(), key=lambda item: item[1].queue_offset)
+        if not outcome.is_ended
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=SIMULATED_TRANSACTIONS)
+
+
+def outcomes(simulated: Simulated, rounds_max: int = ROUNDS_MAX) -> dict[int, Outcome]:
+    """Return what simulated rounds do with every half copy that the check has not reached yet, by row of the window.
+
+    Playing ends when every copy has its end, and after rounds that end with an exception, which repeat themselves.
+    """
     outcomes = _open_halves(simulated)
     left, aborted = len(outcomes), 0
     for number, played in enumerate(islice(simulated.rounds(), rounds_max), 1):
@@ -183,26 +215,22 @@ def transaction_rows(simulated: SimulatedCheck, rounds_max: int = ROUNDS_MAX) ->
             if row is None or row not in outcomes:
                 continue
             outcome = outcomes[row]
+            was_open = outcome.is_open
             outcome.take(number, step)
-            left -= outcome.end is not None or step.action is Action.ENDED
+            left -= was_open and not outcome.is_open
         simulated.last = played
         aborted = aborted + 1 if played.stop is Stop.ABORTED else 0
         if left <= 0 or aborted == _ABORTED_ROUNDS_MAX:
             break
-    rows = [
-        _identity(simulated) | _outcome_row(simulated.words(row), outcome)
-        for row, outcome in sorted(outcomes.items(), key=lambda item: item[1].queue_offset)
-        if not outcome.is_ended
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=SIMULATED_TRANSACTIONS)
+    return outcomes
 
 
-def _open_halves(simulated: Simulated) -> dict[int, _Outcome]:
+def _open_halves(simulated: Simulated) -> dict[int, Outcome]:
     state = simulated.window.state
     begin = state.half_cursor if state.half_begin <= state.half_cursor <= state.half_end else state.half_begin
     copies = (state.copy_at(place) for place in range(begin, state.half_end))
     places = zip(range(begin, state.half_end), copies, strict=True)
-    return {half.row: _Outcome(place, half.checks_count) for place, half in places if half is not None}
+    return {half.row: Outcome(place, half.checks_count) for place, half in places if half is not None}
 
 
 def _row_of(played: Round, step: CheckStep) -> int | None:
@@ -213,7 +241,7 @@ def _row_of(played: Round, step: CheckStep) -> int | None:
     return None if half is None else half.row
 
 
-def _outcome_row(words: dict[str, Any], outcome: _Outcome) -> dict[str, Any]:
+def _outcome_row(words: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
     return _names(words) | {
         "half_queue_offset": outcome.queue_offset,
         "commit_log_offset": words["commit_log_offset"],

@@ -16,6 +16,7 @@ from readers.store.broker_settings import BrokerSettings
 from readers.store.store import HALF_TOPIC, Store
 from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
 from verdicts.check.check_stops import check_stops, stop_findings
+from verdicts.check.first_round import first_round_ms
 from verdicts.check.slots import half_queues
 from verdicts.check.state import check_settings
 from verdicts.check.window import CheckWindow, check_window
@@ -39,10 +40,11 @@ class SimulatedConfiguration:
 
 
 def simulated_checks(
-    store: Store, configurations: Iterable[SimulatedConfiguration], cursors: CheckCursors | None, begin_ms: int
+    store: Store, configurations: Iterable[SimulatedConfiguration], cursors: CheckCursors | None, now_ms: int
 ) -> tuple[list[SimulatedCheck], list[Finding], list[str]]:
     """Return the checks of every half queue and of every table beside the log under each configuration, findings, and
-    notes about assumptions. `cursors`: None if the store has no half queue, see `has_half_queue`.
+    notes about assumptions. `cursors`: None if the store has no half queue, see `has_half_queue`. `now_ms`: when a
+    stopped broker is assumed to start, and after which a running one begins its next round.
 
     Raises: UnreadableFile, FileChanged; NotAStore if the half queue cannot be read.
     """
@@ -55,9 +57,9 @@ def simulated_checks(
         findings += tables.findings
         notes = tables.notes
         for configuration in configurations:
-            found += tables.simulated(configuration.name, configuration.settings, configuration.conf, begin_ms)
+            found += tables.simulated(configuration.name, configuration.settings, configuration.conf, now_ms)
         if cursors is not None:
-            found += _half_topic_checks(store, configurations, cursors, begin_ms, findings, notes)
+            found += _half_topic_checks(store, configurations, cursors, now_ms, findings, notes)
     return found, findings, list(dict.fromkeys(notes))
 
 
@@ -68,7 +70,7 @@ def has_half_queue(store: Store) -> bool:
 
 
 def _half_topic_checks(
-    store: Store, configurations: list[SimulatedConfiguration], cursors: CheckCursors, begin_ms: int,
+    store: Store, configurations: list[SimulatedConfiguration], cursors: CheckCursors, now_ms: int,
     findings: list[Finding], notes: list[str],
 ) -> Iterator[Simulated]:
     if store.has_rocksdb_queues:
@@ -80,7 +82,7 @@ def _half_topic_checks(
     notes += _situation_notes(store)
     windows: dict[tuple[CheckRules, int, int | None, int | None], CheckWindow] = {}
     for number, configuration in enumerate(configurations):
-        stops = check_stops(store, configuration.settings, cursors)
+        stops = check_stops(store, configuration.settings, cursors, now_ms=now_ms)
         version, note = supposed_version(configuration.settings, stops)
         notes += [] if note is None else [note]
         if configuration.settings.broker_role == "SLAVE":
@@ -94,11 +96,14 @@ def _half_topic_checks(
             half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
             window = windows.get((rules, queue_id, half, op))
             if window is None:
-                window = windows[rules, queue_id, half, op] = check_window(store, rules, queue_id, half, op)
+                window = windows[rules, queue_id, half, op] = check_window(
+                    store, rules, queue_id, half, op, conf=configuration.conf
+                )
                 findings += window.findings
                 findings += [] if number else _id_findings(store, window)
                 notes += _diverted_note(store, window)
             settings = check_settings(configuration.settings)
+            begin_ms = first_round_ms(window, settings, now_ms, is_running=store.in_use)
             yield Simulated(store.root, configuration.name, window, rules, settings, begin_ms)
         if not number:
             findings += stop_findings(store, stops)

@@ -41,7 +41,7 @@ SIMULATED_CHECKS = pa.schema(
         *_WORDS,
         column(
             "action", pa.string(),
-            "checked, put back immune, discarded, expired, ended or unreadable; in designs that put no "
+            "checked, put back immune, discarded, expired, ended, unreadable or skipped; in designs that put no "
             "copies back: asked, unanswerable, dropped or unreadable",
             values=dict.fromkeys((*Action, *Asking)),
         ),
@@ -78,6 +78,10 @@ SIMULATED_ROUNDS = pa.schema(
         column("half_end", pa.int64(), "queue offset after the last half copy at that time"),
         _WRITTEN,
         column("stop", pa.string(), "where the round stops"),
+        column(
+            "skipped_count", pa.int64(),
+            "halves that the read of the store skips behind a slot without a record: no round reads them",
+        ),
     ]
 )
 
@@ -97,8 +101,8 @@ SIMULATED_TRANSACTIONS = pa.schema(
         column("checks_to_come_count", pa.int32(), "number of checks to come; null without a limit"),
         column("is_answerable", pa.bool_(), "no if slot and record have different numbers: answers are refused (3.1)"),
         column(
-            "end", pa.string(), "discarded, expired, dropped, unreadable; null if no simulated round ends it",
-            values=(Action.DISCARDED, Action.EXPIRED, Asking.DROPPED, Action.UNREADABLE),
+            "end", pa.string(), "discarded, expired, dropped, unreadable, skipped; null if no simulated round ends it",
+            values=(Action.DISCARDED, Action.EXPIRED, Asking.DROPPED, Action.UNREADABLE, Action.SKIPPED),
         ),
         column("end_round", pa.int32(), "the round that ends it"),
         column("end_time_ms", pa.int64(), "time of that round"),

@@ -87,15 +87,20 @@ class BesideTables:
     notes: list[str] = field(default_factory=list)
 
     def simulated(
-        self, name: str, settings: BrokerSettings, conf: Mapping[str, str], begin_ms: int
+        self, name: str, settings: BrokerSettings, conf: Mapping[str, str], now_ms: int
     ) -> list[BesideSimulated]:
-        """Return the checks under one configuration. Order: table files, then RocksDB."""
+        """Return the checks under one configuration. Order: table files, then RocksDB.
+
+        `now_ms`: when a stopped broker is assumed to start. Its timers of 3.0 and 3.1 run one interval later, its check
+        of RocksDB at once.
+        """
         root = self.store.root
+        interval_ms = conf_integer(conf, TIMER_INTERVAL_KEY, _TIMER_INTERVAL_MS, 64)
+        first_ms = now_ms if self.store.in_use else now_ms + interval_ms
         found = [
             BesideSimulated(
-                root, name, STATE_TABLE, records, self.timer_words, begin_ms, file, is_full,
-                conf.get(ENABLE_KEY, "true").lower() == "true",
-                conf_integer(conf, TIMER_INTERVAL_KEY, _TIMER_INTERVAL_MS, 64),
+                root, name, STATE_TABLE, records, self.timer_words, first_ms, file, is_full,
+                conf.get(ENABLE_KEY, "true").lower() == "true", interval_ms,
             )
             for file, records, is_full in self.timers
         ]  # fmt: skip
@@ -104,7 +109,7 @@ class BesideTables:
                 settings.transaction_time_out_ms, settings.transaction_check_max, settings.transaction_check_interval_ms
             )
             found.append(
-                BesideSimulated(root, name, ROCKSDB, self.keys, self.key_words, begin_ms, settings=asking)
+                BesideSimulated(root, name, ROCKSDB, self.keys, self.key_words, now_ms, settings=asking)
             )
         return found
 

@@ -79,6 +79,7 @@ def _round_row(number: int, played: AskingRound) -> dict[str, Any]:
         "expired_count": 0,
         "ended_count": 0,
         "unreadable_count": counts[Asking.UNREADABLE],
+        "skipped_count": 0,
         "written_bytes": 0,
         "stop": played.stop,
     }

@@ -45,7 +45,7 @@ def start_findings(
     """
     if store.in_use:
         return
-    why = _not_predictable(store, conf)
+    why = not_predictable(store, conf)
     if why is not None:
         yield Finding(store.root, "start-unforeseen", actual=why)
         return
@@ -68,7 +68,7 @@ def start_findings(
             yield replace(finding, meaning=f"{known} ({some})")
 
 
-def _not_predictable(store: Store, conf: Mapping[str, str]) -> str | None:
+def not_predictable(store: Store, conf: Mapping[str, str]) -> str | None:
     """Return why the start cannot be predicted; None if it can."""
     if store.has_rocksdb_queues:
         return "the consume queues are in RocksDB"

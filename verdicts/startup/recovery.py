@@ -73,31 +73,51 @@ def predict_start(
         return PredictedStart(rules, refused)
     fates = _recovered_queues(store, conf, queues, rules)
     maximum = _maximum(fates)
-    segments, left_out_for = _loaded_log(store, conf, rules)
+    segments, left_out_for = loaded_log(store, conf, rules)
     start = PredictedStart(rules, [], None, fates, left_out_for=left_out_for)
     if left_out_for:
         start.left_out = store.commit_log[len(segments) :]
     if not segments:
         return start
-    first = _start_file(store, segments, conf, maximum, rules)
+    first = start_file(store, segments, conf, maximum, rules)
     walk = start.walk = walk_log(segments, first, log.breaks, rules, is_abnormal=store.aborted)
-    only_doubted = walk.end_offset >= log.end_offset
+    start.waits_at = recover_queues(
+        store, segments, walk, fates, rules, with_dispatch=with_dispatch,
+        only_doubted=walk.end_offset >= log.end_offset,
+    )
+    return start
+
+
+def recover_queues(
+    store: Store, segments: Sequence[Segment], walk: LogWalk, fates: Sequence[QueueFate], rules: RecoveryRules, *,
+    with_dispatch: bool = True, only_doubted: bool = True, reach: int = -1,
+) -> int | None:
+    """Cut the queues at the end of the log, and dispatch what they lack: changes `fates`.
+
+    `only_doubted`: the log ends behind all slots that agree with records. `reach`: the furthest place in the log that
+    queues other than `fates` refer to.
+    Shape: a commit-log offset in no file at which the dispatch hangs; None if it does not.
+    Raises: SourceError if a file that the start depends on cannot be read.
+    """
+    maximum = max(reach, _maximum(fates))
     if rules.reads_queues_again and with_dispatch:
         _dispatch_all(fates, rules, _dispatched(store, segments, walk, maximum, maximum, rules), walk.end_offset)
-        if _maximum(fates) >= walk.end_offset:
+        if max(reach, _maximum(fates)) >= walk.end_offset:
             for fate in fates:
                 read_again(fate, walk.end_offset, rules, only_doubted=only_doubted)
-        return start
+        return None
     if maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted:
         # Before 4.3.2 a broker dispatches before this cut after a crash: a queue without a file has one by then.
         for fate in fates if rules.cuts_queues_after_clean_stop else [one for one in fates if one.segments]:
             cut_at(fate, walk.end_offset, rules, only_doubted=only_doubted)
-    after = _maximum(fates)
+    after = max(reach, _maximum(fates))
     if rules.dispatches == "behind_queues":
-        start.waits_at = _gap_behind(segments, max(after, segments[0].base_offset), walk.end_offset)
-    if with_dispatch and start.waits_at is None:
+        waits_at = _gap_behind(segments, max(after, segments[0].base_offset), walk.end_offset)
+        if waits_at is not None:
+            return waits_at
+    if with_dispatch:
         _dispatch_all(fates, rules, _dispatched(store, segments, walk, maximum, after, rules), walk.end_offset)
-    return start
+    return None
 
 
 def _maximum(fates: Sequence[QueueFate]) -> int:
@@ -112,7 +132,7 @@ def _dispatch_all(
         dispatch(fate, rules, is_dispatched, end_offset)
 
 
-def _loaded_log(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> tuple[list[Segment], str]:
+def loaded_log(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> tuple[list[Segment], str]:
     """Return the files of the log that a start loads, and the name of the first entry that it does not load.
 
     An empty last file is deleted from 5.1.3 on.
@@ -142,7 +162,7 @@ def _recovered_queues(
     return fates
 
 
-def _start_file(
+def start_file(
     store: Store, segments: Sequence[Segment], conf: Mapping[str, str], maximum: int, rules: RecoveryRules
 ) -> int:
     """Number of the file with which reading begins.

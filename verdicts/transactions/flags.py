@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools, are_among, int64s
 from readers.old_tables.beside_log import NONE
-from verdicts.transactions.check_reach import CheckReach
+from verdicts.transactions.futures import Futures
 from verdicts.transactions.judgement import Judgement
 from verdicts.transactions.undecided_ops import may_be_decided
 
@@ -50,6 +50,8 @@ FLAGS: dict[str, str] = {
     "escaped": "half copies were stored by different brokers (a slave acting as master passed it on, 5.1.0+)",
     "expires_soon": f"pending, and less than {EXPIRES_SOON_MS // 3_600_000} h of fileReservedTime are left by the "
     "current clock, even if its broker is stopped: after that time the check discards it without asking",
+    "expired": "pending, and older than fileReservedTime: the next round of the check discards it without asking its "
+    "producer; decide it, or raise fileReservedTime, before that round",
     "orphan_op": "an op message refers to it, but the half record itself cannot be read",
     "poison": "pending, and the check cannot ask its producer: its body, group or real topic is unusable",
     "masked": "an op mark that belongs to another record names the half queue offset of a copy of this transaction: "
@@ -70,18 +72,18 @@ FLAGS: dict[str, str] = {
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-def flags_of(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
+def flags_of(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     """Return the transactions that have each flag.
 
     Shape: by flag, one value per transaction.
     Order: that of FLAGS, in which rows name them.
     """
-    found = _of_decisions(judged) | _of_waiting(judged, reach) | _of_copies(judged)
+    found = _of_decisions(judged, futures) | _of_waiting(judged, futures) | _of_copies(judged)
     found["may_be_decided"] = may_be_decided(judged, found["checked_again_after_restart"])
     return {name: found[name] for name in FLAGS}
 
 
-def _of_decisions(judged: Judgement) -> dict[str, Bools]:
+def _of_decisions(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     """Flags for unusual decisions and discards."""
     halves, has_discard = judged.halves, judged.discards.has
     is_committed, is_decided = judged.state.are("COMMITTED"), judged.state.are("COMMITTED", "ROLLED_BACK")
@@ -91,7 +93,8 @@ def _of_decisions(judged: Judgement) -> dict[str, Bools]:
     # A flag that depends on the absence of a record is not set where missing bytes may contain that record.
     has_no_op, has_no_other_final = ~has_mark & ~judged.may_lack_op, ~judged.may_lack_final
     is_late = is_committed & has_no_other_final
-    is_open = judged.is_asked_again & (~judged.may_lack_op | is_prepared)
+    is_discarded_unasked = futures.is_unasked & ~futures.is_never_asked
+    is_open = judged.is_asked_again & (~judged.may_lack_op & ~is_discarded_unasked | is_prepared)
     return {
         "duplicate_commit": judged.commits_count > 1,
         "commit_without_op": is_committed & halves.any_of(~judged.others.is_prepared) & has_no_op,
@@ -105,7 +108,7 @@ def _of_decisions(judged: Judgement) -> dict[str, Bools]:
     }
 
 
-def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
+def _of_waiting(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     """Flags for the way in which a pending transaction waits."""
     halves, others = judged.halves, judged.others
     settings = {name: view.settings for name, view in judged.views.items()}
@@ -136,11 +139,12 @@ def _of_waiting(judged: Judgement, reach: CheckReach) -> dict[str, Bools]:
         others.is_rocksdb, others.is_unreadable_key, ~others.is_prepared & ~(_are_readable(halves.table) & askable)
     )
     return {
-        "never_asked": (is_pending & halves.any_of(is_slotless)) | reach.is_never_asked,
+        "never_asked": (is_pending & halves.any_of(is_slotless)) | futures.is_never_asked,
         "stalled": in_half_topic & ~was_immune & (waited > timeout + 2 * interval + CHECK_PASS_MS_MAX),
         "never_checked": in_half_topic & (judged.checks_count == 0) & (waited > timeout + interval) & ~was_immune,
         "immune": is_immune,
-        "expires_soon": in_half_topic & (now - born > reserved - EXPIRES_SOON_MS),
+        "expires_soon": in_half_topic & (now - born > reserved - EXPIRES_SOON_MS) & ~futures.is_unasked,
+        "expired": is_pending & futures.is_expired,
         "poison": is_pending & halves.any_of(judged.is_ahead_per_copy & poisoned),
     }
 

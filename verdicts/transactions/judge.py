@@ -17,9 +17,9 @@ from verdicts.ends.doubtful_ends import without_doubtful
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.model.witnesses import Witnesses
 from verdicts.transactions.chains import Chains
-from verdicts.transactions.check_reach import CheckReach
 from verdicts.transactions.design_tables import state_entries_of
 from verdicts.transactions.flags import flags_of
+from verdicts.transactions.futures import Futures
 from verdicts.transactions.judgement import Judgement
 from verdicts.transactions.measures import MEASURES, Measures
 from verdicts.transactions.reason_choice import Codes, chosen_codes
@@ -35,8 +35,7 @@ def judge(
     """Return the verdict on every transaction of the witnesses.
 
     Shape: one row of TRANSACTIONS per transaction, with the given columns only, in the order of the table, and those of
-           MEASURES that are given;
-           `discard_times.with_discard_times` adds the `discard_at_ms`, and `strengths.with_causes` the `causes`.
+           MEASURES that are given; `strengths.with_causes` adds the `causes`.
     Order: first half copy, then those with only discard copies or finals.
     """
     trusted = without_doubtful(witnesses, views)
@@ -82,21 +81,23 @@ def _flag_lists(flags: dict[str, Bools]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=TRANSACTIONS.field("flags").type)
 
 
-def _advice(judged: Judgement, reach: CheckReach, is_masked: Bools) -> pa.Array:
+def _advice(judged: Judgement, futures: Futures, is_masked: Bools) -> pa.Array:
     others = judged.others
     # a broker before 3.2 checks most of them
     unread = others.may_ask & (~others.has_tables | (others.is_table_damaged & (others.open_slot == NONE)))
     is_pending = judged.state.are("PENDING")
+    is_asked_again = judged.is_asked_still & ~futures.is_unasked
     is_resumable = is_pending & is_masked | judged.state.are("DISCARDED", "LOST")
-    is_resumable &= ~judged.is_asked_still | reach.is_never_asked
+    is_resumable &= ~is_asked_again
     is_asked = judged.newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | unread)
     choices = [
         (judged.is_closable, "close"),
         (is_pending & judged.newest_is(judged.others.is_prepared) & ~is_asked, "decide"),
-        # A resumed half is appended at the end: a stopped check does not reach it either.
-        (reach.is_never_asked & is_pending | reach.is_stopped & is_resumable | reach.is_spent, "decide"),
+        # A resumed half is appended at the end: a stopped check does not reach it either, and one that is older than
+        # fileReservedTime is discarded again without asking.
+        (is_pending & futures.is_unasked | (futures.is_stopped | futures.is_too_old) & is_resumable, "decide"),
         (is_resumable, "resume"),
-        (is_pending | judged.is_asked_still, "wait"),
+        (is_pending | is_asked_again, "wait"),
     ]
     numbers = np.select([rows for rows, _ in choices], list(range(len(choices))), len(choices))
     return pa.array([*(word for _, word in choices), "none"]).take(pa.array(numbers))
@@ -109,14 +110,14 @@ class _Rows:
         self.judged = judged
 
     @cached_property
-    def reach(self) -> CheckReach:
-        """How far the checks reach."""
-        return CheckReach(self.judged)
+    def futures(self) -> Futures:
+        """What the next start and the check do next."""
+        return Futures(self.judged)
 
     @cached_property
     def flags(self) -> dict[str, Bools]:
         """The transactions with each flag."""
-        return flags_of(self.judged, self.reach)
+        return flags_of(self.judged, self.futures)
 
     @cached_property
     def measures(self) -> Measures:
@@ -158,8 +159,8 @@ _COLUMNS: dict[str, Callable[[_Rows], pa.Array]] = {
     "transaction_id": lambda rows: rows.judged.identity(),
     "state": lambda rows: rows.judged.state.names(),
     "flags": lambda rows: _flag_lists(rows.flags),
-    "reason": lambda rows: sentences(rows.judged, rows.codes, rows.flags, rows.reach),
-    "advice": lambda rows: _advice(rows.judged, rows.reach, rows.flags["masked"]),
+    "reason": lambda rows: sentences(rows.judged, rows.codes, rows.flags, rows.futures),
+    "advice": lambda rows: _advice(rows.judged, rows.futures, rows.flags["masked"]),
     "producer_group": lambda rows: rows.judged.first_of("producer_group"),
     "topic": lambda rows: pc.if_else(rows.has_lost_topic, pa.scalar(None, pa.string()), rows.topic),
     "queue_id": _queue_ids,
@@ -175,7 +176,10 @@ _COLUMNS: dict[str, Callable[[_Rows], pa.Array]] = {
     "state_entries": lambda rows: state_entries_of(
         rows.judged.chains, rows.judged.views, TRANSACTIONS.field("state_entries").type
     ),
-    "discard_at_ms": lambda rows: pa.nulls(rows.judged.chains.count, pa.int64()),
+    "discard_at_ms": lambda rows: rows.futures.column_of_times(rows.futures.discard_ms),
+    "next_event": lambda rows: rows.futures.words,
+    "next_event_at_ms": lambda rows: rows.futures.column_of_times(rows.futures.event_ms),
+    "answer_effect": lambda rows: rows.futures.answer_effects,
     "deliveries_count": lambda rows: _deliveries(rows.judged),
     "reason_code": lambda rows: pa.array(list(REASONS), pa.string()).take(pa.array(rows.codes)),
     "causes": lambda rows: pa.nulls(rows.judged.chains.count, TRANSACTIONS.field("causes").type),

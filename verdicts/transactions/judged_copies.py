@@ -12,6 +12,7 @@ from readers.model.columns import Bools, Int64s, are_among
 from readers.model.releases import DELAYED_HALVES_DROPPED
 from readers.old_tables.beside_log import NONE
 from readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC
+from verdicts.model.predicted import NEVER, READ_EVENTS, UNREAD_EVENTS, Event
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.transactions.chains import Chains, Group
 from verdicts.transactions.design_tables import OtherDesigns
@@ -24,9 +25,12 @@ class JudgedCopies:
     """Which half copies the check has not reached yet, which are marked, and which marks belong to other records.
 
     Shape: one value per half copy or per op mark, as each name states; `chains` and `views` are the evidence.
-           `is_ahead_per_copy`: the check will still reach the copy (its queue offset is at or after the check cursor);
+           `is_numbered_ahead_per_copy`: its queue offset is at or after the check cursor; `is_ahead_per_copy`: the
+           check will still reach it, as far as is known;
            `is_settled_for_check_per_copy`: an op message that the check reads marks it; `is_open_per_copy`: ahead of
-           the check and not settled for it.
+           the check and not settled for it. `event_per_copy`: what the next start and the check do with it, as the
+           number of an Event, -1 where that was not played; `event_ms_per_copy`, `discard_ms_per_copy`: when, and when
+           it is discarded; `asks_per_copy`: how many times a producer is asked until then.
     """
 
     def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
@@ -47,6 +51,11 @@ class JudgedCopies:
         self.others = others = OtherDesigns(self.chains, self.views)
         self.cursor_per_copy = cursor
         self.is_ahead_per_copy = self.cursor_is_known_per_copy & in_half_topic & (queue_offsets >= cursor)
+        self.is_numbered_ahead_per_copy = self.is_ahead_per_copy
+        self._find_futures()
+        is_read = in_half_topic & np.isin(self.event_per_copy, READ_EVENTS)  # a start can begin at an older cursor
+        is_unread = np.isin(self.event_per_copy, UNREAD_EVENTS)
+        self.is_ahead_per_copy = (self.is_ahead_per_copy & ~is_unread) | is_read
         self.is_ahead_per_copy |= self._is_coming_back() | others.is_ahead
         self.cursor_is_known_per_copy = self.cursor_is_known_per_copy | others.is_other
         self.is_in_half_topic = in_half_topic
@@ -58,11 +67,51 @@ class JudgedCopies:
         # The check reads ops from the op cursor on; earlier ops have no effect (cursors set back by hand).
         names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
         seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
+        seen &= ~self._are_cut(marks)
         self.is_marked_per_copy = self._is_copy_with(decides)
         self.is_settled_for_check_per_copy = self._is_copy_with(seen)
         self.is_open_per_copy = np.where(
             others.is_prepared, others.is_asked, self.is_ahead_per_copy & ~self.is_settled_for_check_per_copy
         )
+
+    def _find_futures(self) -> None:
+        """Find the event of each half copy in the futures of the stores.
+
+        A copy in a half queue that was played whole, which is not there, has no slot.
+        """
+        halves = self.halves
+        count = len(halves)
+        self.event_per_copy = np.full(count, -1, np.int64)
+        self.event_ms_per_copy, self.discard_ms_per_copy = (np.full(count, NEVER, np.int64) for _ in range(2))
+        self.asks_per_copy = np.zeros(count, np.int64)
+        offsets = halves.integers("commit_log_offset")
+        in_half_topic = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
+        for name, view in self.views.items():
+            future = view.future
+            if future is None:
+                continue
+            rows = np.flatnonzero(np.asarray(pc.equal(halves.table["store"], name)))
+            events, places = future.events_at(offsets[rows])
+            known, found = rows[places >= 0], places[places >= 0]
+            self.event_per_copy[rows] = events
+            self.event_ms_per_copy[known] = future.event_times_ms[found]
+            self.discard_ms_per_copy[known] = future.times_ms[found]
+            self.asks_per_copy[known] = future.checks_to_come[found]
+            if future.is_whole and not future.is_running:
+                self.event_per_copy[rows[(places < 0) & in_half_topic[rows]]] = Event.UNREAD
+        cut = self._are_cut(halves)
+        self.event_per_copy[cut] = Event.CUT
+        self.event_ms_per_copy[cut] = self.discard_ms_per_copy[cut] = NEVER
+        self.asks_per_copy[cut] = 0
+
+    def _are_cut(self, group: Group) -> Bools:
+        """Records that the next start of their broker cuts off the log."""
+        cut: Bools = np.zeros(len(group), np.bool_)
+        for name, view in self.views.items():
+            if view.future is not None and view.future.log_cut is not None:
+                here = np.asarray(pc.equal(group.table["store"], name))
+                cut |= here & (group.integers("commit_log_offset") >= view.future.log_cut)
+        return cut
 
     def _cursor_per_row(self, is_half: bool, stores: pa.ChunkedArray, queues: Int64s) -> tuple[Int64s, Bools]:
         """Return each row's check cursor, and whether it is known."""

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s
 from readers.old_tables.beside_log import NONE
+from verdicts.model.predicted import UNREAD_EVENTS
 from verdicts.transactions.judgement import Judgement
 from verdicts.transactions.reason_codes import NUMBERS
 
@@ -107,7 +108,11 @@ def _of_discarded(judged: Judgement, rows: Int64s) -> Choices:
 
 
 def _of_lost(judged: Judgement, rows: Int64s) -> Choices:
-    return [(_is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_never_known"), _else(rows, "check_passed")]
+    is_unread = np.isin(judged.event_per_copy, UNREAD_EVENTS) & judged.is_numbered_ahead_per_copy
+    return [
+        (_is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_never_known"),
+        (judged.newest_is(is_unread)[rows], "slot_unread"), _else(rows, "check_passed"),
+    ]  # fmt: skip
 
 
 _CHOOSERS: dict[str, Callable[[Judgement, Int64s], Choices]] = {

@@ -163,6 +163,12 @@ REASONS: dict[str, ReasonCode] = {
         "{newest_queue_offset}: no op message, no COMMIT record, no discard copy",
         "the check has passed all its copies, and no decision and no discard is recorded",
     ),
+    "slot_unread": ReasonCode(
+        "LOST",
+        "the check never reads its newest copy, half queue offset {newest_queue_offset}: no slot that the check reads "
+        "leads to it; no op message, no COMMIT record, no discard copy",
+        "the half queue has no slot that leads to it, or the store skips its slot behind a slot without a record",
+    ),
     "rocksdb_never_known": ReasonCode(
         "LOST",
         _OF_ROCKSDB + " lacks __transactionId__ or REAL_TOPIC: the broker does not write it into the RocksDB table and "

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s, scatter
-from verdicts.transactions.check_reach import CheckReach
+from verdicts.transactions.futures import Futures
 from verdicts.transactions.judgement import Judgement
 from verdicts.transactions.reason_choice import Codes
 from verdicts.transactions.reason_codes import NUMBERS, REASONS
@@ -32,25 +32,28 @@ _OF_FLAGS = {
     "masked": "; an op mark of another record hides it from the check",
     "poison": "; the check cannot ask its producer",
     "expires_soon": "; it is close to fileReservedTime",
+    "expired": "; it is older than fileReservedTime ({reserved_hours} h): the next round of the check discards it "
+    "without asking",
     "may_be_decided": "{lost_ops}",
 }
 _STOPPED = "; the check is stopped at {stop}"
-_ASKED_AGAIN = "; the check will still reach a copy of it: the broker checks it again"
+_REACHED = "; the check will still reach a copy of it"
+_ASKED_AGAIN = f"{_REACHED}: the broker checks it again"
 
 
-def sentences(judged: Judgement, codes: Codes, flags: Mapping[str, Bools], reach: CheckReach) -> pa.Array:
+def sentences(judged: Judgement, codes: Codes, flags: Mapping[str, Bools], futures: Futures) -> pa.Array:
     """Return one sentence per transaction: the sentence of its code, with clauses for its flags."""
     found = pa.repeat(pa.scalar(""), judged.chains.count)
-    for chosen, clause in _clauses(judged, codes, flags, reach):
+    for chosen, clause in _clauses(judged, codes, flags, futures):
         if chosen.any():
             rows = np.flatnonzero(chosen)
-            longer = joined(found.take(pa.array(rows)), _rendered(clause, Values(judged, reach, rows)))
+            longer = joined(found.take(pa.array(rows)), _rendered(clause, Values(judged, futures, rows)))
             found = pc.replace_with_mask(found, pa.array(chosen), longer)
 
     def sentence(code: str, rows: Int64s) -> pa.Array:
         template = REASONS[code].sentence
         whole = template if "{clauses}" in template else template + "{clauses}"
-        return _rendered(whole, Values(judged, reach, rows, found))
+        return _rendered(whole, Values(judged, futures, rows, found))
 
     names = list(REASONS)
     return scatter(
@@ -59,14 +62,19 @@ def sentences(judged: Judgement, codes: Codes, flags: Mapping[str, Bools], reach
 
 
 def _clauses(
-    judged: Judgement, codes: Codes, flags: Mapping[str, Bools], reach: CheckReach
+    judged: Judgement, codes: Codes, flags: Mapping[str, Bools], futures: Futures
 ) -> Iterator[tuple[Bools, str]]:
     """Clauses for flags and for what the check will do, and the transactions that each clause applies to."""
     for flag, clause in _OF_FLAGS.items():
         yield flags[flag], clause
-    is_pending, is_never_asked = judged.state.are("PENDING"), reach.is_never_asked
+    is_pending, is_never_asked = judged.state.are("PENDING"), futures.is_never_asked
     yield is_pending & (judged.marks_count > 0), "; another of its half messages was rolled back"
-    yield reach.is_spent, "; it had all its {checks_count} checks: the next round discards it without asking"
+    yield (
+        is_pending & futures.is_spent,
+        "; it had all its {checks_count} checks: the next round of the check {discards} it without asking",
+    )
+    yield is_pending & futures.is_cut, "; the next start of its broker cuts it off the log at {cut}"
+    yield is_pending & futures.is_refused, "; its broker does not start on this store"
     yield is_pending & is_never_asked, f"{_STOPPED}, so the broker never checks this transaction"
     is_asked = judged.is_asked_still & (codes != NUMBERS["commit_record_table_unread"])
     yield (
@@ -74,6 +82,9 @@ def _clauses(
         f"{_STOPPED}: the broker checks this transaction again only after the check has passed that message",
     )
     is_asked &= ~is_never_asked
+    yield is_asked & futures.is_expired, f"{_REACHED}, older than fileReservedTime, and discards it without asking"
+    yield is_asked & futures.is_spent, f"{_REACHED} that had all its checks, and discards it without asking"
+    is_asked &= ~futures.is_unasked
     yield is_asked & judged.may_lack_op, f"{_ASKED_AGAIN}, unless the missing bytes contain its op message"
     yield is_asked & ~judged.may_lack_op, _ASKED_AGAIN
 
@@ -103,10 +114,10 @@ class Values:
     """
 
     def __init__(
-        self, judged: Judgement, reach: CheckReach, rows: Int64s, clauses: pa.Array | None = None
+        self, judged: Judgement, futures: Futures, rows: Int64s, clauses: pa.Array | None = None
     ) -> None:
         self._judged = judged
-        self._reach = reach
+        self._futures = futures
         self._rows = rows
         self._clauses = clauses
 
@@ -235,9 +246,30 @@ class Values:
         return lost_ops_words(self._judged).take(pa.array(self._rows))
 
     @property
+    def reserved_hours(self) -> pa.Array:
+        """The fileReservedTime of its broker."""
+        hours = {name: view.settings.file_reserved_time_hours for name, view in self._judged.views.items()}
+        return text(self._judged.per_transaction(hours)[self._rows])
+
+    @property
+    def discards(self) -> pa.Array:
+        """What the check does with a transaction that had all its checks."""
+        is_dropped = self._judged.newest_is(self._judged.others.is_rocksdb)[self._rows]
+        return pa.array(["discards", "drops"]).take(pa.array(is_dropped.astype(np.int64)))
+
+    @property
+    def cut(self) -> pa.Array:
+        """Where the next start cuts the log off."""
+        cuts = {
+            name: -1 if view.future is None or view.future.log_cut is None else view.future.log_cut
+            for name, view in self._judged.views.items()
+        }
+        return joined("commit-log offset ", text(self._judged.per_transaction(cuts)[self._rows]))
+
+    @property
     def stop(self) -> pa.Array:
         """The place at which the check of its store is stopped."""
-        return pa.array(self._reach.places[self._rows].tolist(), pa.string())
+        return pa.array(self._futures.places[self._rows].tolist(), pa.string())
 
     @cached_property
     def _mark(self) -> Int64s:

@@ -101,7 +101,7 @@ class _TransactionPage:
         from rmqtx_cli.output.views import transactions_view
         from rmqtx_cli.pages.check_alive import check_lines
         from rmqtx_cli.pages.drawing import draw, with_events
-        from verdicts.deadlines.discard_times import deadline_of
+        from verdicts.deadlines.deadline import deadline_of
 
         places = source.surroundings()
         is_page = chosen_format(self.format, self.output) is OutputFormat.TABLE

@@ -12,6 +12,7 @@ from readers.model.findings import Finding
 from readers.store.broker_settings import broker_settings
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers.corpus import corpus_names, expected, recipe
+from tests.conftest import READ_AT_MS
 from tests.forge.stores import copy_of, unpacked
 from verdicts.audit.local_audit import audit
 from verdicts.check.check_stops import check_stops, stop_findings
@@ -41,7 +42,9 @@ def test_the_half_at_which_real_brokers_stopped(name: str) -> None:
 
 def test_the_sound_half_at_which_a_real_broker_stopped() -> None:
     name = "noroom-5.5.0"
-    (stop,) = check_stops(open_store(unpacked(name)), broker_settings(open_store(unpacked(name)), version="5.5.0"))
+    (stop,) = check_stops(
+        open_store(unpacked(name)), broker_settings(open_store(unpacked(name)), version="5.5.0"), now_ms=READ_AT_MS
+    )
     (full,) = [row for row in expected(name) if row["plan"] == "no_room_for_properties"]
     assert stop.lacks_room
     assert stop.queue_offset == full["half_queue_offset"]

@@ -14,18 +14,21 @@ from readers.cursors.cursors import check_cursors
 from readers.store.broker_settings import broker_settings
 from readers.store.store import Store
 from tests.brokers import corpus
+from tests.conftest import MOMENT, READ_AT_MS
 from tests.forge.stores import opened, settings_of
 from tests.verdicts.check.test_check_loop import NOW_MS, half, state
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import pending, show
 from verdicts.check.check_rules import check_rules, supposed_version
+from verdicts.check.first_round import next_round_ms
 from verdicts.check.half_queue_check import play_rounds
 from verdicts.check.state import CheckSettings, HalfCopy, check_settings
 from verdicts.check.steps import Action
 from verdicts.check.window import check_window
-from verdicts.deadlines.discard_rounds import NEVER, OpenHalves, discards_by_round
-from verdicts.deadlines.predicting import _next_round_ms, predict_from_files
-from verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, PAST, ROCKSDB_QUEUES, SLAVE, Prediction
+from verdicts.deadlines.discard_rounds import OpenHalves, discards_by_round
+from verdicts.deadlines.predicting import predict_from_files
+from verdicts.evidence.store_facts import known_until_ms
+from verdicts.model.predicted import NEVER, NEVER_ASKED, NEVER_DISCARDED, PAST, ROCKSDB_QUEUES, SLAVE, Prediction
 from verdicts.simulation.simulation import Simulated, transaction_rows
 
 #: Stores of each kind of history and of brokers from each line; all of them take a minute.
@@ -56,8 +59,9 @@ def test_all_at_once_is_what_step_by_step_gives(name: str, reserved_hours: int) 
     simulated = Simulated(store.root, "as is", window, rules, how, store.taken_time_ms + how.interval_ms)
     rows = transaction_rows(simulated).to_pylist()
     names = ("commit_log_offset", "end_time_ms", "checks_to_come_count", "may_be_a_round_later")
+    ended = found.chosen(found.times_ms != NEVER)
     assert sorted(
-        zip(*(one.tolist() for one in (found.offsets, found.times_ms, found.checks_to_come, found.may_be_later)),
+        zip(*(one.tolist() for one in (ended.offsets, ended.times_ms, ended.checks_to_come, ended.may_be_later)),
             strict=True)
     ) == sorted(tuple(row[name] for name in names) for row in rows if row["end_time_ms"] is not None)
     expired = {row["commit_log_offset"] for row in rows if row["end"] == "expired"}
@@ -76,6 +80,12 @@ _HALVES = st.lists(
     ),
     max_size=9,
 )
+
+
+def _immunity_ms(copy: HalfCopy, settings: CheckSettings) -> int:
+    if copy.immunity_seconds is None:
+        return -1
+    return settings.time_out_ms if copy.immunity_seconds == -1 else copy.immunity_seconds * 1_000
 
 
 @given(
@@ -105,7 +115,7 @@ def test_any_queue_ends_as_step_by_step(
         np.array([one.store_time_ms for one in copies], np.int64),
         np.array([one.checks_count or 0 for one in copies], np.int64),
         np.array([one.checks_count is None for one in copies], np.bool_),
-        np.array([one.immunity_seconds is not None for one in copies], np.bool_),
+        np.array([_immunity_ms(one, settings) for one in copies], np.int64),
     )
     found = discards_by_round(columns, rules, settings, NOW_MS)
     for row, time_ms in enumerate(found.time_ms.tolist()):
@@ -115,7 +125,7 @@ def test_any_queue_ends_as_step_by_step(
 
 def test_a_setting_that_never_discards_is_over_in_one_step() -> None:
     born = np.full(50_000, NOW_MS - 60_000, np.int64)
-    halves = OpenHalves(born, born, np.zeros(50_000, np.int64), np.ones(50_000, np.bool_), np.zeros(50_000, np.bool_))
+    halves = OpenHalves(born, born, np.zeros(50_000, np.int64), np.ones(50_000, np.bool_), np.full(50_000, -1))
     settings = CheckSettings(6_000, 1 << 30, 30_000, 72 * HOUR_MS)
     found = discards_by_round(halves, check_rules((5, 3, 3)), settings, NOW_MS)
     assert set(found.time_ms.tolist()) == {NOW_MS + 72 * HOUR_MS - 60_000 + 30_000}
@@ -157,18 +167,30 @@ def test_transactions_in_rocksdb_are_dropped_when_their_checks_are_spent() -> No
 
 def test_nothing_is_predicted_for_a_past_time() -> None:
     name = "common-5.3.3"
-    rows = audit([opened(name)], settings_of(name), at_ms=opened(name).taken_time_ms).table()
-    assert rows["discard_at_ms"].null_count == rows.num_rows
-    store = opened(name)
-    assert predict_from_files(store, settings_of(name)(store), check_cursors(store), 0, at_ms=1).why == PAST
+    end_ms = known_until_ms(opened(name))
+    reading = audit([opened(name)], settings_of(name), at_ms=end_ms - 1)
+    rows = reading.table()
+    for column in ("discard_at_ms", "next_event", "next_event_at_ms", "answer_effect"):
+        assert rows[column].null_count == rows.num_rows
+    assert [one.why for one in reading.predicted.values()] == [PAST]
+
+
+def test_a_time_after_the_end_of_a_store_only_sets_the_clock() -> None:
+    """Nothing has happened in the store since: the rows are those of a reading at that moment."""
+    name, later_ms = "common-5.3.3", READ_AT_MS + 50 * HOUR_MS
+    rows = audit([opened(name)], settings_of(name), at_ms=later_ms).table()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MOMENT, lambda _: later_ms)
+        assert rows == audit([opened(name)], settings_of(name)).table()
+    assert rows["discard_at_ms"].null_count < rows.num_rows
 
 
 def test_a_running_broker_makes_its_next_round_an_interval_after_its_last() -> None:
-    assert _next_round_ms(None, 30_000, 1_000_000) == 1_000_000
-    assert _next_round_ms(990_000, 30_000, 1_000_000) == 1_020_000
-    assert _next_round_ms(1_000_500, 30_000, 1_000_000) == 1_030_500  # copies of a round since the store was opened
-    assert _next_round_ms(969_900, 30_000, 1_000_000) == 1_000_000  # due, and late by a moment
-    assert _next_round_ms(908_000, 30_000, 1_000_000) == 1_028_000
+    assert next_round_ms(None, 30_000, 1_000_000) == 1_000_000
+    assert next_round_ms(990_000, 30_000, 1_000_000) == 1_020_000
+    assert next_round_ms(1_000_500, 30_000, 1_000_000) == 1_030_500  # copies of a round since the store was opened
+    assert next_round_ms(969_900, 30_000, 1_000_000) == 1_000_000  # due, and late by a moment
+    assert next_round_ms(908_000, 30_000, 1_000_000) == 1_028_000
 
 
 def test_a_running_check_stands_behind_what_it_has_put_back() -> None:

@@ -20,13 +20,16 @@ from readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store, ope
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge
-from tests.forge.records import FIRST_MS, Message
+from tests.forge.records import Message
 from tests.forge.stores import copy_of, opened, settings_of
 from verdicts.audit import local_audit
 from verdicts.audit.lookups import pending, show
 from verdicts.evidence import indexed_lookup
+from verdicts.evidence.store_facts import known_until_ms
 
 Row = dict[str, Any]
+#: Forged records are years old.
+YOUNG = {"fileReservedTime": "1000000"}
 OLD = [*corpus.corpus_names(design="state_table"), *corpus.corpus_names(design="prepared_records")]
 
 
@@ -136,7 +139,7 @@ def test_a_store_of_4_2_that_4_9_continued_is_scanned_for_what_hangs(tmp_path: P
     old = forge.prepared("OLD1")
     forge.half("NEW1")
     store = open_store(forge.write())
-    reading = pending([store], lambda one: broker_settings(one, version="4.9.7"))
+    reading = pending([store], lambda one: broker_settings(one, conf=YOUNG, version="4.9.7"))
     found = {row["transaction_id"]: row for row in reading.table().to_pylist()}
     assert set(found) == {"OLD1", "NEW1"}
     assert found["OLD1"]["half_copies"][0]["commit_log_offset"] == old
@@ -230,7 +233,7 @@ def test_transactions_in_rocksdb_step_by_step(tmp_path: Path, monkeypatch: pytes
     (root / "abort").write_bytes(b"1")
     assert verdicts(open_store(root), "5.5.0")["T7"]["state"] == "PENDING"
     # Of a past time only what the table still has is known to have been open.
-    rows = verdicts(open_store(root), "5.5.0", at_ms=FIRST_MS + 10_000_000)
+    rows = verdicts(open_store(root), "5.5.0", at_ms=known_until_ms(open_store(root)))
     assert (rows["T3"]["state"], rows["T4"]["state"]) == ("PENDING", "UNDECIDABLE")
     assert "RocksDB table of that time could decide it" in rows["T4"]["reason"]
 

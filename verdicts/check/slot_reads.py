@@ -1,0 +1,93 @@
+"""What the store returns for a slot of a queue if no record can be read at the place that the slot names.
+
+The store then skips each following slot whose record is in the same file of the log, and returns the first record of a
+later file instead. It reads to the end of the slot's file or 800 slots, whichever comes first; the check continues
+where the read ended. So slots that are only skipped are never checked, and a record that is returned for several slots
+is checked once for each of them. A record at its place that cannot be decoded is another case: `half_queue_check.py`.
+
+Source: store/DefaultMessageStore.java getMessage, CommitLog.java getMessage, rollNextFile (4.3.0 to 5.5.0);
+docs/formats/half_and_op.md#skipped-slots.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from readers.log.commit_log import written_end_offset
+from readers.model.columns import Bools, Int64s
+from readers.store.store import Store
+
+#: maxFilterMessageSize of 16,000 bytes: the slots that one read examines.
+READ_SLOTS_MAX = 800
+
+
+class SlotRead(NamedTuple):
+    """The answer of the store for a slot without a record at its place.
+
+    Shape: `returned`: the slot whose record is returned instead; None if no stored slot has one. `end`: where the read
+           ends without a record. `limit`: where it ends at the latest; copies that the check appends can lie between.
+           `sees_copies`: whether those copies are returned: they are in a later file of the log.
+    """
+
+    returned: int | None
+    end: int
+    limit: int
+    sees_copies: bool
+
+
+class LogPlaces(NamedTuple):
+    """The places of a log that a broker can read. Units: bytes; `end`: past the last record."""
+
+    begin: int
+    file_bytes: int
+    end: int
+
+    @classmethod
+    def of(cls, store: Store, end: int | None = None) -> LogPlaces:
+        """Return the places of a store's log. `end`: where its next start ends it, if not at the last record."""
+        segments = store.commit_log
+        size = segments[0].size_bytes if segments else 0
+        return cls(store.log_begin_offset, size, written_end_offset(segments) if end is None else end)
+
+    def are_readable(self, offsets: Int64s, lengths: Int64s) -> Bools:
+        """Return at which places the broker gets bytes. A length that is not positive is a matter of content."""
+        if not self.file_bytes:
+            return np.zeros(len(offsets), np.bool_)
+        file_begins = offsets - offsets % self.file_bytes
+        room = np.minimum(file_begins + self.file_bytes, self.end) - offsets
+        found: Bools = (offsets >= self.begin) & (np.maximum(lengths, 0) <= room)
+        return found
+
+    def next_file(self, offset: int) -> int:
+        """Return where the file after that of a place begins."""
+        return offset - offset % self.file_bytes + self.file_bytes if self.file_bytes else offset
+
+
+def slot_reads(
+    log: LogPlaces, begin: int, offsets: Int64s, lengths: Int64s, file_ends: Int64s, are_known: Bools
+) -> dict[int, SlotRead]:
+    """Return what the store returns for each slot without a record at its place.
+
+    `offsets`, `lengths`: of the slots from `begin` on. `file_ends`: where the files of the queue end. `are_known`:
+    which slots have a known value; the others have no answer.
+    """
+    are_readable = log.are_readable(offsets, lengths)
+    found: dict[int, SlotRead] = {}
+    stored_end = begin + len(offsets)
+    for row in np.flatnonzero(~are_readable & are_known).tolist():
+        number = begin + row
+        after = file_ends[file_ends > number]
+        limit = number + READ_SLOTS_MAX if not len(after) else min(number + READ_SLOTS_MAX, int(after[0]))
+        next_file = log.next_file(max(0, int(offsets[row])))
+        returned = None
+        for later in range(row + 1, min(limit, stored_end) - begin):
+            if offsets[later] < next_file:
+                continue
+            if are_readable[later]:
+                returned = begin + later
+                break
+            next_file = log.next_file(int(offsets[later]))
+        found[number] = SlotRead(returned, min(limit, stored_end), limit, log.end >= next_file)
+    return found

@@ -1,0 +1,63 @@
+"""The deadline of a transaction as one value: the prediction for its copies, in the form that pages use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, NO_SLOT, NOT_BEFORE, OUT_OF_REACH, Prediction, Why
+
+#: The flag of transactions that the check never reaches (`check_reach.py`).
+NEVER_ASKED_FLAG = "never_asked"
+
+#: The advice for decided or discarded transactions that the broker checks again.
+_ASKED_ADVICE = ("close", "wait")
+
+
+def is_open_row(rows: pa.Table) -> pa.Array:
+    """Which rows the check will still reach: PENDING, and decided or discarded ones that are checked again."""
+    is_asked = pc.is_in(rows["advice"], value_set=pa.array(_ASKED_ADVICE))
+    return pc.or_(pc.equal(rows["state"], "PENDING"), is_asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The prediction for one transaction; if there is none, only `why` is set.
+
+    Shape: `checks_to_come`: how many times the broker still asks the producer. `may_be_later`: it may happen one round
+           later.
+    """
+
+    discard_at_ms: int | None
+    checks_to_come: int = 0
+    is_expired: bool = False
+    may_be_later: bool = False
+    is_running: bool = False
+    why: Why | None = None
+
+
+def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Prediction]) -> Deadline | None:
+    """Return the deadline of a row of TRANSACTIONS; None if the check will not reach it again."""
+    if transaction["state"] != "PENDING" and transaction["advice"] not in _ASKED_ADVICE:
+        return None
+    known = predicted.get(transaction["store"])
+    if NEVER_ASKED_FLAG in transaction["flags"] and transaction["discard_at_ms"] is None:
+        of_table = {NEVER_DISCARDED: NO_SLOT, NEVER_ASKED: NEVER_ASKED}
+        return Deadline(None, why=of_table.get(known.why if known else NOT_BEFORE, OUT_OF_REACH))
+    if known is None:
+        return Deadline(None, why=NOT_BEFORE)
+    offsets = [copy["commit_log_offset"] for copy in transaction["half_copies"]]
+    if (time_ms := transaction["discard_at_ms"]) is None:
+        why = next((known.whys[offset] for offset in offsets if offset in known.whys), known.why)
+        return Deadline(None, is_running=known.is_running, why=why)
+    places = np.flatnonzero(np.isin(known.offsets, offsets) & (known.times_ms == time_ms))
+    place = int(places[0])
+    return Deadline(
+        time_ms, int(known.checks_to_come[place]), bool(known.are_expired[place]), bool(known.may_be_later[place]),
+        known.is_running,
+    )

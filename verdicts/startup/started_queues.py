@@ -1,0 +1,141 @@
+"""The half and op queue after the next start of a stopped broker: what the check will read.
+
+The rules are those of `recovery.py`. They are applied to little more than what the queues lack, so that a lookup can
+afford it: the log itself counts as sound up to a given end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from readers.log.commit_log import scan_segments, written_end_offset
+from readers.model.columns import Int64s
+from readers.queues.queue_parts import QueuePart
+from readers.queues.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, topic_bytes
+from readers.queues.unit_files import used_end
+from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from verdicts.startup.findings import not_predictable
+from verdicts.startup.log_walk import LogWalk
+from verdicts.startup.queues import QueueFacts, QueueFate, recovered
+from verdicts.startup.recovery import loaded_log, recover_queues, start_file
+from verdicts.startup.rules import rules_of
+
+_NONE = np.empty(0, np.int64)
+_NO_RANGES = np.empty((0, 2), np.int64)
+_TOPICS = (HALF_TOPIC, OP_TOPIC)
+
+
+@dataclass(frozen=True, slots=True)
+class StartedQueue:
+    """The slots of a queue after a start.
+
+    Shape: the stored slots before `kept_end`; then `added`, the commit-log offset and length of each record that gets a
+           slot; then up to `end` the stored slots again, which a start may leave behind new ones. `begin`: the first
+           slot, if the start makes the queue; None otherwise.
+    """
+
+    kept_end: int
+    added: tuple[tuple[int, int], ...] = ()
+    end: int = 0
+    begin: int | None = None
+
+
+def started_queues(
+    store: Store, version: tuple[int, int, int], conf: Mapping[str, str], queue_id: int, end_offset: int | None = None
+) -> dict[str, StartedQueue] | None:
+    """Return the half and op queue after the next start of a stopped broker; None if the start is not predicted.
+
+    `end_offset`: where the start ends the log; None: behind its last record.
+    Raises: UnreadableFile, FileChanged.
+    """
+    segments, _ = loaded_log(store, conf, rules_of(version, conf))
+    if store.in_use or not segments or not_predictable(store, conf) is not None:
+        return None
+    rules = rules_of(version, conf)
+    files = {topic: SlotFiles(store, (SIMPLE, topic_bytes(topic), queue_id)) for topic in _TOPICS}
+    try:
+        ends = {topic: used_end(one.segments, one.layout) for topic, one in files.items()}
+        last = {topic: _place(one, ends[topic]) for topic, one in files.items()}
+        log_end = written_end_offset(tuple(segments)) if end_offset is None else end_offset
+        reach, scanned_from = -1, min((place for place, _ in last.values()), default=-1)
+        if not store.aborted:
+            reach, reach_end = _reach(store, is_end=rules.queue_maximum_is_end)
+            scanned_from = scanned_from if scanned_from < 0 else reach_end
+        records = _records(store, queue_id, last, scanned_from, log_end)
+        cut = end_offset is not None and max(reach, *(place for place, _ in last.values())) >= end_offset
+        if not cut and not any(len(rows) for rows in records.values()):
+            return {topic: StartedQueue(ends[topic], end=ends[topic]) for topic in _TOPICS}
+        fates = [
+            recovered(_facts(files[topic], topic, queue_id, ends[topic], records[topic]), rules, None)
+            for topic in _TOPICS
+        ]
+        maximum = max(reach, *(fate.maximum for fate in fates))
+        first = start_file(store, segments, conf, maximum, rules)
+        walk = LogWalk(first, len(segments) - 1, log_end, "")
+        recover_queues(store, segments, walk, fates, rules, only_doubted=not cut, reach=min(reach, log_end))
+        return {topic: _started(fate) for topic, fate in zip(_TOPICS, fates, strict=True)}
+    finally:
+        for one in files.values():
+            one.close()
+
+
+def _place(files: SlotFiles, end: int) -> tuple[int, int]:
+    """Return offset and length in the last slot of a queue; -1 and 0 for an empty one."""
+    if not end:
+        return -1, 0
+    slot = files.read(end - 1, end)[0]
+    return int(slot["commit_log_offset"]), int(slot["record_length_bytes"])
+
+
+def _reach(store: Store, *, is_end: bool) -> tuple[int, int]:
+    """Return the furthest place that any queue refers to, as the broker counts it, and the end of that record."""
+    reach = end = -1
+    for kind in (SIMPLE, BATCH):
+        for topic, number in store.queues(kind):
+            files = SlotFiles(store, (kind, topic_bytes(topic), number))
+            try:
+                offset, length = _place(files, used_end(files.segments, files.layout))
+            finally:
+                files.close()
+            reach, end = max(reach, offset + length if is_end else offset), max(end, offset + length)
+    return reach, end
+
+
+def _records(
+    store: Store, queue_id: int, last: Mapping[str, tuple[int, int]], from_offset: int, end_offset: int
+) -> dict[str, Int64s]:
+    """Return the half and op messages behind the last slot of their queue: offset, length, number."""
+    found: dict[str, list[Int64s]] = {topic: [np.empty((0, 3), np.int64)] for topic in _TOPICS}
+    if from_offset < end_offset:
+        for block in scan_segments(
+            store, [], [], from_offset=max(0, from_offset), to_offset=end_offset, with_fillers=True
+        ):
+            mine = block.header("queue_id") == queue_id
+            for topic in _TOPICS:
+                rows = block.take(mine & block.topic_is(topic) & (block.commit_log_offsets > last[topic][0]))
+                columns = (rows.commit_log_offsets, rows.lengths, rows.header("queue_offset"))
+                found[topic].append(np.stack([one.astype(np.int64) for one in columns], axis=1))
+    return {topic: np.concatenate(rows) for topic, rows in found.items()}
+
+
+def _facts(files: SlotFiles, topic: str, queue_id: int, end: int, records: Int64s) -> QueueFacts:
+    name: QueueName = (SIMPLE, topic_bytes(topic), queue_id)
+    runs = np.array([[files.first, end]], np.int64) if end else _NO_RANGES
+    part = QueuePart(runs, records[:, 2], records[:, 0], records[:, 1], _NONE, _NONE, _NONE, _NONE)
+    return QueueFacts(name, files, end, part, _NO_RANGES, _NO_RANGES)
+
+
+def _started(fate: QueueFate) -> StartedQueue:
+    added = tuple(_added(fate))
+    begin = fate.first if added and not fate.segments else None
+    kept_end = fate.first if begin is not None else fate.cut_end
+    return StartedQueue(kept_end, added, fate.end, begin)
+
+
+def _added(fate: QueueFate) -> Iterator[tuple[int, int]]:
+    rows = np.concatenate([fate.dispatched, fate.shifted])
+    for offset, length, _ in rows[np.argsort(rows[:, 0], kind="stable")].tolist():
+        yield offset, length

@@ -1,0 +1,157 @@
+"""What the next start and the check of its broker do next with each transaction, from the futures of its copies.
+
+`verdicts/deadlines/predicting.py` plays the start and the check once for a store; `judged_copies.py` has its events for
+each half copy. Advice, flags, reasons and times are made from the values here. `check_stops.py` finds the place of a
+stopped check; it reaches copies before it, and later records, including halves that were diverted by a delay or are
+resumed, are appended after it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools, Int64s, int64s
+from verdicts.model.predicted import NEVER, REFUSED, UNASKED_ENDS, Event
+from verdicts.transactions.judgement import Judgement
+
+_HOUR_MS = 3_600_000
+_FAR = np.iinfo(np.int64).max
+#: Events in the column `next_event`.
+WORDS: dict[Event, str] = {
+    Event.ASKED: "asked", Event.PUT_BACK: "put_back", Event.EXPIRED: "expired", Event.SPENT: "discarded",
+    Event.DROPPED: "dropped", Event.SKIPPED: "skipped", Event.STOPPED: "stopped", Event.CUT: "cut",
+    Event.UNREAD: "skipped", Event.UNKNOWN: "unknown",
+}  # fmt: skip
+NO_EVENT = "none"
+
+
+class Futures:
+    """The next event of each transaction of a judgement.
+
+    Shape: `event` and `event_ms`: what happens next to an open transaction, and when; NEVER without a time, and
+           Event.ENDED where nothing happens. `is_asked`: a producer will be asked about it. `is_unasked`: it is open,
+           and the check does not ask anybody about it before it ends or stays. `is_expired`, `is_spent`: the next round
+           discards it without asking, because of its age or its checks. `is_cut`: the next start cuts it off the log.
+           `is_stopped`: the check of its store is stopped, and `places` has the place as text. `is_never_asked`: it has
+           open copies, and the check reaches none of them. `is_refused`: its broker does not start. `is_too_old`: older
+           than fileReservedTime when the next round begins, so the check discards it after a resume too. `discard_ms`:
+           when the last of its open copies is discarded. All are empty for prepared records, which have other loops.
+    """
+
+    def __init__(self, judged: Judgement) -> None:
+        self._judged = judged
+        count = judged.chains.count
+        self.is_stopped: Bools = np.zeros(count, np.bool_)
+        self.places: npt.NDArray[np.object_] = np.full(count, "", np.object_)
+        halves, others = judged.halves, judged.others
+        is_pending = judged.state.are("PENDING")
+        is_open = judged.is_open_per_copy & ~others.is_prepared
+        is_behind = self._behind_stops()
+        self.is_refused: Bools = self._are_refused() & halves.any_of(is_open & ~others.is_rocksdb)
+        unreached = is_open & is_behind
+        self.is_never_asked: Bools = (
+            halves.any_of(unreached) & ~halves.any_of(is_open & ~is_behind) & (is_pending | judged.is_asked_still)
+        )
+        self.is_too_old: Bools = self._are_too_old()
+        self._find_events(is_open)
+        self.is_asked: Bools = halves.any_of(is_open & (judged.asks_per_copy > 0)) & ~self.is_never_asked
+        has_future = halves.any_of(is_open & (judged.event_per_copy >= 0) & (judged.event_per_copy != Event.UNKNOWN))
+        ends_unasked = has_future & ~self.is_asked
+        # Where the check was not played, the age alone shows what it does with a copy that it reaches.
+        is_half = is_pending & ~judged.newest_is(others.is_other)
+        ends_unasked |= ~has_future & is_half & self.is_too_old & halves.any_of(is_open & ~is_behind)
+        self.is_unasked: Bools = ends_unasked | self.is_never_asked | self.is_refused
+        is_end = np.isin(self.event, UNASKED_ENDS)
+        is_left = self.is_unasked & ~self.is_never_asked & ~self.is_refused
+        self.is_expired: Bools = is_left & ((is_end & (self.event == Event.EXPIRED)) | ~has_future)
+        self.is_spent: Bools = is_left & is_end & (self.event != Event.EXPIRED)
+        self.is_cut: Bools = self.is_unasked & (self.event == Event.CUT)
+
+    def _behind_stops(self) -> Bools:
+        """Half copies that stopped checks do not reach."""
+        judged = self._judged
+        halves = judged.halves
+        is_behind: Bools = np.zeros(len(halves), np.bool_)
+        stopped = [view for view in judged.views.values() if view.check_stops]
+        if not stopped:
+            return is_behind
+        queue_ids, queue_offsets = halves.integers("queue_id"), halves.integers("queue_offset")
+        stores = np.asarray(pc.fill_null(judged.store, ""))
+        is_beside = judged.newest_is(judged.others.is_other)
+        for view in stopped:
+            here = np.asarray(pc.equal(halves.table["store"], view.store))
+            mine = (stores == view.store) & ~is_beside
+            for stop in view.check_stops:
+                in_queue = here & (queue_ids == stop.queue_id) & (queue_offsets >= stop.reach_end)
+                is_behind |= np.where(judged.is_in_half_topic, in_queue, here & ~judged.others.is_other)
+                self.is_stopped |= mine
+                self.places[mine] = stop.place
+        return is_behind
+
+    def _are_refused(self) -> Bools:
+        judged = self._judged
+        found: Bools = np.zeros(judged.chains.count, np.bool_)
+        for view in judged.views.values():
+            if view.future is not None and view.future.why == REFUSED:
+                found |= np.asarray(pc.fill_null(pc.equal(judged.store, view.store), False))
+        return found
+
+    def _are_too_old(self) -> Bools:
+        judged = self._judged
+        times, allowed = {}, {}
+        for name, view in judged.views.items():
+            now_ms = view.reference_time_ms if view.now_ms is None else view.now_ms
+            has_begin = view.future is not None and view.future.begin_ms
+            times[name] = max(now_ms, view.future.begin_ms if has_begin and view.future is not None else 0)
+            allowed[name] = view.settings.file_reserved_time_hours * _HOUR_MS
+        ages = judged.per_transaction(times) - int64s(judged.born_time_ms)
+        is_known = np.asarray(pc.is_valid(judged.born_time_ms))
+        found: Bools = is_known & (ages > judged.per_transaction(allowed)) & ~judged.newest_is(judged.others.is_other)
+        return found
+
+    def _find_events(self, is_open: Bools) -> None:
+        """Find the earliest event of the open copies of each transaction, and the time of its last discard."""
+        judged = self._judged
+        halves, count = judged.halves, judged.chains.count
+        self.event: Int64s = np.full(count, Event.ENDED, np.int64)
+        self.event_ms: Int64s = np.full(count, NEVER, np.int64)
+        self.discard_ms: Int64s = np.full(count, NEVER, np.int64)
+        rows = np.flatnonzero(is_open)
+        numbers = halves.number[rows]
+        events = np.where(judged.event_per_copy[rows] < 0, Event.UNKNOWN, judged.event_per_copy[rows])
+        times = judged.event_ms_per_copy[rows]
+        order = np.lexsort((np.where(times == NEVER, _FAR, times), numbers))
+        firsts = order[np.unique(numbers[order], return_index=True)[1]] if len(order) else order
+        self.event[numbers[firsts]] = events[firsts]
+        self.event_ms[numbers[firsts]] = times[firsts]
+        np.maximum.at(self.discard_ms, numbers, judged.discard_ms_per_copy[rows])
+
+    @property
+    def words(self) -> pa.Array:
+        """The column `next_event`."""
+        names = [WORDS.get(Event(number), NO_EVENT) for number in range(len(Event))]
+        return pc.if_else(self._is_played, pa.array(names, pa.string()).take(pa.array(self._shown_events())), None)
+
+    @property
+    def _is_played(self) -> pa.Array:
+        """Transactions of stores whose future is looked at: not of those at a past time."""
+        stores = [name for name, view in self._judged.views.items() if view.future is not None]
+        return pc.is_in(self._judged.store, value_set=pa.array(stores, pa.string()))
+
+    def _shown_events(self) -> Int64s:
+        events = np.where(self.is_never_asked & (self.event_ms == NEVER), Event.STOPPED, self.event)
+        return np.where(self.is_refused, Event.STOPPED, events)
+
+    def column_of_times(self, times: Int64s) -> pa.Array:
+        """Return times as a column, null where nothing happens."""
+        return pa.array(times, pa.int64(), mask=times == NEVER)
+
+    @property
+    def answer_effects(self) -> pa.Array:
+        """The column `answer_effect`: what the answer COMMIT of a producer that is asked does."""
+        is_delivered = self._judged.state.are("COMMITTED")
+        words = pa.array(["deliver", "deliver_again"]).take(pa.array(is_delivered.astype(np.int64)))
+        return pc.if_else(pc.and_(pa.array(self.is_asked), self._is_played), words, None)
