@@ -303,6 +303,9 @@ TRANSACTIONS = pa.schema(
     ]
 )
 
+#: What happens next, which depends on the moment of reading: null for a past time, and left out of tables that grow.
+FUTURE_COLUMNS = ("discard_at_ms", "next_event", "next_event_at_ms", "answer_effect")
+
 #: What a broker asks about the transactions of a group: a producer, a proxy in place of its clients, or nothing.
 PRODUCER, PROXY, NOBODY = "producer", "proxy", "nobody"
 #: Columns that only live brokers can fill.

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from readers.log.commit_log import last_with_data
 from readers.model.errors import BadRequest, UnwritableFile
-from readers.model.tables import column
+from readers.model.tables import FUTURE_COLUMNS, column
 from readers.storage.segments import Segment
 from readers.store.broker_settings import BrokerSettings, broker_settings
 from readers.store.store import Store, open_store
@@ -61,8 +61,8 @@ BUNDLED = pa.schema(
     ]
 )
 _ARCHIVE_SUFFIXES = (".tar.xz", ".txz")
-#: Columns that depend on the moment of reading and on records that are left out: deadlines.
-_OF_THE_MOMENT = ("discard_at_ms",)
+#: Columns that depend on the moment of reading and on records that are left out.
+_OF_THE_MOMENT = FUTURE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)

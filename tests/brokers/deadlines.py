@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from readers.cursors.cursors import check_cursors
+import pytest
+
 from readers.store.broker_settings import broker_settings
 from readers.store.store import open_store
 from remoting.connections.broker import Broker
@@ -28,9 +29,8 @@ from tests.brokers.rig import DISCARD_TOPIC, now_ms
 from tests.brokers.script import Script
 from tests.brokers.stage import Play
 from tests.brokers.transaction import Transaction
+from tests.conftest import MOMENT
 from verdicts.audit.lookups import pending
-from verdicts.deadlines.deadline import with_discard_times
-from verdicts.deadlines.predicting import predict_from_files
 
 #: The compared settings; short, so that a transaction is soon discarded.
 SETTINGS: dict[str, dict[str, str]] = {
@@ -130,10 +130,10 @@ def _times_of_files(root: Path, conf: Mapping[str, str], version: str, started_m
     """`started_ms`: the actual start of its broker; None: predict from the time of reading."""
     store = open_store(root)
     settings = broker_settings(store, conf=conf, version=version)
-    rows = pending([store], lambda _: settings).table()
-    if started_ms is not None:
-        predicted = predict_from_files(store, settings, check_cursors(store), started_ms)
-        rows = with_discard_times(rows, {store.root: predicted})
+    with pytest.MonkeyPatch.context() as patch:
+        if started_ms is not None:
+            patch.setattr(MOMENT, lambda _: started_ms)
+        rows = pending([store], lambda _: settings).table()
     return dict(zip(rows["transaction_id"].to_pylist(), rows["discard_at_ms"].to_pylist(), strict=True))
 
 

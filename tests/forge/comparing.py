@@ -13,6 +13,7 @@ from readers.log.commit_log import scan_records
 from readers.log.record_layout import AT, BORN_V6, COMMIT, MAGIC_V2, RECORD, STORE_V6, TRANSACTION_MASK
 from readers.model.findings import Finding
 from readers.model.reading import Coverage
+from readers.model.tables import FUTURE_COLUMNS
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
 from verdicts.audit.local_audit import audit
 from verdicts.evidence.store_facts import SettingsOf
@@ -30,6 +31,16 @@ def kind_of(record: Row) -> str:
     topics = {HALF_TOPIC: "half", OP_TOPIC: "op", DISCARD_TOPIC: "discard"}
     is_final = record["sys_flag"] & TRANSACTION_MASK == COMMIT
     return topics.get(record["topic"], "final" if is_final else "ordinary")
+
+
+#: Flags about what the broker does next, which any damage on its way can change.
+_NEXT_FLAGS = {"never_asked", "expired", "expires_soon", "open_after_decision"}
+
+
+def recorded(row: Row) -> Row:
+    """A row without what the broker does next: a start can refuse, or cut off, what its store has recorded."""
+    left = {name: value for name, value in row.items() if name not in (*FUTURE_COLUMNS, "advice", "reason", "causes")}
+    return left | {"flags": [flag for flag in row["flags"] if flag not in _NEXT_FLAGS]}
 
 
 def cited(row: Row) -> set[int]:
@@ -106,7 +117,9 @@ class Comparison:
         for identity, row in self.before.transactions.items():
             now = self.after.transactions.get(identity)
             if not cited(row) & self.touched:
-                if now != row and now != row | {"deliveries_count": None}:  # the record may have been its COMMIT
+                # The record may have been its COMMIT.
+                kept = (recorded(row), recorded(row | {"deliveries_count": None}))
+                if now is None or recorded(now) not in kept:
                     self.violations.append(f"other transaction {identity}: {_changes(row, now)}")
             elif now is None:
                 if not self._is_renamed(row):

@@ -45,11 +45,11 @@ class LogPlaces(NamedTuple):
     end: int
 
     @classmethod
-    def of(cls, store: Store, end: int | None = None) -> LogPlaces:
-        """Return the places of a store's log. `end`: where its next start ends it, if not at the last record."""
+    def of(cls, store: Store) -> LogPlaces:
+        """Return the places of a store's log."""
         segments = store.commit_log
         size = segments[0].size_bytes if segments else 0
-        return cls(store.log_begin_offset, size, written_end_offset(segments) if end is None else end)
+        return cls(store.log_begin_offset, size, written_end_offset(segments))
 
     def are_readable(self, offsets: Int64s, lengths: Int64s) -> Bools:
         """Return at which places the broker gets bytes. A length that is not positive is a matter of content."""

@@ -27,7 +27,7 @@ from readers.log.record_block import Block
 from readers.model.columns import Bools, Int64s, integers
 from readers.model.findings import Finding, as_text
 from readers.model.releases import DELAYED_HALVES_DROPPED, TIMERS
-from readers.queues.consume_queue import Queue, open_queue
+from readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules
 from verdicts.check.slot_reads import LogPlaces, SlotRead, slot_reads
@@ -101,13 +101,14 @@ class CheckWindow:
     Shape: `words` has a row for each `HalfCopy.row`: transaction_id (the offset message id if there is no UNIQ_KEY),
            producer_group, real_topic, commit_log_offset. `diverted_count`: halves whose copies go to a delay or timer
            topic first, and then to the half queue; this is not simulated. `slot_offsets`: the commit-log offsets in the
-           half slots, whether or not their records can be read.
+           half slots, whether or not their records can be read; `fillers`: the half slots that are fillers.
     """
 
     state: CheckState
     words: pa.Table
     diverted_count: int = 0
     slot_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    fillers: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -119,25 +120,18 @@ class CheckWindows:
 
     def __init__(
         self, store: Store, conf: Mapping[str, str] | None = None, *, with_records: bool = False,
-        log_end: int | None = None,
     ) -> None:
-        """`conf`: the configuration of its broker, as far as it is known. `log_end`: where its next start ends the log,
-        if not behind the last record. `with_records`: keep the records of the last window of half queue 0 too, if they
-        are few.
+        """`conf`: the configuration of its broker, as far as it is known. `with_records`: keep the records of the last
+        window of half queue 0 too, if they are few.
         """
         self._store = store
         self._conf = dict(conf or {})
-        self._log_end = log_end
         self._kept: dict[tuple[CheckRules, int, int | None, int | None], CheckWindow] = {}
         self._with_records = with_records and not store.in_use
         self._records: list[Block] = []
 
     def __reduce__(self) -> tuple[type[CheckWindows], tuple[Store, dict[str, str]]]:
         return CheckWindows, (self._store, self._conf)
-
-    def cut_at(self, log_end: int) -> CheckWindows:
-        """Return windows of the same store for a start that ends its log at a place."""
-        return CheckWindows(self._store, self._conf, log_end=log_end)
 
     def read(self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None) -> CheckWindow:
         """Return a window; keep it until it is taken or another is read, unless the store is in use.
@@ -161,9 +155,7 @@ class CheckWindows:
         self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None,
         records: list[Block] | None = None,
     ) -> CheckWindow:
-        return check_window(
-            self._store, rules, queue_id, half_cursor, op_cursor, records, conf=self._conf, log_end=self._log_end
-        )
+        return check_window(self._store, rules, queue_id, half_cursor, op_cursor, records, conf=self._conf)
 
     def take_records(self, offsets: Int64s) -> list[Block] | None:
         """Return the kept half copies, if they are those at commit-log offsets, else None; none are kept after this.
@@ -177,13 +169,13 @@ class CheckWindows:
 
 def check_window(
     store: Store, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None,
-    records: list[Block] | None = None, *, conf: Mapping[str, str] | None = None, log_end: int | None = None,
+    records: list[Block] | None = None, *, conf: Mapping[str, str] | None = None,
 ) -> CheckWindow:
     """Return the initial state of the check of one half queue, after the next start if its broker is stopped. A cursor
     of None begins at the queue's smallest offset.
 
     `records`: gets the half copies of the slots, if they are few. `conf`: the configuration of the broker, as far as it
-    is known. `log_end`: where the start ends the log, if not behind the last record.
+    is known.
 
     Damage: a slot whose record cannot be read stays a slot, as for the broker, and is a finding: its transaction, or
             the effect of its op, is unknown.
@@ -192,7 +184,7 @@ def check_window(
     """
     findings: list[Finding] = []
     with open_queue(store, HALF_TOPIC, queue_id) as halves, open_queue(store, OP_TOPIC, queue_id) as ops:
-        started = _started(store, rules, conf or {}, log_end, halves, ops)
+        started = _started(store, rules, conf or {}, halves, ops)
         half_begin, op_begin = _begin(store, halves, started), _begin(store, ops, started)
         half_cursor = half_begin if half_cursor is None else half_cursor
         op_cursor = op_begin if op_cursor is None else op_cursor
@@ -211,8 +203,8 @@ def check_window(
         )
         state = CheckState(
             queue_id, half_cursor, half_begin, half_slots.end, op_cursor, op_begin, op_slots.end,
-            stored_halves, stored_ops, reads=_reads(store, halves, half_slots, log_end),
-            op_reads=_reads(store, ops, op_slots, log_end),
+            stored_halves, stored_ops, reads=_reads(store, halves, half_slots),
+            op_reads=_reads(store, ops, op_slots),
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
         findings += [
@@ -225,14 +217,17 @@ def check_window(
         for topic, slots in slots_by_topic.items():
             finding = slots_without_record(store, topic, queue_id, slots, reads[topic].own_numbers)
             findings += [] if finding is None else [finding]
-    return CheckWindow(state, stored_halves.words, stored_halves.diverted_count, half_slots.offsets, findings)
+        fillers = _fillers(halves, half_slots)
+    return CheckWindow(
+        state, stored_halves.words, stored_halves.diverted_count, half_slots.offsets, fillers, findings
+    )
 
 
 def _started(
-    store: Store, rules: CheckRules, conf: Mapping[str, str], log_end: int | None, halves: Queue, ops: Queue
+    store: Store, rules: CheckRules, conf: Mapping[str, str], halves: Queue, ops: Queue
 ) -> Mapping[str, StartedQueue]:
     """Return the half and op queue as the check finds them, where that is not as they are stored."""
-    found = started_queues(store, rules.version, conf, halves.queue_id, log_end)
+    found = started_queues(store, rules.version, conf, halves.queue_id)
     if found is not None or not (store.aborted or store.in_use):
         return found or {}
     tails = unqueued(store, halves.queue_id, halves, ops)
@@ -256,20 +251,28 @@ def _begin(store: Store, queue: Queue, started: Mapping[str, StartedQueue]) -> i
     return queue.first_offset if not store.log_begin_offset and not store.in_use else queue.min_offset
 
 
-def _reads(store: Store, queue: Queue, slots: CheckedSlots, log_end: int | None) -> dict[int, SlotRead]:
+def _reads(store: Store, queue: Queue, slots: CheckedSlots) -> dict[int, SlotRead]:
     """Return what the store returns for slots without a record at their place."""
-    log = LogPlaces.of(store, log_end)
+    log = LogPlaces.of(store)
     if not log.file_bytes:  # without a log the next start deletes the queues
         return {}
     if len(slots.numbers) == slots.end - slots.begin and log.are_readable(slots.offsets, slots.lengths).all():
         return {}
-    offsets, lengths = queue.places(slots.begin, slots.end)
-    lengths = lengths.astype(np.int64)
+    offsets, stored_lengths = queue.places(slots.begin, slots.end)
+    lengths: Int64s = stored_lengths.astype(np.int64)
     are_known = np.zeros(len(offsets), np.bool_)
     are_known[: max(0, queue.max_offset - slots.begin)] = True
     rows = slots.numbers - slots.begin
     offsets[rows], lengths[rows], are_known[rows] = slots.offsets, slots.lengths, True
     return slot_reads(log, slots.begin, offsets, lengths, queue.file_ends, are_known)
+
+
+def _fillers(queue: Queue, slots: CheckedSlots) -> Int64s:
+    """Return the numbers of fillers among some slots."""
+    if len(slots.numbers) == slots.end - slots.begin:
+        return np.empty(0, np.int64)
+    offsets, lengths = queue.places(slots.begin, slots.end)
+    return slots.begin + np.flatnonzero((offsets == 0) & (lengths == PRE_BLANK_LENGTH))
 
 
 @dataclass(slots=True)

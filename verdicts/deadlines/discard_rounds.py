@@ -13,7 +13,7 @@ import numpy as np
 
 from readers.model.columns import Bools, Int64s
 from verdicts.check.check_rules import CheckRules
-from verdicts.check.decisions import is_expired, is_spent, is_stored_since, is_waited_for, is_younger
+from verdicts.check.decisions import is_expired, is_spent, is_stored_since, is_waited_for, is_younger, wait_for_ops_ms
 from verdicts.check.state import CheckSettings
 from verdicts.model.predicted import NEVER, ROUNDS_MAX, Event
 
@@ -72,7 +72,7 @@ def discards_by_round(
     stored, checks, fresh = halves.store_time_ms.copy(), halves.checks.copy(), halves.is_fresh.copy()
     now_ms = begin_ms
 
-    def note(some: Int64s, what: Event | Int64s, time_ms: int | Int64s) -> None:
+    def note(some: Int64s, what: Int64s, time_ms: Int64s) -> None:
         is_first = event_ms[some] == NEVER
         event[some] = np.where(is_first, what, event[some])
         event_ms[some] = np.where(is_first, time_ms, event_ms[some])
@@ -87,16 +87,23 @@ def discards_by_round(
         stops = (is_stored_since(stored, now_ms) | waits) & ~spent & ~expired
         stop = int(np.argmax(stops)) if stops.any() else len(rows)
         gone, kept = (spent | expired)[:stop], ~(spent | expired)[:stop]
-        ends[rows[:stop][gone]] = now_ms
-        expiry[rows[:stop][gone & ~spent[:stop]]] = True
-        note(rows[:stop][gone], np.where(spent[:stop][gone], Event.SPENT, Event.EXPIRED), now_ms)
         put_back, counted = rows[:stop][kept], checks[:stop][kept] + 1
         immunity = halves.immunity_ms[put_back]
         immune = (immunity >= 0) & is_younger(age[:stop][kept], immunity, rules)
         asked[put_back[~immune]] += 1
-        is_waiting = np.cumsum(~immune) > 0  # the loop waits for ops before it asks about the first one
-        wait_ms, waited_ms = (0, wait_ms) if is_waiting.any() else (wait_ms, 0)
-        note(put_back, np.where(immune, Event.PUT_BACK, Event.ASKED), now_ms + waited_ms * is_waiting)
+        # The loop waits for ops before it asks the first time, and before it asks about a half that is just old enough.
+        waits_for_ops = np.zeros(stop, np.bool_)
+        limits = np.where(immunity < 0, settings.time_out_ms, immunity)
+        ages = age[:stop][kept]
+        is_due = ((ages > limits) | (ages < 0)) & (wait_ms == 0)
+        waits_for_ops[np.flatnonzero(kept)[~immune & ~is_due]] = True
+        waited_ms = (wait_ms or wait_for_ops_ms(rules)) if waits_for_ops.any() else 0
+        wait_ms = 0 if waited_ms else wait_ms
+        times = now_ms + waited_ms * (np.cumsum(waits_for_ops) > 0)
+        ends[rows[:stop][gone]] = times[gone]
+        expiry[rows[:stop][gone & ~spent[:stop]]] = True
+        note(rows[:stop][gone], np.where(spent[:stop][gone], Event.SPENT, Event.EXPIRED), times[gone])
+        note(put_back, np.where(immune, Event.PUT_BACK, Event.ASKED), times[kept])
         now_ms += waited_ms
         if stop == len(rows):  # the loop continues with the round's own copies, up to the first one with checks left
             own = np.flatnonzero(~is_spent(counted, settings))

@@ -73,13 +73,12 @@ _GROWTH_BYTES = 128
 
 def predict_from_files(
     store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, *,
-    windows: CheckWindows | None = None, stops: Sequence[CheckStop] = (), log_cut: int | None = None,
+    windows: CheckWindows | None = None, stops: Sequence[CheckStop] = (),
 ) -> Prediction:
     """Predict what the next start and the next rounds of a store's broker do.
 
     Reads the halves and ops after the cursors. `now_ms`: when a stopped broker is assumed to start, and after which a
     running one begins its next round. `windows`: the kept windows of the store. `stops`: where its check is stopped.
-    `log_cut`: where the next start cuts its log, if damage is known.
     Damage: if the check cannot be played, nothing is predicted, and `why` has the cause.
     """
     windows = windows or CheckWindows(store, settings.given or {})
@@ -87,7 +86,7 @@ def predict_from_files(
         found = _predict(store, settings, cursors, now_ms, windows, stops)
     except SourceError as error:
         return Prediction(is_running=store.in_use, why=Why(error.message, is_known=False))
-    return replace(found, log_cut=log_cut, assumed=_assumed(store, settings))
+    return replace(found, assumed=_assumed(store, settings))
 
 
 def _assumed(store: Store, settings: BrokerSettings) -> tuple[str, ...]:
@@ -192,6 +191,9 @@ def predict_window(
         settled = offsets[halves.rows[~are_open & (halves.rows >= 0)]]
         found = _of_ends(is_running, begin_ms, offsets[rows], ends, settled)
     found = replace(_without(found, offsets[halves.are_diverted]), is_whole=True)
+    if not set(state.reads) <= set(window.fillers.tolist()):  # a damaged slot can be mended: nothing is lost for good
+        found = replace(found, events=np.where(found.events == Event.SKIPPED, Event.UNREAD, found.events))
+    found = replace(found, fillers={state.queue_id: window.fillers})
     found = _with_unreadable(found, np.setdiff1d(window.slot_offsets, [*offsets, *found.offsets]))
     return _standing(found) if is_standing else found
 
@@ -357,10 +359,11 @@ def _together(parts: list[Prediction], is_running: bool, why: Why) -> Prediction
     if not parts:
         return Prediction(is_running, why=why)
     reasons = [part.why for part in parts if part.why != NOT_BEFORE]
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COPY_ARRAYS}
     found = Prediction(
-        is_running, min(part.begin_ms for part in parts),
-        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in COPY_ARRAYS},
+        is_running, min(part.begin_ms for part in parts), **arrays,
         whys={offset: why for part in parts for offset, why in part.whys.items()},
         why=reasons[0] if reasons else why,
+        fillers={queue_id: numbers for part in parts for queue_id, numbers in part.fillers.items()},
     )
     return found.chosen(np.argsort(found.offsets, kind="stable"))

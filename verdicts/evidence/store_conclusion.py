@@ -19,6 +19,7 @@ from readers.old_tables.beside_tables import beside_log
 from readers.rocksdb.rocksdb_transactions import has_entries, no_database
 from readers.storage.segments import Segment
 from readers.store.store import Store
+from verdicts.check.check_rules import supposed_version
 from verdicts.claims.lost_end import contradictions, lost_end
 from verdicts.ends.doubtful_ends import doubtful_id_findings
 from verdicts.ends.end_records import examined_ends
@@ -27,6 +28,7 @@ from verdicts.evidence.store_facts import StoreFacts
 from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.missing.hidden_records import bounded
 from verdicts.missing.missing_ranges import derived_findings, missing_bytes
+from verdicts.startup.log_cut import log_cut
 
 _Place = tuple[Segment, int, int]
 
@@ -91,6 +93,9 @@ def conclude(
         later_hashes=np.concatenate([facts.later_hashes, *(part.later_hashes for part in scanned)]),
         beside=beside,
     )  # fmt: skip
+    if concluded.future is not None:
+        version = supposed_version(facts.settings, facts.check_stops)[0]
+        concluded.has_read_log(log_cut(store, version, facts.settings.given or {}, splits.spans_of))
     return Conclusion(
         concluded, splits.coverage, [halves_of(block, store.root, JUDGED_HALVES) for block in damaged], examined.ties
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,9 @@ from verdicts.check.check_stops import check_stops
 from verdicts.check.window import CheckWindows
 from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.model.check_stop import CheckStop
-from verdicts.model.predicted import PAST, Prediction
+from verdicts.model.predicted import PAST, UNREAD_LOG, Prediction
 from verdicts.model.verdict_inputs import DoubtfulEnd, DoubtfulId, MisdirectedDecision, MissingRange, StoreView
+from verdicts.simulation.starting_cursors import not_read
 
 FLUSH_LAG_MS_MAX = 10_000
 
@@ -123,17 +124,21 @@ class StoreFacts:
         """The future of its half copies; without any for a past time."""
         return Prediction(is_running=self.store.in_use, why=PAST) if self.future is None else self.future
 
-    def predict(self, log_cut: int | None = None) -> None:
-        """Play the next start and the check. `log_cut`: where the start cuts the log, if damage is known."""
+    def predict(self) -> None:
+        """Play the next start and the check."""
         if self.past_ms is not None:
             return
         from verdicts.deadlines.predicting import predict_from_files
 
-        windows = self.windows if log_cut is None else self.windows.cut_at(log_cut)
         self.future = predict_from_files(
-            self.store, self.settings, self.cursors, self.clock_ms, windows=windows, stops=self.check_stops,
-            log_cut=log_cut,
+            self.store, self.settings, self.cursors, self.clock_ms, windows=self.windows, stops=self.check_stops
         )
+
+    def has_read_log(self, log_cut: int | None) -> None:
+        """Add to the future that the log was read, and where its next start cuts it because of damage."""
+        if self.future is not None:
+            assumed = tuple(name for name in self.future.assumed if name != UNREAD_LOG)
+            self.future = replace(self.future, log_cut=log_cut, assumed=assumed)
 
     def _beyond_end(self) -> str | None:
         """Return why the half cursor proves nothing: it lies beyond its queue, and the next start resets it.
@@ -210,9 +215,16 @@ def store_facts(
     facts.findings.extend(cursors.findings)
     facts.windows = CheckWindows(store, facts.settings.given, with_records=with_records)
     if past is None:
-        facts.check_stops = check_stops(store, facts.settings, cursors, facts.windows, now_ms=facts.clock_ms)
+        facts.cursors = _at_start(store, cursors, facts.settings)
+        facts.check_stops = check_stops(store, facts.settings, facts.cursors, facts.windows, now_ms=facts.clock_ms)
         facts.predict()
     return facts
+
+
+def _at_start(store: Store, cursors: CheckCursors, settings: BrokerSettings) -> CheckCursors:
+    """Return the cursors with which the next start of a stopped broker begins, if every possible release does."""
+    found = None if store.in_use else not_read(store, cursors, settings, settings.given)
+    return found[0].cursors if found is not None and found[1] else cursors
 
 
 def known_until_ms(store: Store) -> int:

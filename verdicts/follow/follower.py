@@ -22,6 +22,7 @@ from readers.log.commit_log import written_bytes
 from readers.model.columns import Int64s
 from readers.model.findings import Finding
 from readers.model.identities import identities, identity_hashes
+from readers.model.tables import FUTURE_COLUMNS
 from readers.store.store import Store
 from verdicts.evidence.belonging import tied_groups
 from verdicts.evidence.store_conclusion import Conclusion, conclude
@@ -238,7 +239,7 @@ class Follower:
             rows.num_rows
             for rows in (witnesses.halves, witnesses.finals, witnesses.discards, witnesses.offset_marks)
         ):
-            verdicts = compared.verdicts = judge(witnesses, views)
+            verdicts = compared.verdicts = _without_times(judge(witnesses, views))
             now = compared.now = self._kept(verdicts, lone)
             visible = {_visible(row) for row in before}
             rows = [number for number, row in enumerate(now) if _visible(row) not in visible]
@@ -271,6 +272,15 @@ class Follower:
             values[f"{name}_count"] = pc.fill_null(pc.list_value_length(verdicts[name]), 0).to_pylist()
         values["evidence_digest"] = evidence_digests(verdicts).tolist()
         return list(zip(*(values[name] for name in VERDICT_COLUMNS), strict=True))
+
+
+def _without_times(verdicts: pa.Table) -> pa.Table:
+    """Return verdicts without what would change at every step: when things happen next."""
+    for name in FUTURE_COLUMNS:
+        place = verdicts.schema.get_field_index(name)
+        field = verdicts.schema.field(place)
+        verdicts = verdicts.set_column(place, field, pa.nulls(verdicts.num_rows, field.type))
+    return verdicts
 
 
 def evidence_digests(verdicts: pa.Table) -> Int64s:

@@ -6,7 +6,9 @@ judged again. If only the view has changed, these verdicts can change (the rules
 - the reference time moved: PENDING, because only they can be stalled, never_checked, immune or expires_soon; and
   may_be_decided, because the time window of ops in memory moves too;
 - only the clock moved, as at every step: immunity and fileReservedTime depend on it: transactions that are immune, or
-  came close to fileReservedTime since; if the clock was set back, all PENDING ones;
+  came close to fileReservedTime since, or became older; if the clock was set back, all PENDING ones;
+- the future changed, that is what the check does next with any half copy: PENDING, LOST and UNDECIDABLE ones, and those
+  that the broker checks again;
 - a check cursor moved: transactions with a copy at or after the lower one of old and new cursor (`is_ahead_per_copy`:
   the state PENDING, and the flag open_after_decision of decided or discarded ones), and all PENDING, LOST or
   UNDECIDABLE ones, because their reason contains the cursor;
@@ -53,6 +55,7 @@ def view_words(view: StoreView) -> dict[str, Any]:
         "doubtful_ends": [asdict(end) for end in view.doubtful_ends],
         "doubtful_ids": [asdict(one) for one in view.doubtful_ids],
         "check_stops": [asdict(stop) for stop in view.check_stops],
+        "future": None if view.future is None else view.future.digest(),
         "foreign": [asdict(decision) for decision in view.misdirected_decisions],
     }
     given: dict[str, Any] = json.loads(json.dumps(words))
@@ -72,6 +75,13 @@ def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any]
     else:
         _mark_flagged(database, "immune")
         _mark_expiring(database, before["now_ms"], now)
+    if before["future"] != now["future"]:
+        _mark_states(database, _UNSETTLED_STATES)
+        database.connection.execute(
+            "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts WHERE advice IN ('close', 'wait')"
+        )
+    if not _is_earlier(before.get("now_ms"), now["now_ms"]):
+        _mark_too_old(database, before["now_ms"], now)
     if before["reference_time_ms"] != now["reference_time_ms"]:
         _mark_flagged(database, "may_be_decided")
     old, new = ({json.dumps(entry) for entry in words["foreign"]} for words in (before, now))
@@ -100,6 +110,17 @@ def _mark_expiring(database: FollowDatabase, before_ms: int, now: Mapping[str, A
         "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts "
         "WHERE state = 'PENDING' AND born_time_ms BETWEEN ? AND ?",
         (before_ms - allowed_ms, now["now_ms"] - allowed_ms),
+    )
+
+
+def _mark_too_old(database: FollowDatabase, before_ms: int, now: Mapping[str, Any]) -> None:
+    """Mark those that became older than fileReservedTime since the step before: a resume of them is of no use now."""
+    reserved_ms = now["settings"]["file_reserved_time_hours"] * 3_600_000
+    lead_ms = now["settings"]["transaction_check_interval_ms"]
+    database.connection.execute(
+        "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts "
+        "WHERE state IN ('PENDING', 'DISCARDED', 'LOST') AND born_time_ms BETWEEN ? AND ?",
+        (before_ms - reserved_ms, now["now_ms"] + lead_ms - reserved_ms),
     )
 
 

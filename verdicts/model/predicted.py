@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
@@ -57,9 +58,10 @@ class Event(IntEnum):
 
     ASKED: a producer is asked about it (half topics: after a copy of it is put back). PUT_BACK: only put back, in its
     immunity time. EXPIRED: discarded without asking, older than fileReservedTime. SPENT: discarded, its checks are used
-    up. DROPPED: removed from RocksDB or unreadable there. SKIPPED: the check passes its slot without reading it, for
-    good. STOPPED: the check ends before it in every round. CUT: the next start cuts it off the log. ENDED: an op ends
-    it, so nothing happens. UNREAD: the check has no slot of it. UNKNOWN: it cannot be predicted.
+    up. DROPPED: removed from RocksDB or unreadable there. SKIPPED: never read, because its slot or one before it is a
+    filler. STOPPED: the check ends before it in every round. CUT: the next start cuts it off the log. ENDED: an op ends
+    it, so nothing happens. UNREAD: no slot that the check reads leads to it, because queue or slots are missing or
+    damaged. UNKNOWN: it cannot be predicted.
     """
 
     ASKED = 0
@@ -77,9 +79,8 @@ class Event(IntEnum):
 
 #: The events with which a transaction is lost to its producer although nobody was asked.
 UNASKED_ENDS = (Event.EXPIRED, Event.SPENT, Event.DROPPED)
-#: The events of copies that the check reads, and of those that it never reads although their number is before it.
+#: The events of copies that the check reads.
 READ_EVENTS = (Event.ASKED, Event.PUT_BACK, Event.EXPIRED, Event.SPENT)
-UNREAD_EVENTS = (Event.SKIPPED, Event.UNREAD)
 
 
 def no_numbers() -> Int64s:
@@ -96,7 +97,8 @@ class Prediction:
            of the discard, whether the copy's age is its cause, and whether it may happen one round later. Times are
            NEVER where nothing happens. `whys`: by commit-log offset, why a copy is not discarded; `why`: the same for
            all other copies. `is_whole`: the check of all half queues was played, so a half copy that is not here has no
-           slot. `log_cut`: where the next start cuts the log off, if it does. `assumed`: what was assumed, of ASSUMED.
+           slot that leads to it. `fillers`: the half slots without a record, by queue. `log_cut`: where the next start
+           cuts the log off, if it does. `assumed`: what was assumed, of ASSUMED.
     """
 
     is_running: bool = False
@@ -111,8 +113,15 @@ class Prediction:
     whys: Mapping[int, Why] = field(default_factory=dict, repr=False)
     why: Why = NOT_BEFORE
     is_whole: bool = False
+    fillers: Mapping[int, Int64s] = field(default_factory=dict, repr=False)
     log_cut: int | None = None
     assumed: tuple[str, ...] = ()
+
+    def digest(self) -> str:
+        """Return a digest of what happens to each copy next, without its times."""
+        parts = (self.offsets, self.events, (self.checks_to_come > 0).astype(np.int64))
+        what = f"{self.why.text}{self.is_whole}{self.is_running}{self.log_cut}"
+        return sha256(b"".join(part.tobytes() for part in parts) + what.encode()).hexdigest()
 
     def events_at(self, offsets: Int64s) -> tuple[Int64s, Int64s]:
         """Return the event of each of some copies, and the row of the copy here; -1 and -1 for copies that are not."""

@@ -1,7 +1,7 @@
 """The half and op queue after the next start of a stopped broker: what the check will read.
 
 The rules are those of `recovery.py`. They are applied to little more than what the queues lack, so that a lookup can
-afford it: the log itself counts as sound up to a given end.
+afford it: the log itself counts as sound.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from readers.log.commit_log import scan_segments, written_end_offset
 from readers.model.columns import Int64s
+from readers.model.releases import Version
 from readers.queues.queue_parts import QueuePart
 from readers.queues.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, topic_bytes
 from readers.queues.unit_files import used_end
@@ -44,11 +45,10 @@ class StartedQueue:
 
 
 def started_queues(
-    store: Store, version: tuple[int, int, int], conf: Mapping[str, str], queue_id: int, end_offset: int | None = None
+    store: Store, version: Version, conf: Mapping[str, str], queue_id: int
 ) -> dict[str, StartedQueue] | None:
     """Return the half and op queue after the next start of a stopped broker; None if the start is not predicted.
 
-    `end_offset`: where the start ends the log; None: behind its last record.
     Raises: UnreadableFile, FileChanged.
     """
     segments, _ = loaded_log(store, conf, rules_of(version, conf))
@@ -59,14 +59,13 @@ def started_queues(
     try:
         ends = {topic: used_end(one.segments, one.layout) for topic, one in files.items()}
         last = {topic: _place(one, ends[topic]) for topic, one in files.items()}
-        log_end = written_end_offset(tuple(segments)) if end_offset is None else end_offset
+        log_end = written_end_offset(tuple(segments))
         reach, scanned_from = -1, min((place for place, _ in last.values()), default=-1)
         if not store.aborted:
-            reach, reach_end = _reach(store, is_end=rules.queue_maximum_is_end)
+            reach, reach_end = reach_of_queues(store, is_end=rules.queue_maximum_is_end)
             scanned_from = scanned_from if scanned_from < 0 else reach_end
         records = _records(store, queue_id, last, scanned_from, log_end)
-        cut = end_offset is not None and max(reach, *(place for place, _ in last.values())) >= end_offset
-        if not cut and not any(len(rows) for rows in records.values()):
+        if not any(len(rows) for rows in records.values()):
             return {topic: StartedQueue(ends[topic], end=ends[topic]) for topic in _TOPICS}
         fates = [
             recovered(_facts(files[topic], topic, queue_id, ends[topic], records[topic]), rules, None)
@@ -75,7 +74,7 @@ def started_queues(
         maximum = max(reach, *(fate.maximum for fate in fates))
         first = start_file(store, segments, conf, maximum, rules)
         walk = LogWalk(first, len(segments) - 1, log_end, "")
-        recover_queues(store, segments, walk, fates, rules, only_doubted=not cut, reach=min(reach, log_end))
+        recover_queues(store, segments, walk, fates, rules, reach=min(reach, log_end))
         return {topic: _started(fate) for topic, fate in zip(_TOPICS, fates, strict=True)}
     finally:
         for one in files.values():
@@ -90,7 +89,7 @@ def _place(files: SlotFiles, end: int) -> tuple[int, int]:
     return int(slot["commit_log_offset"]), int(slot["record_length_bytes"])
 
 
-def _reach(store: Store, *, is_end: bool) -> tuple[int, int]:
+def reach_of_queues(store: Store, *, is_end: bool) -> tuple[int, int]:
     """Return the furthest place that any queue refers to, as the broker counts it, and the end of that record."""
     reach = end = -1
     for kind in (SIMPLE, BATCH):

@@ -123,7 +123,7 @@ class Futures:
         numbers = halves.number[rows]
         events = np.where(judged.event_per_copy[rows] < 0, Event.UNKNOWN, judged.event_per_copy[rows])
         times = judged.event_ms_per_copy[rows]
-        order = np.lexsort((np.where(times == NEVER, _FAR, times), numbers))
+        order = np.lexsort((events, np.where(times == NEVER, _FAR, times), numbers))
         firsts = order[np.unique(numbers[order], return_index=True)[1]] if len(order) else order
         self.event[numbers[firsts]] = events[firsts]
         self.event_ms[numbers[firsts]] = times[firsts]

@@ -12,7 +12,7 @@ from readers.model.columns import Bools, Int64s, are_among
 from readers.model.releases import DELAYED_HALVES_DROPPED
 from readers.old_tables.beside_log import NONE
 from readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC
-from verdicts.model.predicted import NEVER, READ_EVENTS, UNREAD_EVENTS, Event
+from verdicts.model.predicted import NEVER, READ_EVENTS, Event
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.transactions.chains import Chains, Group
 from verdicts.transactions.design_tables import OtherDesigns
@@ -54,8 +54,7 @@ class JudgedCopies:
         self.is_numbered_ahead_per_copy = self.is_ahead_per_copy
         self._find_futures()
         is_read = in_half_topic & np.isin(self.event_per_copy, READ_EVENTS)  # a start can begin at an older cursor
-        is_unread = np.isin(self.event_per_copy, UNREAD_EVENTS)
-        self.is_ahead_per_copy = (self.is_ahead_per_copy & ~is_unread) | is_read
+        self.is_ahead_per_copy = (self.is_ahead_per_copy & (self.event_per_copy != Event.SKIPPED)) | is_read
         self.is_ahead_per_copy |= self._is_coming_back() | others.is_ahead
         self.cursor_is_known_per_copy = self.cursor_is_known_per_copy | others.is_other
         self.is_in_half_topic = in_half_topic
@@ -67,7 +66,6 @@ class JudgedCopies:
         # The check reads ops from the op cursor on; earlier ops have no effect (cursors set back by hand).
         names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
         seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
-        seen &= ~self._are_cut(marks)
         self.is_marked_per_copy = self._is_copy_with(decides)
         self.is_settled_for_check_per_copy = self._is_copy_with(seen)
         self.is_open_per_copy = np.where(
@@ -84,7 +82,9 @@ class JudgedCopies:
         self.event_per_copy = np.full(count, -1, np.int64)
         self.event_ms_per_copy, self.discard_ms_per_copy = (np.full(count, NEVER, np.int64) for _ in range(2))
         self.asks_per_copy = np.zeros(count, np.int64)
-        offsets = halves.integers("commit_log_offset")
+        offsets, queue_ids, queue_offsets = (
+            halves.integers(name) for name in ("commit_log_offset", "queue_id", "queue_offset")
+        )
         in_half_topic = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
         for name, view in self.views.items():
             future = view.future
@@ -98,7 +98,11 @@ class JudgedCopies:
             self.discard_ms_per_copy[known] = future.times_ms[found]
             self.asks_per_copy[known] = future.checks_to_come[found]
             if future.is_whole and not future.is_running:
-                self.event_per_copy[rows[(places < 0) & in_half_topic[rows]]] = Event.UNREAD
+                unread = rows[(places < 0) & in_half_topic[rows]]
+                self.event_per_copy[unread] = Event.UNREAD
+                for queue_id, fillers in future.fillers.items():
+                    is_filler = (queue_ids[unread] == queue_id) & np.isin(queue_offsets[unread], fillers)
+                    self.event_per_copy[unread[is_filler]] = Event.SKIPPED
         cut = self._are_cut(halves)
         self.event_per_copy[cut] = Event.CUT
         self.event_ms_per_copy[cut] = self.discard_ms_per_copy[cut] = NEVER

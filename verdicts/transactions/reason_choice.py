@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s
 from readers.old_tables.beside_log import NONE
-from verdicts.model.predicted import UNREAD_EVENTS
+from verdicts.model.predicted import Event
 from verdicts.transactions.judgement import Judgement
 from verdicts.transactions.reason_codes import NUMBERS
 
@@ -108,7 +108,7 @@ def _of_discarded(judged: Judgement, rows: Int64s) -> Choices:
 
 
 def _of_lost(judged: Judgement, rows: Int64s) -> Choices:
-    is_unread = np.isin(judged.event_per_copy, UNREAD_EVENTS) & judged.is_numbered_ahead_per_copy
+    is_unread = (judged.event_per_copy == Event.SKIPPED) & judged.is_numbered_ahead_per_copy
     return [
         (_is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_never_known"),
         (judged.newest_is(is_unread)[rows], "slot_unread"), _else(rows, "check_passed"),

@@ -167,7 +167,7 @@ REASONS: dict[str, ReasonCode] = {
         "LOST",
         "the check never reads its newest copy, half queue offset {newest_queue_offset}: no slot that the check reads "
         "leads to it; no op message, no COMMIT record, no discard copy",
-        "the half queue has no slot that leads to it, or the store skips its slot behind a slot without a record",
+        "its slot of the half queue is a filler, or the store skips its slot behind a slot without a record",
     ),
     "rocksdb_never_known": ReasonCode(
         "LOST",

@@ -31,7 +31,7 @@ def next_stop_findings(store: Store, settings: BrokerSettings) -> Iterator[Findi
 
 
 def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Finding]:
-    """Return the decided transactions that the check reaches again after a start, if there are any.
+    """Return the decided transactions that the broker asks about again after a start, if there are any.
 
     Shape: the verdicts are those of `pending`; the place is the first half copy of the first of them.
     Damage: a file that cannot be read is reported elsewhere; then nothing is predicted.
@@ -46,6 +46,7 @@ def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Find
         yield Finding(store.root, "start-unforeseen", actual=_UNKNOWN)
         return
     found = rows.filter(pc.or_(_has_flag(rows, "may_be_decided"), pc.not_equal(rows["state"], "PENDING")))
+    found = found.filter(pc.is_valid(found["answer_effect"]))  # what the check discards without asking is not checked
     if not found.num_rows:
         return
     counts = {state: pc.sum(pc.equal(found["state"], state)).as_py() for state in STATES}

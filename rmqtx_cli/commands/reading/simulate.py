@@ -27,7 +27,7 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.times import asked_time_ms, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -100,7 +100,8 @@ ClockOption = Annotated[
     str | None,
     typer.Option(
         "--at", metavar="TIME",
-        help="Time of the first round: ISO 8601, a date, +10m, epoch seconds or milliseconds; default: now",
+        help="When a stopped broker starts, or the clock of a running one: ISO 8601, a date, +10m, epoch seconds or "
+        "milliseconds; default: now",
     ),
 ]
 HalfCursorOption = Annotated[
@@ -138,7 +139,7 @@ def command(
     """Predict the broker's next checks: which transactions it checks, puts back and discards, and when.
 
     Simulates the check of half topics (4.3.0+), of the state table (3.0, 3.1) or of RocksDB (5.4.0+), as the store
-    requires, by the rules of the broker's version. The clock starts now or at --at. It is assumed that no producer
+    requires, by the rules of the broker's version. A stopped broker is assumed to start now, or at --at; no producer
     answers and no half message is sent. Nothing is written.
     """
     from readers.model.reading import Reading
@@ -147,7 +148,7 @@ def command(
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
 
     asked_ms = asked_time_ms("--at", run.at, voice)
-    begin_ms = time.time_ns() // 1_000_000 if asked_ms is None else asked_ms
+    now_ms = time.time_ns() // 1_000_000 if asked_ms is None else asked_ms
     changed = _changed(run.changes or [])
     opened = open_stores(store, files)
     schema, view = _table(run.show, with_store=len(opened.stores) > 1, with_configuration=bool(changed))
@@ -155,10 +156,10 @@ def command(
     refuse_inside(output.output, opened.stores)
     cursors = _cursors(opened.stores, run)
     say_header(opened, voice)
-    _say_begin(run, cursors, begin_ms, voice)
+    _say_begin(run, opened.stores, cursors, now_ms, voice)
     reading = Reading(schema, ())
     counted = SimulationCounts()
-    batches = _Simulation(run, files, changed, begin_ms, reading, voice).batches(opened.stores, cursors)
+    batches = _Simulation(run, files, changed, now_ms, reading, voice).batches(opened.stores, cursors)
     if run.show is not Shown.TRANSACTIONS:
         batches = counted.watching(batches)
     listing.write(batches, answer=None if run.show is Shown.TRANSACTIONS else counted.lines)
@@ -169,12 +170,24 @@ def command(
     return listing.conclude(reading)
 
 
-def _say_begin(run: RunOptions, cursors: Mapping[str, CheckCursors | None], begin_ms: int, voice: Voice) -> None:
+def _say_begin(
+    run: RunOptions, stores: Sequence[Store], cursors: Mapping[str, CheckCursors | None], now_ms: int, voice: Voice
+) -> None:
+    from verdicts.evidence.store_facts import known_until_ms
+
     if run.half_cursor is not None or run.op_cursor is not None:
         for root in (root for root, known in cursors.items() if known is None):
             voice.note(f"{root}: its check has no cursors, --half-cursor and --op-cursor have no effect")
-    begin = f"{time_text(begin_ms)}{'' if run.at else ' (now)'}"
-    voice.note(f"the first round begins at {begin}; assumed: no producer answers")
+    what = "a broker that does not run starts at"
+    if len({store.in_use for store in stores}) == 1:
+        what = "the clock is" if stores[0].in_use else "the broker starts at"
+    voice.note(f"assumed: {what} {time_text(now_ms)}{'' if run.at else ' (now)'}, and no producer answers")
+    for store in stores:
+        if run.at and not store.in_use and now_ms < (end_ms := known_until_ms(store)):
+            voice.note(
+                f"{store.root}: the store ends at {time_text(end_ms)}, after --at: the rows include records that "
+                "did not exist yet; rmqtx audit --at shows the states of that time"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +197,7 @@ class _Simulation:
     run: RunOptions
     files: StoreOptions
     changed: dict[str, str]
-    begin_ms: int
+    now_ms: int
     reading: Reading
     voice: Voice
 
@@ -195,7 +208,7 @@ class _Simulation:
         from verdicts.simulation.simulation_setup import simulated_checks
 
         for one in stores:
-            found, findings, notes = simulated_checks(one, self._configurations(one), cursors[one.root], self.begin_ms)
+            found, findings, notes = simulated_checks(one, self._configurations(one), cursors[one.root], self.now_ms)
             self.reading.findings += [*one.findings, *findings]
             for note in notes:
                 self.voice.note(note)

@@ -26,7 +26,7 @@ def looked_up(name: str) -> tuple[Witnesses, StoreView]:
     with DerivedFiles(facts) as files:
         found = files.transactions_of([row["transaction_id"] for row in audited(name)])
         kept = files.witnesses({identity: topic for one in found.values() for identity, topic in one.items()})
-    return kept, facts.view(None)
+    return kept, facts.view()
 
 
 def judged(kept: Witnesses, view: StoreView, others: list[MisdirectedDecision]) -> pa.Table:

@@ -18,7 +18,7 @@ from readers.model.findings import KINDS, Finding
 from readers.model.reading import Coverage, Reading
 from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, open_store
 from tests.forge import damage
-from tests.forge.comparing import cited, parts_of
+from tests.forge.comparing import cited, parts_of, recorded
 from tests.forge.damage import log_files, queue_files, records_in
 from tests.forge.stores import copy_of, opened, settings_of
 from verdicts.audit.local_audit import audit
@@ -194,7 +194,7 @@ def without_roots(rows: dict[str, Row], root: Path) -> dict[str, Row]:
             return [plain(entry) for entry in value]
         return {name: plain(entry) for name, entry in value.items()} if isinstance(value, dict) else value
 
-    return {identity: plain(row) for identity, row in rows.items()}
+    return {identity: plain(recorded(row)) for identity, row in rows.items()}
 
 
 def test_two_files_are_exchanged(copy: Path) -> None:
@@ -318,9 +318,9 @@ def test_a_flipped_index_is_no_reason_to_lose_a_transaction(clean: Path) -> None
         damage.flip_byte(file, position, mask)
 
 
-def without_deadlines(reading: Reading) -> list[dict[str, Any]]:
-    """The rows; deadlines are the check's, which does read the slot."""
-    return [row | {"discard_at_ms": None} for row in reading.table().to_pylist()]
+def what_is_recorded(reading: Reading) -> list[dict[str, Any]]:
+    """The rows without what happens next: the check does read the slot."""
+    return [recorded(row) for row in reading.table().to_pylist()]
 
 
 @pytest.mark.parametrize("topic", [HALF_TOPIC, OP_TOPIC])
@@ -328,11 +328,11 @@ def test_a_flipped_slot_is_no_reason_to_lose_a_transaction(clean: Path, topic: s
     (file,) = queue_files(clean, topic)
     chance = random.Random(6)
     written = len(file.read_bytes().rstrip(b"\0"))
-    wanted = without_deadlines(pending([open_store(clean)], settings_of(CLEAN), scan=True))
+    wanted = what_is_recorded(pending([open_store(clean)], settings_of(CLEAN), scan=True))
     for position in [chance.randrange(written * 2 // 3, written) for _ in range(40)]:
         mask = 1 << chance.randrange(8)
         damage.flip_byte(file, position, mask)
-        assert without_deadlines(pending([open_store(clean)], settings_of(CLEAN))) == wanted, (position, mask)
+        assert what_is_recorded(pending([open_store(clean)], settings_of(CLEAN))) == wanted, (position, mask)
         damage.flip_byte(file, position, mask)
 
 

@@ -1,0 +1,60 @@
+"""Where the next start of a stopped broker cuts its log, by the damage that a scan has found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from readers.log.segment_scan import Span
+from readers.model.columns import Int64s
+from readers.model.errors import SourceError
+from readers.model.releases import Version
+from readers.storage.segments import Segment
+from readers.store.store import Store
+from verdicts.startup.findings import not_predictable
+from verdicts.startup.log_walk import walk_log
+from verdicts.startup.recovery import loaded_log, start_file
+from verdicts.startup.rules import rules_of
+from verdicts.startup.started_queues import reach_of_queues
+
+
+def log_cut(
+    store: Store, version: Version, conf: Mapping[str, str], spans_of: Mapping[str, Sequence[Span]]
+) -> int | None:
+    """Return the commit-log offset from which a start cuts off sound records; None if it keeps all of them.
+
+    `spans_of`: by file, what a scan found to be no record. Bodies that do not match their CRC are not known here.
+    Damage: a file that cannot be read is reported elsewhere; then nothing is predicted.
+    """
+    is_damaged = any(span.kind == "damaged" for spans in spans_of.values() for span in spans)
+    if not is_damaged or store.in_use or not_predictable(store, conf) is not None:
+        return None
+    rules = rules_of(version, conf)
+    try:
+        segments, _ = loaded_log(store, conf, rules)
+        if not segments:
+            return None
+        reach = -1 if store.aborted else reach_of_queues(store, is_end=rules.queue_maximum_is_end)[0]
+        first = start_file(store, segments, conf, reach, rules)
+        breaks = {segment.file: _rows(spans_of.get(segment.file, ())) for segment in segments}
+        walk = walk_log(segments, first, breaks, rules, is_abnormal=store.aborted)
+    except SourceError:
+        return None
+    end = max((_sound_end(segment, breaks[segment.file]) for segment in segments), default=0)
+    return walk.end_offset if walk.end_offset < end else None
+
+
+def _rows(spans: Sequence[Span]) -> Int64s:
+    rows = sorted((span.position_bytes, span.position_bytes + span.length_bytes) for span in spans)
+    return np.array(rows, np.int64).reshape(-1, 2)
+
+
+def _sound_end(segment: Segment, breaks: Int64s) -> int:
+    """Return the commit-log offset past the last record of a file; 0 if it has none."""
+    end = segment.size_bytes
+    for begin, stop in breaks[::-1].tolist():
+        if stop < end:
+            break
+        end = begin
+    return segment.base_offset + end if end else 0
