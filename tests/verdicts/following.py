@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from readers.model.tables import FUTURE_COLUMNS
 from readers.store.store import Store, open_store
 from verdicts.audit.local_audit import audit
 from verdicts.evidence.store_facts import SettingsOf
@@ -23,11 +24,10 @@ def _key(row: dict[str, Any]) -> _Key:
 
 
 def _without_deadlines(rows: pa.Table) -> pa.Table:
-    """The rows without deadlines, which change with every look, and causes: an audit that follows has neither."""
-    for name in ("discard_at_ms", "causes"):
+    """Rows as a following audit gives them: without what would change at every step."""
+    for name in (*FUTURE_COLUMNS, "causes"):
         place = rows.schema.get_field_index(name)
-        field = rows.schema.field(place)
-        rows = rows.set_column(place, field, pa.nulls(rows.num_rows, field.type))
+        rows = rows.set_column(place, rows.schema.field(place), pa.nulls(rows.num_rows, rows.schema.field(place).type))
     return rows
 
 
