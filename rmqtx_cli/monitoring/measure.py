@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from readers.cursors.cursors import check_cursors
 from readers.log.commit_log import last_with_data
 from readers.model.errors import SourceError
+from readers.model.shell_words import quoted
 from readers.queues.consume_queue import open_queue
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from rmqtx_cli.monitoring.numbers import GroupNumbers, Numbers, StoreNumbers
+from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.pages.check_alive import stopped_sentence
 from rmqtx_cli.sources.brokers import BrokerSource
 from rmqtx_cli.sources.files import FileSource
-from rmqtx_cli.words.text import escaped
 from verdicts.causes.strengths import cause_counts
 from verdicts.deadlines.discard_times import deadline_of
 
@@ -105,7 +105,7 @@ def _measured(
         sentence = stopped_sentence(stop, (one.never_asked_count, one.pending_count))
         whose = f"{one.store}: " if len(stores) > 1 else ""
         # Pagers cut a long line: `pending` prints the cause and the commands.
-        one.check_stopped = f"{whose}{sentence}; next: rmqtx pending {live or quote(escaped(one.store))}"
+        one.check_stopped = f"{whose}{sentence}; {next_line(f'rmqtx pending {live or quoted(one.store)}')}"
     numbers.causes = cause_counts(rows)
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers, rows

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from readers.model.shell_words import quoted
+from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.views import ALWAYS, Page, Row, View, plain
 from rmqtx_cli.output.views import Column as ViewColumn
 from rmqtx_cli.words.text import count, escaped, grouped
@@ -150,6 +152,6 @@ def counts_lines(found: Diagnosis) -> Iterator[str]:
 def next_lines(rows: pa.Table, arguments: str) -> Iterator[str]:
     """The commands that continue from the first cause of the page. `arguments`: those of the source, for `show`."""
     for first, *_ in cause_parts(rows.to_pylist())[:1]:
-        yield f"next: rmqtx explain {first['cause']}"
+        yield next_line(f"rmqtx explain {first['cause']}")
         if first["examples"]:
-            yield f"next: rmqtx show {escaped(first['examples'][0]['transaction_id'])} {arguments}"
+            yield next_line(f"rmqtx show {quoted(first['examples'][0]['transaction_id'])} {arguments}")

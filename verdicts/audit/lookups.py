@@ -68,6 +68,7 @@ def pending(
         reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
     else:
         _return_memory()
+        reading.undecidable_count = len(_undecidable(table))
         reading.batches = _completed(open_rows(table), reading, facts).to_batches()
     return reading
 
@@ -300,6 +301,7 @@ def _scanned(
         undecidable.update(_undecidable(rows))
         yield from choose(rows).to_batches()
     reading.findings.extend(_undecidable_findings(undecidable))
+    reading.undecidable_count = undecidable.total()
 
 
 def undecidable_findings(rows: pa.Table) -> list[Finding]:

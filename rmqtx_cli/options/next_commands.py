@@ -1,0 +1,87 @@
+"""The commands that a result names to type next, with the options of this run that change the answer.
+
+A command without them would read another log, or judge by the defaults of another release, and contradict the result
+that names it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from readers.model.shell_words import quoted
+from rmqtx_cli.words.times import parse_moment_ms, time_text
+
+#: The parsed command line of this run, as Typer has it; None in a program that calls no command.
+CURRENT: ContextVar[Any] = ContextVar("current_command", default=None)
+#: Parameters that change what is read, or by which rules and settings it is judged.
+CARRIED = (
+    "commit_log", "broker_conf", "broker_version", "transaction_table", "table", "offset_column", "group_column",
+    "broker_logs", "log_zone", "proxy_conf",
+)  # fmt: skip
+#: Of these commands --at is the time of the state; of `simulate` it is the clock.
+_WITH_PAST_STATES = ("show", "pending", "audit")
+#: In the place of a version that the reader must add.
+_VERSION_TO_ADD = "X.Y.Z"
+_COMMENT = "   # "
+
+
+def next_line(command: str, comment: str = "") -> str:
+    """Return the line that names a command to type next, with the options of this run."""
+    return f"next: {carried(command)}{_COMMENT + comment if comment else ''}"
+
+
+def next_lines(text: str) -> Iterator[str]:
+    """Yield such a line for each line of a text: commands, which may have a comment each."""
+    for line in text.splitlines():
+        command, found, comment = line.rpartition(_COMMENT)
+        yield next_line(command, comment) if found else next_line(line)
+
+
+def carried(command: str) -> str:
+    """Return a command with the options of this run that it takes too and does not have yet.
+
+    Only for commands of rmqtx; other text stays as it is.
+    """
+    context = CURRENT.get()
+    words = shlex.split(command)
+    given = [] if context is None or words[:1] != ["rmqtx"] else list(_given(context))
+    taken = _options_of(context, words[1:]) if given else frozenset()
+    for option, value in given:
+        if option == "--at" and not {context.info_name, words[1]} <= {*_WITH_PAST_STATES}:
+            continue
+        if option == "--broker-version" and _VERSION_TO_ADD in words:
+            command = command.replace(f"{option} {_VERSION_TO_ADD}", f"{option} {quoted(value)}")
+        elif option in taken and option not in words:
+            command += f" {option} {quoted(value)}"
+    return command
+
+
+def _given(context: Any) -> Iterator[tuple[str, str]]:
+    """Yield the options of a run that change the answer, with their values as text."""
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name)
+        if value in (None, [], ()) or parameter.param_type_name != "option":
+            continue
+        if parameter.name == "at":
+            yield "--at", time_text(parse_moment_ms(str(value), time.time_ns() // 1_000_000)[0])
+        elif parameter.name in CARRIED:
+            values = value if isinstance(value, list | tuple) else [value]
+            yield from ((_longest(parameter.opts), str(one)) for one in values)
+
+
+def _options_of(context: Any, words: list[str]) -> frozenset[str]:
+    """Return the options that a command takes; none for a command that does not exist."""
+    command = context.find_root().command
+    for word in words:
+        if not hasattr(command, "get_command"):
+            break
+        command = command.get_command(context, word)
+    return frozenset(option for parameter in getattr(command, "params", ()) for option in parameter.opts)
+
+
+def _longest(names: list[str]) -> str:
+    return max(names, key=len)
