@@ -39,8 +39,9 @@ def pending_sentence(
         others_pending = count(pending_count, "pending transaction")
         known = "no pending transaction found, but evidence is missing or damaged: more may be pending"
         if unknown_count:
-            whether = "whether it is pending is unknown" if unknown_count == 1 else "which of them are pending is unknown"
-            known = f"{count(unknown_count, 'UNDECIDABLE transaction')}: evidence is missing or damaged, and {whether}"
+            what = "whether it is" if unknown_count == 1 else "which of them are"
+            known = f"{count(unknown_count, 'UNDECIDABLE transaction')}: evidence is missing or damaged, and {what} "
+            known += "pending is unknown"
         elif not is_incomplete:
             known = "nothing is pending"
         return (f"no match among {others_pending}" if pending_count else known) + more
@@ -79,27 +80,26 @@ def pending_lines(
     """
     is_incomplete = any(finding.kind.severity == "error" for finding in reading.findings)
     sentence = pending_sentence(rows, now_ms, pending_count, unknown_count, is_incomplete=is_incomplete)
-    yield from answer_lines(sentence, reading.check_stops, counts_of, live, None, is_one_store=is_one_store)
+    lines = answer_lines(sentence, reading.check_stops, counts_of, live, None, is_one_store=is_one_store)
+    yield next(lines)
     yield from harms.soon_sentences(reading.predicted, with_counts=False)
     later = {root: known for root, known in reading.predicted.items() if root not in harms.stores_with_soon}
     yield from deadline_lines(rows, later, now_ms)
-    if next_line is not None and not reading.check_stops:
+    if next_line is not None and (harms.is_soon or not reading.check_stops):
         yield next_line
+    yield from lines
 
 
 def answer_lines(
     sentence: str, stops: Sequence[CheckStop], counts_of: Callable[[str], tuple[int, int]], live: str | None,
-    next_line: str | None, *, is_one_store: bool,
+    next_line: str | None, *, is_one_store: bool, is_urgent: bool = False,
 ) -> Iterator[str]:
-    """The sentence, with the stopped check of a single store appended, then the next command.
+    """The sentence, with the stopped check of a single store appended, then the next commands.
 
-    `next_line`: the command if no check is stopped; None for no line.
+    `next_line`: the command if no check is stopped; the first one if it `is_urgent`; None for no line.
     """
-    if len(stops) == 1 and is_one_store:
-        yield f"{sentence}; {check_sentence(stops[0], counts_of(stops[0].store))}"
-        yield from next_lines(stops[0], live)
-        return
-    yield sentence
-    yield from check_lines(stops, counts_of, live)
-    if next_line is not None and not stops:
+    is_of_this_store = len(stops) == 1 and is_one_store
+    yield f"{sentence}; {check_sentence(stops[0], counts_of(stops[0].store))}" if is_of_this_store else sentence
+    if next_line is not None and (is_urgent or not stops):
         yield next_line
+    yield from next_lines(stops[0], live) if is_of_this_store else check_lines(stops, counts_of, live)

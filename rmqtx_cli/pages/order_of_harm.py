@@ -39,7 +39,8 @@ class _Rows:
         self.count = batch.num_rows
         self._states = batch["state"]
         self._flags, self._owners = pc.list_flatten(batch["flags"]), pc.list_parent_indices(batch["flags"])
-        self.discard_at_ms = np.asarray(pc.fill_null(batch["discard_at_ms"], _NEVER)).astype(np.int64)
+        times = batch["discard_at_ms"] if "discard_at_ms" in batch.schema.names else pa.nulls(self.count, pa.int64())
+        self.discard_at_ms = np.asarray(pc.fill_null(times, _NEVER)).astype(np.int64)
         self.are_soon = self.discard_at_ms <= now_ms + SOON_MS
 
     def state(self, state: str) -> Bools:
@@ -118,8 +119,8 @@ def harm_ranks(batch: pa.RecordBatch, now_ms: int) -> np.ndarray[Any, np.dtype[n
 class _OfStore:
     """Transactions of one store by the time at which its broker discards them.
 
-    Shape: `times`: the pending ones that it discards soon; `again`: those of the kind AGAIN, which a round that discards
-           them does not deliver.
+    Shape: `times`: the pending ones that it discards soon; `again`: those of the kind AGAIN, which a round that
+           discards them does not deliver.
     """
 
     pending_count: int = 0
@@ -145,7 +146,7 @@ class Harms:
     _stores: dict[str, _OfStore] = field(default_factory=dict)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count the transactions of a batch, which has HARM_COLUMNS."""
+        """Count the transactions of a batch, which has HARM_COLUMNS; the file of an earlier audit has no times left."""
         if not batch.num_rows:
             return
         ranks, rows = harm_ranks(batch, self.now_ms), _Rows(batch, self.now_ms)
@@ -188,14 +189,18 @@ class Harms:
 
     def sentences(self, predicted: Mapping[str, Prediction]) -> Iterator[str]:
         """Return what is harmed, worst first: numbers, and when it happens where it can still be prevented."""
-        for when in self.soon_sentences(predicted):
-            yield when
+        yield from self.soon_sentences(predicted)
         for name, kind in KINDS.items():
             number = self.counts[name]
             if name == AGAIN:
                 number = sum(of.again_count(predicted.get(root)) for root, of in self._stores.items())
             if kind.sentence and number:
                 yield f"{grouped(number)} {kind.sentence}"
+
+    @property
+    def is_soon(self) -> bool:
+        """Whether a broker discards pending transactions soon."""
+        return self.counts[SOON] > 0
 
     @property
     def stores_with_soon(self) -> set[str]:

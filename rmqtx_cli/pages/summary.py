@@ -206,12 +206,16 @@ class Summary:
 
         damaged = self.damaged(reading.findings)
         line = self.next_line(arguments, [store.root for store in stores if store.root in damaged])
-        if harm := "; ".join(self.harms.sentences(reading.predicted)):
+        harm = "; ".join(self.harms.sentences(reading.predicted))
+        is_first = self.harms.is_soon or not reading.check_stops
+        if harm and is_first:
             yield harm
         yield from answer_lines(
             self.sentence(now_ms), reading.check_stops, self.never_asked_counts, live, line,
-            is_one_store=len(stores) == 1,
+            is_one_store=len(stores) == 1, is_urgent=self.harms.is_soon,
         )
+        if harm and not is_first:
+            yield harm
 
     def sentence(self, now_ms: int) -> str:
         """The number of transactions in each state, and the age of the oldest pending one."""

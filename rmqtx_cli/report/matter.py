@@ -48,9 +48,10 @@ def _causes(found: Gathered) -> str:
 def next_commands(found: Gathered) -> list[tuple[str, str]]:
     """Return the commands to type next, each with a comment."""
     facts, summary = found.facts, found.summary
-    lines = [line for stop in facts.stops[:1] for line in next_lines(stop, facts.live)]
+    of_stop = [line for stop in facts.stops[:1] for line in next_lines(stop, facts.live)]
     damaged = [name for name in facts.names if name in summary.damaged(facts.findings)]
-    lines += [] if lines else [summary.next_line(facts.arguments)]
+    lines = [summary.next_line(facts.arguments)] if summary.harms.is_soon or not of_stop else []
+    lines += of_stop
     lines += [summary.verify_line(damaged)] if damaged else []
     lines += list(summary.why_lines(facts.arguments))
     parted = [line.removeprefix(_NEXT).partition("   # ") for line in lines if "rmqtx " in line]
