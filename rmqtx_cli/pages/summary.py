@@ -25,7 +25,7 @@ from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, grouped, size
 from verdicts.transactions.flags import FLAGS
 from verdicts.transactions.measures import MEASURES
-from verdicts.transactions.states_and_advice import STATES
+from verdicts.transactions.states_and_advice import CLOCK_FLAGS, STATES
 
 if TYPE_CHECKING:
     from readers.model.findings import Finding
@@ -296,7 +296,8 @@ class Summary:
 
     def why_lines(self, arguments: str) -> Iterator[str]:
         """The line with the command that names causes, if a transaction is unusual."""
-        if self.flags.total() or any(self.states[state] for state in ("DISCARDED", "LOST", "UNDECIDABLE")):
+        unusual = self.flags.total() - sum(self.flags[name] for name in CLOCK_FLAGS)
+        if unusual or any(self.states[state] for state in ("DISCARDED", "LOST", "UNDECIDABLE")):
             yield next_line(f"rmqtx diagnose {arguments}", "why")
 
 
