@@ -108,7 +108,7 @@ def plain(
     number = name in _NUMBERS or (is_count and name not in _TEXT_IDS)
     is_identity = name == _IDENTITY
     return Column(
-        heading or (name.removesuffix("_ms") if is_time(name) else name), (name,),
+        heading or (name.removesuffix("_ms") if is_time(name) or name in _DURATIONS else name), (name,),
         lambda row: value_text(name, row[name]), rank, number, may_be_cut or wraps, is_plain=True,
         least_cells=least_cells, wraps=wraps, keeps_end=name in _PATHS,
         short_heading="id" if is_identity else None,
@@ -119,9 +119,11 @@ def plain(
 _NUMBERS = frozenset(
     {
         "value", "tags_code", "key_hash", "entry_number", "previous_entry_number", "slot_number", "producer_group_hash",
-        "entry_index", "term", "epoch", "age_ms", "half", "half_lag",
+        "entry_index", "term", "epoch", "age_ms", "discard_in_ms", "half", "half_lag",
     }
 )
+#: Times between two moments, of which people read "6d7h" and not a number.
+_DURATIONS = frozenset({"age_ms", "discard_in_ms"})
 _PATHS = frozenset({"file", "store"})
 _TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id", "receipt_id"})
 
@@ -133,7 +135,9 @@ def value_text(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return time_text(value) if is_time(name) else duration_text(value) if name == "age_ms" else str(value)
+        if name in _DURATIONS:
+            return duration_text(max(0, value))
+        return time_text(value) if is_time(name) else str(value)
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list):

@@ -28,8 +28,9 @@ def deadline_text(deadline: Deadline, now_ms: int) -> str:
     cause = "it is then older than fileReservedTime" if deadline.is_expired else "all its checks are then used up"
     started = "" if deadline.is_running else f", {IF_STARTED}"
     later = " or a round later" if deadline.may_be_later else ""
-    checks = deadline.checks_to_come
-    asked = f", after {count(checks, 'more check')} without an answer" if checks else ", and no producer is asked before"
+    asked = ", and no producer is asked before"
+    if deadline.checks_to_come:
+        asked = f", after {count(deadline.checks_to_come, 'more check')} without an answer"
     return f"{when}{later}{started}: {cause}{asked}"
 
 
