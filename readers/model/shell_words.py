@@ -10,7 +10,7 @@ def quoted(text: str) -> str:
     r"""Return a text as one word of a shell, all of it printable.
 
     Text that a terminal cannot show (a newline, a byte that is not UTF-8, a control character) is written as $'a\x0ab',
-    which bash, zsh and ksh take; quotes alone would end the line, or leave a byte that nobody can type.
+    which bash, zsh and ksh take; quotes alone would end the line, or leave a byte that no keyboard has.
     """
     if text.isprintable():
         return shlex.quote(text)

@@ -44,7 +44,7 @@ def next_line(command: str, comment: str = "") -> str:
 
 
 def next_lines(text: str) -> Iterator[str]:
-    """Yield such a line for each line of a text: commands, which may have a comment each."""
+    """Yield the line of `next_line` for each line of a text: commands, each with or without a comment."""
     for line in text.splitlines():
         command, found, comment = line.rpartition(_COMMENT)
         yield next_line(command, comment) if found else next_line(line)

@@ -56,7 +56,7 @@ class _Rows:
 class _Kind:
     """One kind of harm. `words`: the states or flags that name it in a command's comment, the first that a row has.
 
-    `sentence`: the kind after a number, in a sentence; empty where it is no harm that a headline names.
+    `sentence`: the kind after a number, in a sentence; empty for a kind that headlines leave out.
     """
 
     words: tuple[str, ...]

@@ -104,8 +104,8 @@ def test_no_cause_found_is_a_line(rmqtx: Run, tmp_path: Path) -> None:
     assert "no known cause found" in result.err
 
 
-def test_unanswered_ones_of_a_stopped_broker_are_no_riddle(rmqtx: Run, tmp_path: Path) -> None:
-    """Only the clock makes them late: no cause is missing, and `pending` and `audit` do not send anybody to look."""
+def test_unanswered_ones_of_a_stopped_broker_only_wait(rmqtx: Run, tmp_path: Path) -> None:
+    """Only the clock makes them late: no cause is missing, and `pending` and `audit` do not name `diagnose`."""
     forge = Forge(tmp_path / "store")
     forge.half("id")
     forge.half("id2")

@@ -80,6 +80,7 @@ def test_next_commands_carry_what_changes_the_answer(
 @pytest.mark.parametrize("name", ["common-5.3.3", "common-4.3.0"])
 def test_what_is_typed_next_gives_the_same_answer(rmqtx: Run, corpus_store: Stores, conf: Path, name: str) -> None:
     store = corpus_store(name)
+    conf.write_text("fileReservedTime=100000\ntransactionCheckMax=1\n")
     rows = json.loads(rmqtx("pending", store, "--broker-conf", conf, "--format", "json").out)
     listed = {row["transaction_id"]: row["advice"] for row in rows}
     show = next(one for one in commands(rmqtx("pending", store, "--broker-conf", conf).err) if " show " in one)
@@ -97,7 +98,7 @@ def test_a_past_time_is_carried_as_it_was_understood(rmqtx: Run, corpus_store: S
         for typed in shows:
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", typed[typed.index("--at") + 1])
             assert rmqtx(*typed[1:]).status == 0
-    # The clock of a simulation is no time of a state.
+    # --at of a simulation is a clock, not the time of a state.
     assert "--at" not in " ".join(commands(rmqtx("simulate", corpus_store("poison-4.5.0"), "--at", "+1h").err))
 
 

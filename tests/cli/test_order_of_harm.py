@@ -63,7 +63,7 @@ def test_each_kind_has_its_place() -> None:
 
 @pytest.mark.parametrize("first", range(len(ONE_OF_EACH)))
 def test_the_worst_one_is_named_wherever_it_stands(first: int) -> None:
-    rows = ONE_OF_EACH[first:]
+    rows: tuple[tuple[str, list[str], int | None], ...] = ONE_OF_EACH[first:]
     expected = None if first == len(KINDS) else "T0"
     for order in (rows, rows[::-1]):
         found = harms(batch(order[:1]), batch(order[1:])) if order[1:] else harms(batch(order))
@@ -76,7 +76,9 @@ def test_the_worst_one_is_named_wherever_it_stands(first: int) -> None:
 
 
 def test_the_first_that_is_discarded_is_named_then_the_oldest() -> None:
-    rows = [("PENDING", [], 90_000), ("PENDING", [], 60_000), ("PENDING", [], 60_000)]
+    rows: list[tuple[str, list[str], int | None]] = [
+        ("PENDING", [], 90_000), ("PENDING", [], 60_000), ("PENDING", [], 60_000)
+    ]
     assert harms(batch(rows)).worst() == ("T2", "PENDING, the first that the broker discards")
 
 
