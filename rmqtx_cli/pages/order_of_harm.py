@@ -185,7 +185,7 @@ class Harms:
         if name is None:
             return None
         _, _, identity, word = self._worst[name]
-        return identity, f"{word}, the first that the broker discards" if name == SOON else word
+        return identity, f"{word}, discarded first" if name == SOON else word
 
     def sentences(self, predicted: Mapping[str, Prediction]) -> Iterator[str]:
         """Return what is harmed, worst first: numbers, and when it happens where it can still be prevented."""
@@ -233,7 +233,8 @@ class Harms:
             parts.append(f"{_many(unasked, of)} unasked in its {which} round, {self._moment(first_ms, is_running)}")
         if later:
             within = f"within {duration_text(SOON_MS)}{'' if is_running else ' of its start'}"
-            first = f"the first {self._moment(min(later), is_running)}"
+            left_ms = max(0, min(later) - self.now_ms)
+            first = f"the first {self._moment(min(later), True) if is_running else f'after {duration_text(left_ms)}'}"
             parts.append(f"{_many(every - unasked, of)} {within} unless a producer answers, {first}")
         return f"the broker discards {', and '.join(parts)}"
 

@@ -56,7 +56,7 @@ def test_a_stopped_check_is_in_the_first_line_and_its_remedy_in_the_second(rmqtx
     both = notes(rmqtx("pending", store, common).err)
     assert both[2].startswith("46 pending transactions, oldest ")
     assert both[3].startswith(f"{common}: the broker discards all 16 ")  # sooner than the stop harms anything
-    assert re.fullmatch("next: rmqtx show [0-9A-F]+ .* # PENDING, the first that the broker discards", both[4])
+    assert re.fullmatch("next: rmqtx show [0-9A-F]+ .* # PENDING, discarded first", both[4])
     assert both[5].startswith(f"{store}: the check is stopped at half 51 since ")
     assert both[6].startswith("next: ")
 
