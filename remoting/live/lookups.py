@@ -164,6 +164,7 @@ def _reading(
     schema = pa.schema([*LIVE_TRANSACTIONS, *(judged.schema.field(name) for name in measures)])
     reading = VerdictReading(schema, [], findings=[finding for fact in known for finding in fact.findings])
     reading.findings.extend(unlisted)
+    reading.undecidable_count = pc.sum(pc.equal(judged["state"], "UNDECIDABLE")).as_py() or 0
     reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
     reading.predicted = {fact.root: fact.future for fact in known if fact.future is not None}
     if with_check:

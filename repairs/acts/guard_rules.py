@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from readers.log.record_layout import COMPRESSED
 from readers.model.identities import is_of_grpc_client
 from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, RESUME_BREAKS_COMPRESSED, RESUME_REQUEST, dotted
+from readers.model.shell_words import quoted
 from remoting.protocol.answers import PROXY_PRODUCER
 from repairs.acts.request import ActRequest
 from repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
@@ -113,7 +114,7 @@ def evidence_incomplete(situation: Situation, _: ActRequest) -> Found:
         more = f" (and {len(conditions.contradictions) - 1} more)" if len(conditions.contradictions) > 1 else ""
         return (
             f"records and files of the store contradict each other about it: {conditions.contradictions[0]}{more}",
-            f"compare the store with a slave's, or list all findings: rmqtx verify --full {situation.store}",
+            f"compare the store with a slave's, or list all findings: rmqtx verify --full {quoted(situation.store)}",
         )
     if conditions.producers is None:
         return (

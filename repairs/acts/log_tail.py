@@ -19,6 +19,7 @@ from readers.log.record_block import Block
 from readers.log.record_layout import BLANK, PREPARED, ROLLBACK, TRANSACTION_MASK
 from readers.log.segment_scan import SegmentScan
 from readers.model.errors import UnsafeStore
+from readers.model.shell_words import quoted
 from readers.queues.consume_queue import open_queue
 from readers.storage.segments import Segment, SegmentedLog
 from readers.store.checkpoint import checkpoint_values
@@ -81,7 +82,7 @@ def _require_whole_files(store: Store) -> None:
         if finding.code in ("segment-gap", "segment-overlap", "segment-size", "stray-file", "unreadable-file"):
             raise UnsafeStore(
                 f"the commit log of {store.root} is damaged: {finding.line()}",
-                advice=f"list all findings and repair the log first: rmqtx verify {store.root}",
+                advice=f"list all findings and repair the log first: rmqtx verify {quoted(store.root)}",
             )
     if not store.commit_log:
         raise UnsafeStore(f"cannot append to {store.root}: it has no commit log")

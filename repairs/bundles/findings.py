@@ -13,6 +13,7 @@ from readers.log.segment_scan import SegmentScan
 from readers.log.splits import plan_splits
 from readers.model.errors import BadRequest, NoSuchTransaction
 from readers.model.findings import KINDS
+from readers.model.shell_words import quoted
 from readers.queues.consume_queue import open_queue
 from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
@@ -43,9 +44,10 @@ def add_findings(selection: Selection, wanted: Iterable[str]) -> None:
     codes = frozenset(wanted)
     if not codes:
         return
+    listing = f"to list the findings: rmqtx verify {quoted(selection.store.root)}"
     for code in sorted(codes):
         if code not in KINDS:
-            raise BadRequest(f"no finding {code}", advice=f"to list the findings: rmqtx verify {selection.store.root}")
+            raise BadRequest(f"no finding {code}", advice=listing)
         if code.startswith("index-"):
             raise BadRequest(
                 f"{code} concerns the index, and a bundle has none, because an index contains the hash of every key",
@@ -56,7 +58,7 @@ def add_findings(selection: Selection, wanted: Iterable[str]) -> None:
     if missing:
         raise NoSuchTransaction(
             f"verify does not find {', '.join(missing)} in {selection.store.root}",
-            advice=f"to list the findings: rmqtx verify {selection.store.root}",
+            advice=listing,
         )
     selection.findings = rows
     log = selection.store.log()

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from readers.model.declared_json import JsonForm, needed
 from readers.model.errors import BadText, FormatError, RmqtxError, UnreadableFile, UnsafeStore
+from readers.model.shell_words import quoted
 from readers.storage.file_systems import files_of
 from readers.store.store import BEGUN_MARK
 from repairs.changes.file_operations import FileOperations, attributes_of_new
@@ -38,7 +39,8 @@ class BegunMark:
 
 def commands_to_finish(path: Path) -> str:
     """Advice for changes that were begun and not completed."""
-    return f"to revert the changes: rmqtx undo {path}; to complete them: rmqtx undo {path} --resume"
+    undo = f"rmqtx undo {quoted(str(path))}"
+    return f"to revert the changes: {undo}; to complete them: {undo} --resume"
 
 
 def put_mark(root: Path, undo_file: UndoFile, files: FileOperations) -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from readers.cursors.cursors import check_cursors
 from readers.model.errors import BadRequest, UnsafeStore
+from readers.model.shell_words import quoted
 from readers.model.tables import column
 from readers.queues.consume_queue import open_queue
 from readers.storage.temporary import RunFolder
@@ -76,7 +77,8 @@ def moves(
     if known.half is None or known.op is None or known.file is None:
         name = chosen_cursor_file(store).file.name
         raise UnsafeStore(
-            f"cannot read config/{name} of {store.root}", advice=f"to see why: rmqtx decode cursors {store.root}"
+            f"cannot read config/{name} of {store.root}",
+            advice=f"to see why: rmqtx decode cursors {quoted(store.root)}",
         )
     other = not_read(store, known, settings, conf)
     if other is not None:

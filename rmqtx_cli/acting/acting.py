@@ -14,6 +14,7 @@ from rmqtx_cli.options import completion
 from rmqtx_cli.options.asking import agreed
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import OutputOptions, VoiceOptions
 from rmqtx_cli.sources.offline import OfflineOptions
 from rmqtx_cli.words import exit_status, say
@@ -216,7 +217,8 @@ def print_act(checked_act: CheckedAct, voice: Voice) -> None:
     action = checked_act.order.request.action
     voice.note(f"{action} {row['transaction_id']} ({', '.join(facts)})")
     for refusal in checked_act.refusals:
-        say.error(f"  refused by {refusal}" if not voice.quiet else f"{row['transaction_id']}: refused by {refusal}")
+        why = f"refused by {with_places(str(refusal))}"
+        say.error(f"  {why}" if not voice.quiet else f"{row['transaction_id']}: {why}")
     if checked_act.is_allowed and named is not None:
         place = f"queue offset {named.queue_offset}, log offset {named.commit_log_offset}"
         is_rollback = action == "close" and row["state"] not in ("COMMITTED", "ROLLED_BACK")

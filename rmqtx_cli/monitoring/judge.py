@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
-from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers, ends_gone
+from rmqtx_cli.monitoring.numbers import ENDED, PENDING, WITHOUT_OP, Numbers, StoreNumbers, ends_gone
 from rmqtx_cli.monitoring.remembered import Became
 from rmqtx_cli.pages.deadlines import IF_STARTED, in_text
 from rmqtx_cli.words.durations import duration_text
@@ -15,6 +16,25 @@ OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
 NAMES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 #: Worst first, as monitoring systems rank them.
 _WORST = (CRITICAL, WARNING, UNKNOWN, OK)
+
+
+class Harm(IntEnum):
+    """What a reason is about, in the order of harm: of two reasons with the same status the first one leads."""
+
+    DISCARDED_SOON = 0
+    STOPPED = 1
+    LOST = 2
+    DISCARDED = 3
+    DELIVERED_AGAIN = 4
+    PENDING = 5
+    UNKNOWN = 6
+
+
+#: What a reason counts: the transactions whose causes are named with it.
+_COUNTED = {
+    Harm.DISCARDED_SOON: PENDING, Harm.STOPPED: PENDING, Harm.LOST: ENDED, Harm.DISCARDED: ENDED,
+    Harm.DELIVERED_AGAIN: WITHOUT_OP, Harm.PENDING: PENDING,
+}  # fmt: skip
 #: A cursor that has not moved for this time, with half messages ahead of it, is frozen. Units: milliseconds.
 _FROZEN_MS_MIN = 120_000
 
@@ -32,19 +52,26 @@ class Thresholds:
 
 @dataclass(slots=True)
 class Outcome:
-    """The exit status and all reasons for it, worst first."""
+    """The exit status and all reasons for it, worst first. Shape: `harms`: what the reasons are about."""
 
     status: int = OK
     reasons: list[tuple[int, str]] = field(default_factory=list)
     newly: dict[str, list[str]] = field(default_factory=dict)
     newly_discarded_count: int = 0
     newly_vanished: list[str] = field(default_factory=list)
+    harms: list[Harm] = field(default_factory=list)
 
-    def add(self, status: int, reason: str) -> None:
+    def add(self, status: int, reason: str, harm: Harm = Harm.UNKNOWN) -> None:
         """Add a reason; the worst status counts."""
-        self.reasons.append((status, reason))
-        self.reasons.sort(key=lambda pair: _WORST.index(pair[0]))
+        found = [*zip(self.reasons, self.harms, strict=True), ((status, reason), harm)]
+        found.sort(key=lambda one: (_WORST.index(one[0][0]), one[1]))
+        self.reasons, self.harms = [pair for pair, _ in found], [harm for _, harm in found]
         self.status = self.reasons[0][0]
+
+    @property
+    def counted(self) -> set[str]:
+        """What the reasons count."""
+        return {_COUNTED[harm] for harm in self.harms if harm in _COUNTED}
 
 
 def judge(
@@ -60,7 +87,7 @@ def judge(
     _judge_changes(outcome, numbers, before, became, memory)
     if numbers.commit_without_op_count:
         number = count(numbers.commit_without_op_count, "transaction")
-        outcome.add(WARNING, f"{number} committed without an op message: may be delivered again")
+        outcome.add(WARNING, f"{number} committed without an op message: may be delivered again", Harm.DELIVERED_AGAIN)
     if numbers.evidence_missing:
         outcome.add(UNKNOWN, f"evidence is missing or damaged: {', '.join(numbers.evidence_missing)}")
     return outcome
@@ -70,13 +97,14 @@ def _judge_pending(outcome: Outcome, numbers: Numbers, thresholds: Thresholds) -
     """Age and number of what is pending now, and whether the check runs."""
     for store in numbers.stores:
         if store.check_stopped is not None:
-            outcome.add(CRITICAL, store.check_stopped)
+            outcome.add(CRITICAL, store.check_stopped, Harm.STOPPED)
     age = numbers.oldest_pending_ms
     if (status := _passed(age, thresholds.warning_age_ms, thresholds.critical_age_ms)) != OK:
-        outcome.add(status, f"oldest pending is {duration_text(age)} old ({numbers.oldest_id}, {numbers.oldest_of})")
+        reason = f"oldest pending is {duration_text(age)} old ({numbers.oldest_id}, {numbers.oldest_of})"
+        outcome.add(status, reason, Harm.PENDING)
     pending = numbers.pending_count
     if (status := _passed(pending, thresholds.warning_count, thresholds.critical_count)) != OK:
-        outcome.add(status, f"{pending} pending")
+        outcome.add(status, f"{pending} pending", Harm.PENDING)
     if thresholds.deadline_ms is not None:
         _judge_deadline(outcome, numbers, thresholds.deadline_ms)
 
@@ -88,25 +116,28 @@ def _judge_changes(
     for identity, state in became.states.items():
         outcome.newly.setdefault(state, []).append(identity)
     if lost := outcome.newly.get("LOST"):
-        outcome.add(CRITICAL, f"{count(len(lost), 'transaction')} newly lost (first: {lost[0]})")
+        outcome.add(CRITICAL, f"{count(len(lost), 'transaction')} newly lost (first: {lost[0]})", Harm.LOST)
     outcome.newly_vanished = became.vanished
     for store in numbers.stores:
         if sentences := ends_gone(store, before):
             outcome.add(CRITICAL, f"{store.store} is shorter than at an earlier run: {', '.join(sentences)} (if the "
-                                  f"store was replaced on purpose, remove {memory})")
+                                  f"store was replaced on purpose, remove {memory})", Harm.LOST)
     if gone := became.vanished:
         number = count(len(gone), "transaction")
-        outcome.add(CRITICAL, f"the log no longer contains {number} pending at the last run (first: {gone[0]})")
+        reason = f"the log no longer contains {number} pending at the last run (first: {gone[0]})"
+        outcome.add(CRITICAL, reason, Harm.LOST)
     if left := [*became.unanswered, *outcome.newly.get("UNDECIDABLE", [])]:
         why = f": {became.why}" if became.why else ""
         number = count(len(left), "transaction")
         outcome.add(UNKNOWN, f"unknown state of {number} pending at the last run{why} (first: {left[0]})")
     outcome.newly_discarded_count = _newly_discarded(numbers, before, len(outcome.newly.get("DISCARDED", [])))
     if outcome.newly_discarded_count:
-        outcome.add(WARNING, f"{count(outcome.newly_discarded_count, 'transaction')} newly discarded by the broker")
+        number = count(outcome.newly_discarded_count, "transaction")
+        outcome.add(WARNING, f"{number} newly discarded by the broker", Harm.DISCARDED)
     for store in numbers.stores:
         if store.check_stopped is None and _is_frozen(store, numbers.taken_time_ms, before):
-            outcome.add(CRITICAL, f"the half cursor has not moved from {store.half_next_offset} ({store.store})")
+            reason = f"the half cursor has not moved from {store.half_next_offset} ({store.store})"
+            outcome.add(CRITICAL, reason, Harm.STOPPED)
 
 
 def _judge_deadline(outcome: Outcome, numbers: Numbers, deadline_ms: int) -> None:
@@ -116,7 +147,8 @@ def _judge_deadline(outcome: Outcome, numbers: Numbers, deadline_ms: int) -> Non
         if left_ms <= deadline_ms:
             started = "" if first.is_in_use else f", {IF_STARTED}"
             when = in_text(first.first_discard_ms, numbers.taken_time_ms)
-            outcome.add(CRITICAL, f"the broker discards the first pending {when}{started} ({numbers.first_discard_id})")
+            reason = f"the broker discards the first pending {when}{started} ({numbers.first_discard_id})"
+            outcome.add(CRITICAL, reason, Harm.DISCARDED_SOON)
     if numbers.unforetold_count:
         number = count(numbers.unforetold_count, "pending transaction")
         outcome.add(UNKNOWN, f"unknown when the broker discards {number}: {numbers.unforetold_why}")

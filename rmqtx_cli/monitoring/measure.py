@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from readers.cursors.cursors import check_cursors
 from readers.log.commit_log import last_with_data
 from readers.model.errors import SourceError
+from readers.model.shell_words import quoted
 from readers.queues.consume_queue import open_queue
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
-from rmqtx_cli.monitoring.numbers import GroupNumbers, Numbers, StoreNumbers
+from rmqtx_cli.monitoring.numbers import PENDING, WITHOUT_OP, Causes, GroupNumbers, Numbers, StoreNumbers
+from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.pages.check_alive import stopped_sentence
+from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.sources.brokers import BrokerSource
 from rmqtx_cli.sources.files import FileSource
-from rmqtx_cli.words.text import escaped
 from verdicts.causes.strengths import cause_counts
 from verdicts.deadlines.deadline import deadline_of
 
@@ -105,10 +106,25 @@ def _measured(
         sentence = stopped_sentence(stop, (one.never_asked_count, one.pending_count))
         whose = f"{one.store}: " if len(stores) > 1 else ""
         # Pagers cut a long line: `pending` prints the cause and the commands.
-        one.check_stopped = f"{whose}{sentence}; next: rmqtx pending {live or quote(escaped(one.store))}"
-    numbers.causes = cause_counts(rows)
+        one.check_stopped = f"{whose}{sentence}; {next_line(f'rmqtx pending {live or quoted(one.store)}')}"
+    numbers.causes_of = _causes(rows)
+    harms = Harms(now_ms)
+    for batch in rows.to_batches():
+        harms.add(batch)
+    numbers.soon = list(harms.soon_sentences(reading.predicted))
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers, rows
+
+
+def _causes(rows: pa.Table) -> dict[str, Causes]:
+    """The causes of the transactions that an alert counts, by what it counts; of the others none."""
+    flags = rows["flags"].to_pylist()
+    states = rows["state"].to_pylist()
+    chosen = {
+        PENDING: [state == "PENDING" for state in states],
+        WITHOUT_OP: ["commit_without_op" in of for of in flags],
+    }
+    return {kind: cause_counts(rows.filter(mask)) for kind, mask in chosen.items() if any(mask)}
 
 
 def _count_group(numbers: Numbers, row: dict[str, Any], age_ms: int) -> None:

@@ -90,11 +90,18 @@ OF_STORES = (
     Metric("rmqtx_discard_queue_max_offset", "Queue offset after the last copy in the discard topic.", OF_STORE),
     Metric(
         "rmqtx_seconds_until_first_discard",
-        "Seconds until the broker discards a pending transaction; absent if never.", OF_STORE,
+        "Seconds until a running broker discards a pending transaction; absent if never, and while it is stopped.",
+        OF_STORE,
+    ),
+    Metric(
+        "rmqtx_seconds_from_start_to_first_discard",
+        "Seconds from the start of a stopped broker until it discards a pending transaction; absent if never, and "
+        "while it runs.", OF_STORE,
     ),
     Metric(
         "rmqtx_transactions_by_cause",
-        "Transactions pending, checked again, or newly lost or discarded, that a cause explains or could explain.",
+        "Transactions pending, committed without an op message, or newly lost or discarded, that a cause explains or "
+        "could explain.",
         ("cause", "strength", "store"),
     ),
 )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 #: Where the newest half copy of a transaction stood: `store` and `commit_log_offset`.
 Place = Mapping[str, Any]
 
+#: What an alert counts: pending transactions, committed ones without an op message, and those that ended since the
+#: last run.
+PENDING, WITHOUT_OP, ENDED = "pending", "without_op", "ended"
+#: The number of transactions by store, cause and strength.
+Causes = Counter[tuple[str, str, str]]
 #: The numbers of a store that must not become smaller.
 ENDS = ("half_max_offset", "half_last_commit_log_offset", "log_end_offset")
 
@@ -85,8 +90,9 @@ class Numbers:
     `hanging`: ids of transactions pending for at least REMEMBERED_AGE_MS, oldest first; `places`: the places of their
     newest half copies. `pending_ids`: all pending transactions. `oldest_of`: group and topic of the oldest, and its
     store where there are several. `first_discard_id`: the transaction that a broker discards first.
-    `unforetold_why`: why the discard time of some cannot be predicted. `causes`: how many open transactions each cause
-    explains, or could explain, by store, cause and strength. `groups`: by store, topic and producer group.
+    `unforetold_why`: why the discard time of some cannot be predicted. `causes_of`: by what an alert counts, how many
+    of these transactions each cause explains, or could explain. `groups`: by store, topic and producer group. `soon`:
+    when brokers discard pending transactions, in sentences; none if that is not soon.
     """
 
     taken_time_ms: int
@@ -99,17 +105,25 @@ class Numbers:
     pending_ids: set[str] = field(default_factory=set)
     first_discard_id: str | None = None
     unforetold_why: str | None = None
-    causes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    causes_of: dict[str, Causes] = field(default_factory=dict)
+    soon: list[str] = field(default_factory=list)
     groups: dict[tuple[str, str, str], GroupNumbers] = field(default_factory=dict)
 
     def counted(self, count: int) -> int | None:
         """A number of transactions; None if none was found and missing evidence may hide some."""
         return None if count == 0 and self.evidence_missing else count
 
-    @property
-    def causes_in_order(self) -> list[tuple[str, str, str, int]]:
-        """Store, cause, strength and number of transactions; most transactions first, explaining causes before."""
-        found = [(*key, count) for key, count in self.causes.items() if count]
+    def causes_in_order(
+        self, counted: Collection[str] = (PENDING, WITHOUT_OP, ENDED)
+    ) -> list[tuple[str, str, str, int]]:
+        """Store, cause, strength and number of transactions; most transactions first, explaining causes before.
+
+        `counted`: what an alert counts; only the causes of these transactions.
+        """
+        causes: Causes = Counter()
+        for kind, of in self.causes_of.items():
+            causes.update(of if kind in counted else {})
+        found = [(*key, count) for key, count in causes.items() if count]
         return sorted(found, key=lambda one: (-one[3], one[2] != "explains", one))
 
     @property

@@ -12,7 +12,7 @@ from readers.log.properties import UNIQ_KEY
 from readers.log.record_at import block_at
 from readers.model.errors import RmqtxError, SourceError
 from rmqtx_cli.monitoring.metrics import FLAG_COUNTERS, STATE_COUNTERS
-from rmqtx_cli.monitoring.numbers import Numbers, Place
+from rmqtx_cli.monitoring.numbers import ENDED, Causes, Numbers, Place
 from rmqtx_cli.sources.files import FileSource
 
 if TYPE_CHECKING:
@@ -28,15 +28,15 @@ class Became:
 
     Shape: `states` by id; `vanished`: the log no longer contains their half messages although it begins before them;
            `unanswered`: the look-up failed, for the reason in `why`. Expired transactions are in none of these.
-           `causes`: as in `Numbers`, of those that are lost, or discarded and no longer checked. `counts`: by store
-           and counter of metrics.
+           `causes`: as in `Numbers.causes_of`, of those that are lost, or discarded and no longer checked. `counts`: by
+           store and counter of metrics.
     """
 
     states: dict[str, str] = field(default_factory=dict)
     vanished: list[str] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)
     why: str = ""
-    causes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    causes: Causes = field(default_factory=Counter)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, rows: pa.Table) -> None:
@@ -80,7 +80,7 @@ def became_since(source: Source, numbers: Numbers, before: Mapping[str, Any] | N
         became = what_became_of(source, gone)
     except RmqtxError as error:
         return Became(unanswered=list(gone), why=error.message)
-    numbers.causes += became.causes
+    numbers.causes_of[ENDED] = became.causes
     return became
 
 

@@ -23,14 +23,14 @@ def store_samples(numbers: Numbers) -> Samples:
                 found[name].append((store.labels, value))
     found["rmqtx_transactions_by_cause"] = [
         ({"cause": word, "strength": strength, "store": store}, number)
-        for store, word, strength, number in numbers.causes_in_order
+        for store, word, strength, number in numbers.causes_in_order()
     ]
     return found
 
 
 def _values(numbers: Numbers, store: StoreNumbers) -> dict[str, float | None]:
     oldest_ms = store.oldest_pending_ms if numbers.evidence_missing else store.oldest_pending_ms or 0
-    left_ms = None if store.first_discard_ms is None else store.first_discard_ms - numbers.taken_time_ms
+    left = None if store.first_discard_ms is None else (store.first_discard_ms - numbers.taken_time_ms) / 1000
     return {
         "rmqtx_pending_transactions": numbers.counted(store.pending_count),
         "rmqtx_oldest_pending_seconds": None if oldest_ms is None else oldest_ms / 1000,
@@ -43,7 +43,8 @@ def _values(numbers: Numbers, store: StoreNumbers) -> dict[str, float | None]:
         "rmqtx_op_queue_next_offset": store.op_next_offset,
         "rmqtx_op_queue_max_offset": store.op_max_offset,
         "rmqtx_discard_queue_max_offset": store.discard_max_offset,
-        "rmqtx_seconds_until_first_discard": None if left_ms is None else left_ms / 1000,
+        "rmqtx_seconds_until_first_discard": None if left is None or not store.is_in_use else left,
+        "rmqtx_seconds_from_start_to_first_discard": None if left is None or store.is_in_use else left,
     }
 
 

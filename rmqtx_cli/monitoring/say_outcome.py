@@ -6,10 +6,11 @@ import json
 from collections import Counter
 from typing import Any
 
-from rmqtx_cli.monitoring.judge import NAMES, Outcome, Thresholds
-from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
+from rmqtx_cli.monitoring.judge import NAMES, Harm, Outcome, Thresholds
+from rmqtx_cli.monitoring.numbers import PENDING, Numbers, StoreNumbers
 from rmqtx_cli.monitoring.prometheus import as_text, of_run
 from rmqtx_cli.monitoring.samples import store_samples
+from rmqtx_cli.pages.deadlines import IF_STARTED
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, escaped
 from rmqtx_cli.words.times import time_text
@@ -22,20 +23,28 @@ def nagios_line(status: int, text: str, performance: str = "") -> str:
 
 
 def outcome_text(numbers: Numbers, outcome: Outcome) -> str:
-    """The reasons, worst first, then the most frequent cause; without any reason, what was counted."""
+    """The reasons, worst first, then the most frequent cause of what they count; without any reason, what was counted.
+
+    Before reasons about pending transactions: when brokers discard some of them, if that is soon.
+    """
     if outcome.reasons:
-        return "; ".join([*(reason for _, reason in outcome.reasons), *_first_cause(numbers)])
+        has_deadline = Harm.DISCARDED_SOON in outcome.harms
+        soon = numbers.soon if PENDING in outcome.counted and not has_deadline else []
+        return "; ".join([*soon, *(reason for _, reason in outcome.reasons), *_first_cause(numbers, outcome.counted)])
     oldest = numbers.oldest_pending_ms
     age = "" if oldest is None else f", oldest {duration_text(oldest)} ({numbers.oldest_of})"
     text = f"{numbers.pending_count} pending{age}"
     left_ms = _first_discard_left_ms(numbers)
-    return text if left_ms is None else f"{text}, first discard in {duration_text(max(0, left_ms))}"
+    if left_ms is None or numbers.first_discard is None:
+        return text
+    started = "" if numbers.first_discard.is_in_use else f", {IF_STARTED}"
+    return f"{text}, first discard in {duration_text(max(0, left_ms))}{started}"
 
 
-def _first_cause(numbers: Numbers) -> list[str]:
-    """Return a sentence on the cause of most transactions, if one is known."""
+def _first_cause(numbers: Numbers, counted: set[str]) -> list[str]:
+    """Return a sentence on the cause of most of the counted transactions, if one is known."""
     of_all: Counter[tuple[str, str]] = Counter()
-    for _, word, strength, number in numbers.causes_in_order:
+    for _, word, strength, number in numbers.causes_in_order(counted):
         of_all[word, strength] += number
     return [
         f"cause: {word} {'explains' if strength == 'explains' else 'could explain'} {count(number, 'transaction')}"
@@ -92,7 +101,7 @@ def performance(numbers: Numbers, thresholds: Thresholds, outcome: Outcome) -> s
 def _by_cause(numbers: Numbers) -> Counter[str]:
     """Return the number of transactions by label: the cause explains them, or only could."""
     found: Counter[str] = Counter()
-    for _, word, strength, number in sorted(numbers.causes_in_order, key=lambda one: (one[2] != "explains", one[1])):
+    for _, word, strength, number in sorted(numbers.causes_in_order(), key=lambda one: (one[2] != "explains", one[1])):
         found[f"{'' if strength == 'explains' else 'possible_'}cause_{word}"] += number
     return found
 
@@ -135,7 +144,7 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
             "first_discard_id": numbers.first_discard_id,
             "causes": [
                 {"store": store, "cause": word, "strength": strength, "transactions_count": number}
-                for store, word, strength, number in numbers.causes_in_order
+                for store, word, strength, number in numbers.causes_in_order()
             ],
             "stores": stores,
         }

@@ -19,6 +19,7 @@ from rmqtx_cli.options.configuration import (
     own_store,
 )
 from rmqtx_cli.options.help_page import argument, sections, write_help
+from rmqtx_cli.options.next_commands import CURRENT
 from rmqtx_cli.options.plain_values import use_plain_values
 from rmqtx_cli.words import exit_status, say
 
@@ -127,12 +128,15 @@ class CheckedCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an error about a store that was not typed names where it came from."""
+        token = CURRENT.set(ctx)
         try:
             return super().invoke(ctx)
         except SourceError as error:
             if _ORIGIN in ctx.meta and error.file is not None:
                 error.message += f" (from {ctx.meta[_ORIGIN]})"
             raise
+        finally:
+            CURRENT.reset(token)
 
     def _with_own_store(self, ctx: Any, args: list[str], given: dict[str, Any]) -> list[str]:
         """Return the arguments with the store of RMQTX_STORE or of the configuration file added, where a command that

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from readers.model.errors import BadRequest, NoSuchTransaction
+from readers.model.shell_words import quoted
+from rmqtx_cli.options.next_commands import carried
 
 if TYPE_CHECKING:
     from readers.model.reading import Reading
@@ -29,7 +31,7 @@ def identities(ids: Sequence[str], show: Callable[[str], Reading], where: str, a
         if len(named) > 1:
             raise BadRequest(
                 f"{len(named)} transactions match {name!r}",
-                advice=f"give a transaction id; list them: rmqtx show {name}{arguments}",
+                advice=f"give a transaction id; list them: {carried(f'rmqtx show {quoted(name)}{arguments}')}",
             )
         found += named
     if missing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from readers.model.errors import BadRequest
+from readers.model.shell_words import quoted
 from rmqtx_cli.options.filters import Filter, parse_filter
 from rmqtx_cli.options.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, holds_secret, login
 from rmqtx_cli.options.matching import parse_match, parse_terms
@@ -172,7 +172,7 @@ class Comparison:
         if not self.outcomes["act"]:
             return None
         if plan is not None:
-            return f"next: rmqtx plan show {shlex.quote(str(plan))}"
+            return f"next: rmqtx plan show {quoted(str(plan))}"
         return "next: run this again with --plan plan.json, then rmqtx plan show plan.json"
 
 

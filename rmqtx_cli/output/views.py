@@ -108,7 +108,7 @@ def plain(
     number = name in _NUMBERS or (is_count and name not in _TEXT_IDS)
     is_identity = name == _IDENTITY
     return Column(
-        heading or (name.removesuffix("_ms") if is_time(name) else name), (name,),
+        heading or (name.removesuffix("_ms") if is_time(name) or name in _DURATIONS else name), (name,),
         lambda row: value_text(name, row[name]), rank, number, may_be_cut or wraps, is_plain=True,
         least_cells=least_cells, wraps=wraps, keeps_end=name in _PATHS,
         short_heading="id" if is_identity else None,
@@ -119,9 +119,11 @@ def plain(
 _NUMBERS = frozenset(
     {
         "value", "tags_code", "key_hash", "entry_number", "previous_entry_number", "slot_number", "producer_group_hash",
-        "entry_index", "term", "epoch", "age_ms", "half", "half_lag",
+        "entry_index", "term", "epoch", "age_ms", "discard_in_ms", "half", "half_lag",
     }
 )
+#: Times between two moments, of which people read "6d7h" and not a number.
+_DURATIONS = frozenset({"age_ms", "discard_in_ms"})
 _PATHS = frozenset({"file", "store"})
 _TEXT_IDS = frozenset({"transaction_id", "message_id", "real_queue_id", "receipt_id"})
 
@@ -133,7 +135,9 @@ def value_text(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return time_text(value) if is_time(name) else duration_text(value) if name == "age_ms" else str(value)
+        if name in _DURATIONS:
+            return duration_text(max(0, value))
+        return time_text(value) if is_time(name) else str(value)
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list):
@@ -199,20 +203,22 @@ def transactions_view(
     `with_deadline`: keep the discard times in narrow tables too.
     `with_producers`: add whether a producer of the group is connected, and what the broker asks, for live brokers.
     """
+    # The time that is left is the last to go, where rows wait.
+    left_rank = ALWAYS if with_deadline else 3 if with_state else 1
     columns = [
         plain("transaction_id", ALWAYS),
         *([plain("state", ALWAYS)] if with_state else []),
-        Column("age", ("half_store_time_ms",), _age(now_ms), 5 if with_state else ALWAYS, is_number=True),
+        Column("age", ("half_store_time_ms",), _age(now_ms), 6 if with_state else ALWAYS, is_number=True),
         plain("checks_count", 8, "checks"),
-        plain("topic", 3, may_be_cut=True),
-        plain("producer_group", 4, "group", may_be_cut=True),
-        *([plain("producer_alive", 5, "alive"), plain("asked_through", 9, "asked")] if with_producers else []),
-        plain("keys", 2, may_be_cut=True, least_cells=24),
+        plain("topic", 4, may_be_cut=True),
+        plain("producer_group", 5, "group", may_be_cut=True),
+        *([plain("producer_alive", 6, "alive"), plain("asked_through", 9, "asked")] if with_producers else []),
+        plain("keys", 3, may_be_cut=True, least_cells=24),
         Column("half", ("half_copies",), _newest("queue_offset"), 11, is_number=True),
         Column("log_offset", ("half_copies",), _newest("commit_log_offset"), 12, is_number=True),
         Column("flags", ("flags",), _flags, 7, may_be_cut=True, least_cells=12),
-        plain("advice", 1),
-        Column("discard_in", ("discard_at_ms",), _left(now_ms), ALWAYS if with_deadline else 10, is_number=True),
+        plain("advice", 2),
+        Column("discard_in", ("discard_at_ms",), _left(now_ms), left_rank, is_number=True),
         *([plain("discard_at_ms", 10)] if with_deadline else []),
         *([plain("store", 6, may_be_cut=True)] if with_store else []),
         *([Column("causes", ("causes",), _causes, 9, may_be_cut=True, least_cells=24)] if with_state else []),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from readers.model.shell_words import quoted
+from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.views import ALWAYS, Page, Row, View, plain
 from rmqtx_cli.output.views import Column as ViewColumn
 from rmqtx_cli.words.text import count, escaped, grouped
@@ -131,25 +133,31 @@ def cause_line(row: Mapping[str, Any]) -> str:
 
 def counts_lines(found: Diagnosis) -> Iterator[str]:
     """How many transactions are unusual, and for how many of them a cause is known."""
-    if not found.unusual_count:
-        yield f"none of {count(found.transactions_count, 'transaction')} is unusual"
-        return
-    possible = found.unusual_count - found.explained_count - found.unexplained_count
-    parts = [f"causes explain {grouped(found.explained_count)}"] if found.explained_count else []
-    parts += [f"{'' if parts else 'causes '}could explain {grouped(possible)}"] if possible else []
-    parts += [f"no known cause fits {grouped(found.unexplained_count)}"] if found.unexplained_count else []
-    are = "is" if found.unusual_count == 1 else "are"
-    total = count(found.transactions_count, "transaction")
-    yield f"{grouped(found.unusual_count)} of {total} {are} unusual: {', '.join(parts)}"
+    yield _counts_line(found)
+    if waiting := found.waiting_count:
+        is_pending = "is pending and waits" if waiting == 1 else "are pending and wait"
+        yield f"{grouped(waiting)} {is_pending} for an answer: no broker runs on these files, so no producer is asked"
     if found.needs_release:
         yield "the store does not show the exact release of its broker: --broker-version makes the answer sharper"
     if found.needed_settings:
         yield f"the store does not show {', '.join(found.needed_settings)}: --broker-conf FILE makes the answer sharper"
 
 
+def _counts_line(found: Diagnosis) -> str:
+    if not found.unusual_count:
+        return f"none of {count(found.transactions_count, 'transaction')} is unusual"
+    possible = found.unusual_count - found.explained_count - found.unexplained_count
+    parts = [f"causes explain {grouped(found.explained_count)}"] if found.explained_count else []
+    parts += [f"{'' if parts else 'causes '}could explain {grouped(possible)}"] if possible else []
+    parts += [f"no known cause fits {grouped(found.unexplained_count)}"] if found.unexplained_count else []
+    are = "is" if found.unusual_count == 1 else "are"
+    total = count(found.transactions_count, "transaction")
+    return f"{grouped(found.unusual_count)} of {total} {are} unusual: {', '.join(parts)}"
+
+
 def next_lines(rows: pa.Table, arguments: str) -> Iterator[str]:
     """The commands that continue from the first cause of the page. `arguments`: those of the source, for `show`."""
     for first, *_ in cause_parts(rows.to_pylist())[:1]:
-        yield f"next: rmqtx explain {first['cause']}"
+        yield next_line(f"rmqtx explain {first['cause']}")
         if first["examples"]:
-            yield f"next: rmqtx show {escaped(first['examples'][0]['transaction_id'])} {arguments}"
+            yield next_line(f"rmqtx show {quoted(first['examples'][0]['transaction_id'])} {arguments}")

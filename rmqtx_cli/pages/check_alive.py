@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rmqtx_cli.words.text import escaped
+from readers.model.shell_words import quoted
+from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def next_lines(stop: CheckStop, live: str | None = None, shown: Collection[str] 
     if live is not None:
         found = remedies(stop, live, None, shown)
     else:
-        place = f"--store {shlex.quote(escaped(stop.store))}"
+        place = f"--store {quoted(stop.store)}"
         found = remedies(stop, place, f" {place} --to DIR", shown)
-    yield from (f"next: {command}   # {comment}" for command, comment in found)
+    yield from (next_line(command, comment) for command, comment in found)
 
 
 def never_asked_counts(rows: pa.Table | pa.RecordBatch, store: str) -> tuple[int, int]:

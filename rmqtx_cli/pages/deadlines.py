@@ -28,7 +28,10 @@ def deadline_text(deadline: Deadline, now_ms: int) -> str:
     cause = "it is then older than fileReservedTime" if deadline.is_expired else "all its checks are then used up"
     started = "" if deadline.is_running else f", {IF_STARTED}"
     later = " or a round later" if deadline.may_be_later else ""
-    return f"{when}{later}{started}: {cause}, after {count(deadline.checks_to_come, 'more check')} without an answer"
+    asked = ", and no producer is asked before"
+    if deadline.checks_to_come:
+        asked = f", after {count(deadline.checks_to_come, 'more check')} without an answer"
+    return f"{when}{later}{started}: {cause}{asked}"
 
 
 def in_text(time_ms: int, now_ms: int) -> str:

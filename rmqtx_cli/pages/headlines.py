@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rmqtx_cli.pages.check_alive import check_lines, check_sentence, next_lines
@@ -14,17 +14,20 @@ from rmqtx_cli.words.text import count
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqtx_cli.pages.order_of_harm import Harms
     from verdicts.model.check_stop import CheckStop
-    from verdicts.model.predicted import Prediction
+    from verdicts.model.reading import VerdictReading
 
 _NAMED_MAX = 3
 
 
-def pending_sentence(rows: pa.Table, now_ms: int, pending_count: int, *, is_incomplete: bool) -> str:
+def pending_sentence(
+    rows: pa.Table, now_ms: int, pending_count: int, unknown_count: int = 0, *, is_incomplete: bool
+) -> str:
     """The number of pending transactions, their groups and topics, and the age of the oldest.
 
-    `rows`: transactions that fulfil the conditions; `pending_count`: all pending transactions. `is_incomplete`: whether
-    evidence is missing or damaged, so that more may be pending.
+    `rows`: transactions that fulfil the conditions; `pending_count`: all pending transactions; `unknown_count`: all
+    UNDECIDABLE ones. `is_incomplete`: whether evidence is missing or damaged, so that more may be pending.
     """
     import pyarrow.compute as pc
 
@@ -35,7 +38,12 @@ def pending_sentence(rows: pa.Table, now_ms: int, pending_count: int, *, is_inco
     if not pending.num_rows:
         others_pending = count(pending_count, "pending transaction")
         known = "no pending transaction found, but evidence is missing or damaged: more may be pending"
-        known = known if is_incomplete else "nothing is pending"
+        if unknown_count:
+            what = "whether it is" if unknown_count == 1 else "which of them are"
+            known = f"{count(unknown_count, 'UNDECIDABLE transaction')}: evidence is missing or damaged, and {what} "
+            known += "pending is unknown"
+        elif not is_incomplete:
+            known = "nothing is pending"
         return (f"no match among {others_pending}" if pending_count else known) + more
     oldest_ms = pc.min(pending["half_store_time_ms"]).as_py()
     age = "" if oldest_ms is None else f", oldest {duration_text(now_ms - oldest_ms)}"
@@ -61,35 +69,37 @@ def _group(name: str | None) -> str:
 
 
 def pending_lines(
-    rows: pa.Table, pending_count: int, stops: Sequence[CheckStop], counts_of: Callable[[str], tuple[int, int]],
-    predicted: Mapping[str, Prediction], now_ms: int, live: str | None, next_line: str | None,
-    *, is_one_store: bool, is_incomplete: bool,
+    rows: pa.Table, pending_count: int, unknown_count: int, harms: Harms, reading: VerdictReading,
+    counts_of: Callable[[str], tuple[int, int]], now_ms: int, live: str | None, next_line: str | None,
+    *, is_one_store: bool,
 ) -> Iterator[str]:
     """The lines above the list: pending transactions, stopped checks, the first discard, the next command.
 
-    `live`: the options that connect to the same brokers, None for files. `next_line`: used if no check is stopped.
-    `is_incomplete`: see `pending_sentence`.
+    `harms`: of the rows. `live`: the options that connect to the same brokers, None for files. `next_line`: used if no
+    check is stopped.
     """
-    sentence = pending_sentence(rows, now_ms, pending_count, is_incomplete=is_incomplete)
-    yield from answer_lines(sentence, stops, counts_of, live, None, is_one_store=is_one_store)
-    yield from deadline_lines(rows, predicted, now_ms)
-    if next_line is not None and not stops:
+    is_incomplete = any(finding.kind.severity == "error" for finding in reading.findings)
+    sentence = pending_sentence(rows, now_ms, pending_count, unknown_count, is_incomplete=is_incomplete)
+    lines = answer_lines(sentence, reading.check_stops, counts_of, live, None, is_one_store=is_one_store)
+    yield next(lines)
+    yield from harms.soon_sentences(reading.predicted, with_counts=False)
+    later = {root: known for root, known in reading.predicted.items() if root not in harms.stores_with_soon}
+    yield from deadline_lines(rows, later, now_ms)
+    if next_line is not None and (harms.is_soon or not reading.check_stops):
         yield next_line
+    yield from lines
 
 
 def answer_lines(
     sentence: str, stops: Sequence[CheckStop], counts_of: Callable[[str], tuple[int, int]], live: str | None,
-    next_line: str | None, *, is_one_store: bool,
+    next_line: str | None, *, is_one_store: bool, is_urgent: bool = False,
 ) -> Iterator[str]:
-    """The sentence, with the stopped check of a single store appended, then the next command.
+    """The sentence, with the stopped check of a single store appended, then the next commands.
 
-    `next_line`: the command if no check is stopped; None for no line.
+    `next_line`: the command if no check is stopped; the first one if it `is_urgent`; None for no line.
     """
-    if len(stops) == 1 and is_one_store:
-        yield f"{sentence}; {check_sentence(stops[0], counts_of(stops[0].store))}"
-        yield from next_lines(stops[0], live)
-        return
-    yield sentence
-    yield from check_lines(stops, counts_of, live)
-    if next_line is not None and not stops:
+    is_of_this_store = len(stops) == 1 and is_one_store
+    yield f"{sentence}; {check_sentence(stops[0], counts_of(stops[0].store))}" if is_of_this_store else sentence
+    if next_line is not None and (is_urgent or not stops):
         yield next_line
+    yield from next_lines(stops[0], live) if is_of_this_store else check_lines(stops, counts_of, live)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from readers.model.shell_words import quoted
+from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.words.text import count, escaped
 from rmqtx_cli.words.times import time_text
 
@@ -38,5 +39,5 @@ def apply_command(plan: Plan, file: Path) -> str:
     """The command that carries out a plan, where it was made from: on a store or on live brokers."""
     root = plan.stores[0]["store"] if len(plan.stores) == 1 else None
     of_files = root is not None and "@" not in root  # a live broker is NAME@HOST:PORT
-    where = f"--store {shlex.quote(str(root))} --to NEW" if of_files else "-n HOST:PORT"
-    return f"rmqtx apply {shlex.quote(str(file))} {where}"
+    where = f"--store {quoted(str(root))} --to NEW" if of_files else "-n HOST:PORT"
+    return carried(f"rmqtx apply {quoted(str(file))} {where}")

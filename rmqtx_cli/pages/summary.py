@@ -5,7 +5,6 @@ It keeps counts only, so that memory does not grow with the number of rows.
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,19 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.columns import Int64s, int64s
+from readers.model.shell_words import quoted
 from readers.model.tables import column
+from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.pages.latencies import LATENCY_COLUMNS, LATENCY_FIELDS, Latencies
+from rmqtx_cli.pages.order_of_harm import HARM_COLUMNS, Harms
 from rmqtx_cli.words.durations import duration_text
-from rmqtx_cli.words.text import count, escaped, grouped, size
+from rmqtx_cli.words.text import count, grouped, size
 from verdicts.transactions.flags import FLAGS
 from verdicts.transactions.measures import MEASURES
-from verdicts.transactions.states_and_advice import STATES
+from verdicts.transactions.states_and_advice import CLOCK_FLAGS, STATES
 
 if TYPE_CHECKING:
     from readers.model.findings import Finding
     from readers.store.store import Store
-    from verdicts.model.check_stop import CheckStop
+    from verdicts.model.reading import VerdictReading
 
 _KEYS = ("producer_group", "topic")
 _COUNTS = [f"{state.lower()}_count" for state in STATES]
@@ -60,15 +62,8 @@ COUNTS_VIEW = View(
     "no transactions",
 )
 SUMMARY_VIEW = replace(COUNTS_VIEW, columns=(*COUNTS_VIEW.columns, *LATENCY_COLUMNS))
-#: Which transaction `next:` names first: harm that can still happen, then harm that has happened, then waiting ones.
-_URGENT = (
-    "open_after_decision", "commit_without_op", "poison", "never_asked", "masked", "expires_soon", "stalled", "LOST",
-    "UNDECIDABLE", "duplicate_commit", "commit_after_rollback", "conflict", "commit_after_discard",
-    "discarded_though_decided", "PENDING", "DISCARDED",
-)
-
 #: The columns of TRANSACTIONS that are counted, and with the measures those of a summary.
-COUNTED_COLUMNS = ("store", "transaction_id", "state", "flags", *_KEYS, "half_store_time_ms", "half_copies")
+COUNTED_COLUMNS = (*HARM_COLUMNS, *_KEYS, "half_copies")
 SUMMARY_COLUMNS = (*COUNTED_COLUMNS, *MEASURES.names)
 
 _Cell = tuple[str | None, str | None]
@@ -107,6 +102,7 @@ class Summary:
     flags: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     half_copies_count: int = 0
+    harms: Harms = field(default_factory=Harms)
     _cells: dict[_Cell, Counter[str]] = field(default_factory=dict)
     _numbers: dict[_Cell, int] = field(default_factory=dict)
     _latencies: Latencies = field(default_factory=Latencies)
@@ -122,9 +118,9 @@ class Summary:
             yield batch
 
     @classmethod
-    def of(cls, rows: pa.Table) -> Summary:
-        """The counts of some transactions."""
-        counted = cls()
+    def of(cls, rows: pa.Table, now_ms: int | None = None) -> Summary:
+        """The counts of some transactions. `now_ms`: see `Harms`."""
+        counted = cls() if now_ms is None else cls(harms=Harms(now_ms))
         for batch in rows.to_batches():
             counted.add(batch)
         return counted
@@ -158,6 +154,7 @@ class Summary:
         owners = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), "never_asked"))
         never = batch.select(["store", "state"]).take(owners)
         self._never_asked.update(never.filter(pc.equal(never["state"], "PENDING"))["store"].to_pylist())
+        self.harms.add(batch)
         self._find_examples(batch)
 
     def _find_examples(self, batch: pa.RecordBatch) -> None:
@@ -198,22 +195,27 @@ class Summary:
         )
 
     def answer(
-        self, stores: Sequence[Store], arguments: str, findings: Sequence[Finding], stops: Sequence[CheckStop],
-        now_ms: int, live: str | None,
+        self, stores: Sequence[Store], arguments: str, reading: VerdictReading, now_ms: int, live: str | None
     ) -> Iterator[str]:
-        """The lines above the table: states, the oldest pending transaction, a stopped check, the next command.
+        """The lines above the table: harm, states, the oldest pending transaction, a stopped check, the next command.
 
         `arguments`: the options that open the same stores or brokers, quoted for a shell. `live`: the same for live
-        brokers, None for files.
+        brokers, None for files. `reading`: read to its end.
         """
         from rmqtx_cli.pages.headlines import answer_lines
 
-        damaged = self.damaged(findings)
-        command = self.next_command(arguments, [store.root for store in stores if store.root in damaged])
+        damaged = self.damaged(reading.findings)
+        line = self.next_line(arguments, [store.root for store in stores if store.root in damaged])
+        harm = "; ".join(self.harms.sentences(reading.predicted))
+        is_first = self.harms.is_soon or not reading.check_stops
+        if harm and is_first:
+            yield harm
         yield from answer_lines(
-            self.sentence(now_ms), stops, self.never_asked_counts, live, f"next: {command}",
-            is_one_store=len(stores) == 1,
+            self.sentence(now_ms), reading.check_stops, self.never_asked_counts, live, line,
+            is_one_store=len(stores) == 1, is_urgent=self.harms.is_soon,
         )
+        if harm and not is_first:
+            yield harm
 
     def sentence(self, now_ms: int) -> str:
         """The number of transactions in each state, and the age of the oldest pending one."""
@@ -281,22 +283,22 @@ class Summary:
             parts.append(f"{count(rows, f'{name} record')} of {size(written)}")
         yield f"{store.root}: {' and '.join(parts)} in the queues of the check"
 
-    def next_command(self, arguments: str, damaged: Sequence[str] = ()) -> str:
-        """The command that shows the most urgent transaction; it changes nothing."""
-        for word in _URGENT:
-            if word in self.examples and (self.flags[word] or self.states[word]):
-                return f"rmqtx show {shlex.quote(escaped(self.examples[word]))} {arguments}   # {word}"
-        return self.verify_command(damaged) if damaged else "nothing to do"
+    def next_line(self, arguments: str, damaged: Sequence[str] = ()) -> str:
+        """The line with the command that shows the transaction that is harmed first or most; it changes nothing."""
+        if (worst := self.harms.worst()) is not None:
+            return next_line(f"rmqtx show {quoted(worst[0])} {arguments}", worst[1])
+        return self.verify_line(damaged) if damaged else "next: nothing to do"
 
     @staticmethod
-    def verify_command(damaged: Sequence[str]) -> str:
-        """The command that lists the damage of the first damaged store."""
-        return f"rmqtx verify {shlex.quote(escaped(damaged[0]))}   # damage may hide transactions"
+    def verify_line(damaged: Sequence[str]) -> str:
+        """The line with the command that lists the damage of the first damaged store."""
+        return next_line(f"rmqtx verify {quoted(damaged[0])}", "damage may hide transactions")
 
     def why_lines(self, arguments: str) -> Iterator[str]:
-        """The command that names causes, if a transaction is unusual."""
-        if self.flags.total() or any(self.states[state] for state in ("DISCARDED", "LOST", "UNDECIDABLE")):
-            yield f"next: rmqtx diagnose {arguments}   # why"
+        """The line with the command that names causes, if a transaction is unusual."""
+        unusual = self.flags.total() - sum(self.flags[name] for name in CLOCK_FLAGS)
+        if unusual or any(self.states[state] for state in ("DISCARDED", "LOST", "UNDECIDABLE")):
+            yield next_line(f"rmqtx diagnose {arguments}", "why")
 
 
 def _queue_lengths(store: Store, topic: str) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from readers.model.reading import NoteKind
 from rmqtx_cli.pages.drawing import check_cursor_lines
+from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
 from rmqtx_cli.report.check_ways import CheckWays
 from rmqtx_cli.report.event_counts import EventCounts
@@ -111,7 +112,7 @@ def gathered(
     stopped = {place.root: place.stopped_time_ms() for place in places}
     evidence = logs.with_logs(reading.evidence)
     found = Gathered(
-        now_ms, facts, Summary(), EventCounts(now_ms), CheckWays(now_ms),
+        now_ms, facts, Summary(harms=Harms(now_ms)), EventCounts(now_ms), CheckWays(now_ms),
         PendingAges(now_ms, {root: time_ms for root, time_ms in stopped.items() if time_ms is not None}),
         TopRows(), Diagnosis(evidence, proxy_keeps_ms),
     )

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rmqtx_cli.pages.causes import counts_lines
 from rmqtx_cli.pages.check_alive import check_sentence, next_lines
-from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
     from rmqtx_cli.report.gathering import Gathered
@@ -15,8 +14,8 @@ _NEXT = "next: "
 
 
 def sentences(found: Gathered) -> list[str]:
-    """Return three sentences: states, harm, causes."""
-    return [sentence(found.summary.sentence(found.now_ms)), sentence(_harm(found)), sentence(_causes(found))]
+    """Return three sentences: harm, states, causes."""
+    return [sentence(_harm(found)), sentence(found.summary.sentence(found.now_ms)), sentence(_causes(found))]
 
 
 def sentence(text: str) -> str:
@@ -25,21 +24,18 @@ def sentence(text: str) -> str:
 
 
 def _harm(found: Gathered) -> str:
-    """A check that is stopped, what is lost or delivered more than once, and whether damage may hide more."""
-    stops, counts = found.facts.stops, found.top.counts
-    parts = [check_sentence(stop, found.summary.never_asked_counts(stop.store)) for stop in stops[:1]]
+    """What is harmed, worst first; a check that is stopped; and whether damage may hide more."""
+    stops = found.facts.stops
+    parts = list(found.summary.harms.sentences(found.facts.predicted))
+    parts += [check_sentence(stop, found.summary.never_asked_counts(stop.store)) for stop in stops[:1]]
     parts += [f"the check is stopped in {len(stops) - 1} more stores"] if len(stops) > 1 else []
-    lost, twice = counts["lost"], counts["delivered-twice"]
-    parts += [f"{count(lost, 'transaction')} {_were(lost, 'is', 'are')} lost"] if lost else []
-    parts += [f"{count(twice, 'transaction')} {_were(twice, 'was', 'were')} delivered more than once"] if twice else []
     is_damaged = any(finding.kind.severity == "error" for finding in found.facts.findings)
     if is_damaged or found.has_undecidable:
         parts.append("evidence is missing or damaged, so that more may be wrong than is shown")
-    return "; ".join(parts) or "no stop of the check was found, and no transaction is lost or delivered more than once"
-
-
-def _were(number: int, one: str, many: str) -> str:
-    return one if number == 1 else many
+    return "; ".join(parts) or (
+        "no stop of the check was found, no transaction is discarded, lost or delivered more than once, and none will "
+        "be discarded soon"
+    )
 
 
 def _causes(found: Gathered) -> str:
@@ -52,10 +48,11 @@ def _causes(found: Gathered) -> str:
 def next_commands(found: Gathered) -> list[tuple[str, str]]:
     """Return the commands to type next, each with a comment."""
     facts, summary = found.facts, found.summary
-    lines = [line for stop in facts.stops[:1] for line in next_lines(stop, facts.live)]
+    of_stop = [line for stop in facts.stops[:1] for line in next_lines(stop, facts.live)]
     damaged = [name for name in facts.names if name in summary.damaged(facts.findings)]
-    lines += [] if lines else [summary.next_command(facts.arguments)]
-    lines += [summary.verify_command(damaged)] if damaged else []
+    lines = [summary.next_line(facts.arguments)] if summary.harms.is_soon or not of_stop else []
+    lines += of_stop
+    lines += [summary.verify_line(damaged)] if damaged else []
     lines += list(summary.why_lines(facts.arguments))
     parted = [line.removeprefix(_NEXT).partition("   # ") for line in lines if "rmqtx " in line]
     return [(command, comment) for command, _, comment in parted]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,13 +48,6 @@ class LogOptions:
 
     broker_logs: BrokerLogsOption = None
     log_zone: LogZoneOption = None
-
-    @property
-    def arguments(self) -> str:
-        """The options for a command on the same logs, quoted for a shell, with a space before them."""
-        zone = [] if self.log_zone is None else ["--log-zone", self.log_zone]
-        words = [*(word for place in self.broker_logs or [] for word in ("--broker-logs", str(place))), *zone]
-        return f" {shlex.join(words)}" if words else ""
 
     def check(self) -> None:
         """Refuse a zone without logs, and a zone that does not exist.

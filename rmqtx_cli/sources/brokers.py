@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from readers.model.shell_words import quoted
 from rmqtx_cli.options.live import LiveOptions, open_live
 from rmqtx_cli.words.say import Voice
 
@@ -225,6 +225,6 @@ def arguments(options: LiveOptions) -> str:
         value = getattr(options, name)
         for one in value if isinstance(value, list | tuple) else [value]:
             if one is not None:
-                words += [f"--{name.replace('_', '-')}", shlex.quote(str(one))]
+                words += [f"--{name.replace('_', '-')}", quoted(str(one))]
     words += [f"--{name.replace('_', '-')}" for name in ("tls", "tls_insecure") if getattr(options, name)]
     return " ".join(words).replace("--namesrv", "-n")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from readers.model.errors import BadRequest, FormatError, RmqtxError, UnreadableFile, UnsafeStore
+from readers.model.shell_words import quoted
 from rmqtx_cli.options.identities import identities
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import BrokerConfOption, BrokerVersionOption, CommitLogOption, StoreOptions
@@ -140,7 +141,7 @@ class OfflineOptions:
     def warning(self) -> str:
         """What is changed, for the confirmation prompt."""
         if self.in_place:
-            return f"the store itself is changed (rmqtx undo {self.undo} reverts it)"
+            return f"the store itself is changed (rmqtx undo {quoted(str(self.undo))} reverts it)"
         return f"the store stays unchanged, {self.to} becomes the changed copy"
 
     def say_where(self, voice: Voice) -> None:
@@ -148,7 +149,8 @@ class OfflineOptions:
         if self.to is not None:
             voice.note(f"{self.to} is the changed store; {self.store} is unchanged")
         else:
-            voice.note(f"{self.store} was changed; until a broker opens it, rmqtx undo {self.undo} reverts the change")
+            undo = f"rmqtx undo {quoted(str(self.undo))}"
+            voice.note(f"{self.store} was changed; until a broker opens it, {undo} reverts the change")
 
 
 def _undo_file_is_there(file: Path) -> RmqtxError:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from readers.model.errors import BadRequest
+from readers.model.shell_words import quoted
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.words import say
 from rmqtx_cli.words.times import time_text
@@ -28,16 +29,12 @@ class Opened:
     @property
     def names(self) -> str:
         """The roots of the stores, quoted for a shell."""
-        import shlex
-
-        return " ".join(shlex.quote(store.root) for store in self.stores)
+        return " ".join(quoted(store.root) for store in self.stores)
 
     @property
     def arguments(self) -> str:
         """The stores as `--store` options, quoted for a shell."""
-        import shlex
-
-        return " ".join(f"--store {shlex.quote(store.root)}" for store in self.stores)
+        return " ".join(f"--store {quoted(store.root)}" for store in self.stores)
 
 
 def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | None = None) -> Opened:

@@ -10,7 +10,8 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rmqtx_cli.watching.model import Change, GroupRow, Model
+from rmqtx_cli.monitoring.numbers import PENDING
+from rmqtx_cli.watching.model import Change, GroupRow, Model, first_discarded
 from rmqtx_cli.watching.snapshot import Pending, Snapshot
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, cut, escaped, grouped, width, wrapped
@@ -89,7 +90,7 @@ def _head(model: Model, title: str, columns: int, now_ms: int) -> Iterator[tuple
     yield _pending_text(last, now_ms), "red" if any(one.check_stopped for one in last.numbers.stores) else ""
     yield _rates_text(model, last), ""
     causes = [f"{word} {'explains' if how == 'explains' else 'could explain'} {grouped(number)}"
-              for _, word, how, number in last.numbers.causes_in_order[:2]]
+              for _, word, how, number in last.numbers.causes_in_order({PENDING})[:2]]
     if model.failure:
         yield f"reading failed: {model.failure}", "bold red"
     elif last.numbers.evidence_missing:
@@ -105,8 +106,11 @@ def _pending_text(last: Snapshot, now_ms: int) -> str:
     oldest = min((one.stored_time_ms for one in last.pending.values()), default=None)
     if oldest is not None:
         parts.append(f"oldest {duration_text(max(0, now_ms - oldest))}")
-    first = min((one.discard_at_ms for one in last.pending.values() if one.discard_at_ms is not None), default=None)
-    if first is not None:
+    first = first_discarded(last.pending.values())
+    if first is not None and first.starts_ms is not None and first.discard_at_ms is not None:
+        left = duration_text(max(0, first.discard_at_ms - first.starts_ms))
+        parts.append(f"first discard {left} after the broker starts")
+    elif first is not None:
         parts.append(f"first discard {_until(first, now_ms)}")
     if stopped := [one for one in numbers.stores if one.check_stopped]:
         parts.append(f"THE CHECK IS STOPPED at {count(len(stopped), 'broker')}")
@@ -142,10 +146,10 @@ def _table(model: Model, view: View, columns: int, rows: int, now_ms: int) -> li
     head: tuple[str, ...]
     numbers: tuple[int, ...]
     if view.group is None:
-        head, numbers = ("group", "topic", "pending", "oldest", "discard", "checks"), (9, 8, 10, 7)
+        head, numbers = ("group", "topic", "pending", "oldest", "discard", "checks"), (9, 8, 12, 7)
         cells = [_group_cells(row, now_ms) for row in model.groups()]
     else:
-        head, numbers = ("transaction_id", "age", "discard", "checks"), (8, 10, 7)
+        head, numbers = ("transaction_id", "age", "discard", "checks"), (8, 12, 7)
         cells = [_transaction_cells(one, now_ms) for one in model.transactions(*view.group)]
     height = max(1, rows - 1)
     view.selected = max(0, min(view.selected, len(cells) - 1))
@@ -177,20 +181,23 @@ def _left(text: str, cells: int) -> str:
 def _group_cells(row: GroupRow, now_ms: int) -> tuple[str, ...]:
     return (
         row.group, row.topic, grouped(row.count), duration_text(max(0, now_ms - row.oldest_time_ms)),
-        _until(row.discard_at_ms, now_ms), str(row.checks_count),
+        _until(row.first, now_ms), str(row.checks_count),
     )
 
 
 def _transaction_cells(one: Pending, now_ms: int) -> tuple[str, ...]:
-    discard = "never" if one.is_never_asked else _until(one.discard_at_ms, now_ms)
+    discard = "never" if one.is_never_asked else _until(one, now_ms)
     age = duration_text(max(0, now_ms - one.stored_time_ms))
     return one.transaction_id, age, discard, str(one.checks_count)
 
 
-def _until(time_ms: int | None, now_ms: int) -> str:
-    if time_ms is None:
+def _until(one: Pending | None, now_ms: int) -> str:
+    """Return when a transaction is discarded; of a stopped broker, how long after its start."""
+    if one is None or one.discard_at_ms is None:
         return "-"
-    left = time_ms - now_ms
+    if one.starts_ms is not None:
+        return f"start+{duration_text(max(0, one.discard_at_ms - one.starts_ms))}"
+    left = one.discard_at_ms - now_ms
     return "now" if left <= 0 else f"in {duration_text(left)}" + ("!" if left <= _SOON_MS else "")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -38,14 +38,22 @@ class Change:
 
 @dataclass(slots=True)
 class GroupRow:
-    """The pending transactions of a producer group and topic. Units: milliseconds since 1970."""
+    """The pending transactions of a producer group and topic. Units: milliseconds since 1970.
+
+    `first`: the one that is discarded first, if any is.
+    """
 
     group: str
     topic: str
     count: int = 0
     oldest_time_ms: int = 1 << 62
-    discard_at_ms: int | None = None
+    first: Pending | None = None
     checks_count: int = 0
+
+    @property
+    def discard_at_ms(self) -> int | None:
+        """When the first one is discarded."""
+        return None if self.first is None else self.first.discard_at_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +136,7 @@ class Model:
             row.count += 1
             row.oldest_time_ms = min(row.oldest_time_ms, one.stored_time_ms)
             row.checks_count = max(row.checks_count, one.checks_count)
-            if one.discard_at_ms is not None:
-                row.discard_at_ms = min(row.discard_at_ms or one.discard_at_ms, one.discard_at_ms)
+            row.first = first_discarded([one] if row.first is None else [row.first, one])
         by = {
             Sort.PENDING: lambda row: (-row.count, row.group, row.topic),
             Sort.AGE: lambda row: (row.oldest_time_ms, row.group, row.topic),
@@ -174,6 +181,12 @@ class Model:
             None if halves is None else halves / seconds, None if settled is None else settled / seconds,
             max(0, checks) / seconds, None if discarded is None else discarded / seconds,
         )
+
+
+def first_discarded(pending: Iterable[Pending]) -> Pending | None:
+    """Return the transaction that is discarded first: by a running broker before those of stopped ones."""
+    known = [one for one in pending if one.discard_at_ms is not None]
+    return min(known, key=lambda one: (one.starts_ms is not None, one.discard_at_ms), default=None)
 
 
 def _growth(first: Snapshot, last: Snapshot, name: str) -> int | None:

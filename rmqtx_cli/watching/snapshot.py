@@ -24,7 +24,10 @@ _COLUMNS = ("store", "transaction_id", "state", "producer_group", "topic", "half
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """One pending transaction. Units: milliseconds since 1970; `discard_at_ms`: None where unknown or never."""
+    """One pending transaction. Units: milliseconds since 1970; `discard_at_ms`: None where unknown or never.
+
+    `starts_ms`: of a stopped broker, the time at which `discard_at_ms` assumes that it starts; None of a running one.
+    """
 
     store: str
     transaction_id: str
@@ -34,6 +37,7 @@ class Pending:
     checks_count: int
     discard_at_ms: int | None
     is_never_asked: bool = False
+    starts_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +63,17 @@ def take(opener: SourceOpener, before: Collection[str]) -> Snapshot:
     with opener.opened() as source:
         numbers, rows = measured_rows(source, now_ms)
         found = [row for row in rows.select(_COLUMNS).to_pylist() if row["state"] == "PENDING"]
-        pending = {row["transaction_id"]: _pending(row) for row in found}
+        stopped = {one.store for one in numbers.stores if not one.is_in_use}
+        pending = {row["transaction_id"]: _pending(row, now_ms, stopped) for row in found}
         ended = _states(source, [one for one in before if one not in pending][:LOOKED_UP_MAX])
     return Snapshot(now_ms, round(1000 * (time.monotonic() - begun)), pending, numbers, ended)
 
 
-def _pending(row: Mapping[str, Any]) -> Pending:
+def _pending(row: Mapping[str, Any], now_ms: int, stopped: Collection[str]) -> Pending:
     return Pending(
         row["store"], row["transaction_id"], row["producer_group"] or "", row["topic"] or "",
         row["half_store_time_ms"], row["checks_count"] or 0, row["discard_at_ms"], "never_asked" in row["flags"],
+        now_ms if row["store"] in stopped else None,
     )
 
 

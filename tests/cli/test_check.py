@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,15 +126,18 @@ def test_json_and_textfile(rmqtx: Run, common: Path, memory: Path, tmp_path: Pat
     assert not list(tmp_path.glob(".*"))
 
 
-def test_causes_in_the_line_and_in_the_numbers(rmqtx: Run, common: Path, memory: Path, tmp_path: Path) -> None:
+def test_causes_in_the_line_and_in_the_numbers(
+    rmqtx: Run, corpus_store: Callable[[str], Path], memory: Path, tmp_path: Path
+) -> None:
     """The same numbers as in the rows of `pending`; the cause of most transactions is in the line unless it is OK."""
-    listed = json.loads(rmqtx("pending", common, "--all-open", "--format", "json").out)
+    store = corpus_store("killed-5.3.3")
+    listed = json.loads(rmqtx("pending", store, "--all-open", "--format", "json").out)
     wanted = Counter(cause for row in listed for cause in row["causes"])
     assert any(cause.endswith("?") for cause in wanted)
     assert not all(cause.endswith("?") for cause in wanted)
     most = max(wanted.values())
     textfile = tmp_path / "rmqtx.prom"
-    result = rmqtx("check", common, "--warning", "1m", "--state-dir", memory, "--textfile", textfile)
+    result = rmqtx("check", store, "--warning", "1m", "--state-dir", memory, "--textfile", textfile)
     assert result.status != OK
     text, _, numbers = result.out.strip().partition("|")
     named = re.search(r"; cause: (\S+) (explains|could explain) (\d+) transactions?$", text)
@@ -144,13 +148,45 @@ def test_causes_in_the_line_and_in_the_numbers(rmqtx: Run, common: Path, memory:
         f"possible_cause_{cause[:-1]}" if cause.endswith("?") else f"cause_{cause}": f"{count};;;0"
         for cause, count in wanted.items()
     }
-    outcome = json.loads(rmqtx("check", common, "--state-dir", memory, "--format", "json").out)
+    outcome = json.loads(rmqtx("check", store, "--state-dir", memory, "--format", "json").out)
     found = {one["cause"] + ("?" if one["strength"] == "could_explain" else ""): one for one in outcome["causes"]}
     assert {cause: one["transactions_count"] for cause, one in found.items()} == wanted
     lines = textfile.read_text().splitlines()
     for one in found.values():
         labels = ",".join(f'{name}="{one[name]}"' for name in ("cause", "strength", "store"))
         assert f"rmqtx_transactions_by_cause{{{labels}}} {one['transactions_count']}" in lines
+
+
+@pytest.mark.parametrize("name", ["common-5.3.3", "masked-5.3.3", "killed-5.3.3", "cursorback-5.3.3"])
+def test_the_cause_is_one_of_what_the_line_alerts_about(
+    rmqtx: Run, corpus_store: Callable[[str], Path], memory: Path, name: str
+) -> None:
+    store = corpus_store(name)
+    rows = json.loads(rmqtx("pending", store, "--all-open", "--format", "json").out)
+    pending = {cause.rstrip("?") for row in rows if row["state"] == "PENDING" for cause in row["causes"]}
+    others = {cause.rstrip("?") for row in rows if row["state"] != "PENDING" for cause in row["causes"]}
+    result = rmqtx("check", store, "--warning", "1m", "--state-dir", memory)
+    named = re.findall(r"; cause: (\S+) ", result.out)
+    counted = set(pending)
+    if "committed without an op message" in result.out:
+        counted |= {
+            cause.rstrip("?") for row in rows if "commit_without_op" in row["flags"] for cause in row["causes"]
+        }
+    assert set(named) <= counted
+    assert bool(named) == (bool(counted) and result.status != OK)
+    outcome = json.loads(rmqtx("check", store, "--state-dir", memory, "--format", "json").out)
+    assert not {one["cause"] for one in outcome["causes"]} & (others - counted)
+
+
+def test_what_is_discarded_soon_leads_the_line(rmqtx: Run, common: Path, memory: Path, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("fileReservedTime=1\n")
+    line = rmqtx("check", common, "--state-dir", memory, "--broker-conf", conf).out
+    assert line.startswith("RMQTX CRITICAL - 16 PENDING: the broker discards all 16 unasked in its first round, ")
+    assert "; oldest pending is " in line
+    asked = rmqtx("check", common, "--state-dir", memory, "--broker-conf", conf, "--deadline", "5m").out
+    assert asked.startswith("RMQTX CRITICAL - the broker discards the first pending ")
+    assert "16 PENDING" not in asked
 
 
 def test_no_cause_in_a_line_that_is_ok(rmqtx: Run, common: Path, memory: Path) -> None:

@@ -28,7 +28,11 @@ def shown(words: list[object], columns: int) -> list[str]:
 def test_at_80_columns_pending_has_what_tells_one_from_another(rmqtx: Run, corpus_store: Stores, name: str) -> None:
     store = corpus_store(name)
     head, *rows = shown(["pending", store], 80)
-    assert {"id", "age", "topic", "group", "keys", "advice"} <= set(head.split())
+    assert {"id", "age", "topic", "keys", "advice"} <= set(head.split())
+    times = rmqtx("pending", store, "--format", "csv", "--fields", "discard_at_ms").out.splitlines()[1:]
+    is_timed = any(line.strip(",") for line in times)
+    assert ("discard_in" in head.split()) == is_timed
+    assert is_timed or "group" in head.split()
     assert max(width(line) for line in [head, *rows]) <= 80
     short = rows[0].split()[0]
     whole = rmqtx("pending", store, "--format", "csv", "--fields", "transaction_id").out.splitlines()[1]
@@ -36,6 +40,13 @@ def test_at_80_columns_pending_has_what_tells_one_from_another(rmqtx: Run, corpu
     assert whole.endswith(short)
     page = rmqtx("show", short, "--store", store)
     assert (page.status, page.out.split()[0]) == (0, whole)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+def test_the_time_that_is_left_is_the_last_to_go(corpus_store: Stores, columns: int) -> None:
+    head = shown(["pending", corpus_store("common-5.3.3")], columns)[0].split()
+    assert {"id", "age", "discard_in"} <= set(head)
+    assert "discard_in" in shown(["pending", corpus_store("rocksdb-5.5.0"), "--all-open"], 80)[0].split()
 
 
 def test_more_columns_show_more_and_wide_or_a_pipe_all(rmqtx: Run, common: Path) -> None:

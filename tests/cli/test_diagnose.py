@@ -98,10 +98,26 @@ def test_missing_evidence_is_never_status_0(rmqtx: Run, common: Path, tmp_path: 
 
 def test_no_cause_found_is_a_line(rmqtx: Run, tmp_path: Path) -> None:
     forge = Forge(tmp_path / "store")
-    forge.half("id")
+    forge.half("id", immunity=1_000_000_000)
     result = rmqtx("diagnose", forge.write(), "--broker-version", "5.3.3")
-    assert "1 of 1 transaction is unusual: no known cause fits 1" in result.err  # it was never checked
+    assert "1 of 1 transaction is unusual: no known cause fits 1" in result.err  # its producer asked not to be asked
     assert "no known cause found" in result.err
+
+
+def test_unanswered_ones_of_a_stopped_broker_only_wait(rmqtx: Run, tmp_path: Path) -> None:
+    """Only the clock makes them late: no cause is missing, and `pending` and `audit` do not name `diagnose`."""
+    forge = Forge(tmp_path / "store")
+    forge.half("id")
+    forge.half("id2")
+    store = forge.write()
+    result = rmqtx("diagnose", store, "--broker-version", "5.3.3")
+    assert "none of 2 transactions is unusual" in result.err
+    assert "2 are pending and wait for an answer: no broker runs on these files" in result.err
+    assert "no known cause fits" not in result.err
+    one = rmqtx("diagnose", store, "--transaction", "id2", "--broker-version", "5.3.3")
+    assert "1 is pending and waits for an answer: no broker runs on these files" in one.err
+    for command in ("pending", "audit"):
+        assert "rmqtx diagnose" not in rmqtx(command, store).err
 
 
 def test_text_of_a_store_is_escaped(rmqtx: Run, tmp_path: Path) -> None:

@@ -52,10 +52,13 @@ def test_a_stopped_check_is_in_the_first_line_and_its_remedy_in_the_second(rmqtx
         assert "; the check is stopped at half 51 since " in first
         assert first.endswith(": 24 of 30 pending transactions are never checked")
         assert second.startswith("next: rmqtx show C00002026E424E0E2F2A6FC7E33B0011 --store ")
-    both = notes(rmqtx("pending", store, corpus_store("common-5.3.3")).err)
+    common = corpus_store("common-5.3.3")
+    both = notes(rmqtx("pending", store, common).err)
     assert both[2].startswith("46 pending transactions, oldest ")
-    assert both[3].startswith(f"{store}: the check is stopped at half 51 since ")
-    assert both[4].startswith("next: ")
+    assert both[3].startswith(f"{common}: the broker discards all 16 ")  # sooner than the stop harms anything
+    assert re.fullmatch("next: rmqtx show [0-9A-F]+ .* # PENDING, discarded first", both[4])
+    assert both[5].startswith(f"{store}: the check is stopped at half 51 since ")
+    assert both[6].startswith("next: ")
 
 
 def test_the_commands_for_a_stopped_check_can_be_typed(rmqtx: Run, corpus_store: Stores, tmp_path: Path) -> None:

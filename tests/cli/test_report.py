@@ -189,7 +189,7 @@ def test_lost_transactions_are_shown_with_their_records(
     for number in range(7):
         forge.half(f"id{number}")
     page = check_all(rmqtx, reported, forge.write(half_cursor=7))
-    assert "7 transactions are lost" in page.text
+    assert "7 LOST (not delivered)" in page.text
     assert "5 of 7, the oldest first." in page.text
     shown = [heading for heading in page.headings if heading.endswith(": LOST")]
     assert shown == [f"id{number}: LOST" for number in range(5)]

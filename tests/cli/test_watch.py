@@ -165,6 +165,20 @@ def test_the_screen_shows_the_numbers() -> None:
     assert drawn(model, view)[5].split() == ["T1", "1m", "in", "1m30s!", "0"]
 
 
+def test_a_stopped_broker_has_no_countdown() -> None:
+    """Its discards come after a start: nothing runs down, and a running broker's discard is shown before them."""
+    rests = Pending("/s", "T1", "shop", "orders", NOW_MS - 60_000, 0, NOW_MS + 30_000, starts_ms=NOW_MS)
+    model, view = Model(), View()
+    for seconds in (0, 20):
+        model.add(snapshot(seconds, [rests]))
+        lines = drawn(model, view)
+        assert lines[1] == "1 pending, oldest 1m, first discard 30s after the broker starts"
+        assert lines[5].split() == ["shop", "orders", "1", "1m", "start+30s", "0"]
+    assert drawn(model, View(("shop", "orders")))[5].split() == ["T1", "1m", "start+30s", "0"]
+    model.add(snapshot(40, [rests, pending(2, discard=NOW_MS + 90_000)]))
+    assert drawn(model, view)[1] == "2 pending, oldest 1m, first discard in 1m30s!"
+
+
 def test_keys() -> None:
     assert list(keys(b"q\x1b[A\x1bOB\r\x7f\x1b[5~\x1b[6~\x1b")) == [
         "q", Key.UP, Key.DOWN, Key.ENTER, Key.ERASE, Key.PAGE_UP, Key.PAGE_DOWN, Key.BACK,

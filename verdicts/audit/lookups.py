@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -40,6 +41,8 @@ _OPEN_BYTES_MAX = 4 << 20
 #: Ids of one process have the same beginning and end in a counter: a shorter part would be a guess.
 SHORT_ID_LENGTH_MIN = 4
 _SHORT_IDS_MAX = 3
+#: The flag of decided or discarded transactions that the broker checks again, whether or not an act can close them.
+OPEN_AGAIN_FLAG = "open_after_decision"
 
 
 def pending(
@@ -52,8 +55,7 @@ def pending(
 ) -> VerdictReading:
     """Return the transactions that the check will still reach: PENDING, and decided or discarded ones.
 
-    Shape:  rows of TRANSACTIONS, the same as `audit` gives for them. Decided rows have the advice `close`, and
-            discarded rows `wait`.
+    Shape:  rows of TRANSACTIONS, the same as `audit` gives for them.
     Order:  first half copy.
     Damage: if derived files cannot be trusted, the log is scanned, with a note. `scan` and `at_ms` always scan.
     """
@@ -67,6 +69,7 @@ def pending(
         reading.batches = _scanned(reading, stores, settings_of, at_ms, progress, open_rows)
     else:
         _return_memory()
+        reading.undecidable_count = len(_undecidable(table))
         reading.batches = _completed(open_rows(table), reading, facts).to_batches()
     return reading
 
@@ -293,6 +296,7 @@ def _scanned(
         undecidable.update(_undecidable(rows))
         yield from choose(rows).to_batches()
     reading.findings.extend(_undecidable_findings(undecidable))
+    reading.undecidable_count = undecidable.total()
 
 
 def undecidable_findings(rows: pa.Table) -> list[Finding]:
@@ -313,8 +317,16 @@ def _undecidable_findings(undecidable: Counter[tuple[str, str]]) -> list[Finding
 
 
 def open_rows(rows: pa.Table) -> pa.Table:
-    """Return the rows that the check will still reach: PENDING, and decided or discarded ones that it checks again."""
-    return rows_where(rows, is_open_row(rows))
+    """Return the rows that the check will still reach: PENDING, and decided or discarded ones that it checks again.
+
+    Of the latter some have nothing that would close them: a broker 3.1 that rebuilt its state table asks again and
+    refuses every answer, so their advice is `none`.
+    """
+    flags = rows["flags"].combine_chunks()
+    owners = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), OPEN_AGAIN_FLAG))
+    are_open = np.asarray(is_open_row(rows)).astype(np.bool_)
+    are_open[np.asarray(owners)] = True
+    return rows_where(rows, pa.array(are_open))
 
 
 def is_short_for(part: str, identity: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, int64s
+from readers.model.columns import Bools
 from readers.model.tables import column
 from verdicts.causes.cause import NONE, STRENGTHS, Cause
 from verdicts.causes.counting import EXAMPLES_MAX, Count
@@ -19,6 +19,7 @@ from verdicts.causes.groups import GroupCauses
 from verdicts.causes.register import CAUSES
 from verdicts.causes.strengths import Applied, applied
 from verdicts.model.store_evidence import SOURCES, StoreEvidence
+from verdicts.transactions.states_and_advice import CLOCK_FLAGS
 
 _EXAMPLE = pa.struct([
     column("transaction_id", pa.string(), "id of the transaction"),
@@ -55,9 +56,10 @@ class Diagnosis:
     """The causes of the transactions seen so far; memory does not grow with their number.
 
     Shape: `stores`: the facts of each store, complete when the first batch is added. `proxy_keeps_ms`: that of
-           StoreEvidence, for all of them. `unusual_count`: transactions that have a flag, or are DISCARDED, LOST or
-           UNDECIDABLE, or that a cause explains; of these `explained_count` have a cause that explains them, and
-           `unexplained_count` none, not even one that could explain them.
+           StoreEvidence, for all of them. `unusual_count`: transactions that have a flag (other than CLOCK_FLAGS), or
+           are DISCARDED, LOST or UNDECIDABLE, or that a cause explains; of these `explained_count` have a cause that
+           explains them, and `unexplained_count` none, not even one that could explain them. `waiting_count`: pending
+           transactions that are not unusual, in stores whose broker does not run: no producer is asked about them.
            `needs_release`: whether a cause depends on the release of the broker, which is not known exactly;
            `needed_settings`: the settings that causes depend on and that are unknown.
     """
@@ -71,6 +73,7 @@ class Diagnosis:
     needed_settings: dict[str, None] = field(default_factory=dict)
     _unusual_count: int = 0
     _unexplained_count: int = 0
+    _waiting_count: int = 0
     _counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
     _groups: GroupCauses = field(default_factory=GroupCauses)
 
@@ -83,6 +86,11 @@ class Diagnosis:
     def unexplained_count(self) -> int:
         """See `Diagnosis`."""
         return self._unexplained_count - self._groups.unexplained_count
+
+    @property
+    def waiting_count(self) -> int:
+        """See `Diagnosis`."""
+        return self._waiting_count - self._groups.waiting_count
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add judged transactions. `batch` has NEEDED_COLUMNS."""
@@ -103,10 +111,13 @@ class Diagnosis:
         self._unusual_count += int(is_unusual.sum())
         self.explained_count += int(is_explained.sum())
         self._unexplained_count += int((is_unusual & ~has_cause).sum())
+        rests = found.of_store(lambda one: one.was_stopped or one.was_killed)
+        is_waiting = found.state("PENDING") & ~is_unusual & rests
+        self._waiting_count += int(is_waiting.sum())
         for word, cause in CAUSES.items():
             if cause.contradicted is not None:
                 rows, without = cause.rule(found) > NONE, is_unusual & ~has_cause
-                self._groups.add(found, word, rows, cause.contradicted(found), ~is_unusual, without)
+                self._groups.add(found, word, rows, cause.contradicted(found), ~is_unusual, without, is_waiting)
         self.undecidable_count += int(found.state("UNDECIDABLE").sum())
 
     def table(self) -> pa.Table:
@@ -157,8 +168,13 @@ def diagnosed_each(
 
 
 def _are_unusual(found: Evidence) -> Bools:
-    flags = int64s(pc.list_value_length(found.rows["flags"].combine_chunks()), 0)
-    return (flags > 0) | found.state("DISCARDED", "LOST", "UNDECIDABLE")
+    """Transactions with a flag that more than the clock sets, and those that are DISCARDED, LOST or UNDECIDABLE."""
+    lists = found.rows["flags"].combine_chunks()
+    is_of_clock = pc.is_in(pc.list_flatten(lists), value_set=pa.array(CLOCK_FLAGS))
+    owners = np.asarray(pc.list_parent_indices(lists).filter(pc.invert(is_of_clock)))
+    has_flag = np.zeros(found.count, np.bool_)
+    has_flag[owners] = True
+    return has_flag | found.state("DISCARDED", "LOST", "UNDECIDABLE")
 
 
 def _row(store: str, word: str, strength: str, found: Count) -> dict[str, Any]:

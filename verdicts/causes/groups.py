@@ -22,13 +22,14 @@ _TRANSACTIONS_MIN = 5
 class _Held:
     """What one group has.
 
-    Shape: `usual`, `unexplained`: transactions that are counted in another way if the group has the cause.
+    Shape: `usual`, `unexplained`, `waiting`: transactions that are counted in another way if the group has the cause.
     """
 
     count: Count = field(default_factory=Count)
     is_contradicted: bool = False
     usual: int = 0
     unexplained: int = 0
+    waiting: int = 0
 
     @property
     def holds(self) -> bool:
@@ -40,17 +41,18 @@ class GroupCauses:
     """Counts by store, cause and producer group; memory grows with the number of groups.
 
     Shape: `usual_count`: transactions that are unusual only by a cause of their group; `unexplained_count`: unusual
-           ones that have no other cause.
+           ones that have no other cause; `waiting_count`: those of the usual ones that would count as waiting.
     """
 
     _held: dict[tuple[str, str, str], _Held] = field(default_factory=dict)
 
     def add(
-        self, found: Evidence, word: str, rows: Bools, contradicted: Bools, usual: Bools, unexplained: Bools
+        self, found: Evidence, word: str, rows: Bools, contradicted: Bools, usual: Bools, unexplained: Bools,
+        waiting: Bools,
     ) -> None:
         """Add transactions that fit a cause, and those that contradict it.
 
-        `usual`, `unexplained`: those that are not unusual, or have no cause, without it.
+        `usual`, `unexplained`, `waiting`: those that are not unusual, have no cause, or only wait, without it.
         """
         for store, group, chosen in _by_group(found, contradicted):
             self._of(store, word, group).is_contradicted |= bool(len(chosen))
@@ -60,6 +62,7 @@ class GroupCauses:
                 held.count.add(found, chosen)
                 held.usual += int(usual[chosen].sum())
                 held.unexplained += int(unexplained[chosen].sum())
+                held.waiting += int(waiting[chosen].sum())
 
     def _of(self, store: str, word: str, group: str) -> _Held:
         return self._held.setdefault((store, word, group), _Held())
@@ -79,6 +82,11 @@ class GroupCauses:
     def unexplained_count(self) -> int:
         """See `GroupCauses`."""
         return sum(held.unexplained for held in self._held.values() if held.holds)
+
+    @property
+    def waiting_count(self) -> int:
+        """See `GroupCauses`."""
+        return sum(held.waiting for held in self._held.values() if held.holds)
 
 
 def _by_group(found: Evidence, rows: Bools) -> Iterator[tuple[str, str, Int64s]]:

@@ -20,10 +20,12 @@ class VerdictReading(Reading):
     Shape: `missing`: the missing parts of the logs, whether or not a row depends on them. `check_stops`: where the
            broker's check is stopped, for every store that was judged at the present time. `predicted`: what the check
            of each store will discard, if rows of transactions were requested. `evidence`: the facts of each store
-           that the rules of causes read; none for a past time.
+           that the rules of causes read; none for a past time. `undecidable_count`: UNDECIDABLE transactions that a
+           lookup met, whether or not they are among its rows.
     """
 
     missing: list[MissingRange] = field(default_factory=list)
     check_stops: list[CheckStop] = field(default_factory=list)
     predicted: dict[str, Prediction] = field(default_factory=dict)
     evidence: dict[str, StoreEvidence] = field(default_factory=dict)
+    undecidable_count: int = 0

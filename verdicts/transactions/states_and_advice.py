@@ -33,6 +33,9 @@ NONE_YET = (
     "and run the command again; or ask the application for the outcome"
 )
 
+#: Flags that a pending transaction has only because time passes.
+CLOCK_FLAGS = ("expires_soon", "expired")
+
 
 def advice_sentence(advice: str, state: str) -> str:
     """Return what to do, as a sentence; for UNDECIDABLE, the text of `none` requires evidence first."""

@@ -15,6 +15,7 @@ from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
+from rmqtx_cli.options.next_commands import with_places
 from rmqtx_cli.options.options import (
     FieldsOption,
     FormatOption,
@@ -323,14 +324,14 @@ def _write(plan: Plan, output: Path, listing: Listing, situations: list[Situatio
 def _say_refused(draft: PlanDraft, voice: Voice) -> None:
     shown = draft.refused if voice.verbose else draft.refused[:_REFUSED_SHOWN_MAX]
     for transaction_id, refusal in shown:
-        say.line(f"rmqtx: {transaction_id}: not planned, refused by {refusal}")
+        say.line(f"rmqtx: {transaction_id}: not planned, refused by {with_places(str(refusal))}")
     if draft.refused:
         by_guard = [refusal.guard for _, refusal in draft.refused]
         counted = ", ".join(f"{by_guard.count(name)} by {name}" for name in dict.fromkeys(by_guard))
         say.line(f"rmqtx: not planned: {count(len(draft.refused), 'transaction')} ({counted})")
     shown = draft.to_override if voice.verbose else draft.to_override[:_REFUSED_SHOWN_MAX]
     for transaction_id, refusal in shown:
-        say.line(f"rmqtx: {transaction_id}: planned, but apply refuses it by {refusal}")
+        say.line(f"rmqtx: {transaction_id}: planned, but apply refuses it by {with_places(str(refusal))}")
     if draft.to_override:
         say.line(f"rmqtx: planned, but refused by apply without an override: {count(len(draft.to_override), 'step')}")
 

@@ -10,6 +10,7 @@ import typer
 
 from readers.model.errors import RmqtxError
 from readers.model.findings import as_text
+from readers.model.shell_words import quoted
 from rmqtx_cli.acting.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.asking import agreed
@@ -95,9 +96,9 @@ def command(
 
 def _say_changed(root: str, file: Path, resume: bool, voice: Voice) -> None:
     if resume:
-        voice.note(f"{root}: changes complete; to undo them: rmqtx undo {file}")
+        voice.note(f"{root}: changes complete; to undo them: rmqtx undo {quoted(str(file))}")
     else:
-        voice.note(f"{root}: restored; to redo the changes: rmqtx undo {file} --resume")
+        voice.note(f"{root}: restored; to redo the changes: rmqtx undo {quoted(str(file))} --resume")
 
 
 def _update_receipts(undo_file: UndoFile, file: Path, resume: bool, voice: Voice) -> None:

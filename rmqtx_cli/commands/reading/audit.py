@@ -273,10 +273,11 @@ class _AuditRun:
     """One audit: lists rows, counts them and prints the summary."""
 
     def __init__(self, asked: AuditOptions, listing: Listing, logs: LogOptions) -> None:
+        from rmqtx_cli.pages.order_of_harm import Harms
         from rmqtx_cli.pages.summary import Summary
 
         self.asked, self.listing, self.logs = asked, listing, logs
-        self.counted = Summary()
+        self.counted = Summary(harms=Harms(listing.now_ms))
         self._met: list[Finding] = []
 
     def written(self, reading: VerdictReading, source: Source) -> int:
@@ -284,7 +285,7 @@ class _AuditRun:
 
         def answer() -> Iterator[str]:
             yield from self.counted.answer(
-                source.stores, source.arguments, reading.findings, reading.check_stops, self.listing.now_ms, source.live
+                source.stores, source.arguments, reading, self.listing.now_ms, source.live
             )
             if self.asked.at is None:
                 yield from self.counted.why_lines(source.arguments)

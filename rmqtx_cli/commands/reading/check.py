@@ -143,7 +143,8 @@ def command(
     previous run also: newly lost or discarded transactions, a check cursor that does not move, commits without an op
     message, and a commit log that ends earlier.
     --deadline warns before the broker discards unanswered transactions, which it does without notice.
-    Names the most frequent cause of the pending, lost and discarded transactions (rmqtx diagnose shows them all).
+    What is discarded soonest leads. Names the most frequent cause of the transactions that it alerts about (rmqtx
+    diagnose shows all causes).
     If evidence is missing, a number that would be 0 is unknown: U in performance data, null in JSON, absent from FILE
     of --textfile; other numbers are then lower bounds.
     """

@@ -104,7 +104,7 @@ def command(
                 found.add(batch)
             rows = found.table()
             listing.write(iter(rows.to_batches()), answer=lambda: counts_lines(found))
-            for line in next_lines(listing.fulfilling(rows), f"{opened.arguments}{logs.arguments}"):
+            for line in next_lines(listing.fulfilling(rows), opened.arguments):
                 source.voice.note(line)
             is_incomplete = found.undecidable_count > 0 or read.is_missed(rows.to_pylist())
             return listing.conclude(reading, has_undecidable=is_incomplete)

@@ -12,6 +12,7 @@ import typer
 from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.options.options import (
     AtOption,
     FailOnOption,
@@ -169,20 +170,22 @@ def _lines(
     from rmqtx_cli.pages.headlines import pending_lines
     from rmqtx_cli.pages.summary import Summary
 
-    following, pending_count = None, pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0
-    listed = Summary.of(chosen)
-    if chosen.num_rows and times.at_ms is None:
-        following = f"next: {listed.next_command(source.arguments)}"
-    elif not pending_count and times.at_ms is None:
-        following = f"next: rmqtx audit {source.arguments} --summary   # LOST and DISCARDED transactions"
+    pending_count = pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0
+    listed = Summary.of(chosen, times.now_ms)
+    following, unknown_count = None, reading.undecidable_count
+    if chosen.num_rows:
+        following = listed.next_line(source.arguments)
+    elif not pending_count and unknown_count:
+        following = next_line(f"rmqtx audit {source.arguments} --where 'state = UNDECIDABLE'", "what could decide them")
+    elif not pending_count:
+        following = next_line(f"rmqtx audit {source.arguments} --summary", "LOST and DISCARDED transactions")
     yield from pending_lines(
-        chosen, pending_count, reading.check_stops,
-        functools.partial(never_asked_counts, rows), reading.predicted, times.now_ms, source.live, following,
+        chosen, pending_count, unknown_count, listed.harms, reading,
+        functools.partial(never_asked_counts, rows), times.now_ms, source.live, following,
         is_one_store=len(source.stores) == 1,
-        is_incomplete=any(finding.kind.severity == "error" for finding in reading.findings),
     )
-    if times.at_ms is None:
-        yield from listed.why_lines(source.arguments)
+    if any(chosen["causes"].to_pylist()):
+        yield next_line(f"rmqtx diagnose {source.arguments}", "why")
 
 
 def _say_unknown_names(rows: pa.Table, asked: PendingOptions, voice: Voice) -> None:

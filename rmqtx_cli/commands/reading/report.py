@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from readers.model.errors import BadRequest
+from readers.model.shell_words import quoted
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.options.options import HashOption, OptionalStoreArguments, ProvenanceOptions, ProxyConfOption
 from rmqtx_cli.sources.broker_logs import LogOptions
 from rmqtx_cli.sources.source import SourceOptions
@@ -195,7 +197,7 @@ class _ReportRun:
         from verdicts.transactions.verdict_files import SUFFIXES, read_verdicts
 
         own = [store.root for store in opened.stores]
-        command = f"rmqtx diff {shlex.quote(place)} {shlex.quote(own[0])}" if len(own) == 1 else None
+        command = carried(f"rmqtx diff {quoted(place)} {quoted(own[0])}") if len(own) == 1 else None
         path = Path(place)
         if path.suffix.lower() in SUFFIXES and not path.is_dir():
             return Earlier(place, counted(read_verdicts(path)), command=command)

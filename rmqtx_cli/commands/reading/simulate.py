@@ -14,6 +14,7 @@ import typer
 from readers.model.errors import BadRequest, BadText
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.next_commands import next_lines
 from rmqtx_cli.options.options import (
     FailOnOption,
     LimitOption,
@@ -165,8 +166,8 @@ def command(
     listing.write(batches, answer=None if run.show is Shown.TRANSACTIONS else counted.lines)
     for finding in reading.findings:
         if finding.advice is not None:
-            for line in finding.advice.splitlines():
-                voice.note(f"next: {line}")
+            for line in next_lines(finding.advice):
+                voice.note(line)
     return listing.conclude(reading)
 
 

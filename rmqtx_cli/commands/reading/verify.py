@@ -15,6 +15,7 @@ from readers.model.findings import KINDS
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.next_commands import next_lines
 from rmqtx_cli.options.options import (
     FailOnOption,
     LimitOption,
@@ -260,7 +261,7 @@ class _FindingCounts:
                 yield f"{count(sum(codes.values()), wanted)}: {counts}"
         for advice, named in self._advice().items():
             yield f"advice: {advice}   # {', '.join(named)}"
-        yield from (f"next: {line}" for advice in self.commands.values() for line in advice.splitlines())
+        yield from (line for advice in self.commands.values() for line in next_lines(advice))
 
     def _advice(self) -> dict[str, list[str]]:
         """Return the advice of the kinds of errors and warnings, worst first: advice → codes."""

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from readers.model.shell_words import quoted
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.options.options import NewStoreOption, StoreOptions, VoiceOptions
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
@@ -113,7 +115,8 @@ def _say_made(made: Rebuilt, parts: tuple[str, ...], store: str, to: Path, voice
     if amounts is not None:
         voice.note(amounts)
     if any(finding.kind.severity == "error" for finding in made.findings):
-        voice.note(f"a broker cuts its log at the damage; for a log without holes: rmqtx salvage {store} --to DIR")
+        salvage = carried(f"rmqtx salvage {quoted(str(store))} --to DIR")
+        voice.note(f"a broker cuts its log at the damage; for a log without holes: {salvage}")
         return exit_status.INCOMPLETE
     return exit_status.DONE
 

@@ -1,0 +1,115 @@
+"""The commands that a result names to type next, with the options of this run that change the answer.
+
+A command without them would read another log, or judge by the defaults of another release, and contradict the result
+that names it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Collection, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from readers.model.shell_words import quoted
+from rmqtx_cli.words.times import parse_moment_ms, time_text
+
+#: The parsed command line of this run, as Typer has it; None in a program that calls no command.
+CURRENT: ContextVar[Any] = ContextVar("current_command", default=None)
+#: Parameters that change what is read, or by which rules and settings it is judged.
+CARRIED = (
+    "commit_log", "broker_conf", "broker_version", "transaction_table", "table", "offset_column", "group_column",
+    "broker_logs", "log_zone", "proxy_conf",
+)  # fmt: skip
+#: Parameters that name the store or the brokers on which a command acts.
+PLACES = (
+    "store", "namesrv", "broker", "cluster", "namespace", "credentials", "tls", "tls_ca", "tls_cert", "tls_key",
+    "tls_server_name", "tls_insecure",
+)  # fmt: skip
+#: Commands on one transaction, as the sentences of guards name them: without a place.
+_IN_PROSE = re.compile(r"\brmqtx (show|commit|rollback|resume|close|discard) ([^\s;,)]+)")
+_CHANGES_FILES = frozenset({"commit", "rollback", "resume", "close", "discard"})
+#: Of these commands --at is the time of the state; of `simulate` it is the clock.
+_WITH_PAST_STATES = ("show", "pending", "audit")
+#: In the place of a version that the reader must add.
+_VERSION_TO_ADD = "X.Y.Z"
+_COMMENT = "   # "
+
+
+def next_line(command: str, comment: str = "") -> str:
+    """Return the line that names a command to type next, with the options of this run."""
+    return f"next: {carried(command)}{_COMMENT + comment if comment else ''}"
+
+
+def next_lines(text: str) -> Iterator[str]:
+    """Yield the line of `next_line` for each line of a text: commands, each with or without a comment."""
+    for line in text.splitlines():
+        command, found, comment = line.rpartition(_COMMENT)
+        yield next_line(command, comment) if found else next_line(line)
+
+
+def with_places(text: str) -> str:
+    """Return a sentence in which each command on one transaction acts where this run does, with its options."""
+    return _IN_PROSE.sub(lambda found: _placed(found[1], found[2]), text)
+
+
+def _placed(name: str, identity: str) -> str:
+    placed = carried(f"rmqtx {name} {quoted(identity)}", (*PLACES, *CARRIED))
+    return f"{placed} --to DIR" if name in _CHANGES_FILES and " --store " in placed else placed
+
+
+def carried(command: str, names: Collection[str] = CARRIED) -> str:
+    """Return a command with the options of this run that it takes too and does not have yet.
+
+    `names`: the parameters of these options. Only for commands of rmqtx; other text stays as it is.
+    """
+    context = CURRENT.get()
+    words = _words(command)
+    given = [] if context is None or words[:1] != ["rmqtx"] else list(_given(context, names))
+    taken = _options_of(context, words[1:]) if given else frozenset()
+    for option, value in given:
+        if option == "--at" and not {context.info_name, words[1]} <= {*_WITH_PAST_STATES}:
+            continue
+        if option == "--broker-version" and _VERSION_TO_ADD in words:
+            command = command.replace(f"{option} {_VERSION_TO_ADD}", f"{option} {quoted(value or '')}")
+        elif option in taken and option not in words:
+            command += f" {option} {quoted(value)}" if value is not None else f" {option}"
+    return command
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # the id of a transaction that another module did not quote
+        return command.split()
+
+
+def _given(context: Any, names: Collection[str]) -> Iterator[tuple[str, str | None]]:
+    """Yield the options of a run that change the answer, with their values as text; a switch has none."""
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name)
+        if value in (None, False, [], ()) or parameter.param_type_name != "option":
+            continue
+        if parameter.name == "at":
+            yield "--at", time_text(parse_moment_ms(str(value), time.time_ns() // 1_000_000)[0])
+        elif parameter.name in names and value is True:
+            yield _longest(parameter.opts), None
+        elif parameter.name in names:
+            values = value if isinstance(value, list | tuple) else [value]
+            yield from ((_longest(parameter.opts), str(one)) for one in values)
+
+
+def _options_of(context: Any, words: list[str]) -> frozenset[str]:
+    """Return the options that a command takes; none for a command that does not exist."""
+    command = context.find_root().command
+    for word in words:
+        if not hasattr(command, "get_command"):
+            break
+        command = command.get_command(context, word)
+    return frozenset(option for parameter in getattr(command, "params", ()) for option in parameter.opts)
+
+
+def _longest(names: list[str]) -> str:
+    return max(names, key=len)

@@ -1,0 +1,251 @@
+"""What harms most, first: messages that the broker discards soon, then those not delivered, then those delivered twice.
+
+No other module ranks transactions: headlines, the command to type next, the report and `rmqtx check` use this order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools
+from rmqtx_cli.words.durations import duration_text
+from rmqtx_cli.words.text import escaped, grouped
+from rmqtx_cli.words.times import time_text
+
+if TYPE_CHECKING:
+    from verdicts.model.predicted import Prediction
+
+#: A discard that comes within this time is harm that can still be prevented.
+SOON_MS = 3_600_000
+#: The columns of TRANSACTIONS that decide the rank of a row.
+HARM_COLUMNS = ("store", "transaction_id", "state", "flags", "half_store_time_ms", "discard_at_ms")
+#: Stores that a sentence names.
+_STORES_MAX = 3
+_NEVER = 1 << 62
+
+
+class _Rows:
+    """Some transactions, and which of them fulfil a condition."""
+
+    def __init__(self, batch: pa.RecordBatch, now_ms: int) -> None:
+        self.count = batch.num_rows
+        self._states = batch["state"]
+        self._flags, self._owners = pc.list_flatten(batch["flags"]), pc.list_parent_indices(batch["flags"])
+        times = batch["discard_at_ms"] if "discard_at_ms" in batch.schema.names else pa.nulls(self.count, pa.int64())
+        self.discard_at_ms = np.asarray(pc.fill_null(times, _NEVER)).astype(np.int64)
+        self.are_soon = self.discard_at_ms <= now_ms + SOON_MS
+
+    def state(self, state: str) -> Bools:
+        return np.asarray(pc.fill_null(pc.equal(self._states, state), False)).astype(np.bool_)
+
+    def flag(self, *names: str) -> Bools:
+        found = np.zeros(self.count, np.bool_)
+        found[np.asarray(self._owners.filter(pc.is_in(self._flags, pa.array(names, pa.string()))))] = True
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One kind of harm. `words`: the states or flags that name it in a command's comment, the first that a row has.
+
+    `sentence`: the kind after a number, in a sentence; empty for a kind that headlines leave out.
+    """
+
+    words: tuple[str, ...]
+    fits: Callable[[_Rows], Bools]
+    sentence: str = ""
+
+
+def _pending_with(*flags: str) -> Callable[[_Rows], Bools]:
+    return lambda rows: rows.state("PENDING") & rows.flag(*flags)
+
+
+def _committed_with(*flags: str) -> Callable[[_Rows], Bools]:
+    return lambda rows: rows.state("COMMITTED") & rows.flag(*flags)
+
+
+#: Pending, and discarded within SOON_MS; of a stopped broker, within that time after its start.
+SOON = "discarded soon"
+#: Committed, and the broker may deliver it again.
+AGAIN = "delivered again"
+#: All kinds, worst first. A transaction is of the first kind that fits.
+KINDS: dict[str, _Kind] = {
+    SOON: _Kind(("PENDING",), lambda rows: rows.state("PENDING") & rows.are_soon),
+    "never checked": _Kind(
+        ("never_asked", "masked", "poison"), _pending_with("never_asked", "masked", "poison"),
+        "PENDING that the broker never checks",
+    ),
+    "lost": _Kind(("LOST",), lambda rows: rows.state("LOST"), "LOST (not delivered)"),
+    "discarded": _Kind(("DISCARDED",), lambda rows: rows.state("DISCARDED"), "DISCARDED (not delivered)"),
+    "unknown": _Kind(("UNDECIDABLE",), lambda rows: rows.state("UNDECIDABLE"), "UNDECIDABLE"),
+    "delivered twice": _Kind(("duplicate_commit",), lambda rows: rows.flag("duplicate_commit"), "delivered twice"),
+    AGAIN: _Kind(
+        ("commit_without_op", "open_after_decision"), _committed_with("commit_without_op", "open_after_decision"),
+        "COMMITTED that the broker may deliver again",
+    ),
+    "delivered wrongly": _Kind(
+        ("commit_after_rollback", "conflict"), lambda rows: rows.flag("commit_after_rollback", "conflict"),
+        "both committed and rolled back",
+    ),
+    "late": _Kind(("expired", "expires_soon", "stalled"), _pending_with("expired", "expires_soon", "stalled")),
+    "to tidy up": _Kind(
+        ("open_after_decision", "commit_after_discard", "discarded_though_decided"),
+        lambda rows: rows.flag("open_after_decision", "commit_after_discard", "discarded_though_decided"),
+    ),
+    "pending": _Kind(("PENDING",), lambda rows: rows.state("PENDING")),
+}
+
+
+def harm_ranks(batch: pa.RecordBatch, now_ms: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return for each transaction the number of its kind in KINDS; the number of kinds for one without any.
+
+    `batch` has HARM_COLUMNS.
+    """
+    rows, ranks = _Rows(batch, now_ms), np.full(batch.num_rows, len(KINDS), np.int64)
+    for rank, kind in reversed(list(enumerate(KINDS.values()))):
+        ranks[kind.fits(rows)] = rank
+    return ranks
+
+
+@dataclass(slots=True)
+class _OfStore:
+    """Transactions of one store by the time at which its broker discards them.
+
+    Shape: `times`: the pending ones that it discards soon; `again`: those of the kind AGAIN, which a round that
+           discards them does not deliver.
+    """
+
+    pending_count: int = 0
+    times: Counter[int] = field(default_factory=Counter)
+    again: Counter[int] = field(default_factory=Counter)
+
+    def again_count(self, known: Prediction | None) -> int:
+        """The number of transactions of the kind AGAIN that a round asks about, so that they may be delivered."""
+        begin_ms = -1 if known is None else known.begin_ms
+        return sum(number for time_ms, number in self.again.items() if time_ms > begin_ms)
+
+
+@dataclass(slots=True)
+class Harms:
+    """The transactions seen so far by kind of harm, with the worst one of each; memory does not grow with their number.
+
+    Units: `now_ms`: the time that "soon" refers to, epoch milliseconds.
+    """
+
+    now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    counts: Counter[str] = field(default_factory=Counter)
+    _worst: dict[str, tuple[int, int, str, str]] = field(default_factory=dict)
+    _stores: dict[str, _OfStore] = field(default_factory=dict)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count the transactions of a batch, which has HARM_COLUMNS; the file of an earlier audit has no times left."""
+        if not batch.num_rows:
+            return
+        ranks, rows = harm_ranks(batch, self.now_ms), _Rows(batch, self.now_ms)
+        stored = np.asarray(pc.fill_null(batch["half_store_time_ms"], _NEVER)).astype(np.int64)
+        for rank in np.unique(ranks).tolist():
+            if rank == len(KINDS):
+                continue
+            name, mine = list(KINDS)[rank], np.flatnonzero(ranks == rank)
+            self.counts[name] += len(mine)
+            first = mine[np.lexsort((stored[mine], rows.discard_at_ms[mine]))[0]]
+            found = self._example(batch, int(first), name, int(rows.discard_at_ms[first]), int(stored[first]))
+            self._worst[name] = min(self._worst.get(name, found), found)
+        self._count_by_store(batch, rows, ranks)
+
+    @staticmethod
+    def _example(
+        batch: pa.RecordBatch, row: int, name: str, discard_at_ms: int, stored_ms: int
+    ) -> tuple[int, int, str, str]:
+        known = {batch["state"][row].as_py(), *(batch["flags"][row].as_py() or ())}
+        word = next((word for word in KINDS[name].words if word in known), KINDS[name].words[0])
+        return discard_at_ms, stored_ms, batch["transaction_id"][row].as_py(), word
+
+    def _count_by_store(self, batch: pa.RecordBatch, rows: _Rows, ranks: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        stores, pending = batch["store"], rows.state("PENDING")
+        are_soon, are_again = (ranks == list(KINDS).index(name) for name in (SOON, AGAIN))
+        for root in pc.unique(stores.filter(pa.array(pending | are_again))).to_pylist():
+            of, here = self._stores.setdefault(root, _OfStore()), np.asarray(pc.equal(stores, root)).astype(np.bool_)
+            of.pending_count += int((here & pending).sum())
+            for counts, chosen in ((of.times, are_soon & here), (of.again, are_again & here)):
+                times, numbers = np.unique(rows.discard_at_ms[chosen], return_counts=True)
+                counts.update(dict(zip(times.tolist(), numbers.tolist(), strict=True)))
+
+    def worst(self) -> tuple[str, str] | None:
+        """Return the id of the transaction that is harmed first or most, and the word that names the harm."""
+        name = next((name for name in KINDS if self.counts[name]), None)
+        if name is None:
+            return None
+        _, _, identity, word = self._worst[name]
+        return identity, f"{word}, discarded first" if name == SOON else word
+
+    def sentences(self, predicted: Mapping[str, Prediction]) -> Iterator[str]:
+        """Return what is harmed, worst first: numbers, and when it happens where it can still be prevented."""
+        yield from self.soon_sentences(predicted)
+        for name, kind in KINDS.items():
+            number = self.counts[name]
+            if name == AGAIN:
+                number = sum(of.again_count(predicted.get(root)) for root, of in self._stores.items())
+            if kind.sentence and number:
+                yield f"{grouped(number)} {kind.sentence}"
+
+    @property
+    def is_soon(self) -> bool:
+        """Whether a broker discards pending transactions soon."""
+        return self.counts[SOON] > 0
+
+    @property
+    def stores_with_soon(self) -> set[str]:
+        """The stores whose broker discards pending transactions soon."""
+        return {root for root, of in self._stores.items() if of.times}
+
+    def soon_sentences(self, predicted: Mapping[str, Prediction], *, with_counts: bool = True) -> Iterator[str]:
+        """Return when brokers discard pending transactions, the first one first; nothing if that is not soon.
+
+        `with_counts`: begin with the number of pending transactions.
+        """
+        harmed = sorted((min(of.times), root) for root, of in self._stores.items() if of.times)
+        for _, root in harmed[:_STORES_MAX]:
+            of = self._stores[root]
+            whose = [escaped(root)] if len(self._stores) > 1 else []
+            whose += [f"{grouped(of.pending_count)} PENDING"] if with_counts else []
+            yield ": ".join([*whose, self._when(of, predicted.get(root))])
+        if len(harmed) > _STORES_MAX:
+            yield f"the brokers of {len(harmed) - _STORES_MAX} more stores discard pending transactions soon"
+
+    def _when(self, of: _OfStore, known: Prediction | None) -> str:
+        is_running = known is not None and known.is_running
+        begin_ms = self.now_ms if known is None else known.begin_ms
+        unasked = sum(number for time_ms, number in of.times.items() if time_ms <= begin_ms)
+        later = {time_ms: number for time_ms, number in of.times.items() if time_ms > begin_ms}
+        every, first_ms = of.times.total(), min(of.times)
+        parts = []
+        if unasked:
+            which = "next" if is_running else "first"
+            parts.append(f"{_many(unasked, of)} unasked in its {which} round, {self._moment(first_ms, is_running)}")
+        if later:
+            within = f"within {duration_text(SOON_MS)}{'' if is_running else ' of its start'}"
+            left_ms = max(0, min(later) - self.now_ms)
+            first = f"the first {self._moment(min(later), True) if is_running else f'after {duration_text(left_ms)}'}"
+            parts.append(f"{_many(every - unasked, of)} {within} unless a producer answers, {first}")
+        return f"the broker discards {', and '.join(parts)}"
+
+    def _moment(self, time_ms: int, is_running: bool) -> str:
+        left_ms = time_ms - self.now_ms
+        if left_ms <= 0:
+            return "now" if is_running else "as soon as it starts"
+        if is_running:
+            return f"in {duration_text(left_ms)}, at {time_text(time_ms)}"
+        return f"{duration_text(left_ms)} after it starts"
+
+
+def _many(number: int, of: _OfStore) -> str:
+    return f"all {grouped(number)}" if number == of.pending_count > 1 else grouped(number)
