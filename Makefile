@@ -14,6 +14,8 @@ PACKAGES := readers verdicts remoting repairs spark_tasks rmqtx rmqtx_cli pyspar
 TEST_PROCESSES ?= $$($(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 DEMO := $(CACHE)/demo
 EXAMPLE := examples/orders-5.3.3.tar.xz
+# Two hours after the broker of the example stopped: its transactions are older than fileReservedTime today.
+DEMO_AT := 2026-11-21T08:15:00Z
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -52,11 +54,11 @@ $(DEMO)/store: $(EXAMPLE)
 
 .PHONY: demo
 demo: compiled $(DEMO)/store ## the pending transactions of a store that a real broker wrote, and one transaction in full
-	@echo '$$ rmqtx pending $(DEMO)/store'
-	@$(BIN)/rmqtx pending $(DEMO)/store
+	@echo '$$ rmqtx pending $(DEMO)/store --at $(DEMO_AT)   # as if its broker started then'
+	@$(BIN)/rmqtx pending $(DEMO)/store --at $(DEMO_AT)
 	@echo
-	@id=$$($(BIN)/rmqtx pending $(DEMO)/store --quiet --sort checks --limit 1 --format csv --fields transaction_id | tail -1); \
-		echo "\$$ rmqtx show $$id --store $(DEMO)/store"; $(BIN)/rmqtx show $$id --store $(DEMO)/store
+	@id=$$($(BIN)/rmqtx pending $(DEMO)/store --at $(DEMO_AT) --quiet --sort checks --limit 1 --format csv --fields transaction_id | tail -1); \
+		echo "\$$ rmqtx show $$id --store $(DEMO)/store --at $(DEMO_AT)"; $(BIN)/rmqtx show $$id --store $(DEMO)/store --at $(DEMO_AT)
 
 # Also where PYTHONDONTWRITEBYTECODE is set: a command imports 170 modules, and compiling them takes as long as all else.
 .PHONY: compiled

@@ -167,7 +167,9 @@ def _rolled_back_half(situation: Situation) -> Found:
 def _close_or_nothing(situation: Situation, late: str) -> str:
     """What to do with a decided transaction; `late`: what the other decision leaves to do, if anything."""
     if situation.row["advice"] == "close":
-        close = f"the broker will check it again; to stop the check, rmqtx close {situation.transaction_id}"
+        is_asked = situation.row["answer_effect"] is not None
+        effect = "the broker will check it again" if is_asked else "the check will still reach a copy of it"
+        close = f"{effect}; to stop the check, rmqtx close {situation.transaction_id}"
         return f"{late}; {close}" if late else close
     return late or "nothing to do"
 
@@ -176,11 +178,12 @@ def op_in_memory(situation: Situation, request: ActRequest) -> Found:
     """Its rollback may have been lost with the memory of a killed broker; a commit would be in the log."""
     if request.action != "commit" or "may_be_decided" not in situation.row["flags"]:
         return None
-    asks = "start the broker" if situation.state == "PENDING" else f"rmqtx resume {situation.transaction_id}"
+    looked_up = "look up its outcome in the application and add --override op-in-memory --reason TEXT"
+    asks = {"wait": "start the broker", "resume": f"rmqtx resume {situation.transaction_id}"}.get(situation.row["advice"])
     return (
         "its producer may have rolled it back: the broker was killed, and op messages in its memory were lost",
-        f"let the broker check it again ({asks}), or look up its outcome in the application and add "
-        "--override op-in-memory --reason TEXT",
+        f"let the broker check it again ({asks}), or {looked_up}" if asks else
+        f"{looked_up}: the broker discards it without asking",
     )
 
 
@@ -217,7 +220,7 @@ def still_open(situation: Situation, request: ActRequest) -> Found:
     if prepared_record(situation, request) is not None:
         return None
     place, both = f"half copy {situation.newest_queue_offset}", "with a second copy, both may be committed"
-    if "never_asked" in situation.row["flags"]:  # waiting is useless: the check is stopped
+    if situation.row["advice"] == "decide":  # waiting is useless: no producer is asked
         return f"the check has not passed {place}: {both}", _decide(situation)
     return f"the check will still reach {place}: {both}", f"wait for the check, or {_decide(situation)}"
 

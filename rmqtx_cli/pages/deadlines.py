@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from verdicts.deadlines.deadline import Deadline
     from verdicts.model.predicted import Prediction
 
+#: What a prediction assumes, in a few words.
+_ASSUMED = {"settings": "settings", "version": "release", "log": "a log without damage"}
 #: The condition under which a deadline is true while the broker is stopped.
 IF_STARTED = "if the broker starts now"
 
@@ -32,6 +34,32 @@ def deadline_text(deadline: Deadline, now_ms: int) -> str:
     if deadline.checks_to_come:
         asked = f", after {count(deadline.checks_to_come, 'more check')} without an answer"
     return f"{when}{later}{started}: {cause}{asked}"
+
+
+#: What happens next, by the value of `next_event`; events that are not here are told by the deadline alone.
+_EVENTS = {
+    "asked": "a producer is asked", "put_back": "a copy is put back in its immunity time, no producer is asked",
+    "expired": "discarded without asking, because of its age",
+    "discarded": "discarded without asking, because its checks are used up",
+    "dropped": "dropped from RocksDB without asking",
+    "skipped": "never read by the check", "stopped": "not reached: the check stops before it",
+    "cut": "cut off the log when the broker starts",
+}
+_ANSWERS = {"deliver": "the answer COMMIT delivers it", "deliver_again": "the answer COMMIT delivers it once more"}
+
+
+def next_text(transaction: Mapping[str, Any], deadline: Deadline, now_ms: int) -> str:
+    """What the broker does next with a transaction, when, what an answer does then, and what is assumed; or nothing."""
+    event = _EVENTS.get(transaction["next_event"] or "")
+    if event is None:
+        return ""
+    time_ms = transaction["next_event_at_ms"]
+    when = "" if time_ms is None else f" {in_text(time_ms, now_ms)}"
+    started = f" {IF_STARTED}" if when and not deadline.is_running else ""
+    answer = _ANSWERS.get(transaction["answer_effect"] or "")
+    effect = "" if answer is None else f"; {answer}"
+    assumed = ", ".join(_ASSUMED[name] for name in deadline.assumed)
+    return f"{event}{when}{started}{effect}{f' (assumed: {assumed})' if assumed else ''}"
 
 
 def in_text(time_ms: int, now_ms: int) -> str:

@@ -12,7 +12,7 @@ from rmqtx_cli.output.page import write_lines
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.pages.causes import cause_line
-from rmqtx_cli.pages.deadlines import deadline_text
+from rmqtx_cli.pages.deadlines import deadline_text, next_text
 from rmqtx_cli.words.durations import age_text, duration_text
 from rmqtx_cli.words.text import escaped
 from verdicts.audit.timeline import CONSUMERS, LOGGED_TIMELINE, TIMELINE, TimelineSource, consumers_past, timeline
@@ -43,8 +43,7 @@ def draw(
     `deadline`: the predicted discard, for a transaction that the check will still reach. `causes`: rows of DIAGNOSES.
     `logged`: lines of the broker's logs as events; None if no logs were read.
     """
-    discard = "" if deadline is None else deadline_text(deadline, now_ms)
-    _write(stream, _head(transaction, discard, _age(transaction, places, now_ms)))
+    _write(stream, _head(transaction, deadline, now_ms, _age(transaction, places, now_ms)))
     events = timeline(transaction, places, logged)
     _write_table(stream, events, _timeline_view(_sent_ms(transaction), len(places) > 1, bool(logged)))
     checks = list(check_cursor_lines(transaction, places))
@@ -123,10 +122,12 @@ def _is_grpc(transaction: Transaction) -> bool:
     return is_topic and is_of_grpc_client(transaction["transaction_id"])
 
 
-def facts_of(transaction: Transaction, discard: str, age: str) -> Iterator[tuple[str, str]]:
-    """The labels of the page and their texts, not escaped: why, flags, advice, age, discard, group, topic, keys.
+def facts_of(
+    transaction: Transaction, deadline: Deadline | None, now_ms: int, age: str
+) -> Iterator[tuple[str, str]]:
+    """The labels of the page and their texts, not escaped: why, flags, advice, age, next, discard, group, topic, keys.
 
-    `discard`, `age`: sentences; empty where there is nothing to state.
+    `age`: a sentence; empty where there is nothing to state.
     """
     yield "why", transaction["reason"]
     for flag in transaction["flags"]:
@@ -135,8 +136,10 @@ def facts_of(transaction: Transaction, discard: str, age: str) -> Iterator[tuple
     yield "advice", f"{advice}: {advice_sentence(advice, transaction['state'])}"
     if age:
         yield "age", age
-    if discard:
-        yield "discard", discard
+    if deadline is not None:
+        if following := next_text(transaction, deadline, now_ms):
+            yield "next", following
+        yield "discard", deadline_text(deadline, now_ms)
     if transaction["producer_group"] is not None:
         same = ", the name of the topic: sent by a gRPC client through a proxy" if _is_grpc(transaction) else ""
         asked = _ASKED.get(transaction.get("asked_through"), "")
@@ -148,9 +151,9 @@ def facts_of(transaction: Transaction, discard: str, age: str) -> Iterator[tuple
         yield "keys", transaction["keys"]
 
 
-def _head(transaction: Transaction, discard: str, age: str) -> Iterator[str]:
+def _head(transaction: Transaction, deadline: Deadline | None, now_ms: int, age: str) -> Iterator[str]:
     yield f"{escaped(transaction['transaction_id'])}  {transaction['state']}"
-    for label, text in facts_of(transaction, discard, age):
+    for label, text in facts_of(transaction, deadline, now_ms, age):
         yield f"{label:<{_LABEL_CELLS}}{escaped(str(text))}"
     yield ""
 

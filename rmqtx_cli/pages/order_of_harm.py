@@ -19,6 +19,7 @@ from readers.model.columns import Bools
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import escaped, grouped
 from rmqtx_cli.words.times import time_text
+from verdicts.transactions.futures import UNASKED_WORDS
 
 if TYPE_CHECKING:
     from verdicts.model.predicted import Prediction
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 #: A discard that comes within this time is harm that can still be prevented.
 SOON_MS = 3_600_000
 #: The columns of TRANSACTIONS that decide the rank of a row.
-HARM_COLUMNS = ("store", "transaction_id", "state", "flags", "half_store_time_ms", "discard_at_ms")
+HARM_COLUMNS = (
+    "store", "transaction_id", "state", "flags", "half_store_time_ms", "discard_at_ms", "next_event", "answer_effect",
+)
 #: Stores that a sentence names.
 _STORES_MAX = 3
 _NEVER = 1 << 62
@@ -42,6 +45,22 @@ class _Rows:
         times = batch["discard_at_ms"] if "discard_at_ms" in batch.schema.names else pa.nulls(self.count, pa.int64())
         self.discard_at_ms = np.asarray(pc.fill_null(times, _NEVER)).astype(np.int64)
         self.are_soon = self.discard_at_ms <= now_ms + SOON_MS
+        self.are_unasked = self._are(batch, "next_event", UNASKED_WORDS)
+        self.are_cut = self._are(batch, "next_event", ("cut",))
+        self._is_known = "next_event" in batch.schema.names and batch["next_event"].null_count < self.count
+        self._effects = batch["answer_effect"] if self._is_known else None
+
+    def _are(self, batch: pa.RecordBatch, name: str, values: tuple[str, ...]) -> Bools:
+        if name not in batch.schema.names:
+            return np.zeros(self.count, np.bool_)
+        return np.asarray(pc.is_in(batch[name], value_set=pa.array(values, pa.string()))).astype(np.bool_)
+
+    @property
+    def may_be_asked(self) -> Bools:
+        """Those that a producer is asked about; all, where what happens next is not known."""
+        if self._effects is None:
+            return np.ones(self.count, np.bool_)
+        return np.asarray(pc.is_valid(self._effects)).astype(np.bool_)
 
     def state(self, state: str) -> Bools:
         return np.asarray(pc.fill_null(pc.equal(self._states, state), False)).astype(np.bool_)
@@ -78,6 +97,10 @@ SOON = "discarded soon"
 AGAIN = "delivered again"
 #: All kinds, worst first. A transaction is of the first kind that fits.
 KINDS: dict[str, _Kind] = {
+    "cut off": _Kind(
+        ("PENDING",), lambda rows: rows.state("PENDING") & rows.are_cut,
+        "PENDING that the next start of the broker cuts off the log (rmqtx verify)",
+    ),
     SOON: _Kind(("PENDING",), lambda rows: rows.state("PENDING") & rows.are_soon),
     "never checked": _Kind(
         ("never_asked", "masked", "poison"), _pending_with("never_asked", "masked", "poison"),
@@ -88,7 +111,8 @@ KINDS: dict[str, _Kind] = {
     "unknown": _Kind(("UNDECIDABLE",), lambda rows: rows.state("UNDECIDABLE"), "UNDECIDABLE"),
     "delivered twice": _Kind(("duplicate_commit",), lambda rows: rows.flag("duplicate_commit"), "delivered twice"),
     AGAIN: _Kind(
-        ("commit_without_op", "open_after_decision"), _committed_with("commit_without_op", "open_after_decision"),
+        ("commit_without_op", "open_after_decision"),
+        lambda rows: _committed_with("commit_without_op", "open_after_decision")(rows) & rows.may_be_asked,
         "COMMITTED that the broker may deliver again",
     ),
     "delivered wrongly": _Kind(
@@ -119,18 +143,12 @@ def harm_ranks(batch: pa.RecordBatch, now_ms: int) -> np.ndarray[Any, np.dtype[n
 class _OfStore:
     """Transactions of one store by the time at which its broker discards them.
 
-    Shape: `times`: the pending ones that it discards soon; `again`: those of the kind AGAIN, which a round that
-           discards them does not deliver.
+    Shape: `times`: the pending ones that it discards soon; `unasked`: those of them that nobody is asked about before.
     """
 
     pending_count: int = 0
     times: Counter[int] = field(default_factory=Counter)
-    again: Counter[int] = field(default_factory=Counter)
-
-    def again_count(self, known: Prediction | None) -> int:
-        """The number of transactions of the kind AGAIN that a round asks about, so that they may be delivered."""
-        begin_ms = -1 if known is None else known.begin_ms
-        return sum(number for time_ms, number in self.again.items() if time_ms > begin_ms)
+    unasked: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -171,11 +189,11 @@ class Harms:
 
     def _count_by_store(self, batch: pa.RecordBatch, rows: _Rows, ranks: np.ndarray[Any, np.dtype[np.int64]]) -> None:
         stores, pending = batch["store"], rows.state("PENDING")
-        are_soon, are_again = (ranks == list(KINDS).index(name) for name in (SOON, AGAIN))
-        for root in pc.unique(stores.filter(pa.array(pending | are_again))).to_pylist():
+        are_soon = ranks == list(KINDS).index(SOON)
+        for root in pc.unique(stores.filter(pa.array(pending))).to_pylist():
             of, here = self._stores.setdefault(root, _OfStore()), np.asarray(pc.equal(stores, root)).astype(np.bool_)
             of.pending_count += int((here & pending).sum())
-            for counts, chosen in ((of.times, are_soon & here), (of.again, are_again & here)):
+            for counts, chosen in ((of.times, are_soon & here), (of.unasked, are_soon & here & rows.are_unasked)):
                 times, numbers = np.unique(rows.discard_at_ms[chosen], return_counts=True)
                 counts.update(dict(zip(times.tolist(), numbers.tolist(), strict=True)))
 
@@ -192,8 +210,6 @@ class Harms:
         yield from self.soon_sentences(predicted)
         for name, kind in KINDS.items():
             number = self.counts[name]
-            if name == AGAIN:
-                number = sum(of.again_count(predicted.get(root)) for root, of in self._stores.items())
             if kind.sentence and number:
                 yield f"{grouped(number)} {kind.sentence}"
 
@@ -223,9 +239,7 @@ class Harms:
 
     def _when(self, of: _OfStore, known: Prediction | None) -> str:
         is_running = known is not None and known.is_running
-        begin_ms = self.now_ms if known is None else known.begin_ms
-        unasked = sum(number for time_ms, number in of.times.items() if time_ms <= begin_ms)
-        later = {time_ms: number for time_ms, number in of.times.items() if time_ms > begin_ms}
+        unasked, later = of.unasked.total(), of.times - of.unasked
         every, first_ms = of.times.total(), min(of.times)
         parts = []
         if unasked:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmqtx_cli.pages.causes import STRENGTH_WORDS, amount_text, cause_line, cause_parts, counts_lines, example_text
-from rmqtx_cli.pages.deadlines import deadline_text
 from rmqtx_cli.pages.drawing import facts_of
 from rmqtx_cli.report.document import Cell, Facts, Head, Items, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.report.drawings import copies_drawing
@@ -58,9 +57,8 @@ def _cause_section(rows: Sequence[Mapping[str, Any]], anchor: str) -> Section:
 def transaction_section(one: ShownTransaction, facts: SourceFacts, now_ms: int, anchor: str) -> Section:
     """Return a transaction: facts, its records along the log, its events, its causes."""
     row = one.row
-    discard = "" if one.deadline is None else deadline_text(one.deadline, now_ms)
     pairs = [(label, stored(text) if label in ("group", "topic", "keys") else text)
-             for label, text in facts_of(row, discard, _age(one, now_ms))]  # fmt: skip
+             for label, text in facts_of(row, one.deadline, now_ms, _age(one, now_ms))]  # fmt: skip
     pairs += [("store", stored(row["store"]))] if len(facts.names) > 1 else []
     pairs += [("check", line.removeprefix("check: ")) for line in one.check_lines]
     pairs += [("cause", cause_line(cause).strip()) for cause in one.causes]

@@ -287,7 +287,8 @@ def remedies(
     """
     name = stop.transaction_id
     if stop.is_readable:
-        return [(f"rmqtx show {name} {arguments}", "restart the broker, then run this command again")]
+        first = "decide first what is older than fileReservedTime, because a restart discards it without asking"
+        return [(f"rmqtx show {name} {arguments}", f"restart the broker, then run this command again; {first}")]
     skip = f"rmqtx cursor set --{'op' if stop.is_op else 'half'} {stop.queue_offset + 1}{acting}"
     if name is None:
         if acting is None:

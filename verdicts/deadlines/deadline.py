@@ -30,7 +30,7 @@ class Deadline:
     """The prediction for one transaction; if there is none, only `why` is set.
 
     Shape: `checks_to_come`: how many times the broker still asks the producer. `may_be_later`: it may happen one round
-           later.
+           later. `assumed`: what the prediction rests on without evidence, of ASSUMED.
     """
 
     discard_at_ms: int | None
@@ -39,6 +39,7 @@ class Deadline:
     may_be_later: bool = False
     is_running: bool = False
     why: Why | None = None
+    assumed: tuple[str, ...] = ()
 
 
 def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Prediction]) -> Deadline | None:
@@ -48,16 +49,19 @@ def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Predicti
     known = predicted.get(transaction["store"])
     if NEVER_ASKED_FLAG in transaction["flags"] and transaction["discard_at_ms"] is None:
         of_table = {NEVER_DISCARDED: NO_SLOT, NEVER_ASKED: NEVER_ASKED}
-        return Deadline(None, why=of_table.get(known.why if known else NOT_BEFORE, OUT_OF_REACH))
+        return Deadline(
+            None, is_running=known is not None and known.is_running, assumed=() if known is None else known.assumed,
+            why=of_table.get(known.why if known else NOT_BEFORE, OUT_OF_REACH),
+        )
     if known is None:
         return Deadline(None, why=NOT_BEFORE)
     offsets = [copy["commit_log_offset"] for copy in transaction["half_copies"]]
     if (time_ms := transaction["discard_at_ms"]) is None:
         why = next((known.whys[offset] for offset in offsets if offset in known.whys), known.why)
-        return Deadline(None, is_running=known.is_running, why=why)
+        return Deadline(None, is_running=known.is_running, why=why, assumed=known.assumed)
     places = np.flatnonzero(np.isin(known.offsets, offsets) & (known.times_ms == time_ms))
     place = int(places[0])
     return Deadline(
         time_ms, int(known.checks_to_come[place]), bool(known.are_expired[place]), bool(known.may_be_later[place]),
-        known.is_running,
+        known.is_running, assumed=known.assumed,
     )

@@ -26,6 +26,8 @@ WORDS: dict[Event, str] = {
     Event.UNREAD: "skipped", Event.UNKNOWN: "unknown",
 }  # fmt: skip
 NO_EVENT = "none"
+#: The words of events with which the check ends a transaction without asking.
+UNASKED_WORDS = tuple(WORDS[event] for event in UNASKED_ENDS)
 
 
 class Futures:

@@ -199,11 +199,21 @@ def _say_hidden(rows: pa.Table, voice: Voice) -> None:
     """Print how many transactions --all-open would add."""
     import pyarrow.compute as pc
 
+    from verdicts.transactions.futures import UNASKED_WORDS
+
     rows = rows.filter(pc.not_equal(rows["state"], "PENDING"))
     perhaps = rows["reason_code"].to_pylist().count("commit_record_table_unread")
     never = sum("never_asked" in flags for flags in rows["flags"].to_pylist())
-    if surely := rows.num_rows - perhaps - never:
-        voice.note(f"{count(surely, 'decided or discarded transaction')} will be checked again; list with --all-open")
+    asked = rows.num_rows - rows["answer_effect"].null_count
+    unasked = sum(event in UNASKED_WORDS for event in rows["next_event"].to_pylist())
+    if asked:
+        voice.note(f"{count(asked, 'decided or discarded transaction')} will be checked again; list with --all-open")
+    if unasked:
+        what = "open copies, which the check discards without asking"
+        voice.note(f"{count(unasked, 'decided or discarded transaction')} with {what}; list with --all-open")
+    if others := rows.num_rows - asked - unasked - never - perhaps:
+        what = "that the check may still reach"
+        voice.note(f"{count(others, 'decided or discarded transaction')} {what}; list with --all-open")
     if never:
         what = "would be checked again, but the check is stopped before reaching them"
         voice.note(f"{count(never, 'decided or discarded transaction')} {what}; list with --all-open")
