@@ -144,3 +144,14 @@ def test_text_is_wrapped_between_words_by_the_cells_it_takes() -> None:
     assert wrapped("abcdefgh ij", 3) == ["abc", "def", "gh", "ij"]
     assert wrapped("订单订单 x", 4) == ["订单", "订单", "x"]
     assert wrapped("", 9) == [""]
+
+
+def test_chosen_durations_are_printed_as_in_the_table(rmqtx: Run, common: Path) -> None:
+    listed = rmqtx("pending", common).out.splitlines()
+    chosen = rmqtx("pending", common, "--fields", "id,age,discard_in").out.splitlines()
+    assert chosen[0].split() == ["transaction_id", "age", "discard_in"]
+    for line, short in zip(listed[1:], chosen[1:], strict=True):
+        assert short.split() == [line.split()[0], line.split()[1], line.split()[-1]]
+    csv = rmqtx("pending", common, "--fields", "id,age,discard_in", "--format", "csv").out.splitlines()
+    assert csv[0] == "transaction_id,age_ms,discard_in_ms"
+    assert all(one.lstrip("-").isdigit() for one in csv[1].split(",")[1:])

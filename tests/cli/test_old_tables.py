@@ -101,3 +101,17 @@ def test_a_table_through_jdbc_is_for_spark(rmqtx: Run) -> None:
     words = ("--transaction-table", "jdbc:mysql://127.0.0.1/db", "--engine", "local")
     assert rmqtx("audit", unpacked(PREPARED), *words).status == 2
     assert rmqtx("pending", unpacked(PREPARED), *words[:2]).status == 2
+
+
+@pytest.mark.parametrize("name", ["statetable-recovered-3.1.4", "killed-5.3.3"])
+def test_all_open_lists_what_the_broker_checks_again(rmqtx: Run, name: str) -> None:
+    """Also what no act can close: the flag `open_after_decision` and this list are one rule."""
+    store = unpacked(name)
+    audited = lines(rmqtx("audit", store, "--where", "flags ~ open_after_decision", "--format", "jsonl").out)
+    found = lines(rmqtx("pending", store, "--all-open", "--format", "jsonl").out)
+    listed = {row["transaction_id"] for row in found if "open_after_decision" in row["flags"]}
+    assert listed == {row["transaction_id"] for row in audited}
+    assert listed or name == "killed-5.3.3"
+    others = sum(row["state"] != "PENDING" for row in found)
+    hidden = rmqtx("pending", store).err
+    assert f"{others} decided or discarded transactions will be checked again" in hidden

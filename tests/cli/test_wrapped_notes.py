@@ -28,4 +28,4 @@ def test_a_command_to_copy_is_not_wrapped(corpus_store: Callable[[str], Path]) -
     store = corpus_store("common-5.3.3")
     _, shown = on_terminal([*RMQTX, "pending", str(store)], COLUMNS="72")
     command = next(line for line in shown.splitlines() if "next: " in line)
-    assert command.endswith(f" --store {store}   # PENDING")
+    assert command.endswith(f" --store {store}   # PENDING, discarded first")
