@@ -205,7 +205,7 @@ class Queue:
     def places(self, from_queue_offset: int, to_queue_offset: int) -> tuple[Int64s, Int32s]:
         """Return commit-log offset and record length in every slot of [from, to), also in fillers and impossible ones.
 
-        Shape:  -1 and 0 for a slot that is in no file.
+        Shape:  -1 and 0 for a slot that is in no file, or that a bundle left out.
         Units:  bytes.
         Raises: UnreadableFile, FileChanged.
         """
@@ -213,9 +213,17 @@ class Queue:
         offsets, lengths = np.full(count, -1, np.int64), np.zeros(count, np.int32)
         for first, slots in self._blocks(from_queue_offset, to_queue_offset):
             here = slice(first - from_queue_offset, first - from_queue_offset + len(slots))
-            offsets[here] = native(slots, "commit_log_offset")
-            lengths[here] = native(slots, "record_length_bytes", np.int32)
+            is_known = ~are_left_out(slots)
+            offsets[here] = np.where(is_known, native(slots, "commit_log_offset"), -1)
+            lengths[here] = np.where(is_known, native(slots, "record_length_bytes", np.int32), 0)
         return offsets, lengths
+
+    def left_out(self, from_queue_offset: int, to_queue_offset: int) -> Int64s:
+        """Return the numbers of the slots of [from, to) that a bundle left out. Raises: UnreadableFile, FileChanged."""
+        blocks = self._blocks(from_queue_offset, to_queue_offset)
+        return np.concatenate([
+            np.empty(0, np.int64), *(first + np.flatnonzero(are_left_out(slots)) for first, slots in blocks)
+        ])
 
     @property
     def file_ends(self) -> Int64s:

@@ -179,7 +179,8 @@ def op_in_memory(situation: Situation, request: ActRequest) -> Found:
     if request.action != "commit" or "may_be_decided" not in situation.row["flags"]:
         return None
     looked_up = "look up its outcome in the application and add --override op-in-memory --reason TEXT"
-    asks = {"wait": "start the broker", "resume": f"rmqtx resume {situation.transaction_id}"}.get(situation.row["advice"])
+    commands = {"wait": "start the broker", "resume": f"rmqtx resume {situation.transaction_id}"}
+    asks = commands.get(situation.row["advice"])
     return (
         "its producer may have rolled it back: the broker was killed, and op messages in its memory were lost",
         f"let the broker check it again ({asks}), or {looked_up}" if asks else

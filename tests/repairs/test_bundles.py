@@ -21,6 +21,7 @@ from readers.log.commit_log import scan_records
 from readers.log.record_layout import AT, MAGIC_V1, RECORD, signed
 from readers.log.splits import plan_splits
 from readers.model.errors import BadRequest, NoSuchTransaction, UnwritableFile
+from readers.model.tables import FUTURE_COLUMNS
 from readers.old_tables.redo_log import redo_entries
 from readers.old_tables.state_table import state_slots
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, open_store
@@ -71,7 +72,7 @@ def some_of_each_state(rows: Iterable[Row]) -> list[str]:
 
 def placed(row: Row) -> Row:
     """A row without its store and without names; and without its deadline, which what is left out has a part in."""
-    names = {"store", "transaction_id", "producer_group", "topic", "keys", "discard_at_ms"}
+    names = {"store", "transaction_id", "producer_group", "topic", "keys", *FUTURE_COLUMNS}
     return {
         column: [{key: part for key, part in entry.items() if key not in names} for entry in value]
         if column in (*WITNESSES, "state_entries") else value

@@ -253,7 +253,7 @@ def _of_record(store: Store, stop: CheckStop) -> CheckStop | None:
         block = None if offset is None else block_at(log, offset)
     finally:
         log.close()
-    if offset is None and _is_bundle(store):
+    if offset is None and is_bundle(store):
         return None
     return replace(stop, commit_log_offset=offset) if block is None else with_record(stop, block)
 
@@ -268,7 +268,7 @@ def with_record(stop: CheckStop, block: Block) -> CheckStop:
     return replace(stop, commit_log_offset=offset, transaction_id=name, since_ms=since_ms)
 
 
-def _is_bundle(store: Store) -> bool:
+def is_bundle(store: Store) -> bool:
     """Whether a store is a bundle; its log has filler records for what was left out."""
     if not store.commit_log:  # deleted: a bundle always has a log
         return False

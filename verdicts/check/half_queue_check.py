@@ -119,6 +119,9 @@ class _Pass:
                 self._pass_settled(place, op)
                 place += 1
                 continue
+            if place in self.state.left_out:
+                place += 1
+                continue
             half = self._half_at(place)
             if half is None:
                 following, stop = self._without_half(place)

@@ -45,11 +45,11 @@ class LogPlaces(NamedTuple):
     end: int
 
     @classmethod
-    def of(cls, store: Store) -> LogPlaces:
-        """Return the places of a store's log."""
+    def of(cls, store: Store, known_end: int = 0) -> LogPlaces:
+        """Return the places of a store's log; its end is known to be at or after a place."""
         segments = store.commit_log
         size = segments[0].size_bytes if segments else 0
-        return cls(store.log_begin_offset, size, written_end_offset(segments))
+        return cls(store.log_begin_offset, size, max(known_end, written_end_offset(segments)))
 
     def are_readable(self, offsets: Int64s, lengths: Int64s) -> Bools:
         """Return at which places the broker gets bytes. A length that is not positive is a matter of content."""

@@ -16,6 +16,9 @@ from readers.queues.consume_queue import Queue
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.startup.started_queues import StartedQueue
 
+#: How far back the last slot with a record is searched.
+_LAST_SLOTS = 4_096
+
 
 @dataclass(slots=True)
 class CheckedSlots:
@@ -72,7 +75,7 @@ def unqueued(store: Store, queue_id: int, halves: Queue, ops: Queue) -> dict[str
 
 def _last_offset(store: Store, queue: Queue) -> int:
     """Commit-log offset of a queue's last record; just before the log if it has none."""
-    last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist() if queue.max_offset else []
+    last = queue.read(max(0, queue.max_offset - _LAST_SLOTS), queue.max_offset)[1].tolist()  # a bundle leaves some out
     return int(last[-1]) if last else store.log_begin_offset - 1
 
 

@@ -103,7 +103,7 @@ class CheckState:
     """One half queue with its op queue. Ends are the queue offsets after the last slot; 0 for a queue without any.
 
     Shape: `reads`: what the store returns for stored half slots without a record at their place; `op_reads`: the same
-           for op slots.
+           for op slots. `left_out`: half slots that a bundle left out: they count as settled.
     """
 
     queue_id: int
@@ -118,6 +118,7 @@ class CheckState:
     appended: Mapping[int, HalfCopy] = field(default_factory=dict)
     reads: Mapping[int, SlotRead] = field(default_factory=dict)
     op_reads: Mapping[int, SlotRead] = field(default_factory=dict)
+    left_out: frozenset[int] = frozenset()
 
     def copy_at(self, queue_offset: int) -> HalfCopy | None:
         """The half copy in a slot, stored or put back by a simulated round; None if it cannot be read."""

@@ -203,8 +203,9 @@ def check_window(
         )
         state = CheckState(
             queue_id, half_cursor, half_begin, half_slots.end, op_cursor, op_begin, op_slots.end,
-            stored_halves, stored_ops, reads=_reads(store, halves, half_slots),
-            op_reads=_reads(store, ops, op_slots),
+            stored_halves, stored_ops, reads=_reads(store, halves, half_slots, reads[HALF_TOPIC].own_numbers),
+            op_reads=_reads(store, ops, op_slots, reads[OP_TOPIC].own_numbers),
+            left_out=_left_out(halves, half_slots),
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
         findings += [
@@ -251,20 +252,26 @@ def _begin(store: Store, queue: Queue, started: Mapping[str, StartedQueue]) -> i
     return queue.first_offset if not store.log_begin_offset and not store.in_use else queue.min_offset
 
 
-def _reads(store: Store, queue: Queue, slots: CheckedSlots) -> dict[int, SlotRead]:
-    """Return what the store returns for slots without a record at their place."""
-    log = LogPlaces.of(store)
+def _reads(store: Store, queue: Queue, slots: CheckedSlots, own_numbers: list[Int64s]) -> dict[int, SlotRead]:
+    """Return what the store returns for slots without a record at their place. `own_numbers`: slots with a record."""
+    read = np.concatenate([np.empty(0, np.int64), *own_numbers])
+    log = LogPlaces.of(store, int((slots.offsets + slots.lengths)[np.isin(slots.numbers, read)].max(initial=0)))
     if not log.file_bytes:  # without a log the next start deletes the queues
         return {}
     if len(slots.numbers) == slots.end - slots.begin and log.are_readable(slots.offsets, slots.lengths).all():
         return {}
     offsets, stored_lengths = queue.places(slots.begin, slots.end)
     lengths: Int64s = stored_lengths.astype(np.int64)
-    are_known = np.zeros(len(offsets), np.bool_)
-    are_known[: max(0, queue.max_offset - slots.begin)] = True
+    are_known = offsets >= 0
     rows = slots.numbers - slots.begin
     offsets[rows], lengths[rows], are_known[rows] = slots.offsets, slots.lengths, True
     return slot_reads(log, slots.begin, offsets, lengths, queue.file_ends, are_known)
+
+
+def _left_out(queue: Queue, slots: CheckedSlots) -> frozenset[int]:
+    if len(slots.numbers) == slots.end - slots.begin:
+        return frozenset()
+    return frozenset(queue.left_out(slots.begin, slots.end).tolist())
 
 
 def _fillers(queue: Queue, slots: CheckedSlots) -> Int64s:

@@ -26,6 +26,7 @@ from readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import Store
 from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
+from verdicts.check.check_stops import is_bundle
 from verdicts.check.decisions import wait_for_ops_ms
 from verdicts.check.first_round import last_round_ms, next_round_ms
 from verdicts.check.slots import half_queues
@@ -149,12 +150,13 @@ def _standing(part: Prediction) -> Prediction:
 
 
 def is_refused(store: Store, settings: BrokerSettings) -> bool:
-    """Whether no release that a stopped broker may have starts on its store."""
+    """Whether no release that a stopped broker may have starts on its store; not known of a bundle."""
     conf = settings.given or {}
     if store.in_use or not_predictable(store, conf) is not None:
         return False
     kinds = possible_rules(settings, conf)
-    return bool(kinds) and all(any(True for _ in refusals(store, conf, rules)) for rules in kinds)
+    refuses = bool(kinds) and all(any(True for _ in refusals(store, conf, rules)) for rules in kinds)
+    return refuses and not is_bundle(store)
 
 
 def predict_window(
@@ -253,7 +255,7 @@ def _open_slots(window: CheckWindow, rules: CheckRules) -> tuple[Bools, bool]:
     lengths, prepared = (halves.numbers[name][rows] for name in ("fixed_properties_bytes", "prepared_queue_offset"))
     is_plain = (
         are_ops_plain
-        and bool((halves.rows >= 0).all())
+        and bool(((halves.rows >= 0) | np.isin(slots, list(state.left_out))).all())
         and not state.reads
         and not state.op_reads
         and not halves.numbers["spoils"][rows].any()
