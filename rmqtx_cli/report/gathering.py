@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from readers.model.reading import NoteKind
+from readers.model.tables import FUTURE_COLUMNS
 from rmqtx_cli.pages.drawing import check_cursor_lines
 from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _SHOWN_COLUMNS = (
     "reason", "advice", "queue_id", "keys", "decided_time_ms", "checks_count", "state_entries", "discard_at_ms",
-    "deliveries_count",
+    "deliveries_count", *FUTURE_COLUMNS,
 )  # fmt: skip
 #: The columns of TRANSACTIONS that a report reads.
 REPORT_COLUMNS = tuple(dict.fromkeys((*SUMMARY_COLUMNS, *NEEDED_COLUMNS, *_SHOWN_COLUMNS)))

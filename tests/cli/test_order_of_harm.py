@@ -21,13 +21,14 @@ NOW_MS = 1_800_000_000_000
 SCHEMA = pa.schema([TRANSACTIONS.field(name) for name in HARM_COLUMNS])
 #: One transaction of each kind, worst first: state, flags, milliseconds until it is discarded.
 ONE_OF_EACH: tuple[tuple[str, list[str], int | None], ...] = (
+    ("PENDING", ["cut"], None),
     ("PENDING", ["expired"], 30_000),
     ("PENDING", ["never_asked", "expires_soon"], None),
     ("LOST", [], None),
     ("DISCARDED", ["open_after_decision"], None),
     ("UNDECIDABLE", [], None),
     ("COMMITTED", ["duplicate_commit", "commit_without_op"], None),
-    ("COMMITTED", ["open_after_decision"], 30_000),
+    ("COMMITTED", ["open_after_decision"], 60_000),
     ("COMMITTED", ["conflict"], None),
     ("PENDING", ["expires_soon"], 5 * 3_600_000),
     ("ROLLED_BACK", ["open_after_decision"], None),
@@ -42,10 +43,22 @@ def batch(rows: Sequence[tuple[str, list[str], int | None]], store: str = "s") -
             "store": store, "transaction_id": f"T{number}", "state": state, "flags": flags,
             "half_store_time_ms": NOW_MS - 1_000 * number,
             "discard_at_ms": None if left is None else NOW_MS + left,
+            **_future(state, flags, left),
         }
         for number, (state, flags, left) in enumerate(rows)
     ]
     return pa.RecordBatch.from_pylist(found, SCHEMA)
+
+
+def _future(state: str, flags: list[str], left: int | None) -> dict[str, str | None]:
+    """What the broker does next: the first round, in 30 s, discards without asking."""
+    if "cut" in flags:
+        return {"next_event": "cut", "answer_effect": None}
+    if state not in ("PENDING", "COMMITTED"):
+        return {"next_event": "none", "answer_effect": None}
+    if left == 30_000:
+        return {"next_event": "expired", "answer_effect": None}
+    return {"next_event": "asked", "answer_effect": "deliver" if state == "PENDING" else "deliver_again"}
 
 
 def harms(*batches: pa.RecordBatch) -> Harms:
