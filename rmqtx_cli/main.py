@@ -30,6 +30,7 @@ from remoting.protocol.errors import Refused, RemotingError
 from repairs.changes.interruption import Interrupted
 from rmqtx_cli.commands.by_name import WITHOUT_ROWS, command_module
 from rmqtx_cli.options.command_tree import CommandTree
+from rmqtx_cli.output.standard_streams import end_of_stdout, leave_stdout, own_standard_streams
 from rmqtx_cli.sections import SectionedGroup
 from rmqtx_cli.words import exit_status, say
 from spark_tasks.session.errors import SparkUnavailable
@@ -83,21 +84,40 @@ def run() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Arrow's own allocators keep freed memory: an audit needs 100 MiB more, and an eighth more system time.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    status = status_of(sys.argv[1:])
+    own_standard_streams()
+    sys.exit(_arrived(status_of(sys.argv[1:])))
+
+
+def _arrived(status: int) -> int:
+    """The exit status of a run, after its last byte was written: an output that is not complete is no success."""
     try:
-        sys.stdout.flush()
+        end_of_stdout()
     except BrokenPipeError:
-        _leave_stdout()
+        leave_stdout()
     except (OSError, ValueError) as error:
-        say.error(f"cannot write the results: {error}")
-        status = status or exit_status.UNREADABLE
-    sys.exit(status)
+        if _is_check(sys.argv[1:]):
+            say.error(_os_message(error))
+            return exit_status.INCOMPLETE
+        if status != exit_status.UNREADABLE:  # else the line is printed
+            say.error(_os_message(error))
+        if status in (exit_status.DONE, exit_status.FINDINGS, exit_status.INCOMPLETE):
+            return exit_status.UNREADABLE
+    return status
+
+
+def _is_check(arguments: list[str]) -> bool:
+    """Whether the command has the four statuses of Nagios."""
+    return next((word for word in arguments if not word.startswith("-")), None) in WITHOUT_ROWS
+
+
+def _os_message(error: OSError | ValueError) -> str:
+    if not isinstance(error, OSError):
+        return f"cannot write the results: {error}"
+    return f"{error.strerror or error}: {error.filename or 'the output'}"
 
 
 def status_of(arguments: list[str]) -> int:
     """Run a command line; return its exit status."""
-    command = next((word for word in arguments if not word.startswith("-")), None)
-    is_check = command in WITHOUT_ROWS
     try:
         return _invoke(arguments)
     except KeyboardInterrupt:
@@ -107,16 +127,16 @@ def status_of(arguments: list[str]) -> int:
     except RmqtxError as error:
         status, message = next(number for kind, number in STATUSES if isinstance(error, kind)), str(error)
     except BrokenPipeError:
-        _leave_stdout()
+        leave_stdout()
         return exit_status.DONE
     except OSError as error:
-        status, message = exit_status.UNREADABLE, f"{error.strerror or error}: {error.filename or 'the output'}"
+        status, message = exit_status.UNREADABLE, _os_message(error)
     except Exception as error:
         if os.environ.get("RMQTX_DEBUG"):
             raise
         status = exit_status.BUG
         message = f"a bug: {type(error).__name__}: {error} (report it with the traceback, which RMQTX_DEBUG=1 prints)"
-    if is_check:  # Nagios reads one line on stdout and four statuses
+    if _is_check(arguments):  # Nagios reads one line on stdout and four statuses
         check = command_module("check")
         unknown: Callable[..., int] = check.unknown
         return unknown(message, is_json=check.names_json(arguments))
@@ -134,7 +154,7 @@ def _invoke(arguments: list[str]) -> int:
     try:
         status = _commands()(arguments, prog_name="rmqtx", standalone_mode=False)
     except SystemExit:  # Typer exits by itself only on a closed pipe
-        _leave_stdout()
+        leave_stdout()
         return exit_status.DONE
     if status == exit_status.INTERRUPTED:
         raise KeyboardInterrupt
@@ -151,13 +171,6 @@ def _usage_line(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     hint = f" - see {context.command_path} --help" if context is not None else ""
     return " ".join(error.format_message().split()).replace(": Value error, ", ": ").rstrip(".") + hint
-
-
-def _leave_stdout() -> None:
-    """Redirect stdout to the null device, so that the interpreter can flush the rest after a closed pipe."""
-    descriptor = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(descriptor, sys.stdout.fileno())
-    os.close(descriptor)
 
 
 if __name__ == "__main__":
