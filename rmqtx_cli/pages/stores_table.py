@@ -193,11 +193,13 @@ def _moment(store: Store) -> str:
         return "the broker is running: the newest decisions may not be in the files yet"
     if store.aborted and store.is_remote:
         return "the broker ran during the copy, or did not stop cleanly: files may be from different moments"
+    if store.aborted and not store.was_killed:
+        return "abort was written by rmqtx: the next start recovers the log"
     if store.aborted:
         return "the broker did not stop cleanly: data that it had not flushed is missing"
     if store.is_remote:
         return "stopped cleanly before the copy; unknown whether all files were copied"
-    return "stopped cleanly"
+    return "stopped cleanly" if store.has_clean_end else "no checkpoint: unknown whether the broker stopped cleanly"
 
 
 def draw_stores(rows: list[dict[str, Any]], stream: IO[bytes]) -> None:

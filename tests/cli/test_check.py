@@ -298,7 +298,8 @@ def test_memory_survives_nonsense_and_keeps_the_latest(tmp_path: Path) -> None:
 
 
 def test_two_at_once_do_not_collide(fifteen: Path, memory: Path) -> None:
-    words = [sys.executable, "-m", "rmqtx_cli.main", "check", str(fifteen), "--state-dir", str(memory), "--timeout", "10m"]
+    words = [sys.executable, "-m", "rmqtx_cli.main", "check", str(fifteen), "--state-dir", str(memory)]
+    words += ["--timeout", "10m"]
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     for process in running:
         out, err = process.communicate(timeout=600)

@@ -79,7 +79,8 @@ def test_they_end_when_who_asked_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "processes"
     folder.mkdir()
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen([sys.executable, str(program), str(folder)], stdout=subprocess.PIPE, text=True, env=environment) as asking:
+    words = [sys.executable, str(program), str(folder)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as asking:
         assert asking.stdout is not None
         processes = [int(word) for word in asking.stdout.readline().split()]
         assert len(processes) == 2

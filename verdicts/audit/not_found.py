@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from readers.model.errors import EvidenceMissing, EvidenceUnreadable, NoSuchTransaction, RmqtxError
 from readers.model.findings import Finding
+from readers.storage.refused import ADVICE
 from readers.store.store import Store
 from verdicts.model.reading import VerdictReading
 
@@ -25,9 +26,8 @@ def not_found(stores: Sequence[Store], identity: str, reading: VerdictReading) -
         return NoSuchTransaction(f"no transaction {identity} in {roots}", advice=_NAMES)
     unread = f"no transaction {identity} in the readable part of {roots}; some parts cannot be read"
     if unreadable:
-        places = [f"{finding.file}: {finding.actual}" for finding in unreadable]
-        advice = "run the command as a user with permission to read it"
-        return EvidenceUnreadable(f"{unread}: {_few(places)}", advice=advice)
+        places = [f"{finding.file}: {finding.actual}".removesuffix(f" - {ADVICE}") for finding in unreadable]
+        return EvidenceUnreadable(f"{unread}: {_few(places)}", advice=ADVICE)
     places = [f"{missing.what} ({missing.store})" for missing in reading.missing] or list(map(_place, hiding))
     return EvidenceMissing(
         f"{unread}: {_few(places)}", advice="search a backup or a slave; rmqtx verify lists the missing parts"
