@@ -7,6 +7,7 @@ line, how to get the traceback, status 70.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from rmqtx_cli.options.command_tree import CommandTree
 from rmqtx_cli.output.standard_streams import end_of_stdout, leave_stdout, own_standard_streams
 from rmqtx_cli.sections import SectionedGroup
 from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.command_names import LINES
 from spark_tasks.session.errors import SparkUnavailable
 
 app = CommandTree(name="rmqtx", cls=SectionedGroup, pretty_exceptions_enable=False)
@@ -123,7 +125,7 @@ def status_of(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         status, message = exit_status.INTERRUPTED, "interrupted"
     except typer.TyperException as error:
-        status, message = exit_status.USAGE, _usage_line(error)
+        status, message = exit_status.USAGE, _usage_line(error, arguments)
     except RmqtxError as error:
         status, message = next(number for kind, number in STATUSES if isinstance(error, kind)), str(error)
     except BrokenPipeError:
@@ -167,8 +169,12 @@ def _commands() -> Any:
     return typer.main.get_command(app)
 
 
-def _usage_line(error: typer.TyperException) -> str:
+def _usage_line(error: typer.TyperException, arguments: list[str]) -> str:
     context = getattr(error, "ctx", None)
+    before = list(itertools.takewhile(lambda word: word.startswith("-"), arguments))
+    command = arguments[len(before)] if len(before) < len(arguments) else None
+    if before and command in LINES and context is not None and context.command_path == "rmqtx":
+        return f"{error.format_message().rstrip('.')} - options go after the command: rmqtx {command} {before[0]}"
     hint = f" - see {context.command_path} --help" if context is not None else ""
     return " ".join(error.format_message().split()).replace(": Value error, ", ": ").rstrip(".") + hint
 

@@ -29,7 +29,7 @@ from readers.storage.refused import require_readable, unreadable
 from readers.storage.segments import Segment, SegmentedLog, is_dledger, list_segments, with_frames
 from readers.store.access import require_access
 from readers.store.links import top_links_out
-from readers.store.store_roots import is_root_without_log, log_directories, not_a_store
+from readers.store.store_roots import file_is_no_store, is_root_without_log, log_directories, not_a_store
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -298,9 +298,7 @@ def _require_directory(files: FileSystem, place: str) -> list[str]:
         reason = "" if error.strerror == os.strerror(errno.ENOENT) else f": {error.strerror}"
         raise NotAStore(f"{place} does not exist{reason}", file=place) from error
     except NotADirectoryError as error:
-        raise NotAStore(
-            f"{place} is a file, not a store", file=place, advice="give the directory that contains commitlog/"
-        ) from error
+        raise file_is_no_store(place) from error
     except OSError as error:
         raise unreadable(place, error) from error
 

@@ -15,6 +15,7 @@ from readers.storage.segments import is_dledger
 _MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config", "transaction", "rocksdbstore")
 #: Directories of a store whose files have names like those of a log.
 _OWN = (*_MARKS, "consumequeue_ext", "timerlog", "compaction", "kvStore")
+_TAR = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _SEGMENT = re.compile(r"\d{20}")
 #: Number of subdirectories that are searched for stores if the given directory is not one.
 _SUBDIRECTORIES_MAX = 64
@@ -48,6 +49,17 @@ def is_root_without_log(files: FileSystem, place: str, names: Iterable[str]) -> 
     """
     is_member = "data" in names and is_dledger(joined(place, "data"))
     return not is_member and any(files.entry(joined(place, mark)) is not None for mark in _MARKS)
+
+
+def file_is_no_store(place: str) -> NotAStore:
+    """Return the error for a file in place of a store: an archive must be unpacked first."""
+    advice = "give the directory that contains commitlog/"
+    name = name_of(place)
+    if _TAR.search(name):
+        advice = f"unpack it: tar xf {shlex.quote(place)}, then {advice}"
+    elif name.lower().endswith(".zip"):
+        advice = f"unpack it: unzip {shlex.quote(place)}, then {advice}"
+    return NotAStore(f"{place} is a file, not a store", file=place, advice=advice)
 
 
 def not_a_store(files: FileSystem, place: str) -> NotAStore:

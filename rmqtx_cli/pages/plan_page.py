@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
     by_action = Counter(step["action"] for step in steps)
     what = ", ".join(f"{action} {count(number, 'transaction')}" for action, number in by_action.items())
     yield f"plan    {what}; made {time_text(plan.made_time_ms)} by {escaped(plan.made_by)}"
-    for reason, number in Counter(step["reason"] for step in steps).most_common():
+    for reason, number in Counter(_kind_of(step["reason"]) for step in steps).most_common():
         yield f"why     {escaped(reason)}{f' ({number})' if number != len(steps) else ''}"
     for (group, topic), number in Counter((step["producer_group"], step["topic"]) for step in steps).most_common():
         yield f"of      {escaped(str(group))} to {escaped(str(topic))}: {number}"
@@ -32,6 +33,11 @@ def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
         yield f"from    {escaped(store['store'])}, as of {time_text(store['taken_time_ms'])}: {how}{ended}"
     yield f"next    {apply_command(plan, file)} --dry-run"
     yield ""
+
+
+def _kind_of(reason: str) -> str:
+    """A reason without its numbers, which name the records of one transaction: the steps below have them."""
+    return re.sub(r"\b\d[\d,]*\b", "N", reason)
 
 
 def apply_command(plan: Plan, file: Path) -> str:

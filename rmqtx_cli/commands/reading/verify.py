@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import typer
 
 from readers.model.errors import BadRequest
 from readers.model.findings import KINDS
+from readers.storage.places import is_uri
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -224,6 +226,10 @@ def _job(depth: DepthOptions, files: StoreOptions, table: TransactionTable | Non
     return Verify(depth.level, files.broker_version, settings, table)
 
 
+#: Damage of the log that `rmqtx salvage` leaves out of a copy.
+_SALVAGED = frozenset({"record-damaged", "segment-gap", "segment-overlap", "start-cuts-log"})
+
+
 @dataclass(slots=True)
 class _FindingCounts:
     """Findings seen so far, by severity and code."""
@@ -231,6 +237,8 @@ class _FindingCounts:
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Commands of single findings that replace the advice of their kind, by code, one in a line.
     commands: dict[str, str] = field(default_factory=dict)
+    #: Stores whose log is damaged.
+    damaged: dict[str, None] = field(default_factory=dict)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the same batches and count them."""
@@ -240,6 +248,8 @@ class _FindingCounts:
             for code, advice in zip(codes, batch["advice"].to_pylist(), strict=True):
                 if advice != (KINDS[code].advice or None):
                     self.commands.setdefault(code, advice)
+            stores = zip(codes, batch["store"].to_pylist(), strict=True)
+            self.damaged.update(dict.fromkeys(store for code, store in stores if code in _SALVAGED))
             yield batch
 
     @property
@@ -261,6 +271,9 @@ class _FindingCounts:
         for advice, named in self._advice().items():
             yield f"advice: {advice}   # {', '.join(named)}"
         yield from (f"next: {line}" for advice in self.commands.values() for line in advice.splitlines())
+        for store in self.damaged:
+            if not is_uri(store):
+                yield f"next: rmqtx salvage {shlex.quote(store)} --to NEW   # a copy that starts; the original is the evidence"
 
     def _advice(self) -> dict[str, list[str]]:
         """Return the advice of the kinds of errors and warnings, worst first: advice → codes."""
