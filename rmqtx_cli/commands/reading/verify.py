@@ -273,7 +273,7 @@ class _FindingCounts:
         yield from (f"next: {line}" for advice in self.commands.values() for line in advice.splitlines())
         for store in self.damaged:
             if not is_uri(store):
-                yield f"next: rmqtx salvage {shlex.quote(store)} --to NEW   # a copy that starts; the original is the evidence"
+                yield f"next: rmqtx salvage {shlex.quote(store)} --to NEW   # a copy that starts; keep the original"
 
     def _advice(self) -> dict[str, list[str]]:
         """Return the advice of the kinds of errors and warnings, worst first: advice → codes."""
