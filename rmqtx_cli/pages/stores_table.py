@@ -20,6 +20,7 @@ from readers.rocksdb.rocksdb_queues import queue_bounds
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.words.text import count, escaped, size
+from verdicts.check.half_lag import half_lag
 from verdicts.claims.log_agreement import agreement_findings, has_data
 from verdicts.claims.log_claims import LogClaims, log_claims
 
@@ -104,7 +105,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         "half_min_offset": half_min,
         "half_max_offset": half_max,
         "half_next_offset": half_next,
-        "half_lag": None if half_next is None or half_max is None else max(0, half_max - half_next),
+        "half_lag": half_lag(half_next, half_max),
         "op_max_offset": op_max,
         "op_next_offset": None if cursors.op is None else cursors.op.get(0),
         "discarded_count": discarded,
