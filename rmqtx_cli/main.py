@@ -91,7 +91,7 @@ def run() -> None:
 
 
 def _arrived(status: int) -> int:
-    """The exit status of a run, after its last byte was written: an output that is not complete is no success."""
+    """The exit status of a run, after its last byte was written: a run whose output is not complete fails."""
     try:
         end_of_stdout()
     except BrokenPipeError:

@@ -32,7 +32,7 @@ def require_readable(place: str, depth: int = 0, leaves_out: Collection[str] = (
     """Require that this user may read a local file, or a directory and what is below it, down to `depth` levels.
 
     `leaves_out`: names directly in the directory that are not tested.
-    A place that does not exist is no error. Links are followed, and a special file is not tested.
+    A place that does not exist is skipped. Links are followed, and a special file is not tested.
     Raises: UnreadableFile.
     """
     try:

@@ -233,7 +233,7 @@ def test_reasons_of_a_plan_that_differ_in_offsets_are_one() -> None:
     [
         (None, None, 0), (0, None, 0), (342, None, None), (342, 0, None), (None, 9, None), (3, 9, 6), (9, 9, 0),
         (10, 9, 0),
-    ],  # fmt: skip
+    ],
 )
 def test_half_lag(cursor: int | None, end: int | None, lag: int | None) -> None:
     assert half_lag(cursor, end) == lag

@@ -21,7 +21,6 @@ EXAMPLES = (
     Example("rmqtx explain", "list all words, by kind"),
     Example("rmqtx explain open_after_decision", "a flag"),
     Example("rmqtx explain decided-twice", "a cause"),
-    Example("rmqtx explain record-damaged", "a finding"),
     Example("rmqtx explain transactionCheckMax", "a setting of the broker"),
     Example("rmqtx explain 16", "an exit status"),
 )
