@@ -239,7 +239,8 @@ def _fits_terminal(batches: list[pa.RecordBatch]) -> bool:
     """Whether a line above the rows stays visible; without a terminal always."""
     if not sys.stdout.isatty():
         return True
-    return sum(batch.num_rows for batch in batches) < shutil.get_terminal_size().lines - _ANSWER_LINES
+    rows_count: int = sum(batch.num_rows for batch in batches)
+    return rows_count < shutil.get_terminal_size().lines - _ANSWER_LINES
 
 
 def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:

@@ -61,7 +61,6 @@ def test_statuses_and_the_line(rmqtx: Run, common: Path, fifteen: Path, memory: 
         ["STORE", "--warning", "2h", "--critical", "1h"],
         ["STORE", "--warning-count", "7", "--critical-count", "3"],
         ["STORE", "--warning-count", "-1"],
-        ["STORE", "--state-dir", "/proc/no/such"],
         ["STORE", "--textfile", "/no/such/directory/file.prom"],
         ["STORE", "--textfile", "STORE/commitlog/file.prom"],
         ["STORE", "--broker-conf", "/no/such/file"],

@@ -15,7 +15,6 @@ import pytest
 
 from readers.model.findings import KINDS
 from rmqtx_cli.commands.all_views import all_views
-from rmqtx_cli.options import asking
 from rmqtx_cli.pages.glossary import entries
 from rmqtx_cli.pages.plan_page import _by_kind
 from rmqtx_cli.pages.setting_words import SETTINGS
@@ -23,7 +22,7 @@ from rmqtx_cli.words import exit_status
 from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run
 from tests.cli.test_access import bare
-from tests.verdicts.evidence.test_damaged_stores import log_files
+from tests.forge.damage import log_files
 from verdicts.check.half_lag import half_lag
 
 HALVES = ("pending", "--format", "json", "--fields", "id,keys")
@@ -107,7 +106,7 @@ def test_no_is_not_an_interrupt(
         def readline(self) -> str:
             return word
 
-    monkeypatch.setattr(asking.sys, "stdin", Terminal())
+    monkeypatch.setattr(sys, "stdin", Terminal())
     identity = json.loads(rmqtx("pending", common, "--format", "json").out)[0]["transaction_id"]
     for to in (["--to", tmp_path / "new"], ["--in-place", "--undo", tmp_path / "undo"]):
         words = ["commit", identity, "--store", common, *to, "--broker-version", "5.3.3", "--reason", "x"]
