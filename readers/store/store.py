@@ -94,6 +94,13 @@ class Store:
         return not is_ours
 
     @property
+    def why_unclean(self) -> str:
+        """Why files beside the log may be older than the log, for a store that is in use or has `abort`."""
+        if self.in_use:
+            return "the broker is running"
+        return "the broker did not stop cleanly" if self.was_killed else "rmqtx changed this copy and wrote abort"
+
+    @property
     def has_clean_end(self) -> bool:
         """Whether the broker is known to have stopped cleanly.
 

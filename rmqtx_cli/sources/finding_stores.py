@@ -42,6 +42,8 @@ def _roots(files: FileSystem, directory: str, depth: int, refused: list[SourceEr
     try:
         names = [entry.name for entry in files.entries(directory) if entry.is_directory and not entry.is_link]
         is_root = bool(log_directories(files, directory, names))
+    except (FileNotFoundError, NotADirectoryError):  # also a directory that was removed meanwhile
+        return
     except OSError as error:
         refused.append(unreadable(directory, error))
         return
