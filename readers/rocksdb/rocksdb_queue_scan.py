@@ -87,8 +87,7 @@ def _how_old(store: Store, taken_in_offset: int | None) -> str | None:
     if not store.in_use and not store.aborted:
         return None
     upto = "no record" if taken_in_offset is None else f"commit-log offset {taken_in_offset}"
-    why = "the broker is running" if store.in_use else "the broker did not stop cleanly"
-    return f"the queues in RocksDB end at their last flush ({upto}), because {why}"
+    return f"the queues in RocksDB end at their last flush ({upto}), because {store.why_unclean}"
 
 
 def _rows(store: Store, directory: str, found: RocksdbSlots) -> pa.RecordBatch:

@@ -151,8 +151,7 @@ def _how_old(store: Store, found: RocksdbEntries) -> Note:
     upto = "no half message" if found.last_offset < 0 else f"half messages up to commit-log offset {found.last_offset}"
     if found.is_complete:
         return Note(NoteKind.HOW, f"the database is complete ({upto})")
-    why = "the broker is running" if store.in_use else "the broker did not stop cleanly"
-    return Note(NoteKind.WHY, f"the database ends at its last flush ({upto}), because {why}")
+    return Note(NoteKind.WHY, f"the database ends at its last flush ({upto}), because {store.why_unclean}")
 
 
 def _entry(key: bytes, value: bytes) -> dict[str, object]:

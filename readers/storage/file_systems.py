@@ -15,6 +15,7 @@ from pathlib import Path
 from readers.model.errors import NotAStore, UnreadableFile
 from readers.model.findings import as_text
 from readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined, name_of, normalised, uri_of
+from readers.storage.refused import unreadable
 
 _MAGIC = re.compile(r"[*?[]")
 
@@ -137,7 +138,7 @@ def _step(files: FileSystem, directory: str, part: str) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise UnreadableFile(f"cannot read {as_text(directory)}: {error.strerror}", file=directory) from error
+        raise unreadable(directory, error) from error
     matches_hidden = part.startswith(".")
     return [
         joined(directory, entry.name)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from readers.model.errors import FileChanged, UnreadableFile
+from readers.storage.refused import unreadable
 from readers.storage.runs import LOCAL
 
 #: For reads that fail where the bytes must be loaded first.
@@ -29,7 +30,7 @@ class OpenFile:
         try:
             self._descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise UnreadableFile(f"cannot open {file}: {error.strerror}", file=file) from error
+            raise unreadable(file, error, "open") from error
 
     def __enter__(self) -> OpenFile:
         return self

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from readers.model.errors import BadRequest
+from readers.model.errors import BadRequest, UnreadableFile
 from readers.model.findings import as_text
 
 _URI = re.compile(
@@ -92,11 +92,11 @@ def uri_of(place: str) -> Uri:
 def normalised(path: str | os.PathLike[str]) -> str:
     """Return the place of a path that an operator gives; `file://` URIs become local paths.
 
-    Raises: BadRequest for a malformed URI or one with credentials; the error does not repeat them.
+    Raises: BadRequest for a malformed URI or one with credentials, which the error does not repeat; UnreadableFile.
     """
     text = os.fspath(path)
     if not is_uri(text):
-        return as_text(Path(text))
+        return _as_utf8(Path(text))
     if _URI.fullmatch(text) is None:
         scheme = text.partition("://")[0]
         raise BadRequest(
@@ -107,10 +107,24 @@ def normalised(path: str | os.PathLike[str]) -> str:
     if uri.scheme.lower() == "file":
         if uri.authority not in ("", "localhost") or not uri.path:
             raise BadRequest("a file:// URI is not a local path", advice="write file:///PATH, or give the path")
-        return as_text(Path(_decoded(uri.path + uri.query)))
+        return _as_utf8(Path(_decoded(uri.path + uri.query)))
     _refuse_credentials(uri)
     path_text = re.sub(r"/{2,}", "/", uri.path).rstrip("/")
     return uri._replace(scheme=uri.scheme.lower()).at(path_text)
+
+
+def _as_utf8(path: Path) -> str:
+    """Return a local path as text: rows contain it, and they are UTF-8.
+
+    Raises: UnreadableFile for other bytes.
+    """
+    text = as_text(path)
+    if text != str(path):
+        raise UnreadableFile(
+            f"cannot read {text}: its name is not UTF-8",
+            advice=f"read it through a link: ln -s $'{text}' /tmp/store, then give /tmp/store",
+        )
+    return text
 
 
 def _decoded(path: str) -> str:

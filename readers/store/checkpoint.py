@@ -14,6 +14,7 @@ from readers.model.reading import Coverage, Reading
 from readers.model.releases import CHECKPOINT_CONFIRMED, CHECKPOINT_OF_MASTER, CHECKPOINT_OF_QUEUES, dotted
 from readers.model.tables import CHECKPOINT
 from readers.storage.opening import open_file
+from readers.storage.refused import unreadable
 from readers.store.store import Store
 
 CHECKPOINT_FIELDS = Layout(
@@ -76,7 +77,7 @@ def _read(store: Store) -> tuple[int, bytes] | None:
     try:
         entry = store.files.entry(place)
     except OSError as error:
-        raise UnreadableFile(f"cannot read {place}: {error.strerror}", file=place) from error
+        raise unreadable(place, error) from error
     if entry is None or not entry.is_file:
         return None
     with open_file(place, entry.size_bytes, entry.modified_ns) as file:

@@ -16,6 +16,7 @@ from readers.model.errors import BadText, UnreadableFile
 from readers.model.findings import Finding, as_text
 from readers.storage.file_systems import files_of
 from readers.storage.places import FileSystem
+from readers.storage.refused import unreadable
 from readers.store.store import Store
 
 #: Larger than the offsets of a million queues; a larger file is not a configuration file.
@@ -70,7 +71,7 @@ def read_text(path: str | os.PathLike[str], files: FileSystem | None = None) -> 
     try:
         data = (files or files_of("", 0)).content(os.fspath(path), SIZE_BYTES_MAX)
     except OSError as error:
-        raise UnreadableFile(f"cannot read {name}: {error.strerror}", file=name) from error
+        raise unreadable(name, error) from error
     if data is None:
         return None
     if len(data) > SIZE_BYTES_MAX:

@@ -24,9 +24,12 @@ from readers.model.errors import NotAStore, UnreadableFile
 from readers.model.findings import Finding, as_text
 from readers.storage.file_systems import files_of
 from readers.storage.opening import open_together
-from readers.storage.places import FileSystem, is_uri, joined, normalised, parent_of
+from readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined, normalised
+from readers.storage.refused import require_readable, unreadable
 from readers.storage.segments import Segment, SegmentedLog, is_dledger, list_segments, with_frames
+from readers.store.access import require_access
 from readers.store.links import top_links_out
+from readers.store.store_roots import file_is_no_store, is_root_without_log, log_directories, not_a_store
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -55,10 +58,6 @@ OWN_LOCKS: set[tuple[int, int]] = set()
 
 #: Queues whose files are opened together.
 _QUEUES_OPENED_MAX = 32
-#: Number of subdirectories that are searched for a store if the given directory is not one.
-_SUBDIRECTORIES_MAX = 64
-#: Directories and files that identify a store's root if its commit log is elsewhere or lost.
-_STORE_MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config", "transaction", "rocksdbstore")
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,21 @@ class Store:
         return not is_ours
 
     @property
+    def why_unclean(self) -> str:
+        """Why files beside the log may be older than the log, for a store that is in use or has `abort`."""
+        if self.in_use:
+            return "the broker is running"
+        return "the broker did not stop cleanly" if self.was_killed else "rmqtx changed this copy and wrote abort"
+
+    @property
+    def has_clean_end(self) -> bool:
+        """Whether the broker is known to have stopped cleanly.
+
+        Each broker writes a checkpoint and removes `abort` when it stops. Log files alone have neither.
+        """
+        return not self.aborted and self.has("checkpoint")
+
+    @property
     def is_remote(self) -> bool:
         """Whether the store is read by a URI: a copy, without a lock that would show whether a broker uses it."""
         return is_uri(self.root)
@@ -109,19 +123,25 @@ class Store:
         return joined(self.root, *names)
 
     def has(self, *names: str) -> bool:
-        """Whether a file or directory exists below the root; false if access is denied."""
-        try:
-            return self.files.entry(self.place(*names)) is not None
-        except OSError:
-            return False
+        """Whether a file or directory exists below the root. Raises: UnreadableFile if access is denied."""
+        return self._entry(*names) is not None
 
     def size_bytes(self, *names: str) -> int | None:
-        """Return the length of a file below the root; None if it does not exist or access is denied."""
+        """Return the length of a file below the root; None if it does not exist.
+
+        Raises: UnreadableFile if access is denied.
+        """
+        entry = self._entry(*names)
+        return None if entry is None else entry.size_bytes
+
+    def _entry(self, *names: str) -> DirectoryEntry | None:
+        place = self.place(*names)
         try:
-            entry = self.files.entry(self.place(*names))
+            return self.files.entry(place)
+        except PermissionError as error:
+            raise unreadable(place, error) from error
         except OSError:
             return None
-        return None if entry is None else entry.size_bytes
 
     def modified_ns(self, *names: str) -> int | None:
         """Return when a file below the root, or the newest file in a directory, was last changed.
@@ -183,6 +203,8 @@ class Store:
         files = self.files
         try:
             files.list_whole(self.place(kind))
+        except PermissionError as error:
+            raise unreadable(self.place(kind), error) from error
         except OSError:  # as for a topic's directory that cannot be listed: no queues
             return []
         return _names(files, self.place(kind))
@@ -216,6 +238,8 @@ class Store:
         """
         try:
             entries = self.files.entries(self.place("index"))
+        except PermissionError as error:
+            raise unreadable(self.place("index"), error) from error
         except OSError:
             return ()
         return tuple(
@@ -225,9 +249,11 @@ class Store:
         )
 
 
-def _names(files: FileSystem, directory: str, *, directories: bool = True) -> list[str]:
+def _names(files: FileSystem, directory: str) -> list[str]:
     try:
-        return [entry.name for entry in files.entries(directory) if entry.is_directory == directories]
+        return [entry.name for entry in files.entries(directory) if entry.is_directory]
+    except PermissionError as error:
+        raise unreadable(directory, error) from error
     except OSError:
         return []
 
@@ -245,10 +271,9 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     names = _require_directory(files, place)
     directories = [normalised(name) for name in commit_log_directories]
     directories = directories or log_directories(files, place, names)
-    is_member = "data" in names and is_dledger(joined(place, "data"))  # a DLedger member has its own checkpoint
-    is_store = any(files.entry(joined(place, mark)) is not None for mark in _STORE_MARKS) and not is_member
-    if not directories and not is_store:
-        raise NotAStore(f"{place} is not a store: {_why_not(files, place)}", file=place)
+    if not directories and not is_root_without_log(files, place, names):
+        raise not_a_store(files, place)
+    require_access(place, directories, (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC))
     segments, findings = list_segments(directories, place, lambda directory: files_of(directory, taken_time_ms))
     for directory in directories:
         if not is_dledger(directory) and (commit_log_directories or not is_uri(directory)):
@@ -270,49 +295,19 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     )
 
 
-def log_directories(files: FileSystem, place: str, names: Iterable[str]) -> list[str]:
-    """Return the directories of a store's commit log, by the names of the directories in its root."""
-    plain = [joined(place, name) for name in names if re.fullmatch(r"commitlog[-_\w]*", name)]
-    framed = [joined(place, name, "data") for name in names if re.fullmatch(r"dledger-.+", name)]
-    return [*plain, *(directory for directory in framed if _is_directory(files, directory))]
-
-
-def _is_directory(files: FileSystem, place: str) -> bool:
-    try:
-        entry = files.entry(place)
-    except OSError:
-        return False
-    return entry is not None and entry.is_directory
-
-
 def _require_directory(files: FileSystem, place: str) -> list[str]:
     """Return the names of the directories in a place."""
     try:
+        if not is_uri(place):
+            require_readable(place)
         return [entry.name for entry in files.entries(place) if entry.is_directory]
     except FileNotFoundError as error:
         reason = "" if error.strerror == os.strerror(errno.ENOENT) else f": {error.strerror}"
         raise NotAStore(f"{place} does not exist{reason}", file=place) from error
     except NotADirectoryError as error:
-        raise NotAStore(
-            f"{place} is a file, not a store", file=place, advice="give the directory that contains commitlog/"
-        ) from error
+        raise file_is_no_store(place) from error
     except OSError as error:
-        raise UnreadableFile(f"cannot read {place}: {error.strerror}", file=place) from error
-
-
-def _why_not(files: FileSystem, place: str) -> str:
-    names = _names(files, place) + _names(files, place, directories=False)
-    if not names:
-        return "the directory is empty"
-    if "data" in names and is_dledger(joined(place, "data")):
-        return f"the directory belongs to a DLedger member; give the store's root: {parent_of(place)}"
-    if any(re.fullmatch(r"\d{20}", name) for name in names):
-        root = parent_of(parent_of(place)) if is_dledger(place) else parent_of(place)
-        return f"the directory contains segment files; give the store's root: {root}"
-    for name in _names(files, place)[:_SUBDIRECTORIES_MAX]:
-        if "commitlog" in _names(files, joined(place, name)):
-            return f"did you mean {joined(place, name)}?"
-    return "it contains no commitlog/, consumequeue/, index/, checkpoint, config/, transaction/ or rocksdbstore/"
+        raise unreadable(place, error) from error
 
 
 def lock_holder(lock: str) -> int | None:

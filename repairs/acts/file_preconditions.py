@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from readers.model.errors import FormatError, StoreInUse, UnsafeStore
-from readers.model.releases import NEWEST_READ, STORE_LOCK, Version, dotted
+from readers.model.releases import STORE_LOCK, Version
 from readers.store.broker_settings import BrokerSettings, broker_settings
 from readers.store.fastjson import read_config
 from readers.store.store import (
@@ -100,7 +100,7 @@ def _version(store: Store, settings: BrokerSettings) -> Version:
         raise UnsafeStore(
             f"cannot change {store.root}: the broker's version is unknown (its files show {settings.version}), and "
             "versions write records differently",
-            advice=f"add the broker's own version, for example: --broker-version {dotted(_example(low, high))}",
+            advice="add --broker-version X.Y.Z, as in rocketmq-broker-X.Y.Z.jar in the broker's directory lib",
         )
     seen = broker_settings(store)
     is_older = seen.version_low is not None and low < seen.version_low
@@ -110,11 +110,6 @@ def _version(store: Store, settings: BrokerSettings) -> Version:
             "wrote", advice="give the version that wrote them, or let the other broker open the store once first",
         )
     return low
-
-
-def _example(low: Version | None, high: Version | None) -> Version:
-    """A version in a range: its end, or without one the newest known version."""
-    return high or max(low or NEWEST_READ, NEWEST_READ)
 
 
 def topic_table(store: Store) -> Mapping[str, Any]:

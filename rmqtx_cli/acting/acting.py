@@ -194,7 +194,7 @@ def carry_out_confirmed(
         return _refused_status(len(acts), len(allowed))
     if allowed and not act.yes and not _agreed(allowed, found.warning):
         say.line("rmqtx: nothing was done")
-        return exit_status.INTERRUPTED
+        return exit_status.REFUSED_BY_GUARD
     carry_out(acts, found.medium, journal, conduct, voice.note)
     receipts = [checked_act.receipt for checked_act in acts if checked_act.receipt is not None]
     listing.write(iter(table(receipts).to_batches()))

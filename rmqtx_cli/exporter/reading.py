@@ -138,7 +138,9 @@ class ReadingProcess:
 def main() -> None:
     """Answer the request on stdin."""
     from readers.model.errors import RmqtxError
+    from rmqtx_cli.output.standard_streams import own_standard_streams
 
+    own_standard_streams()
     request = pickle.load(sys.stdin.buffer)
     try:
         found: dict[str, Any] = read(request)

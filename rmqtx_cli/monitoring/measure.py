@@ -179,6 +179,9 @@ def _numbers_of_store(store: Store, settings_of: Callable[[Store], BrokerSetting
                 if queue.exists or not store.has_rocksdb_queues:
                     setattr(one, name, queue.max_offset if queue.exists else 0)
                 if topic == HALF_TOPIC:
+                    # Without a stored cursor the check begins at the queue's first entry.
+                    begin = queue.min_offset if queue.exists else None
+                    one.half_next_offset = None if cursors.half is None else cursors.half.get(0, begin)
                     last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
                     one.half_last_commit_log_offset = last[0] if last else None
         except SourceError:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from verdicts.check.half_lag import half_lag
+
 #: Where the newest half copy of a transaction stood: `store` and `commit_log_offset`.
 Place = Mapping[str, Any]
 
@@ -60,11 +62,7 @@ class StoreNumbers:
     @property
     def half_lag(self) -> int | None:
         """Half copies between the check's cursor and the end of the half queue."""
-        if self.half_max_offset == 0:
-            return 0
-        if self.half_next_offset is None or self.half_max_offset is None:
-            return None
-        return max(0, self.half_max_offset - self.half_next_offset)
+        return None if self.half_max_offset is None else half_lag(self.half_next_offset, self.half_max_offset)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Heads = Mapping[str, str]
 _NO_HEADS: Heads = {}
 
+#: Further names of columns to sort by.
+ALSO_CALLED = {"deadline": "discard_at_ms"}
+
 
 @dataclass(frozen=True, slots=True)
 class Path:

@@ -62,7 +62,11 @@ def fields(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def sort_fields(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the same, each with an optional sign."""
-    return _last_of(incomplete, ",-", _columns(ctx))
+    from rmqtx_cli.options.columns import ALSO_CALLED
+
+    columns = _columns(ctx)
+    also = [name for name, column in ALSO_CALLED.items() if column in columns]
+    return _last_of(incomplete, ",-", [*columns, *also])
 
 
 def condition_fields(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -12,19 +12,24 @@ from rmqtx_cli.options.next_commands import carried
 if TYPE_CHECKING:
     from readers.model.reading import Reading
 
+_SHOWN_MAX = 3
 
-def identities(ids: Sequence[str], show: Callable[[str], Reading], where: str, arguments: str = "") -> list[str]:
+
+def identities(
+    ids: Sequence[str], show: Callable[[str, bool], Reading], where: str, arguments: str = ""
+) -> list[str]:
     """Return the transaction ids for some ids, message ids or keys, each once.
 
-    `show`: rows of the transactions with an id or key. `where`: where it reads, for messages. `arguments`: options that
-    make another command read there.
-    Raises: NoSuchTransaction, with all that are not found; BadRequest if a key matches several transactions.
+    `show`: rows of the transactions with an id or key, or, on request, with an id that begins or ends so.
+    `where`: where it reads, for messages. `arguments`: options that make another command read there.
+    Raises: NoSuchTransaction, with all that are not found; BadRequest for a part of an id, and if a key matches
+            several transactions.
     """
     found: list[str] = []
     missing: list[str] = []
     for name in dict.fromkeys(ids):
         try:
-            named = show(name).table()["transaction_id"].to_pylist()
+            named = show(name, False).table()["transaction_id"].to_pylist()
         except NoSuchTransaction:
             missing.append(name)
             continue
@@ -34,9 +39,26 @@ def identities(ids: Sequence[str], show: Callable[[str], Reading], where: str, a
                 advice=f"give a transaction id; list them: {carried(f'rmqtx show {quoted(name)}{arguments}')}",
             )
         found += named
+    for name in missing:
+        _refuse_short(name, show)
     if missing:
         raise NoSuchTransaction(
             f"no transaction {', '.join(missing)} {where}",
             advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
         )
     return list(dict.fromkeys(found))
+
+
+def _refuse_short(name: str, show: Callable[[str, bool], Reading]) -> None:
+    """Refuse a part of an id, as tables print it, with the whole id: an act on a guess would be final.
+
+    Raises: BadRequest.
+    """
+    try:
+        found = show(name, True).table()["transaction_id"].to_pylist()
+    except NoSuchTransaction:
+        return
+    if len(found) == 1:
+        raise BadRequest(f"{name!r} is a part of an id", advice=f"acts take whole ids, here it is: {found[0]}")
+    shown = ", ".join(found[:_SHOWN_MAX]) + (f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else "")
+    raise BadRequest(f"{name!r} is a part of {len(found)} ids", advice=f"acts take whole ids: {shown}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -15,7 +17,7 @@ from rmqtx_cli.options.options import OutputFormat, OutputOptions
 from rmqtx_cli.options.row_options import SORT
 from rmqtx_cli.output.derived_columns import Derived, derived_columns, part_of, with_derived
 from rmqtx_cli.output.ordering import SortOrder, ordered, parse_orders
-from rmqtx_cli.output.port import chosen_format, open_port
+from rmqtx_cli.output.port import chosen_format, open_port, other_suffix
 from rmqtx_cli.output.views import View, plain_view
 from rmqtx_cli.words import exit_status, progress
 from rmqtx_cli.words.say import Voice
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Rows of a table that are held until all are read, so that a line about all of them can be printed above.
 _HELD_ROWS_MAX = 1_000
+#: Lines of a terminal that an answer, the head and the next prompt need.
+_ANSWER_LINES = 8
 #: Rows that are held beyond a limit before they are sorted and cut to the limit.
 _SORTED_ROWS_MAX = 100_000
 _WITH_METADATA = (OutputFormat.PARQUET, OutputFormat.ARROW)
@@ -70,6 +74,8 @@ class Listing:
         import pyarrow as pa
 
         self.format = chosen_format(self.asked.output_format, self.asked.output)
+        if (note := other_suffix(self.asked.output_format, self.asked.output)) is not None:
+            self.voice.note(note)
         if self.with_meta and self.format not in (*_WITH_METADATA, OutputFormat.JSONL):
             raise BadRequest(f"--with-meta is not possible with {self.format}", advice="use jsonl, parquet or arrow")
         default = self.view.sources if self.format is OutputFormat.TABLE else list(self.schema.names)
@@ -115,7 +121,7 @@ class Listing:
 
         `to_the_end`: read all rows although the limit is reached, because the caller counts them. `at_once`: flush the
         rows of a batch before the next one is read; for formats that can be streamed. `answer`: lines about all rows,
-        printed above a table that is short enough to be held, else below.
+        printed above a table that can be held and does not scroll it off the terminal, else below.
         """
         import pyarrow as pa
 
@@ -130,6 +136,7 @@ class Listing:
         with open_port(self.format, self.asked.output, chosen, self.view) as port:
             rows = self._chosen(batches, to_the_end=to_the_end)
             held, is_all = _held(rows) if is_table and answer is not None else ([], False)
+            is_all = is_all and _fits_terminal(held)
             if is_all and answer is not None:
                 self._say(answer)
             for batch in chain(held, rows):
@@ -226,6 +233,14 @@ def concluded(reading: Reading, voice: Voice, *, has_failed: bool = False, has_u
     if has_undecidable or any(finding.kind.severity == "error" for finding in reading.findings):
         return exit_status.INCOMPLETE
     return exit_status.FINDINGS if has_failed else exit_status.DONE
+
+
+def _fits_terminal(batches: list[pa.RecordBatch]) -> bool:
+    """Whether a line above the rows stays visible; without a terminal always."""
+    if not sys.stdout.isatty():
+        return True
+    rows_count: int = sum(batch.num_rows for batch in batches)
+    return rows_count < shutil.get_terminal_size().lines - _ANSWER_LINES
 
 
 def _held(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], bool]:

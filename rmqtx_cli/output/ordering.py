@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from readers.model.errors import BadRequest
 from readers.model.moments import is_time
+from rmqtx_cli.options.columns import ALSO_CALLED
 from rmqtx_cli.words.near import nearest_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Further names of columns.
-_ALSO_CALLED = {"deadline": "discard_at_ms"}
 #: A duration until an event: the smallest first.
 _UNTIL = "discard_in_ms"
 _KEY = "sort key {}"
@@ -48,7 +47,7 @@ def _order(word: str, schema: pa.Schema, heads: Mapping[str, str]) -> SortOrder:
     import pyarrow as pa
 
     name = word.removeprefix("-")
-    known = (name, f"{name}_ms", heads.get(name, ""), _ALSO_CALLED.get(name, ""))
+    known = (name, f"{name}_ms", heads.get(name, ""), ALSO_CALLED.get(name, ""))
     column = next((one for one in known if one in schema.names), None)
     if column is None:
         raise BadRequest(f"--sort: no column {name!r}", advice=nearest_column(name, schema.names, heads))

@@ -60,6 +60,13 @@ def chosen_format(asked: OutputFormat | None, output: Path | None) -> OutputForm
     return _SUFFIXES[output.suffix.lower()]
 
 
+def other_suffix(asked: OutputFormat | None, output: Path | None) -> str | None:
+    """A note about a file whose suffix names another format than --format; None where there is nothing to say."""
+    if asked is None or output is None or _SUFFIXES.get(output.suffix.lower(), asked) is asked:
+        return None
+    return f"{output} is written as {asked} (--format), although its name ends in {output.suffix}"
+
+
 @contextmanager
 def open_port(output_format: OutputFormat, output: Path | None, schema: pa.Schema, view: View) -> Iterator[Port]:
     """A port on stdout or on a file; the file gets its name when the rows are complete.

@@ -167,15 +167,15 @@ def _timeline_view(sent_ms: int | None, with_store: bool, with_logs: bool) -> Vi
 
     return View(
         (
-            plain("time_ms", ALWAYS, "time"),
+            plain("time_ms", 1, "time"),
             Column("since sent", ("time_ms",), since, ALWAYS, is_number=True),
             plain("event", ALWAYS),
-            plain("queue_offset", ALWAYS, "queue offset"),
-            plain("commit_log_offset", 1, "log offset"),
-            plain("message_id", 3, "message id"),
+            plain("queue_offset", 2, "queue offset"),
+            plain("commit_log_offset", 3, "log offset"),
+            plain("message_id", 5, "message id"),
             plain("detail", ALWAYS, wraps=True, least_cells=18),
-            *([plain("store", 2, may_be_cut=True)] if with_store else []),
-            *([plain("log_text", 4, wraps=True, least_cells=60)] if with_logs else []),
+            *([plain("store", 4, may_be_cut=True)] if with_store else []),
+            *([plain("log_text", 6, wraps=True, least_cells=60)] if with_logs else []),
         )
     )
 

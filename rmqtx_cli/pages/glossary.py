@@ -35,6 +35,7 @@ from repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
 from repairs.stand_in.answer_table import ANSWERS
 from rmqtx_cli.output.views import View
 from rmqtx_cli.pages.installation import INSTALLATION
+from rmqtx_cli.pages.setting_words import SETTINGS, setting_lines
 from rmqtx_cli.pages.stores_table import STORES
 from rmqtx_cli.pages.summary import SUMMARY
 from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
@@ -141,8 +142,8 @@ def _cause_lines(word: str) -> tuple[str, ...]:
 def entries(views: Iterable[View]) -> list[WordEntry]:
     """All words that can be explained; `views`: all printed tables, for the words in their heads.
 
-    Order: states, flags, advice, reasons, causes, findings, outcomes, guards, terms, tables, columns, structures and
-           their fields, response codes, exit statuses.
+    Order: states, flags, advice, reasons, causes, findings, outcomes, guards, terms, settings, tables, columns,
+           structures and their fields, response codes, exit statuses.
     """
     return [
         *(WordEntry(word, "state of a transaction", (text,)) for word, text in STATES.items()),
@@ -165,6 +166,7 @@ def entries(views: Iterable[View]) -> list[WordEntry]:
         *(WordEntry(word, "scenario of a probe", (text,)) for word, text in SCENARIOS.items()),
         *(WordEntry(word, "step of a probe", (text,)) for word, text in STEPS.items()),
         *(WordEntry(word, "term", (text,)) for word, text in TERMS.items()),
+        *(WordEntry(word, "setting", setting_lines(word)) for word in SETTINGS),
         *_tables(),
         *_heads(views),
         *_structures(structures(), "disk"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from rmqtx_cli.words.times import time_text
 if TYPE_CHECKING:
     from repairs.receipts.plan_file import Plan
 
+_OFFSETS = re.compile(r"(?<![\w-])\d+(?![\w-])")
+
 
 def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
     """The lines above the steps."""
@@ -22,7 +25,7 @@ def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
     by_action = Counter(step["action"] for step in steps)
     what = ", ".join(f"{action} {count(number, 'transaction')}" for action, number in by_action.items())
     yield f"plan    {what}; made {time_text(plan.made_time_ms)} by {escaped(plan.made_by)}"
-    for reason, number in Counter(step["reason"] for step in steps).most_common():
+    for reason, number in _by_kind(step["reason"] for step in steps).most_common():
         yield f"why     {escaped(reason)}{f' ({number})' if number != len(steps) else ''}"
     for (group, topic), number in Counter((step["producer_group"], step["topic"]) for step in steps).most_common():
         yield f"of      {escaped(str(group))} to {escaped(str(topic))}: {number}"
@@ -33,6 +36,19 @@ def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
         yield f"from    {escaped(store['store'])}, as of {time_text(store['taken_time_ms'])}: {how}{ended}"
     yield f"next    {apply_command(plan, file)} --dry-run"
     yield ""
+
+
+def _by_kind(reasons: Iterable[str]) -> Counter[str]:
+    """The reasons and how many steps have each; reasons that differ in offsets only are one, with N for these.
+
+    Offsets name the records of one transaction, and the steps below have them. A ticket's number (OPS-4711) stays.
+    """
+    kinds: dict[str, Counter[str]] = {}
+    for reason in reasons:
+        kinds.setdefault(_OFFSETS.sub("N", reason), Counter())[reason] += 1
+    return Counter({
+        kind if len(found) > 1 else next(iter(found)): found.total() for kind, found in kinds.items()
+    })
 
 
 def apply_command(plan: Plan, file: Path) -> str:

@@ -20,6 +20,7 @@ from readers.rocksdb.rocksdb_queues import queue_bounds
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.words.text import count, escaped, size
+from verdicts.check.half_lag import half_lag
 from verdicts.claims.log_agreement import agreement_findings, has_data
 from verdicts.claims.log_claims import LogClaims, log_claims
 
@@ -104,7 +105,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         "half_min_offset": half_min,
         "half_max_offset": half_max,
         "half_next_offset": half_next,
-        "half_lag": None if half_next is None or half_max is None else max(0, half_max - half_next),
+        "half_lag": half_lag(half_next, half_max),
         "op_max_offset": op_max,
         "op_next_offset": None if cursors.op is None else cursors.op.get(0),
         "discarded_count": discarded,
@@ -193,11 +194,13 @@ def _moment(store: Store) -> str:
         return "the broker is running: the newest decisions may not be in the files yet"
     if store.aborted and store.is_remote:
         return "the broker ran during the copy, or did not stop cleanly: files may be from different moments"
+    if store.aborted and not store.was_killed:
+        return "abort was written by rmqtx: the next start recovers the log"
     if store.aborted:
         return "the broker did not stop cleanly: data that it had not flushed is missing"
     if store.is_remote:
         return "stopped cleanly before the copy; unknown whether all files were copied"
-    return "stopped cleanly"
+    return "stopped cleanly" if store.has_clean_end else "no checkpoint: unknown whether the broker stopped cleanly"
 
 
 def draw_stores(rows: list[dict[str, Any]], stream: IO[bytes]) -> None:

@@ -5,41 +5,56 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from readers.model.errors import NotAStore
+from readers.model.errors import NotAStore, SourceError
 from readers.storage.file_systems import files_of
 from readers.storage.places import FileSystem, joined
-from readers.store.store import Store, log_directories, open_store
+from readers.storage.refused import unreadable
+from readers.store.store import Store, open_store
+from readers.store.store_roots import log_directories
 
 _DEPTH_MAX = 6
 #: Directories inside a store, which contain no other store.
 _INSIDE = frozenset({"consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "config"})
 
 
-def stores_below(place: str, commit_logs: tuple[str, ...] = ()) -> list[Store]:
-    """The store at a place, or all stores below it.
+def stores_below(place: str, commit_logs: tuple[str, ...] = ()) -> tuple[list[Store], list[SourceError]]:
+    """The store at a place, or all stores below it, and why others below it cannot be read.
 
     Order: by path. Links are not followed, so that no store is found twice.
     Raises: NotAStore if there is none; UnreadableFile if the place cannot be read.
     """
     try:
-        return [open_store(place, commit_logs)]
+        return [open_store(place, commit_logs)], []
     except NotAStore:
-        found = [open_store(root) for root in _roots(files_of(place, time.time_ns()), place, _DEPTH_MAX)]
-        if not found:
+        stores: list[Store] = []
+        refused: list[SourceError] = []
+        for root in _roots(files_of(place, time.time_ns()), place, _DEPTH_MAX, refused):
+            try:
+                stores.append(open_store(root))
+            except SourceError as error:
+                refused.append(error)
+        if not stores and not refused:
             raise
-        return found
+        return stores, refused
 
 
-def _roots(files: FileSystem, directory: str, depth: int) -> Iterator[str]:
+def _roots(files: FileSystem, directory: str, depth: int, refused: list[SourceError]) -> Iterator[str]:
     try:
         names = [entry.name for entry in files.entries(directory) if entry.is_directory and not entry.is_link]
-    except OSError:
+        is_root = bool(log_directories(files, directory, names))
+    except (FileNotFoundError, NotADirectoryError):  # also a directory that was removed meanwhile
         return
-    if log_directories(files, directory, names):
+    except OSError as error:
+        refused.append(unreadable(directory, error))
+        return
+    except SourceError as error:
+        refused.append(error)
+        return
+    if is_root:
         yield directory
         return
     if depth == 0:
         return
     for name in names:
         if name not in _INSIDE:
-            yield from _roots(files, joined(directory, name), depth - 1)
+            yield from _roots(files, joined(directory, name), depth - 1, refused)

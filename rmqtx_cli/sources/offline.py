@@ -172,7 +172,7 @@ def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:
     """The transaction ids for some ids, message ids or keys in the opened stores; see `identities`."""
     from verdicts.audit.lookups import show
 
-    def shown(name: str) -> Reading:
-        return show(opened.stores, opened.settings_of, name)
+    def shown(name: str, short: bool) -> Reading:
+        return show(opened.stores, opened.settings_of, name, short=short)
 
     return identities(ids, shown, f"in {opened.names}", f" {opened.arguments}")

@@ -67,6 +67,8 @@ def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | N
 
 def consistency(store: Store) -> str:
     """The state of the store while it is read, in a few words: copy, in use, stopped cleanly or not."""
+    from readers.store.store_roots import unnamed_logs
+
     taken = time_text(store.taken_time_ms)
     if store.is_remote:  # a copied lock file proves nothing
         ended = "ran, or had not stopped cleanly" if store.aborted else "had stopped cleanly"
@@ -75,9 +77,15 @@ def consistency(store: Store) -> str:
         return f"in use by another rmqtx: a snapshot of {taken}"
     if store.in_use:
         return f"the broker is running (process {store.used_by_process}): a snapshot of {taken}"
+    if store.aborted and not store.was_killed:
+        return "a changed copy, with abort written by rmqtx: the next start recovers the log"
     if store.aborted:
         return "the broker did not stop cleanly"
-    return "stopped cleanly" if store.commit_log else "no commit log: no transaction can be read"
+    if not store.commit_log:
+        options = unnamed_logs(store.files, store.root)
+        advice = "" if options is None else f" - add {options}"
+        return f"no commit log: no transaction can be read{advice}"
+    return "stopped cleanly" if store.has_clean_end else "no checkpoint: unknown whether the broker stopped cleanly"
 
 
 def say_consistency(stores: Sequence[Store], voice: say.Voice) -> None:

@@ -28,7 +28,8 @@ MEANINGS: dict[int, str] = {
     INCOMPLETE: "answered, but evidence is missing or damaged, or a transaction is UNDECIDABLE",
     UNREADABLE: "not a store, or a file cannot be read or written",
     STORE_IN_USE: "the store is in use (commands that change a store)",
-    REFUSED_BY_GUARD: "refused by a guard, or the store cannot be changed: nothing was done (commands that act)",
+    REFUSED_BY_GUARD: "refused by a guard or at the prompt, or the store cannot be changed: nothing was done (commands "
+    "that act)",
     STALE_PLAN: "the plan is stale: its evidence has changed, and nothing was done (apply, undo)",
     UNREACHABLE: "the broker cannot be reached, or does not answer (live brokers)",
     REFUSED_BY_BROKER: "the broker refused (live brokers)",

@@ -130,5 +130,5 @@ def browser(profile: Path) -> Iterator[Browser]:
     finally:
         os.close(writes)
         process.terminate()
-        process.wait(30)
+        process.wait(300)
         os.close(reads)

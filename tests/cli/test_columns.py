@@ -90,7 +90,7 @@ def test_what_verify_and_show_say_is_never_cut(rmqtx: Run, corpus_store: Stores,
     reason = next(line for line in piped.splitlines() if line.startswith("why "))
     assert " ".join(reason.split()) in " ".join(" ".join(page).split())
     for detail in ("half message stored", "check 1: put back"):
-        start = next(line for line in page if line.startswith("time ")).index("detail")
+        start = next(line for line in page if " event " in line and "detail" in line).index("detail")
         assert detail in " ".join(line[start:].strip() for line in page)
 
 

@@ -66,7 +66,7 @@ def serving(schedule: Schedule, config: WebConfig | None = None) -> Iterator[Ser
 def fetched(url: str, context: ssl.SSLContext | None = None, **headers: str) -> tuple[int, str]:
     try:
         with urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers), timeout=20, context=context
+            urllib.request.Request(url, headers=headers), timeout=300, context=context
         ) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
@@ -251,7 +251,7 @@ def test_a_signal_ends_it_and_its_reading(number: signal.Signals) -> None:
         assert process.stderr is not None
         lines = [process.stderr.readline(), process.stderr.readline()]
         process.send_signal(number)
-        assert process.wait(10) == 0
+        assert process.wait(300) == 0
         assert process.stderr.read() == ""
     assert re.fullmatch(r"rmqtx: metrics at http://127\.0\.0\.1:\d+/metrics\n", lines[0])
     assert re.fullmatch(r"rmqtx: reading succeeded in \w+: 11 pending transactions\n", lines[1])

@@ -164,7 +164,7 @@ def test_a_signal_ends_it_at_once_and_leaves_nothing_behind(
         while not reader.execute("SELECT count(*) FROM verdicts").fetchone()[0]:
             time.sleep(0.01)
     process.send_signal(number)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=300) == 130
     assert list(temporary.iterdir()) == []
     assert sorted(path.name for path in tmp_path.glob("checkpoint*")) == ["checkpoint"]
     rows = len(output.read_bytes().splitlines())

@@ -118,7 +118,7 @@ def test_what_this_user_may_not_read(
     monkeypatch.setattr(os, "open", may_open)
     shown = rmqtx("show", identity, "--store", root, *["--scan"] * scan)
     assert shown.status == UNREADABLE
-    assert f"cannot open {closed}: Permission denied" in shown.err
+    assert f"cannot read {closed}: permission denied" in shown.err
 
 
 def test_an_empty_log_that_others_know_of(rmqtx: Run, tmp_path: Path) -> None:

@@ -69,6 +69,17 @@ def on_terminal(arguments: list[str], columns: int) -> list[str]:
     return b"".join(parts).decode().splitlines()
 
 
+@pytest.mark.parametrize("columns", rest_is_slow([80, 40, 60, 120, 160, 200], quick=2))
+@pytest.mark.parametrize("row", [1, -1])
+def test_the_page_of_one_transaction_fits_the_terminal(common: Path, row: int, columns: int) -> None:
+    from rmqtx_cli.words.text import width
+
+    transaction = on_terminal(["pending", str(common), "--fields", "id"], 200)[row]
+    lines = on_terminal(["show", transaction, "--store", str(common), "--no-pager"], columns)
+    assert max(width(line) for line in lines) <= columns
+    assert any(" event " in f" {line} " for line in lines), "the heads of the timeline are whole words"
+
+
 @pytest.mark.parametrize("columns", rest_is_slow([80, 120, 160, 200], quick=1))
 @pytest.mark.parametrize(
     "verb", [["pending"], ["audit"], ["audit", "--summary"], ["decode", "half"], ["decode", "cursors"]]

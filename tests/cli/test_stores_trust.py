@@ -73,7 +73,7 @@ def test_a_file_that_this_user_may_not_read(rmqtx: Run, tmp_path: Path, monkeypa
     described = rmqtx("stores", root)
     assert described.status == INCOMPLETE
     assert LOOKED_AT not in described.out
-    assert f"cannot open {closed}: Permission denied" in described.err
+    assert f"cannot read {closed}: permission denied" in described.err
 
 
 def test_undamaged_stores_agree() -> None:

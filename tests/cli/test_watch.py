@@ -187,7 +187,7 @@ def test_keys() -> None:
     assert list(keys(b"\xff\x1b[")) == []
 
 
-def _read_until(master: int, wanted: bytes, seconds: float = 60) -> bytes:
+def _read_until(master: int, wanted: bytes, seconds: float = 300) -> bytes:
     found, end = b"", time.monotonic() + seconds
     while wanted not in found and time.monotonic() < end:
         if select.select([master], [], [], 0.2)[0]:
@@ -217,7 +217,7 @@ def test_the_terminal_is_left_as_it_was(how: str | signal.Signals) -> None:
             process.send_signal(how)
         left = _read_until(master, b"\x1b[?1049l")
         assert b"\x1b[?25h" in left
-        assert process.wait(20) == 0
+        assert process.wait(300) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
     assert termios.tcgetattr(slave) == before
@@ -241,7 +241,7 @@ def test_the_terminal_is_as_it_was_while_the_process_is_stopped() -> None:
         assert b"11 pending" in _read_until(master, b"Return open")
         os.write(master, b"q")
         _read_until(master, b"\x1b[?1049l")
-        assert process.wait(20) == 0
+        assert process.wait(300) == 0
     assert termios.tcgetattr(slave) == before
     os.close(master)
     os.close(slave)
@@ -288,7 +288,7 @@ def test_plain_lines_of_a_store_that_is_settled(tmp_path: Path, rmqtx: Run) -> N
         )  # fmt: skip
         line = process.stdout.readline() if settled.status == 0 else ""
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(300) == 0
     assert settled.status == 0, settled.err
     assert line.split()[1:3] == ["ROLLED_BACK", rows[0]["transaction_id"]]
 

@@ -10,7 +10,7 @@ from readers.store import opening_stores
 
 
 def test_remote_stores_are_opened_together_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = threading.Barrier(2, timeout=5)
+    both = threading.Barrier(2, timeout=300)
 
     def opened(place: str, directories: tuple[str, ...]) -> object:
         both.wait()  # breaks if one is opened after the other

@@ -18,13 +18,15 @@ PROGRAM = """
 import os, sys, time
 from readers.jobs.workers import Workers
 
-def pid(_):
-    time.sleep(0.2)
+def pid(folder):
+    open(os.path.join(folder, str(os.getpid())), "w").close()
+    while len(os.listdir(folder)) < 2:  # until the other process has a task too
+        time.sleep(0.01)
     return os.getpid()
 
 if __name__ == "__main__":
     with Workers(2) as workers:
-        print(*sorted(set(workers.run(pid, range(4)))), flush=True)
+        print(*sorted(set(workers.run(pid, [sys.argv[1]] * 4))), flush=True)
         time.sleep(60)
 """
 
@@ -49,14 +51,16 @@ def test_an_error_is_raised_after_the_results_of_the_tasks_before(processes: int
             next(results)
 
 
-def process_of(_task: int) -> int:
-    time.sleep(0.05)
+def process_of(folder: Path) -> int:
+    (folder / str(os.getpid())).touch()
+    while len(list(folder.iterdir())) < 2:  # until the other process has a task too
+        time.sleep(0.01)
     return os.getpid()
 
 
-def test_this_process_is_one_of_them() -> None:
+def test_this_process_is_one_of_them(tmp_path: Path) -> None:
     with Workers(2) as workers:
-        found = set(workers.run(process_of, range(8)))
+        found = set(workers.run(process_of, [tmp_path] * 8))
     assert os.getpid() in found
     assert len(found) == 2
 
@@ -72,8 +76,11 @@ def is_alive(process: int) -> bool:
 def test_they_end_when_who_asked_is_killed(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
+    folder = tmp_path / "processes"
+    folder.mkdir()
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env=environment) as asking:
+    words = [sys.executable, str(program), str(folder)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as asking:
         assert asking.stdout is not None
         processes = [int(word) for word in asking.stdout.readline().split()]
         assert len(processes) == 2

@@ -26,7 +26,7 @@ def echo(request: Frame) -> Answer:
     return response(request, offset=request.fields.get("queueId", "0"))
 
 
-def impatient(timeout_ms: int = 300) -> Client:
+def impatient(timeout_ms: int = 1_500) -> Client:
     return Client(RemotingSettings(timeout_ms=timeout_ms))
 
 
@@ -69,7 +69,7 @@ def test_responses_in_another_order_find_their_askers() -> None:
 
 def test_no_answer_comes_in_time() -> None:
     with FakeServer(lambda request: []) as server, impatient() as client:
-        with pytest.raises(NoAnswer, match=r"did not answer GET_MIN_OFFSET within 300 ms - .*add --timeout"):
+        with pytest.raises(NoAnswer, match=r"did not answer GET_MIN_OFFSET within 1500 ms - .*add --timeout"):
             client.call(server.address, ASKED)
         assert len(server.requests) == 1
 

@@ -33,13 +33,13 @@ def acted(client: Client, proxy: FaultProxy) -> int:
         (Fault("cut", "response", END), True), (Fault("cut", "response", END, keep_bytes=0), True),
         (Fault("cut", "request", END), False), (Fault("drop", "response", END), True),
         (Fault("drop", "request", END), False), (Fault("hang", "response", END), True),
-        (Fault("delay", "response", END, delay_ms=700), True),
+        (Fault("delay", "response", END, delay_ms=4_000), True),
     ],
     ids=str,
 )  # fmt: skip
 def test_what_acts_meets_a_fault_and_what_reads_does_not(fault: Fault, reaches: bool) -> None:
     with FakeServer(echo) as server, FaultProxy(server.address) as proxy:
-        with Client(RemotingSettings(timeout_ms=400)) as client:
+        with Client(RemotingSettings(timeout_ms=2_000)) as client:
             broker = Broker(client, proxy.address, "a", "c")
             proxy.break_next(fault)
             assert broker.min_offset("t", 5) == 5
@@ -53,7 +53,7 @@ def test_what_acts_meets_a_fault_and_what_reads_does_not(fault: Fault, reaches: 
 
 
 def test_the_nth_and_all_later_ones_until_it_is_healed() -> None:
-    settings = RemotingSettings(timeout_ms=400)
+    settings = RemotingSettings(timeout_ms=2_000)
     with FakeServer(echo) as server, FaultProxy(server.address) as proxy, Client(settings) as client:
         proxy.break_next(Fault("cut", "request", END, nth=2, is_lasting=True))
         assert acted(client, proxy) == 0

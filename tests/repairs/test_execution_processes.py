@@ -63,7 +63,7 @@ def test_what_root_makes_belongs_to_the_broker(store: Path, kept: Path) -> None:
 
 
 KILLED = """
-import sys, time
+import sys
 from pathlib import Path
 from repairs.changes.execution import execute
 from repairs.changes.file_operations import FileOperations
@@ -73,7 +73,7 @@ class Slow(FileOperations):
     def sync_file(self, path):
         super().sync_file(path)
         print(path, flush=True)
-        time.sleep(0.03)
+        sys.stdin.readline()  # until the test has looked
 
 execute(SCATTERED, Path(sys.argv[1]), Path(sys.argv[2]), files=Slow())
 """
@@ -86,9 +86,13 @@ def test_a_killed_process_leaves_no_lock_and_a_way_on(
 ) -> None:
     before = snapshot(store)
     command = [sys.executable, "-c", KILLED, str(store), str(kept)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        for _ in range(syncs_count):
+        assert process.stdin is not None
+        for number in range(syncs_count):
+            if number:
+                process.stdin.write("go on\n")
+                process.stdin.flush()
             assert process.stdout.readline()
         if syncs_count == 3:
             with pytest.raises(StoreInUse):

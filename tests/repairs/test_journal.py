@@ -150,7 +150,7 @@ def test_several_processes_write_whole_lines(tmp_path: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(600)
         assert process.exitcode == 0
     found = Journal(path).read()
     assert found.findings == []
@@ -164,11 +164,11 @@ def test_a_writer_that_is_killed_leaves_the_others_lines_whole(tmp_path: Path) -
     context = multiprocessing.get_context("spawn")
     victim = context.Process(target=_write, args=(path, 0, 100_000))
     victim.start()
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while time.monotonic() < end and not (path.exists() and path.stat().st_size > 50_000):
         time.sleep(0.01)
     victim.kill()
-    victim.join(10)
+    victim.join(600)
     _write(path, 1, 5)
     found = Journal(path).read()
     assert [finding.code for finding in found.findings] in ([], ["receipt-torn"])

@@ -12,7 +12,6 @@ import pytest
 from readers.jobs.job_runner import run_job
 from readers.log.splits import plan_splits
 from readers.model.errors import StoreInUse, UnsafeStore
-from readers.model.releases import parse_version
 from readers.old_tables.redo_log import REDO_ENTRY, redo_entries
 from readers.old_tables.state_table import STATE_SLOT, state_slots
 from readers.store.broker_settings import broker_settings
@@ -248,10 +247,8 @@ def test_a_version_that_is_not_known_is_asked_for(tmp_path: Path) -> None:
     store = open_store(root)
     with pytest.raises(UnsafeStore, match="version is unknown") as refused:
         file_medium.FileMedium(store, broker_settings, {}, Destination(copy=tmp_path / "copy"), open_store)
-    low, high = broker_settings(store).version_low, broker_settings(store).version_high
-    example = parse_version(str(refused.value).rpartition("--broker-version ")[2])
-    assert low is not None, "else any version would pass"
-    assert low <= example <= (high or example), "the example can be typed as it is"
+    assert broker_settings(store).version_low is not None, "else any version would pass"
+    assert "--broker-version X.Y.Z, as in rocketmq-broker-X.Y.Z.jar" in str(refused.value), "no version to paste"
 
 
 def test_a_queue_of_which_there_is_the_directory_gets_its_first_file(tmp_path: Path, journal: Journal) -> None:

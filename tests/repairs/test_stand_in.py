@@ -68,7 +68,7 @@ class Played:
 
     def __init__(
         self, tmp_path: Path, medium: FakeMedium, *checks: Check, action: str | None = "commit",
-        watch: FakeWatch | None = None, overrides: tuple[str, ...] = (), seconds: float = 1.2,
+        watch: FakeWatch | None = None, overrides: tuple[str, ...] = (), seconds: float = 60,
     ) -> None:
         self.said: list[str] = []
         self.journal = Journal(tmp_path / "receipts.jsonl")

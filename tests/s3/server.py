@@ -95,7 +95,7 @@ def serving() -> Iterator[S3Server]:
         yield S3Server(endpoint)
     finally:
         process.stdin.close()
-        process.wait(timeout=20)
+        process.wait(timeout=300)
         process.stdout.close()
 
 

@@ -158,7 +158,7 @@ def test_processes_end_cleanly(s3: S3Server, copied: Copied) -> None:
     _, uri = copied("fifteen-5.3.3")
     command = [sys.executable, "-W", "error", "-m", "rmqtx_cli.main", "audit", uri, "--format", "jsonl", "--quiet"]
     done = subprocess.run(
-        command, env={**os.environ, **s3.environment}, capture_output=True, text=True, timeout=60, check=False
+        command, env={**os.environ, **s3.environment}, capture_output=True, text=True, timeout=600, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert all(json.loads(line)["store"] == uri for line in done.stdout.splitlines())

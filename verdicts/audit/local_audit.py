@@ -179,7 +179,7 @@ def _audit(
         scan = functools.partial(_scan_split, _Scan(count, directory, at_ms, fast))
         with Workers(1 if is_small else workers) as pool:
             spool = Spool(count, directory)
-            parts = _set_aside(pool.run(scan, plan), total, progress)
+            parts = _set_aside(pool.run(scan, plan), plan.total_bytes, progress)
             for part in parts:
                 spool.merge(part.spool)
             ties = _concluded(reading, facts, parts, spool)
@@ -231,13 +231,13 @@ def _set_aside(found: Iterable[_SetAside], total_bytes: int, progress: Progress 
     """Collect the results of all splits, except those with records that a recovery cut off; reports progress."""
     parts: list[_SetAside] = []
     done = 0
+    if progress is not None:
+        progress(0, total_bytes)
     for part in found:
         parts.append(part)
-        done += part.scanned.decoded_bytes
+        done += part.scanned.split.to_position - part.scanned.split.from_position  # filler is work too
         if progress is not None:
-            progress(min(done, total_bytes), total_bytes)
-    if progress is not None:
-        progress(total_bytes, total_bytes)  # bytes without records were read too
+            progress(done, total_bytes)
     kept = {id(part) for part in without_stale([part.scanned for part in parts])}
     return [part for part in parts if id(part.scanned) in kept]
 

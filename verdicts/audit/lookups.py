@@ -132,12 +132,14 @@ def show(
     if table is not None and _is_damaged_after(table, reading, facts, _SHOWN_BYTES_MAX):
         table = None
     shortened: list[pa.Table] = []
+    similar: dict[str, None] = {}
     if table is not None:
         table = _completed(table, reading, facts)
     else:
         def chosen(rows: pa.Table) -> pa.Table:
             if short and len(identity) >= SHORT_ID_LENGTH_MIN:
                 shortened.append(_rows_of_short_id(rows, identity))
+                similar.update(dict.fromkeys(_keys_that_begin(rows, identity)))
             return rows_named(rows, identity)
 
         table = pa.Table.from_batches(_scanned(reading, stores, settings_of, at_ms, progress, chosen), TRANSACTIONS)
@@ -145,7 +147,7 @@ def show(
         table = pa.concat_tables(shortened)
         reading.notes.append(short_note(identity, table["transaction_id"].to_pylist()))
     if not table.num_rows:
-        raise not_found(stores, identity, reading)
+        raise not_found(stores, identity, reading, list(similar))
     reading.batches = table.to_batches()
     return reading
 
@@ -349,6 +351,12 @@ def _rows_of_short_id(rows: pa.Table, part: str) -> pa.Table:
     """Return the rows with an id that begins or ends with a text; case does not count."""
     ids = pc.utf8_upper(rows["transaction_id"])
     return rows.filter(pc.or_(pc.starts_with(ids, part.upper()), pc.ends_with(ids, part.upper())))
+
+
+def _keys_that_begin(rows: pa.Table, part: str) -> list[str]:
+    """Return the business keys that begin with a text, each once."""
+    texts = rows["keys"].filter(pc.match_substring(rows["keys"], part)).to_pylist()
+    return sorted({key for text in texts for key in text.split() if key.startswith(part)})
 
 
 def rows_named(rows: pa.Table, identity: str) -> pa.Table:

@@ -6,14 +6,20 @@ from collections.abc import Sequence
 
 from readers.model.errors import EvidenceMissing, EvidenceUnreadable, NoSuchTransaction, RmqtxError
 from readers.model.findings import Finding
+from readers.storage.refused import ADVICE
 from readers.store.store import Store
 from verdicts.model.reading import VerdictReading
 
 _NAMES = "give a UNIQ_KEY, the message id of any of its records, or a business key"
+_SHOWN_MAX = 3
 
 
-def not_found(stores: Sequence[Store], identity: str, reading: VerdictReading) -> RmqtxError:
+def not_found(
+    stores: Sequence[Store], identity: str, reading: VerdictReading, similar: Sequence[str] = ()
+) -> RmqtxError:
     """Return the error if nothing in the stores has a name; `reading`: the completed audit that searched for it.
+
+    `similar`: names that begin like it.
 
     Shape:  NoSuchTransaction only if the whole log was read and is sound; EvidenceUnreadable if a file cannot be read;
             else EvidenceMissing, if records are damaged or missing.
@@ -22,16 +28,30 @@ def not_found(stores: Sequence[Store], identity: str, reading: VerdictReading) -
     hiding = [finding for finding in reading.findings if finding.kind.hides_records]
     unreadable = [finding for finding in hiding if finding.code == "unreadable-file"]
     if not hiding and not reading.missing:
-        return NoSuchTransaction(f"no transaction {identity} in {roots}", advice=_NAMES)
-    unread = f"no transaction {identity} in the readable part of {roots}; some parts cannot be read"
+        return NoSuchTransaction(f"no transaction {_quoted(identity)} in {roots}", advice=_advice(identity, similar))
+    unread = f"no transaction {_quoted(identity)} in the readable part of {roots}; some parts cannot be read"
     if unreadable:
-        places = [f"{finding.file}: {finding.actual}" for finding in unreadable]
-        advice = "run the command as a user with permission to read it"
-        return EvidenceUnreadable(f"{unread}: {_few(places)}", advice=advice)
+        places = [f"{finding.file}: {finding.actual}".removesuffix(f" - {ADVICE}") for finding in unreadable]
+        return EvidenceUnreadable(f"{unread}: {_few(places)}", advice=ADVICE)
     places = [f"{missing.what} ({missing.store})" for missing in reading.missing] or list(map(_place, hiding))
     return EvidenceMissing(
         f"{unread}: {_few(places)}", advice="search a backup or a slave; rmqtx verify lists the missing parts"
     )
+
+
+def _advice(identity: str, similar: Sequence[str]) -> str:
+    """Return what to type: a cell of a table may have several keys, and a name may be a part of another."""
+    keys = identity.split()
+    if len(keys) > 1:
+        return f"keys are separated by spaces: give one of them, for example {keys[0]}"
+    if similar:
+        more = ", …" if len(similar) > _SHOWN_MAX else ""
+        return f"did you mean {' or '.join(similar[:_SHOWN_MAX])}{more}? (rmqtx search finds parts)"
+    return _NAMES
+
+
+def _quoted(identity: str) -> str:
+    return repr(identity) if " " in identity else identity
 
 
 def _few(places: Sequence[str]) -> str:

@@ -121,7 +121,7 @@ def command(
             return status
         if not yes and not _agreed(group, given, tasks):
             voice.note("nothing was done")
-            return exit_status.DONE
+            return exit_status.REFUSED_BY_GUARD
         desk.answer(for_ms, until_done=until_done)
         _write(listing, list(desk.stand_in.tasks.values()))
     return _conclude(desk.stand_in, voice, is_bounded=until_done)

@@ -83,7 +83,7 @@ def command(
     is_done = undo_file.state == _goal(resume)
     if not differing and not is_done and not yes and not _agreed(undo_file, root, resume):
         say.line("rmqtx: nothing was done")
-        return exit_status.INTERRUPTED
+        return exit_status.REFUSED_BY_GUARD
     act = execution.resume if resume else execution.undo
     act(file, store, times=not ignore_times)
     _update_receipts(undo_file, file, resume, voice)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from readers.model.errors import BadRequest
+from readers.model.errors import BadRequest, UnwritableFile
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
@@ -88,6 +88,7 @@ TextfileOption = Annotated[
         help="Also write Prometheus text to FILE, replaced as a whole",
     ),
 ]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing if the status is 0, for cron")]
 TimeoutOption = Annotated[
     str, typer.Option("--timeout", metavar="DURATION", help="Exit with UNKNOWN after this time")
 ]
@@ -135,6 +136,7 @@ def command(
     timeout: TimeoutOption = "60s",
     files: StoreOptions,
     rate: RateOption = None,
+    quiet: QuietOption = False,
     live: LiveOptions,
 ) -> int:
     """Monitor a store or live brokers: one line, and an exit status from 0 to 3, for cron, Nagios and Prometheus.
@@ -172,7 +174,8 @@ def command(
         if isinstance(error, _TimedOut):
             return unknown(f"no answer within {timeout}", is_json=output_format is CheckFormat.JSON)
         raise
-    _print(output_format, numbers, thresholds, outcome)
+    if not quiet or outcome.status:
+        _print(output_format, numbers, thresholds, outcome)
     return outcome.status
 
 
@@ -189,8 +192,19 @@ def _judged(
     numbers = measure(source, now_ms)
     became = _what_became(source, numbers, before, timeout)
     outcome = judge(numbers, thresholds, before, became, str(memory))
-    remember(memory, numbers.as_memory(before))
+    try:
+        remember(memory, numbers.as_memory(before))
+    except (OSError, UnwritableFile) as error:
+        outcome.add(_UNKNOWN, _not_remembered(error, directory))
     return numbers, outcome
+
+
+def _not_remembered(error: OSError | UnwritableFile, directory: Path) -> str:
+    why = error.strerror if isinstance(error, OSError) else error.message
+    return (
+        f"cannot keep these numbers for the next run in {directory} ({why}): name a directory with --state-dir or "
+        "RMQTX_STATE_DIR"
+    )
 
 
 def _what_became(source: Source, numbers: Numbers, before: dict[str, Any] | None, timeout: str) -> Became:

@@ -11,6 +11,7 @@ from readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.output.pager import NoPagerOption
+from rmqtx_cli.words import exit_status, say
 
 if TYPE_CHECKING:
     from rmqtx_cli.pages.glossary import WordEntry
@@ -20,7 +21,7 @@ EXAMPLES = (
     Example("rmqtx explain", "list all words, by kind"),
     Example("rmqtx explain open_after_decision", "a flag"),
     Example("rmqtx explain decided-twice", "a cause"),
-    Example("rmqtx explain record-damaged", "a finding"),
+    Example("rmqtx explain transactionCheckMax", "a setting of the broker"),
     Example("rmqtx explain 16", "an exit status"),
 )
 
@@ -28,8 +29,8 @@ WordArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="WORD", autocompletion=completion.words,
-        help="State, flag, advice, reason, cause, finding, guard, term, table, column, structure, response code or "
-        "exit status",
+        help="State, flag, advice, reason, cause, finding, guard, term, setting of the broker, table, column, "
+        "structure, response code or exit status",
     ),
 ]
 
@@ -42,8 +43,6 @@ def command(words: WordArgument = None, no_pager: NoPagerOption = False) -> int:
     from rmqtx_cli.commands.all_views import all_views
     from rmqtx_cli.pages.doc_pages import page_of
     from rmqtx_cli.pages.glossary import entries
-    from rmqtx_cli.words.near import near
-    from rmqtx_cli.words.text import escaped
 
     known = entries(all_views())
     if not words:
@@ -51,20 +50,30 @@ def command(words: WordArgument = None, no_pager: NoPagerOption = False) -> int:
         return 0
     word = " ".join(words)
     parts = [_of_word(known, part) for part in words]
-    found = _of_word(known, word) or ([entry for part in parts for entry in part] if all(parts) else [])
+    whole = _of_word(known, word)
+    found = whole or [entry for part in parts for entry in part]
+    unknown = [] if whole else [part for part, entries_of_it in zip(words, parts, strict=True) if not entries_of_it]
     if not found:
-        close = near(word, dict.fromkeys(entry.word for entry in known))
-        raise BadRequest(
-            f"unknown word {escaped(word)!r}",
-            advice=f"did you mean {' or '.join(close)}?" if close else "list all words: rmqtx explain",
-        )
+        raise _unknown(known, word)
     lines = []
     for entry in found:
         lines += [f"{entry.word} ({entry.kind})", *(f"  {line}" for line in entry.lines)]
         if (page := page_of(entry.word, entry.kind)) is not None:
             lines.append(f"  page: {page}")
     _print(lines, is_paged=not no_pager)
-    return 0
+    for part in unknown:
+        say.error(str(_unknown(known, part)))
+    return exit_status.USAGE if unknown else exit_status.DONE
+
+
+def _unknown(known: Iterable[WordEntry], word: str) -> BadRequest:
+    """Return the error for a word that is not explained, with the words that are like it."""
+    from rmqtx_cli.words.near import near
+    from rmqtx_cli.words.text import escaped
+
+    close = near(word, dict.fromkeys(entry.word for entry in known))
+    advice = f"did you mean {' or '.join(close)}?" if close else "list all words: rmqtx explain"
+    return BadRequest(f"unknown word {escaped(word)!r}", advice=advice)
 
 
 def _of_word(known: Iterable[WordEntry], word: str) -> list[WordEntry]:

@@ -72,6 +72,7 @@ def command(
     The last lines show which consumer groups have read its message. If several transactions have the key, they are
     listed.
     """
+    identity = identity.strip()
     advice = f"rmqtx show {identity} --store STORE, or rmqtx show {identity} -n HOST:PORT"
     logs.check()
     at_ms = asked_time_ms("--at", at, source.voice, is_of_state=True)

@@ -60,7 +60,7 @@ def command(
         raise BadRequest("--commitlog is for one store, and several paths are given")
     listing = Listing(STORES, STORES_VIEW, output, where, voice=voice)
     conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
-    stores, failed = _found(paths, files)
+    stores, worst = _found(paths, files)
     if not stores:
         return exit_status.UNREADABLE
     refuse_inside(output.output, stores)
@@ -68,8 +68,8 @@ def command(
     _write([row for row, _ in pairs], listing)
     findings = [finding for _, found in pairs for finding in found]
     voice.findings(findings)
-    if failed:
-        return exit_status.UNREADABLE
+    if worst:
+        return worst
     if any(finding.kind.severity == "error" for finding in findings):
         return exit_status.INCOMPLETE
     return exit_status.DONE
@@ -87,22 +87,26 @@ def _write(rows: list[dict[str, Any]], listing: Listing) -> None:
         listing.write(iter(stores_table(rows).to_batches()))
 
 
-def _found(paths: list[str], files: StoreOptions) -> tuple[list[Store], bool]:
-    """Return the stores at and below some paths, and whether one of the paths could not be read; print those."""
+def _found(paths: list[str], files: StoreOptions) -> tuple[list[Store], int]:
+    """Return the stores at and below some paths, and the status of what could not be read, which is printed."""
     from readers.model.errors import SourceError
     from readers.storage.file_systems import expand
     from rmqtx_cli.sources.finding_stores import stores_below
 
     stores: list[Store] = []
-    failed = False
+    worst = exit_status.DONE
     for path in paths:
         try:
             for place in expand([path]):
-                stores += stores_below(place, tuple(files.commit_log or ()))
+                found, refused = stores_below(place, tuple(files.commit_log or ()))
+                stores += found
+                for error in refused:
+                    say.error(str(error))
+                    worst = max(worst, exit_status.INCOMPLETE)
         except SourceError as error:
             say.error(str(error))
-            failed = True
-    return stores, failed
+            worst = exit_status.UNREADABLE
+    return stores, worst
 
 
 def _configured(voice: Voice) -> list[str]:

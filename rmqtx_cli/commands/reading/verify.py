@@ -12,10 +12,12 @@ import typer
 
 from readers.model.errors import BadRequest
 from readers.model.findings import KINDS
+from readers.model.shell_words import quoted
+from readers.storage.places import is_uri
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
-from rmqtx_cli.options.next_commands import next_lines
+from rmqtx_cli.options.next_commands import next_line, next_lines
 from rmqtx_cli.options.options import (
     FailOnOption,
     LimitOption,
@@ -225,6 +227,10 @@ def _job(depth: DepthOptions, files: StoreOptions, table: TransactionTable | Non
     return Verify(depth.level, files.broker_version, settings, table)
 
 
+#: Damage of the log that `rmqtx salvage` leaves out of a copy.
+_SALVAGED = frozenset({"record-damaged", "segment-gap", "segment-overlap", "start-cuts-log"})
+
+
 @dataclass(slots=True)
 class _FindingCounts:
     """Findings seen so far, by severity and code."""
@@ -232,6 +238,8 @@ class _FindingCounts:
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Commands of single findings that replace the advice of their kind, by code, one in a line.
     commands: dict[str, str] = field(default_factory=dict)
+    #: Stores whose log is damaged.
+    damaged: dict[str, None] = field(default_factory=dict)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the same batches and count them."""
@@ -241,6 +249,8 @@ class _FindingCounts:
             for code, advice in zip(codes, batch["advice"].to_pylist(), strict=True):
                 if advice != (KINDS[code].advice or None):
                     self.commands.setdefault(code, advice)
+            stores = zip(codes, batch["store"].to_pylist(), strict=True)
+            self.damaged.update(dict.fromkeys(store for code, store in stores if code in _SALVAGED))
             yield batch
 
     @property
@@ -262,6 +272,9 @@ class _FindingCounts:
         for advice, named in self._advice().items():
             yield f"advice: {advice}   # {', '.join(named)}"
         yield from (line for advice in self.commands.values() for line in next_lines(advice))
+        for store in self.damaged:
+            if not is_uri(store):
+                yield next_line(f"rmqtx salvage {quoted(store)} --to NEW", "a copy that starts; keep the original")
 
     def _advice(self) -> dict[str, list[str]]:
         """Return the advice of the kinds of errors and warnings, worst first: advice → codes."""

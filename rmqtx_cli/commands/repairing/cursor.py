@@ -103,7 +103,7 @@ def command(
             return exit_status.DONE
         if not yes and not agreed(f"{offline.warning}: set the cursors"):
             say.line("rmqtx: nothing was done")
-            return exit_status.INTERRUPTED
+            return exit_status.REFUSED_BY_GUARD
         receipt_id, journal = _carried_out(wanted, changes, store, destination, opened, reason, override or ())
         offline.say_where(voice)
         voice.note(f"receipt {receipt_id} is in {journal}")

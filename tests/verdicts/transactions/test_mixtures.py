@@ -138,4 +138,5 @@ def test_every_layout_of_a_log_is_found_below_a_directory(tmp_path: Path) -> Non
     names = ["common-4.3.0", "dledger-5.1.4", "multipath-5.1.4"]
     for name in names:
         copy_of(name, tmp_path / name)
-    assert [store.root for store in stores_below(str(tmp_path))] == [str(tmp_path / name / "store") for name in names]
+    stores, refused = stores_below(str(tmp_path))
+    assert ([store.root for store in stores], refused) == ([str(tmp_path / name / "store") for name in names], [])

@@ -1,0 +1,117 @@
+"""What a directory is: the root of a store, a part of one, log files alone, or a directory above several stores."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+from readers.model.errors import NotAStore
+from readers.storage.places import FileSystem, joined, name_of, parent_of
+from readers.storage.refused import unreadable
+from readers.storage.segments import is_dledger
+
+#: Directories and files that identify a store's root if its commit log is elsewhere or lost.
+_MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config", "transaction", "rocksdbstore")
+#: Directories of a store whose files have names like those of a log.
+_OWN = (*_MARKS, "consumequeue_ext", "timerlog", "compaction", "kvStore")
+_TAR = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
+_SEGMENT = re.compile(r"\d{20}")
+#: Number of subdirectories that are searched for stores if the given directory is not one.
+_SUBDIRECTORIES_MAX = 64
+_NAMED_MAX = 5
+
+
+def log_directories(files: FileSystem, place: str, names: Iterable[str]) -> list[str]:
+    """Return the directories of a store's commit log, by the names of the directories in its root.
+
+    Raises: UnreadableFile.
+    """
+    plain = [joined(place, name) for name in names if re.fullmatch(r"commitlog[-_\w]*", name)]
+    framed = [joined(place, name, "data") for name in names if re.fullmatch(r"dledger-.+", name)]
+    return [*plain, *(directory for directory in framed if _is_directory(files, directory))]
+
+
+def _is_directory(files: FileSystem, place: str) -> bool:
+    try:
+        entry = files.entry(place)
+    except PermissionError as error:
+        raise unreadable(place, error) from error
+    except OSError:
+        return False
+    return entry is not None and entry.is_directory
+
+
+def is_root_without_log(files: FileSystem, place: str, names: Iterable[str]) -> bool:
+    """Whether a directory without a commit log is the root of a store, by what else is in it.
+
+    A member of a DLedger group has a checkpoint of its own, which proves nothing.
+    """
+    is_member = "data" in names and is_dledger(joined(place, "data"))
+    return not is_member and any(files.entry(joined(place, mark)) is not None for mark in _MARKS)
+
+
+def file_is_no_store(place: str) -> NotAStore:
+    """Return the error for a file in place of a store: an archive must be unpacked first."""
+    advice = "give the directory that contains commitlog/"
+    name = name_of(place)
+    if _TAR.search(name):
+        advice = f"unpack it: tar xf {shlex.quote(place)}, then {advice}"
+    elif name.lower().endswith(".zip"):
+        advice = f"unpack it: unzip {shlex.quote(place)}, then {advice}"
+    return NotAStore(f"{place} is a file, not a store", file=place, advice=advice)
+
+
+def not_a_store(files: FileSystem, place: str) -> NotAStore:
+    """Return the error for a directory that is not a store: what it is, and what to type."""
+    what, advice = _why_not(files, place)
+    return NotAStore(f"{place} is not a store: {what}", file=place, advice=advice)
+
+
+def _why_not(files: FileSystem, place: str) -> tuple[str, str | None]:
+    folders, plain = _names(files, place), _names(files, place, directories=False)
+    if not folders and not plain:
+        return "the directory is empty", None
+    if "data" in folders and is_dledger(joined(place, "data")):
+        return f"the directory belongs to a DLedger member; give the store's root: {parent_of(place)}", None
+    if any(map(_SEGMENT.fullmatch, plain)):
+        root = parent_of(parent_of(place)) if is_dledger(place) else parent_of(place)
+        if _is_store(files, root):
+            return f"the directory contains segment files; give the store's root: {root}", None
+        return "the directory contains segment files, without the rest of a store", f"add {_option(place)}"
+    below = [joined(place, name) for name in folders[:_SUBDIRECTORIES_MAX]]
+    if stores := [one for one in below if _is_store(files, one)]:
+        if len(stores) == 1:
+            return f"did you mean {stores[0]}?", None
+        names = [name_of(one) for one in stores[:_NAMED_MAX]] + ["…"] * (len(stores) > _NAMED_MAX)
+        return f"it contains {len(stores)} stores: {', '.join(names)}", f"rmqtx stores {shlex.quote(place)}"
+    if logs := _logs(files, below):
+        return "it contains directories of segment files", f"add {' '.join(map(_option, logs))}"
+    return "it contains no commitlog/, consumequeue/, index/, checkpoint, config/, transaction/ or rocksdbstore/", None
+
+
+def unnamed_logs(files: FileSystem, root: str) -> str | None:
+    """Return the options that name the commit log of a store that has it in directories of other names."""
+    own = [joined(root, name) for name in _names(files, root)[:_SUBDIRECTORIES_MAX] if name not in _OWN]
+    logs = _logs(files, own)
+    return " ".join(map(_option, logs)) if logs else None
+
+
+def _logs(files: FileSystem, directories: Iterable[str]) -> list[str]:
+    return [one for one in directories if any(map(_SEGMENT.fullmatch, _names(files, one, directories=False)))]
+
+
+def _option(directory: str) -> str:
+    return f"--commitlog {shlex.quote(directory)}"
+
+
+def _is_store(files: FileSystem, place: str) -> bool:
+    return any(re.fullmatch(r"commitlog[-_\w]*|dledger-.+", name) for name in _names(files, place))
+
+
+def _names(files: FileSystem, directory: str, *, directories: bool = True) -> list[str]:
+    """The names in a directory; none if it cannot be listed, because it is only searched for advice."""
+    try:
+        return [entry.name for entry in files.entries(directory) if entry.is_directory == directories]
+    except OSError:
+        return []
