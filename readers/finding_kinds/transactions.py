@@ -43,6 +43,15 @@ KINDS: dict[str, Kind] = {
         "which transactions it ended is unknown; the check skips it or stops at it",
         "compare with the same record on a slave",
     ),
+    "half-number-taken": Kind(
+        "error",
+        "half messages whose half queue offset does not identify them: several have the same one, or their slots have "
+        "other numbers",
+        "the check reads slots and compares their numbers with op messages: it reads only one of the half messages "
+        "with a number, and an op message settles that one, whichever it was written for",
+        "rmqtx audit lists the transactions with the flags number_shared and number_taken; rmqtx resume appends "
+        "a lost half message again, in a slot of its own",
+    ),
     "half-changed": Kind(
         "warning",
         "rmqtx is changing the store, or was interrupted during a change",

@@ -26,6 +26,7 @@ from verdicts.check.check_stops import check_stops
 from verdicts.check.window import CheckWindows
 from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.model.check_stop import CheckStop
+from verdicts.model.half_numbers import HalfNumbers
 from verdicts.model.verdict_inputs import DoubtfulEnd, DoubtfulId, MisdirectedDecision, MissingRange, StoreView
 
 FLUSH_LAG_MS_MAX = 10_000
@@ -60,6 +61,7 @@ class StoreFacts:
     last_op_offset: int = -1
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     beside: BesideLog | None = None
+    half_numbers: HalfNumbers = field(default_factory=HalfNumbers)
     claims: LogClaims = field(default_factory=LogClaims)
     check_stops: list[CheckStop] = field(default_factory=list)
     windows: CheckWindows = field(init=False)
@@ -96,6 +98,7 @@ class StoreFacts:
             check_stops=tuple(self.check_stops) if at_ms is None else (),
             cursor_doubt=beyond or self._unparsed_cursors(),
             was_killed=self.store.was_killed,
+            half_numbers=self.half_numbers,
         )
 
     def _beyond_end(self) -> str | None:

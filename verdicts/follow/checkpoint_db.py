@@ -37,7 +37,7 @@ from verdicts.model.verdict_inputs import MisdirectedDecision
 from verdicts.model.witnesses import Witnesses
 
 #: A change of the file format changes this number.
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 _APPLICATION_ID = 0x524D5154  # "RMQT"
 _HEAD = b"SQLite format 3\0"
 

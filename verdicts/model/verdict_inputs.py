@@ -11,6 +11,7 @@ from readers.model.identities import UInt64s
 from readers.old_tables.beside_log import BesideLog
 from readers.store.broker_settings import BrokerSettings
 from verdicts.model.check_stop import CheckStop
+from verdicts.model.half_numbers import HalfNumbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,7 @@ class StoreView:
     `now_ms`: the time by which a broker that started now would measure immunity: that of reading, or `at_ms`; None if
     it is the reference time. `booted_time_ms`: when a live broker started, None for files, which do not contain it.
     `check_stops`: where the check of its half queues is stopped (`check_stops.py`); none for a past time.
+    `half_numbers`: the half messages that their half queue offset does not identify (`taken_numbers.py`).
     """
 
     store: str
@@ -153,3 +155,4 @@ class StoreView:
     was_killed: bool = False
     booted_time_ms: int | None = None
     check_stops: tuple[CheckStop, ...] = ()
+    half_numbers: HalfNumbers = field(default_factory=HalfNumbers, repr=False, compare=False)

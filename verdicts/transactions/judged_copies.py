@@ -12,12 +12,11 @@ from readers.model.columns import Bools, Int64s, are_among
 from readers.model.releases import DELAYED_HALVES_DROPPED
 from readers.old_tables.beside_log import NONE
 from readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC
+from verdicts.model.half_numbers import NO_SLOT, UNKNOWN_SLOT
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.transactions.chains import Chains, Group
 from verdicts.transactions.design_tables import OtherDesigns
-
-#: An op follows its decision within the batch interval plus this time.
-FINAL_SLACK_MS = 60_000
+from verdicts.transactions.shared_numbers import BY_MARKS, FINAL_SLACK_MS, misplaced_copies, shared_marks
 
 
 class JudgedCopies:
@@ -27,6 +26,11 @@ class JudgedCopies:
            `is_ahead_per_copy`: the check will still reach the copy (its queue offset is at or after the check cursor);
            `is_settled_for_check_per_copy`: an op message that the check reads marks it; `is_open_per_copy`: ahead of
            the check and not settled for it.
+           `slot_per_copy`: the slot of the half queue that leads to it, which for nearly all copies is their queue
+           offset (`HalfNumbers`); `is_number_shared_per_copy`: another half message has the same queue offset;
+           `is_number_taken_per_copy`: another half message has, or will have, the slot with its queue offset, and the
+           check has not passed that slot. `is_hidden_per_copy`: in its slot, but an op message that is not its own
+           names the slot, so that the check skips it; it is not ahead then. `hiding_offset_per_copy`: that op message.
     """
 
     def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
@@ -46,7 +50,13 @@ class JudgedCopies:
         in_half_topic = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
         self.others = others = OtherDesigns(self.chains, self.views)
         self.cursor_per_copy = cursor
-        self.is_ahead_per_copy = self.cursor_is_known_per_copy & in_half_topic & (queue_offsets >= cursor)
+        slots, settling, is_shared = misplaced_copies(self.chains, self.views, queue_offsets)
+        self.slot_per_copy, self.is_number_shared_per_copy = slots, is_shared & in_half_topic
+        has_slot = slots != NO_SLOT
+        reached = np.where(slots == UNKNOWN_SLOT, queue_offsets, slots) >= cursor
+        self.is_ahead_per_copy = self.cursor_is_known_per_copy & in_half_topic & has_slot & reached
+        is_passed = self.cursor_is_known_per_copy & (queue_offsets < cursor)
+        self.is_number_taken_per_copy = in_half_topic & (slots != queue_offsets) & ~is_passed
         self.is_ahead_per_copy |= self._is_coming_back() | others.is_ahead
         self.cursor_is_known_per_copy = self.cursor_is_known_per_copy | others.is_other
         self.is_in_half_topic = in_half_topic
@@ -54,15 +64,29 @@ class JudgedCopies:
         op_cursor, op_cursor_known = self._cursor_per_row(False, marks.table["store"], marks.integers("queue_id"))
         self.is_misdirected_mark, self.is_doubtful_mark = self._misdirected_marks()
         self.is_misdirected_mark |= self._marks_of_diverted_commits()
+        shared = shared_marks(self.chains, self.views)
+        self.is_misdirected_mark |= shared.is_foreign
+        self.is_foreign_mark, self.is_ambiguous_mark = shared.is_foreign, shared.is_ambiguous
         decides = ~self.is_misdirected_mark
         # The check reads ops from the op cursor on; earlier ops have no effect (cursors set back by hand).
         names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
         seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
         self.is_marked_per_copy = self._is_copy_with(decides)
-        self.is_settled_for_check_per_copy = self._is_copy_with(seen)
+        self.is_settled_for_check_per_copy = np.where(settling == BY_MARKS, self._is_copy_with(seen), settling >= 0)
+        self._find_hidden_copies(seen & shared.is_foreign, settling)
         self.is_open_per_copy = np.where(
             others.is_prepared, others.is_asked, self.is_ahead_per_copy & ~self.is_settled_for_check_per_copy
         )
+
+    def _find_hidden_copies(self, foreign: Bools, settling: Int64s) -> None:
+        """Find the copies that the check skips for an op message of another half message; they are not ahead of it."""
+        hiding = np.full(len(self.halves) + 1, NONE, np.int64)
+        rows = np.flatnonzero(foreign)[::-1]
+        hiding[self.chains.half_of_mark[rows]] = self.marks.integers("commit_log_offset")[rows]  # the first stays
+        self.hiding_offset_per_copy = np.where(settling == BY_MARKS, hiding[:-1], settling)
+        hidden = self.is_ahead_per_copy & self.is_settled_for_check_per_copy & ~self.is_marked_per_copy
+        self.is_hidden_per_copy = hidden & (self.hiding_offset_per_copy >= 0)
+        self.is_ahead_per_copy &= ~self.is_hidden_per_copy
 
     def _cursor_per_row(self, is_half: bool, stores: pa.ChunkedArray, queues: Int64s) -> tuple[Int64s, Bools]:
         """Return each row's check cursor, and whether it is known."""

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s
 from readers.old_tables.beside_log import NONE
+from verdicts.model.half_numbers import NO_SLOT
 from verdicts.transactions.judgement import Judgement
 from verdicts.transactions.reason_codes import NUMBERS
 
@@ -107,7 +108,11 @@ def _of_discarded(judged: Judgement, rows: Int64s) -> Choices:
 
 
 def _of_lost(judged: Judgement, rows: Int64s) -> Choices:
-    return [(_is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_never_known"), _else(rows, "check_passed")]
+    return [
+        (_is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_never_known"),
+        (_is_about(judged, rows, judged.is_number_taken_per_copy & (judged.slot_per_copy == NO_SLOT)), "slot_of_another"),
+        (_is_about(judged, rows, judged.is_hidden_per_copy), "hidden_by_number"), _else(rows, "check_passed"),
+    ]  # fmt: skip
 
 
 _CHOOSERS: dict[str, Callable[[Judgement, Int64s], Choices]] = {

@@ -14,7 +14,7 @@ from readers.model.columns import Bools, Int64s, scatter
 from verdicts.transactions.check_reach import CheckReach
 from verdicts.transactions.judgement import Judgement
 from verdicts.transactions.reason_choice import Codes
-from verdicts.transactions.reason_codes import NUMBERS, REASONS
+from verdicts.transactions.reason_codes import NO_CODE, NUMBERS, REASONS
 from verdicts.transactions.undecided_ops import lost_ops_words
 
 #: The clause for a flag after the sentence, in this order.
@@ -30,10 +30,14 @@ _OF_FLAGS = {
     "checked_again_after_restart": "; after the discard the check reached another copy of it: it began again at an "
     "older cursor",
     "masked": "; an op mark of another record hides it from the check",
+    "number_shared": "; another half message has its half queue offset too",
+    "number_taken": "; the slot with its half queue offset belongs to another half message",
     "poison": "; the check cannot ask its producer",
     "expires_soon": "; it is close to fileReservedTime",
     "may_be_decided": "{lost_ops}",
 }
+#: Reason codes whose sentences contain the clause of a flag.
+_SAME_AS_CODE = {"masked": "hidden_by_number", "number_taken": "slot_of_another"}
 _STOPPED = "; the check is stopped at {stop}"
 _ASKED_AGAIN = "; the check will still reach a copy of it: the broker checks it again"
 
@@ -63,7 +67,7 @@ def _clauses(
 ) -> Iterator[tuple[Bools, str]]:
     """Clauses for flags and for what the check will do, and the transactions that each clause applies to."""
     for flag, clause in _OF_FLAGS.items():
-        yield flags[flag], clause
+        yield flags[flag] & (codes != NUMBERS.get(_SAME_AS_CODE.get(flag, ""), NO_CODE)), clause
     is_pending, is_never_asked = judged.state.are("PENDING"), reach.is_never_asked
     yield is_pending & (judged.marks_count > 0), "; another of its half messages was rolled back"
     yield reach.is_spent, "; it had all its {checks_count} checks: the next round discards it without asking"
@@ -168,6 +172,21 @@ class Values:
     def newest_queue_offset(self) -> pa.Array:
         """Its half queue offset."""
         return text(self._judged.halves.integers("queue_offset")[self._newest])
+
+    @property
+    def newest_offset(self) -> pa.Array:
+        """Its commit-log offset."""
+        return text(self._judged.halves.integers("commit_log_offset")[self._newest])
+
+    @property
+    def newest_slot(self) -> pa.Array:
+        """The slot of the half queue that leads to it."""
+        return text(self._judged.slot_per_copy[self._newest])
+
+    @property
+    def hiding_offset(self) -> pa.Array:
+        """Commit-log offset of the op message of another half message that names its slot."""
+        return text(self._judged.hiding_offset_per_copy[self._newest])
 
     @property
     def check_cursor(self) -> pa.Array:
