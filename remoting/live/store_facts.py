@@ -16,6 +16,7 @@ from remoting.connections.broker import Broker
 from remoting.live.queues import first_kept
 from remoting.protocol.errors import BadFrame, Refused
 from verdicts.model.check_stop import CheckStop
+from verdicts.model.half_numbers import HalfNumbers
 from verdicts.model.store_evidence import FILES, WIRE, StoreEvidence
 from verdicts.model.verdict_inputs import MisdirectedDecision, MissingRange, StoreView
 
@@ -64,6 +65,7 @@ class LiveStore:
     missing: list[MissingRange] = field(default_factory=list)
     misdirected_decisions: list[MisdirectedDecision] = field(default_factory=list)
     check_stops: list[CheckStop] = field(default_factory=list)
+    half_numbers: HalfNumbers = field(default_factory=HalfNumbers)
 
     @property
     def root(self) -> str:
@@ -98,6 +100,7 @@ class LiveStore:
             misdirected_decisions=tuple(self.misdirected_decisions),
             booted_time_ms=self.booted_time_ms,
             check_stops=tuple(self.check_stops),
+            half_numbers=self.half_numbers,
         )
 
     def evidence(self) -> StoreEvidence:

@@ -33,6 +33,7 @@ from readers.store.store import (
     TIMER_TOPIC,
 )
 from remoting.connections.batched_reads import Pace
+from remoting.live.half_numbers import PulledHalves, live_half_numbers, live_number_findings
 from remoting.live.misdirected_decisions import LiveRecords
 from remoting.live.prepared_records import read_prepared, walk_behind_prepared
 from remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
@@ -47,6 +48,8 @@ from verdicts.evidence.indexed_lookup import offset_of
 from verdicts.evidence.witness_collector import Names, incomplete_chains
 from verdicts.model.witnesses import Witnesses
 
+#: The most op messages before the first half copy that are read because the check reads them.
+_OLDER_OPS_MAX = 10_000
 #: Identity → real topic, as in `verdicts.audit.lookups`.
 Named = dict[str, str | None]
 
@@ -71,6 +74,7 @@ class LiveWitnesses:
         #: What the check will reach, as far as it was read; and the op queue offset from which on all ops are known.
         self._check_halves: list[Block] = []
         self._check_ops: list[Block] = []
+        self._pulled = PulledHalves()
         self._ops_known_from: int | None = None
         self._ops_walked_from: int | None = None
         self._knows_rocksdb_halves = self._knows_rocksdb_ops = False
@@ -184,6 +188,9 @@ class LiveWitnesses:
                 self._read_decisions(named)
             walk_behind_prepared(facts, self._gathered, list(named), self._pace)
         kept = self._gathered.kept(named)
+        if facts.has_half_topic:
+            facts.half_numbers = live_half_numbers(facts, kept, self._pulled, self._check_ops)
+            facts.findings.extend(live_number_findings(facts))
         self._look_for_missing_copies(kept)
         facts.misdirected_decisions.extend(misdirected_decisions(facts.root, kept, LiveRecords(facts, self._pace)))
         facts.findings.extend(self._gathered.findings)
@@ -201,8 +208,10 @@ class LiveWitnesses:
         if begin >= end:
             return
         self._halves_known_from = begin
+        self._pulled.note_range(begin, end)
         for block in self._reads.queue(HALF_TOPIC, 0, begin, end):
             self._gathered.add(block)
+            self._pulled.add(block)
             self._check_halves.append(block.take(block.header("queue_offset") >= self._facts.half_cursor))
 
     def _read_diverted(self) -> None:
@@ -299,6 +308,10 @@ class LiveWitnesses:
         if end > begin:
             place = place_of(self._broker, OP_TOPIC, 0, begin, end, first)
             begin = begin if place is None else place
+            # The check reads these too, and compares only numbers.
+            op_cursor = max(self._facts.op_cursor, self._facts.op_begin)
+            if begin - _OLDER_OPS_MAX <= op_cursor < begin:
+                begin = op_cursor
         try:
             self._add_ops(ops(self._broker, begin, end, self._pace, self._reads.gaps), wanted)
             self._ops_known_from = begin

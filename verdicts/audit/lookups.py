@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,14 +17,15 @@ from readers.model.errors import UnreadableFile
 from readers.model.findings import Finding
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
+from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings
-from readers.store.store import Store
+from readers.store.store import HALF_TOPIC, Store
 from verdicts.audit.not_found import not_found
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import with_causes
 from verdicts.deadlines.discard_times import is_open_row, with_discard_times
 from verdicts.deadlines.predicting import predict_from_files
-from verdicts.evidence.derived_trust import Untrusted, sound_blocks
+from verdicts.evidence.derived_trust import Untrusted, require_own_slots, sound_blocks
 from verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
 from verdicts.model.reading import VerdictReading
@@ -231,12 +233,26 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
             ))
             continue
         try:
-            for _ in sound_blocks(fact, begin, None):
-                pass
+            _require_sound_rest(fact, begin)
         except (Untrusted, UnreadableFile) as reason:
             reading.notes.append(_scanned_for(reason.message))
             return True
     return False
+
+
+def _require_sound_rest(fact: StoreFacts, begin: int) -> None:
+    """Require that the log is sound from an offset on, and that the half queue has each half message there.
+
+    Raises: Untrusted; UnreadableFile, FileChanged.
+    """
+    empty = np.empty(0, np.int64)
+    numbers, offsets = [empty], [empty]
+    for block in sound_blocks(fact, begin, None):
+        halves = block.take(block.topic_is(HALF_TOPIC))
+        numbers.append(halves.header("queue_offset").astype(np.int64))
+        offsets.append(halves.commit_log_offsets)
+    with open_queue(fact.store, HALF_TOPIC, 0) as queue:
+        require_own_slots(fact.store, queue, np.concatenate(numbers), np.concatenate(offsets))
 
 
 def _by_derived_files(

@@ -87,8 +87,8 @@ def _shared(scanned: Sequence[tuple[Split, SplitNumbers]], ranges: list[tuple[in
     numbers, places = numbers[is_shared], places[is_shared]
     named, ends, times = (np.concatenate([_EMPTY, *parts]) for parts in zip(*finals, strict=True))
     return HalfNumbers(
-        numbers=numbers, places=places, final_offsets=_first_final(places, named, ends, ends),
-        final_times_ms=_first_final(places, named, ends, times),
+        numbers=numbers, places=places, final_offsets=first_that_names(places, named, ends, ends),
+        final_times_ms=first_that_names(places, named, ends, times),
     )
 
 
@@ -100,18 +100,22 @@ def _numbers_and_finals(split: Split) -> Iterator[tuple[tuple[Int64s, Int64s], t
             finals = block.take(is_final(block))
             yield (
                 (halves.header("queue_offset").astype(np.int64), halves.commit_log_offsets),
-                (finals.header("prepared_transaction_offset").astype(np.int64), finals.commit_log_offsets, finals.header("store_time_ms").astype(np.int64)),
+                (finals.header("prepared_transaction_offset").astype(np.int64), finals.commit_log_offsets,
+                 finals.header("store_time_ms").astype(np.int64)),
             )
     except SourceError:
         return  # reported by the scan
 
 
-def _first_final(places: Int64s, named: Int64s, ends: Int64s, values: Int64s) -> Int64s:
-    """Return a value of the first decision that names each place; NOWHERE if none does."""
+def first_that_names(wanted: Int64s, named: Int64s, ends: Int64s, values: Int64s) -> Int64s:
+    """Return a value of the first record that names each wanted number or place; NOWHERE if none does.
+
+    `named`, `ends`, `values`: what each record names, its own commit-log offset, and its value.
+    """
     order = np.lexsort((ends, named))
     named = np.append(named[order], np.iinfo(np.int64).max)
-    row = np.searchsorted(named, places)
-    found: Int64s = np.where(named[row] == places, np.append(values[order], NOWHERE)[row], NOWHERE)
+    row = np.searchsorted(named, wanted)
+    found: Int64s = np.where(named[row] == wanted, np.append(values[order], NOWHERE)[row], NOWHERE)
     return found
 
 
@@ -175,7 +179,7 @@ def _settling_offsets(store: Store, slots: Int64s, op_cursor: int | None) -> Int
                 _, places, lengths, _ = queue.read(begin, begin + _OPS_AT_ONCE)
                 for block in blocks_at(log, places, lengths):
                     rows = ops_of(block.take(block.topic_is(OP_TOPIC)), store.root)
-                    numbers, offsets = _named_numbers(rows, wanted)
+                    numbers, offsets = named_numbers(rows, wanted)
                     named.append(numbers)
                     ops.append(offsets)
                 begin += _OPS_AT_ONCE
@@ -184,10 +188,10 @@ def _settling_offsets(store: Store, slots: Int64s, op_cursor: int | None) -> Int
     finally:
         log.close()
     offsets = np.concatenate(ops)
-    return _first_final(slots, np.concatenate(named), offsets, offsets)
+    return first_that_names(slots, np.concatenate(named), offsets, offsets)
 
 
-def _named_numbers(ops: pa.RecordBatch, wanted: pa.Array) -> tuple[Int64s, Int64s]:
+def named_numbers(ops: pa.RecordBatch, wanted: pa.Array) -> tuple[Int64s, Int64s]:
     """Return the wanted numbers that op messages name, and the commit-log offset of the op message of each."""
     lists = ops["half_queue_offsets"]
     named = pc.list_flatten(lists)
@@ -208,9 +212,11 @@ def number_findings(store: Store, numbers: HalfNumbers) -> list[Finding]:
             store.root, "half-number-taken", directory, expected="one half message for each half queue offset",
             actual=f"{several}: {len(numbers.numbers)} half messages, for example at commit-log offsets {some}",
         ))  # fmt: skip
-    for is_chosen, code, actual in (
-        (numbers.slots == NO_SLOT, "slot-missing", "no slot of the half queue leads to {what}"),
-        (numbers.slots >= 0, "half-number-taken", "the slots of {what} have other numbers than their records"),
+    for is_chosen, code, actual, advice in (
+        (numbers.slots == NO_SLOT, "slot-missing", "no slot of the half queue leads to {what}",
+         "the broker does not dispatch them again: rmqtx audit lists those that are LOST, rmqtx resume appends one "
+         "again"),
+        (numbers.slots >= 0, "half-number-taken", "the slots of {what} have other numbers than their records", None),
     ):
         places = numbers.offsets[is_chosen]
         if len(places):
@@ -220,7 +226,7 @@ def number_findings(store: Store, numbers: HalfNumbers) -> list[Finding]:
                 what = f"{len(places)} half messages, from commit-log offset {first} to {places[-1]}"
             found.append(Finding(
                 store.root, code, directory, commit_log_offset=first, expected="a slot with its half queue offset",
-                actual=actual.format(what=what),
+                actual=actual.format(what=what), advice=advice,
             ))  # fmt: skip
     return found
 

@@ -108,9 +108,10 @@ def _of_discarded(judged: Judgement, rows: Int64s) -> Choices:
 
 
 def _of_lost(judged: Judgement, rows: Int64s) -> Choices:
+    is_slotless = judged.is_number_taken_per_copy & (judged.slot_per_copy == NO_SLOT)
     return [
         (_is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_never_known"),
-        (_is_about(judged, rows, judged.is_number_taken_per_copy & (judged.slot_per_copy == NO_SLOT)), "slot_of_another"),
+        (_is_about(judged, rows, is_slotless), "slot_of_another"),
         (_is_about(judged, rows, judged.is_hidden_per_copy), "hidden_by_number"), _else(rows, "check_passed"),
     ]  # fmt: skip
 
