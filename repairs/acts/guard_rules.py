@@ -238,11 +238,16 @@ def number_taken(situation: Situation, request: ActRequest) -> Found:
     named = situation.named
     if request.action == "resume" or named is None or "number_taken" not in situation.row["flags"]:
         return None
-    identity = situation.transaction_id
+    late = (
+        "nothing to do: its state does not change"
+        if situation.state in ("COMMITTED", "ROLLED_BACK")
+        else "append it again, in a slot of its own, and have the check of that copy answered: rmqtx resume "
+        f"{situation.transaction_id}, then rmqtx answer"
+    )
     return (
         f"another half message has, or will have, slot {named.queue_offset} of the half queue: the op message "
         "of this decision would name that number, and the check would skip the other half message",
-        f"append it again with a slot of its own, then act on the new copy: rmqtx resume {identity}",
+        late,
     )
 
 

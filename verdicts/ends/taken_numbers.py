@@ -8,7 +8,7 @@ another half message (docs/formats/half_and_op.md#numbers; seen on 4.9.7 and 5.3
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from readers.model.errors import SourceError
 from readers.model.findings import Finding, as_text
 from readers.queues.consume_queue import open_queue
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from verdicts.ends.split_numbers import SplitNumbers, last_half_offset
+from verdicts.missing.split_numbers import SplitNumbers, last_half_offset
 from verdicts.model.half_numbers import NO_SLOT, NOWHERE, UNKNOWN_SLOT, HalfNumbers
 
 _OPS_AT_ONCE = 1 << 16
@@ -31,16 +31,17 @@ _EMPTY = np.empty(0, np.int64)
 
 
 def half_numbers(
-    store: Store, scanned: Sequence[tuple[Split, SplitNumbers]], op_cursor: int | None
+    store: Store, parts: Sequence[SplitNumbers], splits: Iterable[Split], op_cursor: int | None
 ) -> HalfNumbers:
     """Return the half messages of a store that their half queue offset does not identify.
 
-    `scanned`: the splits in log order. `op_cursor`: the first op message that the check reads; None if unknown.
+    `parts`: of its splits, in log order; `splits`: these splits, which are read again only if numbers occur twice.
+    `op_cursor`: the first op message that the check reads; None if unknown.
     """
     misplaced = SplitNumbers()
-    for _, part in scanned:
+    for part in parts:
         misplaced.add(part)
-    found = _shared(scanned, shared_ranges([(first, last) for first, last, _ in misplaced.runs]))
+    found = _shared(splits, shared_ranges([(first, last) for first, last, _ in misplaced.runs]))
     is_proven = _are_proven(store, misplaced)
     offsets, slots = misplaced.offsets[is_proven], misplaced.slots[is_proven]
     if len(found.numbers) and not _has_slots(store):
@@ -66,19 +67,21 @@ def shared_ranges(runs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _shared(scanned: Sequence[tuple[Split, SplitNumbers]], ranges: list[tuple[int, int]]) -> HalfNumbers:
+def _shared(splits: Iterable[Split], ranges: list[tuple[int, int]]) -> HalfNumbers:
     """Return the half messages with the same number as another, by one more reading of the log."""
     if not ranges:
         return HalfNumbers()
     firsts, lasts = (np.array(values, np.int64) for values in zip(*ranges, strict=True))
     halves: list[tuple[Int64s, Int64s]] = []
     finals: list[tuple[Int64s, Int64s, Int64s]] = []
-    for split, _ in scanned:
+    for split in splits:
         for mine, ends in _numbers_and_finals(split):
             row = np.maximum(np.searchsorted(firsts, mine[0], "right") - 1, 0)
             inside = (mine[0] >= firsts[row]) & (mine[0] <= lasts[row])
             halves.append((mine[0][inside], mine[1][inside]))
             finals.append(ends)
+    if not halves:
+        return HalfNumbers()
     numbers, places = (np.concatenate([_EMPTY, *parts]) for parts in zip(*halves, strict=True))
     order = np.lexsort((places, numbers))
     numbers, places = numbers[order], places[order]

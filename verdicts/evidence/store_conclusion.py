@@ -72,7 +72,9 @@ def conclude(
     unreadable = frozenset(f.file for f in splits.findings if f.code == "unreadable-file" and f.file is not None)
     damaged = [*missing.damaged_halves, *entries.damaged_halves]
     examined = examined_ends(store, offsets, named_offsets, unreadable, ranges, damaged)
-    numbers = half_numbers(store, [(part.split, part.numbers) for part in scanned], (facts.cursors.op or {}).get(0))
+    numbers = half_numbers(
+        store, [part.numbers for part in scanned], (part.split for part in scanned), (facts.cursors.op or {}).get(0)
+    )
     if splits.has_prepared and not splits.has_halves:  # no cursor decides prepared records
         known = [finding for finding in known if finding.code != "config-missing"]
     concluded = replace(

@@ -36,9 +36,9 @@ from readers.store.store import (
 )
 from verdicts.ends.index_ids import doubtful_ids
 from verdicts.ends.named_halves import IdentifiedRows
-from verdicts.ends.split_numbers import SplitNumbers, split_numbers
 from verdicts.ends.unfound_entries import unfound_entries
 from verdicts.missing.missing_ranges import UnfoundSlot, unfound_slots
+from verdicts.missing.split_numbers import SplitNumbers, split_numbers
 from verdicts.missing.unfound_rocksdb_slots import unfound_rocksdb_slots
 from verdicts.model.verdict_inputs import DoubtfulId
 
@@ -275,6 +275,8 @@ def _compare_with_queues(result: SplitWitnesses, ops: list[pa.RecordBatch]) -> N
             is_chosen = are_of_half_topic if topic == HALF_TOPIC else functools.partial(_are_of, topic=topic)
             mine &= np.concatenate([np.empty(0, np.bool_), *map(is_chosen, batches)])
         places, numbers = (column(batches, name)[mine] for name in ("commit_log_offset", "queue_offset"))
+        if topic == HALF_TOPIC:
+            numbers = facts.numbers.slots_of(places, numbers)
         facts.unfound.extend(unfound_slots(facts.split.store, topic, places, numbers, *facts.offsets))
         found[topic] = places, numbers
     known = set(facts.unfound)  # queues may be in files and in RocksDB

@@ -12,9 +12,9 @@ import pyarrow as pa
 from readers.log.segment_scan import Span
 from readers.model.declared_json import JsonForm, list_of, needed, struct_of
 from readers.model.findings import Finding
-from verdicts.ends.split_numbers import SplitNumbers
 from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.missing.missing_ranges import UnfoundSlot
+from verdicts.missing.split_numbers import SplitNumbers
 from verdicts.model.verdict_inputs import DoubtfulId
 
 _FORM = JsonForm(

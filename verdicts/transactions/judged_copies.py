@@ -73,7 +73,7 @@ class JudgedCopies:
         seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
         self.is_marked_per_copy = self._is_copy_with(decides)
         self.is_settled_for_check_per_copy = np.where(settling == BY_MARKS, self._is_copy_with(seen), settling >= 0)
-        self._find_hidden_copies(seen & shared.is_foreign, settling)
+        self._find_hidden_copies(seen & shared.is_foreign & ~shared.is_ambiguous, settling)
         self.is_open_per_copy = np.where(
             others.is_prepared, others.is_asked, self.is_ahead_per_copy & ~self.is_settled_for_check_per_copy
         )

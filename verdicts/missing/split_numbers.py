@@ -15,6 +15,7 @@ from readers.log.record_at import block_at
 from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
 from readers.queues.consume_queue import Queue, open_queue
+from readers.storage.segments import SegmentedLog
 from readers.store.store import HALF_TOPIC, Store
 from verdicts.model.half_numbers import NO_SLOT
 
@@ -46,6 +47,16 @@ class SplitNumbers:
         self.runs = [*self.runs, *other.runs]
         for name in ("numbers", "offsets", "slots"):
             setattr(self, name, np.concatenate([getattr(self, name), getattr(other, name)]))
+
+    def slots_of(self, offsets: Int64s, numbers: Int64s) -> Int64s:
+        """Return the slots of some half messages: for the shifted ones another than their number."""
+        rows = np.flatnonzero(self.slots != NO_SLOT)
+        if not len(rows) or not len(offsets):
+            return numbers
+        rows = rows[np.argsort(self.offsets[rows], kind="stable")]
+        row = rows[np.minimum(np.searchsorted(self.offsets[rows], offsets), len(rows) - 1)]
+        slots: Int64s = np.where(self.offsets[row] == offsets, self.slots[row], numbers)
+        return slots
 
     def before(self, offset: int) -> SplitNumbers:
         """Return the numbers of the ranges before an offset, with as few runs as possible; no run has both."""
@@ -102,6 +113,31 @@ def is_half_at(store: Store, offset: int) -> bool:
     finally:
         log.close()
     return block is not None and bool(block.topic_is(HALF_TOPIC)[0])
+
+
+def is_shifted_slot(store: Store, log: SegmentedLog, number: int, offset: int) -> bool:
+    """Whether a slot of the half queue leads to a half message with another number, as a slot beside it does.
+
+    A start that dispatches half messages to a queue with another end shifts all of them by the same distance.
+    Raises: SourceError.
+    """
+    distance = _distance(log, number, offset)
+    if not distance:
+        return False
+    with open_queue(store, HALF_TOPIC, 0) as queue:
+        numbers, places, _, _ = queue.read(number - 1, number + 2)
+    return any(
+        _distance(log, beside, place) == distance
+        for beside, place in zip(numbers.tolist(), places.tolist(), strict=True) if beside != number
+    )
+
+
+def _distance(log: SegmentedLog, number: int, offset: int) -> int | None:
+    """Return how far the queue offset of a half message is from the slot that leads to it; None without one."""
+    block = block_at(log, offset)
+    if block is None or not block.topic_is(HALF_TOPIC)[0] or block.header("queue_id")[0]:
+        return None
+    return int(block.header("queue_offset")[0]) - number
 
 
 def _runs(offsets: Int64s, numbers: Int64s) -> list[tuple[int, int, int]]:
