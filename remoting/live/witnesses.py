@@ -40,6 +40,7 @@ from remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walke
 from remoting.live.record_reads import HOLE_RECORDS_MAX, RECORDS_PER_QUERY, LiveReads, only_with
 from remoting.live.store_facts import LiveStore
 from remoting.protocol.record_bytes import blocks_of
+from verdicts.audit.message_ids import other_id_clause
 from verdicts.check.check_rules import CheckRules
 from verdicts.check.state import CheckState
 from verdicts.check.window import CheckWindow, halves_of_records, ops_of_records
@@ -126,9 +127,14 @@ class LiveWitnesses:
         ended = pc.is_in(halves["commit_log_offset"], value_set=pc.unique(marks["half_commit_log_offset"]))
         return halves.filter(pc.invert(pc.and_(pc.equal(halves["topic"], ROCKSDB_HALF_TOPIC), ended)))
 
+    def other_id_words(self, identity: str) -> str:
+        """Return a clause about a record with only the offset of a message id; empty without one."""
+        own, offset = self._reads.other_ids.get(identity), offset_of(identity)
+        return "" if own is None or offset is None else other_id_clause(offset, own, self._facts.root)
+
     def _learn_names(self, names: Iterable[str]) -> None:
         """Note which of the records read so far have these names."""
-        self._known_as.update(self._gathered.named_by({name: offset_of(name) for name in names}))
+        self._known_as.update(self._gathered.named_by({name: self._reads.message_ids.get(name) for name in names}))
 
     def _unknown(self, names: Sequence[str]) -> list[str]:
         """Return the names that no record read so far has."""

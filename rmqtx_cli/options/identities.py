@@ -20,11 +20,13 @@ def identities(ids: Sequence[str], show: Callable[[str], Reading], where: str, a
     """
     found: list[str] = []
     missing: list[str] = []
+    others = ""
     for name in dict.fromkeys(ids):
         try:
             named = show(name).table()["transaction_id"].to_pylist()
-        except NoSuchTransaction:
+        except NoSuchTransaction as error:
             missing.append(name)
+            others += str(error.actual or "")
             continue
         if len(named) > 1:
             raise BadRequest(
@@ -34,7 +36,7 @@ def identities(ids: Sequence[str], show: Callable[[str], Reading], where: str, a
         found += named
     if missing:
         raise NoSuchTransaction(
-            f"no transaction {', '.join(missing)} {where}",
+            f"no transaction {', '.join(missing)} {where}{others}",
             advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
         )
     return list(dict.fromkeys(found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from readers.model.tables import TRANSACTIONS
 from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import HALF_TOPIC, Store
+from verdicts.audit.message_ids import stores_of_message_id
 from verdicts.audit.not_found import not_found
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import with_causes
@@ -138,8 +139,9 @@ def show(
         def chosen(rows: pa.Table) -> pa.Table:
             if short and len(identity) >= SHORT_ID_LENGTH_MIN:
                 shortened.append(_rows_of_short_id(rows, identity))
-            return rows_named(rows, identity)
+            return rows_named(rows, identity, with_message_id)
 
+        with_message_id = stores_of_message_id(stores, identity)
         table = pa.Table.from_batches(_scanned(reading, stores, settings_of, at_ms, progress, chosen), TRANSACTIONS)
     if not table.num_rows and shortened:
         table = pa.concat_tables(shortened)
@@ -362,9 +364,12 @@ def _rows_of_short_id(rows: pa.Table, part: str) -> pa.Table:
     return rows.filter(pc.or_(pc.starts_with(ids, part.upper()), pc.ends_with(ids, part.upper())))
 
 
-def rows_named(rows: pa.Table, identity: str) -> pa.Table:
-    """Return the rows for an id, the message id of any of their records, or a business key."""
-    return rows.filter(_is_named(rows, identity))
+def rows_named(rows: pa.Table, identity: str, with_message_id: Collection[str]) -> pa.Table:
+    """Return the rows for an id, the message id of any of their records, or a business key.
+
+    `with_message_id`: the stores of which a record has the identity as its message id (`stores_of_message_id`).
+    """
+    return rows.filter(_is_named(rows, identity, with_message_id))
 
 
 def _is_of_one(entry: dict[str, Any]) -> bool:
@@ -372,10 +377,10 @@ def _is_of_one(entry: dict[str, Any]) -> bool:
     return entry.get("half_queue_offset") is None
 
 
-def _is_named(rows: pa.Table, identity: str) -> pa.Array:
+def _is_named(rows: pa.Table, identity: str, with_message_id: Collection[str]) -> pa.Array:
     """Which rows have the identity as id, as one of their keys, or as the message id of one of their records."""
     words = pc.split_pattern(pc.fill_null(rows["keys"], ""), " ")
-    offset = offset_of(identity)
+    offset = offset_of(identity) if with_message_id else None
     named = []
     for row_id, keys, *lists in zip(
         rows["transaction_id"].to_pylist(),
@@ -384,7 +389,8 @@ def _is_named(rows: pa.Table, identity: str) -> pa.Array:
         strict=True,
     ):
         at_offset = offset is not None and any(
-            entry["commit_log_offset"] == offset for entries in lists for entry in entries if _is_of_one(entry)
+            entry["commit_log_offset"] == offset and entry["store"] in with_message_id
+            for entries in lists for entry in entries if _is_of_one(entry)
         )
         named.append(identity in (row_id, *keys) or row_id == identity.upper() or at_offset)
     return pa.array(named, pa.bool_())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from readers.model.errors import EvidenceMissing, EvidenceUnreadable, NoSuchTransaction, RmqtxError
 from readers.model.findings import Finding
 from readers.store.store import Store
+from verdicts.audit.message_ids import other_id_words
 from verdicts.model.reading import VerdictReading
 
 _NAMES = "give a UNIQ_KEY, the message id of any of its records, or a business key"
@@ -15,14 +16,16 @@ _NAMES = "give a UNIQ_KEY, the message id of any of its records, or a business k
 def not_found(stores: Sequence[Store], identity: str, reading: VerdictReading) -> RmqtxError:
     """Return the error if nothing in the stores has a name; `reading`: the completed audit that searched for it.
 
-    Shape:  NoSuchTransaction only if the whole log was read and is sound; EvidenceUnreadable if a file cannot be read;
-            else EvidenceMissing, if records are damaged or missing.
+    Shape:  NoSuchTransaction only if the whole log was read and is sound (`actual`: a clause about records that have only
+            the offset of a message id); EvidenceUnreadable if a file cannot be read; else EvidenceMissing, if records
+            are damaged or missing.
     """
     roots = ", ".join(store.root for store in stores)
     hiding = [finding for finding in reading.findings if finding.kind.hides_records]
     unreadable = [finding for finding in hiding if finding.code == "unreadable-file"]
     if not hiding and not reading.missing:
-        return NoSuchTransaction(f"no transaction {identity} in {roots}", advice=_NAMES)
+        other = other_id_words(stores, identity)
+        return NoSuchTransaction(f"no transaction {identity} in {roots}{other}", actual=other or None, advice=_NAMES)
     unread = f"no transaction {identity} in the readable part of {roots}; some parts cannot be read"
     if unreadable:
         places = [f"{finding.file}: {finding.actual}" for finding in unreadable]

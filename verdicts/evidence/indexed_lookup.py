@@ -119,15 +119,17 @@ class DerivedFiles:
         Shape: for each known identity: id → real topic. The index is read once for all.
         """
         self._is_lookup = True
+        at_offsets: dict[str, int | None] = dict.fromkeys(identities)
         for identity in identities:
-            if _MESSAGE_ID.fullmatch(identity):
-                block = block_at(self._log, int(identity[-16:], 16))
+            if (offset := offset_of(identity)) is not None:
+                block = block_at(self._log, offset)
                 if block is not None and block.message_ids().to_pylist()[0] == identity.upper():
                     self._add(block)
+                    at_offsets[identity] = offset
         names = pa.array(identities, pa.string())
         self._read_hits(entries_of(self._index, [(HALF_TOPIC, names), (DISCARD_TOPIC, names)]))
         named: dict[str, dict[str, str | None]] = {}
-        for identity, records in self._gathered.named_by({one: offset_of(one) for one in identities}).items():
+        for identity, records in self._gathered.named_by(at_offsets).items():
             for name, _, topic in records:
                 if name is None:
                     raise Untrusted("the transaction has no UNIQ_KEY, so it is not in the index")
