@@ -52,6 +52,19 @@ KINDS: dict[str, Kind] = {
         "rmqtx audit lists the transactions with the flags number_shared and number_taken; rmqtx resume appends "
         "a lost half message again, in a slot of its own",
     ),
+    "logs-differ": Kind(
+        "error",
+        "two copies of one broker's log with different records at the same offsets",
+        "the copies have different histories from there on: one of them wrote on after a failover, or after its log "
+        "was cut; after a failover only one history remains, and the transactions of the other are gone",
+        "rmqtx diff lists the transactions that only one of the two has",
+    ),
+    "copy-lacks-pending": Kind(
+        "warning",
+        "pending transactions that a copy of the broker's log does not have",
+        "a failover to this copy loses them: their half messages were not copied, or the log of the copy begins later",
+        "rmqtx diff lists them",
+    ),
     "half-changed": Kind(
         "warning",
         "rmqtx is changing the store, or was interrupted during a change",

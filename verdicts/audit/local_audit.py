@@ -25,6 +25,7 @@ from readers.model.reading import Note, NoteKind
 from readers.model.tables import MARKS, TRANSACTIONS
 from readers.storage.temporary import RunFolder
 from readers.store.store import Store
+from verdicts.audit.log_copies import OpenInCopies, log_copies
 from verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store_marks
 from verdicts.causes.evidence import NEEDED_COLUMNS
 from verdicts.causes.store_evidence import store_evidence
@@ -197,12 +198,25 @@ def _audit(
                 _Verdict(spool, numbers, views, reading.predicted, reading.evidence, schema)
                 for numbers in tied_partitions(ties, count)
             ]
-            if directory is None:
-                yield from _judge_partition(tasks[0])
-            else:
-                for number, judged in enumerate(pool.run(_judge_somewhere, tasks)):
-                    show_phase(progress, "judging", number + 1, len(tasks))
-                    yield from _taken(judged) if isinstance(judged, Path) else judged
+            copies = log_copies(stores)
+            reading.findings.extend(finding for group in copies for finding in group.findings())
+            in_copies = OpenInCopies(copies)
+            for batch in _judged(pool, tasks, progress, is_small=directory is None):
+                in_copies.add(batch)
+                yield batch
+            reading.findings.extend(in_copies.findings())
+
+
+def _judged(
+    pool: Workers, tasks: list[_Verdict], progress: Progress | None, *, is_small: bool
+) -> Iterator[pa.RecordBatch]:
+    """Return the verdicts of all partitions."""
+    if is_small:
+        yield from _judge_partition(tasks[0])
+        return
+    for number, judged in enumerate(pool.run(_judge_somewhere, tasks)):
+        show_phase(progress, "judging", number + 1, len(tasks))
+        yield from _taken(judged) if isinstance(judged, Path) else judged
 
 
 def _begun(

@@ -49,7 +49,7 @@ def other_id_words(stores: Sequence[Store], identity: str) -> str:
 
 def other_id_clause(offset: int, own: str, where: str) -> str:
     """Return a clause about a record with another message id than the given one, which has the same offset."""
-    return f"; the record at commit-log offset {offset} in {where} has the message id {own}: this id names another broker"
+    return f"; the record at commit-log offset {offset} in {where} has the id {own}: this id names another broker"
 
 
 def _own_id(log: SegmentedLog, offset: int) -> str | None:

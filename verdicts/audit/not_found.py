@@ -16,8 +16,8 @@ _NAMES = "give a UNIQ_KEY, the message id of any of its records, or a business k
 def not_found(stores: Sequence[Store], identity: str, reading: VerdictReading) -> RmqtxError:
     """Return the error if nothing in the stores has a name; `reading`: the completed audit that searched for it.
 
-    Shape:  NoSuchTransaction only if the whole log was read and is sound (`actual`: a clause about records that have only
-            the offset of a message id); EvidenceUnreadable if a file cannot be read; else EvidenceMissing, if records
+    Shape:  NoSuchTransaction only if the whole log was read and is sound (`actual`: a clause about records that have
+            only the offset of a message id); EvidenceUnreadable if a file cannot be read; else EvidenceMissing, if records
             are damaged or missing.
     """
     roots = ", ".join(store.root for store in stores)
