@@ -102,15 +102,27 @@ def _blocks(store: Store, begin: int, end: int | None) -> Iterator[Block]:
 
 def _common(one: Store, other: Store) -> tuple[int, int]:
     begin = max(one.log_begin_offset, other.log_begin_offset)
-    return begin, min(written_end_offset(one.commit_log), written_end_offset(other.commit_log))
+    return begin, min(_data_end(store, begin) for store in (one, other))
+
+
+def _data_end(store: Store, begin: int) -> int:
+    """Return the end of the last byte of a log that is not zero: after it the file is not written yet."""
+    end = written_end_offset(store.commit_log)
+    with closing(store.log()) as log:
+        while end > begin:
+            segment = log.segment_at(end - 1)
+            low = max(begin, end - _COMPARED_BYTES, 0 if segment is None else segment.base_offset)
+            data = log.read(low, end - low).rstrip(b"\0")
+            if data or segment is None:
+                return low + len(data)
+            end = low
+    return end
 
 
 def _is_copy(one: Store, other: Store) -> bool:
     """Whether one of the first records in the common range of two logs is the same in both."""
-    begin, end = _common(one, other)
-    if begin >= end:
-        return False
     try:
+        begin, end = _common(one, other)
         with closing(other.log()) as log:
             for block in itertools.islice(_blocks(one, begin, min(end, begin + _COMPARED_BYTES)), 1):
                 for row in range(min(len(block), _RECORDS_TRIED)):
@@ -124,10 +136,9 @@ def _is_copy(one: Store, other: Store) -> bool:
 
 def _difference(one: Store, other: Store) -> tuple[int, int] | None:
     """Return the begin of the first different record of two logs and the end of the last different byte, if any."""
-    begin, end = _common(one, other)
-    first: int | None = None
-    last = begin
+    first, last = None, 0
     try:
+        begin, end = _common(one, other)
         with ExitStack() as stack:
             logs = [stack.enter_context(closing(store.log())) for store in (one, other)]
             for place, differs in _compared(logs, begin, end):

@@ -226,6 +226,7 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
         begin = pc.min(pc.struct_field(pc.list_flatten(mine["half_copies"]), "commit_log_offset")).as_py()
         if begin is None:
             continue
+        begin = _half_before(fact.store, begin)
         length = written_end_offset(fact.store.commit_log) - begin
         if fact.store.is_remote or length > bytes_max:
             reading.notes.append(Note(
@@ -240,6 +241,20 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
             reading.notes.append(_scanned_for(reason.message))
             return True
     return False
+
+
+def _half_before(store: Store, offset: int) -> int:
+    """Return the place of the half message before one, by the half queue, if that is near; else the given place.
+
+    Another half message with the same number, but without a slot, may lie in between.
+    """
+    try:
+        with open_queue(store, HALF_TOPIC, 0) as queue:
+            number = queue.offset_of(offset)
+            places = queue.read(number - 1, number)[1].tolist()
+    except UnreadableFile:
+        return offset
+    return places[0] if places and 0 <= offset - places[0] <= _OPEN_BYTES_MAX else offset
 
 
 def _require_sound_rest(fact: StoreFacts, begin: int) -> None:

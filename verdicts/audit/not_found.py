@@ -17,8 +17,8 @@ def not_found(stores: Sequence[Store], identity: str, reading: VerdictReading) -
     """Return the error if nothing in the stores has a name; `reading`: the completed audit that searched for it.
 
     Shape:  NoSuchTransaction only if the whole log was read and is sound (`actual`: a clause about records that have
-            only the offset of a message id); EvidenceUnreadable if a file cannot be read; else EvidenceMissing, if records
-            are damaged or missing.
+            only the offset of a message id); EvidenceUnreadable if a file cannot be read; else EvidenceMissing, if
+            records are damaged or missing.
     """
     roots = ", ".join(store.root for store in stores)
     hiding = [finding for finding in reading.findings if finding.kind.hides_records]

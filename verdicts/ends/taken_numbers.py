@@ -23,8 +23,8 @@ from readers.model.errors import SourceError
 from readers.model.findings import Finding, as_text
 from readers.queues.consume_queue import open_queue
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from verdicts.missing.split_numbers import SplitNumbers, last_half_offset
-from verdicts.model.half_numbers import NO_SLOT, NOWHERE, UNKNOWN_SLOT, HalfNumbers
+from verdicts.missing.split_numbers import SplitNumbers, joined_numbers, last_half_offset
+from verdicts.model.half_numbers import FILLER_SLOT, NO_SLOT, NOWHERE, UNKNOWN_SLOT, HalfNumbers
 
 _OPS_AT_ONCE = 1 << 16
 _EMPTY = np.empty(0, np.int64)
@@ -38,12 +38,10 @@ def half_numbers(
     `parts`: of its splits, in log order; `splits`: these splits, which are read again only if numbers occur twice.
     `op_cursor`: the first op message that the check reads; None if unknown.
     """
-    misplaced = SplitNumbers()
-    for part in parts:
-        misplaced.add(part)
+    misplaced = joined_numbers(parts)
     found = _shared(splits, shared_ranges([(first, last) for first, last, _ in misplaced.runs]))
-    is_proven = _are_proven(store, misplaced)
-    offsets, slots = misplaced.offsets[is_proven], misplaced.slots[is_proven]
+    slots = _proven_slots(store, misplaced)
+    offsets, slots = misplaced.offsets[slots != UNKNOWN_SLOT], slots[slots != UNKNOWN_SLOT]
     if len(found.numbers) and not _has_slots(store):
         offsets, slots = found.places, np.full(len(found.places), UNKNOWN_SLOT, np.int64)
     order = np.argsort(offsets, kind="stable")
@@ -133,27 +131,31 @@ def _has_slots(store: Store) -> bool:
         return False
 
 
-def _are_proven(store: Store, misplaced: SplitNumbers) -> Bools:
-    """Which half messages provably have no slot of their own, or are shifted.
+def _proven_slots(store: Store, misplaced: SplitNumbers) -> Int64s:
+    """Return the slot of each half message that the slot with its number does not lead to.
 
-    A slot that cannot be used, or that leads to no half message, is damaged: it may have led to the half message.
+    UNKNOWN_SLOT: that slot cannot be used, or leads to no half message, and so may have led to this one: it is damaged.
     """
-    numbers, slots = misplaced.numbers, misplaced.slots
-    proven = slots != NO_SLOT
-    if not len(numbers):
-        return proven
-    rows = np.flatnonzero(~proven)
+    numbers, slots = misplaced.numbers, misplaced.slots.copy()
+    rows = np.flatnonzero(slots == NO_SLOT)
+    if not len(rows):
+        return slots
     rows = rows[np.argsort(numbers[rows], kind="stable")]
+    slots[rows] = UNKNOWN_SLOT
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
-            is_inside = (numbers[rows] >= queue.first_offset) & (numbers[rows] < queue.max_offset)
-            proven[rows[~is_inside]] = True
-            inside = rows[is_inside]
+            asked = numbers[rows]
+            slots[rows[asked >= queue.max_offset]] = NO_SLOT
+            slots[rows[asked < queue.first_offset]] = FILLER_SLOT
+            inside = rows[(asked >= queue.first_offset) & (asked < queue.max_offset)]
             leads_to = queue.offsets_at(numbers[inside])
+            # A rebuilt queue begins with fillers: they lead to no record. A damaged slot would be a finding.
+            are_fillers = (leads_to < 0) & (numbers[inside] < queue.min_offset) & (not queue.findings)
     except SourceError:
-        return np.zeros(len(numbers), np.bool_)
-    proven[inside] = _are_halves(store, leads_to)
-    return proven
+        return slots
+    slots[inside[are_fillers]] = FILLER_SLOT
+    slots[inside[_are_halves(store, leads_to)]] = NO_SLOT
+    return slots
 
 
 def _are_halves(store: Store, offsets: Int64s) -> Bools:
@@ -215,8 +217,9 @@ def number_findings(store: Store, numbers: HalfNumbers) -> list[Finding]:
             store.root, "half-number-taken", directory, expected="one half message for each half queue offset",
             actual=f"{several}: {len(numbers.numbers)} half messages, for example at commit-log offsets {some}",
         ))  # fmt: skip
+    are_slotless = (numbers.slots == NO_SLOT) | (numbers.slots == FILLER_SLOT)
     for is_chosen, code, actual, advice in (
-        (numbers.slots == NO_SLOT, "slot-missing", "no slot of the half queue leads to {what}",
+        (are_slotless, "slot-missing", "no slot of the half queue leads to {what}",
          "the broker does not dispatch them again: rmqtx audit lists those that are LOST, rmqtx resume appends one "
          "again"),
         (numbers.slots >= 0, "half-number-taken", "the slots of {what} have other numbers than their records", None),

@@ -221,7 +221,9 @@ class DerivedFiles:
         if not places or places[0] <= begin:
             return
         ops = self._op_queue.read(self._op_queue.min_offset, self._op_queue.min_offset + 1)[1].tolist()
-        if queue.first_offset == 0 and ops and begin <= ops[0] < places[0]:
+        is_older = queue.first_offset == 0 and bool(ops) and begin <= ops[0] < places[0]
+        op = block_at(self._log, ops[0]) if is_older else None
+        if op is not None and op.topic_is(OP_TOPIC)[0]:
             raise Untrusted("an op message is older than all half messages of the half queue: the queue began again")
         if places[0] - begin > _OLDER_HALVES_BYTES_MAX or self._store.is_remote:
             return

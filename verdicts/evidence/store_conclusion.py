@@ -28,6 +28,7 @@ from verdicts.evidence.store_facts import StoreFacts
 from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.missing.hidden_records import bounded
 from verdicts.missing.missing_ranges import derived_findings, missing_bytes
+from verdicts.missing.split_numbers import joined_numbers
 
 _Place = tuple[Segment, int, int]
 
@@ -82,7 +83,10 @@ def conclude(
         findings=[
             *known, *splits.findings, *entries.findings, *examined.findings, *([] if lost is None else [lost.finding]),
             *contradictions(store, facts.claims, splits.spans_of, lost), *missing.findings,
-            *derived_findings(store, facts.cursors.half, splits.has_halves), *number_findings(store, numbers),
+            *derived_findings(
+                store, facts.cursors.half, splits.has_halves, joined_numbers(part.numbers for part in scanned)
+            ),
+            *number_findings(store, numbers),
         ],
         missing=[*ranges, *examined.missing],
         misdirected_decisions=sorted(

@@ -7,6 +7,7 @@ that was deleted or rebuilt empty begins again at 0, and a failover before 5.2.0
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,6 +73,14 @@ class SplitNumbers:
         return SplitNumbers(runs, self.numbers[kept], self.offsets[kept], self.slots[kept])
 
 
+def joined_numbers(parts: Iterable[SplitNumbers]) -> SplitNumbers:
+    """Return the numbers of several splits, which are in log order."""
+    whole = SplitNumbers()
+    for part in parts:
+        whole.add(part)
+    return whole
+
+
 def split_numbers(
     store: Store, offsets: Int64s, numbers: Int64s, begin_offset: int, end_offset: int
 ) -> SplitNumbers:
@@ -88,10 +97,12 @@ def split_numbers(
             if last is None:
                 return result
             slots = _slots_of(queue, offsets, begin_offset, end_offset)
+        are_shifted = _are_shifted(slots, numbers)
+        _compare_ends(store, offsets, numbers, slots, are_shifted)
     except SourceError:
         return result  # a queue that cannot be read proves nothing
     is_other = (slots != numbers) & (offsets <= last)
-    is_other &= (slots == NO_SLOT) | _are_shifted(slots, numbers)
+    is_other &= (slots == NO_SLOT) | are_shifted
     result.numbers, result.offsets, result.slots = numbers[is_other], offsets[is_other], slots[is_other]
     return result
 
@@ -161,6 +172,17 @@ def _slots_of(queue: Queue, offsets: Int64s, begin_offset: int, end_offset: int)
             found[is_here] = slots[order][row[is_here]]
         first += _SLOTS_AT_ONCE
     return found
+
+
+def _compare_ends(store: Store, offsets: Int64s, numbers: Int64s, slots: Int64s, are_shifted: Bools) -> None:
+    """Compare the first and the last half message of a range with their neighbours outside; changes `are_shifted`."""
+    rows = [row for row in {0, len(slots) - 1} if slots[row] not in (NO_SLOT, numbers[row]) and not are_shifted[row]]
+    log = store.log()
+    try:
+        for row in rows:
+            are_shifted[row] = is_shifted_slot(store, log, int(slots[row]), int(offsets[row]))
+    finally:
+        log.close()
 
 
 def _are_shifted(slots: Int64s, numbers: Int64s) -> Bools:

@@ -12,7 +12,7 @@ from readers.model.columns import Bools, Int64s, are_among
 from readers.model.releases import DELAYED_HALVES_DROPPED
 from readers.old_tables.beside_log import NONE
 from readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC
-from verdicts.model.half_numbers import NO_SLOT, UNKNOWN_SLOT
+from verdicts.model.half_numbers import FILLER_SLOT, UNKNOWN_SLOT
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.transactions.chains import Chains, Group
 from verdicts.transactions.design_tables import OtherDesigns
@@ -28,6 +28,7 @@ class JudgedCopies:
            the check and not settled for it.
            `slot_per_copy`: the slot of the half queue that leads to it, which for nearly all copies is their queue
            offset (`HalfNumbers`); `is_number_shared_per_copy`: another half message has the same queue offset;
+           `is_slotless_per_copy`: the check has not passed its number, and never reads it, because no slot leads to it;
            `is_number_taken_per_copy`: another half message has, or will have, the slot with its queue offset, and the
            check has not passed that slot. `is_hidden_per_copy`: in its slot, but an op message that is not its own
            names the slot, so that the check skips it; it is not ahead then. `hiding_offset_per_copy`: that op message.
@@ -52,11 +53,13 @@ class JudgedCopies:
         self.cursor_per_copy = cursor
         slots, settling, is_shared = misplaced_copies(self.chains, self.views, queue_offsets)
         self.slot_per_copy, self.is_number_shared_per_copy = slots, is_shared & in_half_topic
-        has_slot = slots != NO_SLOT
+        has_slot = (slots >= 0) | (slots == UNKNOWN_SLOT)
         reached = np.where(slots == UNKNOWN_SLOT, queue_offsets, slots) >= cursor
         self.is_ahead_per_copy = self.cursor_is_known_per_copy & in_half_topic & has_slot & reached
         is_passed = self.cursor_is_known_per_copy & (queue_offsets < cursor)
-        self.is_number_taken_per_copy = in_half_topic & (slots != queue_offsets) & ~is_passed
+        self.is_slotless_per_copy = in_half_topic & ~has_slot & ~is_passed
+        is_other = (slots != queue_offsets) & (slots != FILLER_SLOT)
+        self.is_number_taken_per_copy = in_half_topic & is_other & ~is_passed
         self.is_ahead_per_copy |= self._is_coming_back() | others.is_ahead
         self.cursor_is_known_per_copy = self.cursor_is_known_per_copy | others.is_other
         self.is_in_half_topic = in_half_topic

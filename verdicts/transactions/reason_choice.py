@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s
 from readers.old_tables.beside_log import NONE
-from verdicts.model.half_numbers import NO_SLOT
 from verdicts.transactions.judgement import Judgement
 from verdicts.transactions.reason_codes import NUMBERS
 
@@ -108,10 +107,9 @@ def _of_discarded(judged: Judgement, rows: Int64s) -> Choices:
 
 
 def _of_lost(judged: Judgement, rows: Int64s) -> Choices:
-    is_slotless = judged.is_number_taken_per_copy & (judged.slot_per_copy == NO_SLOT)
     return [
         (_is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_never_known"),
-        (_is_about(judged, rows, is_slotless), "slot_of_another"),
+        (_is_about(judged, rows, judged.is_slotless_per_copy), "without_slot"),
         (_is_about(judged, rows, judged.is_hidden_per_copy), "hidden_by_number"), _else(rows, "check_passed"),
     ]  # fmt: skip
 

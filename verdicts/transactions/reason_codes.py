@@ -163,12 +163,12 @@ REASONS: dict[str, ReasonCode] = {
         "{newest_queue_offset}: no op message, no COMMIT record, no discard copy",
         "the check has passed all its copies, and no decision and no discard is recorded",
     ),
-    "slot_of_another": ReasonCode(
+    "without_slot": ReasonCode(
         "LOST",
         "no slot of the half queue leads to half queue offset {newest_queue_offset} at commit-log offset "
-        "{newest_offset}: that slot belongs, or will belong, to another half message, and the check never reads this "
-        "one",
-        "another half message has the slot with its queue offset: the check never reads it",
+        "{newest_offset}: the check never reads it",
+        "no slot of the half queue leads to its newest copy, and the broker does not dispatch it again: the slot with "
+        "its queue offset belongs to another half message, will belong to the next one, or is a filler",
     ),
     "hidden_by_number": ReasonCode(
         "LOST",

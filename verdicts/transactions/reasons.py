@@ -31,13 +31,13 @@ _OF_FLAGS = {
     "older cursor",
     "masked": "; an op mark of another record hides it from the check",
     "number_shared": "; another half message has its half queue offset too",
-    "number_taken": "; the slot with its half queue offset belongs to another half message",
+    "number_taken": "; the slot with its half queue offset belongs, or will belong, to another half message",
     "poison": "; the check cannot ask its producer",
     "expires_soon": "; it is close to fileReservedTime",
     "may_be_decided": "{lost_ops}",
 }
 #: Reason codes whose sentences contain the clause of a flag.
-_SAME_AS_CODE = {"masked": "hidden_by_number", "number_taken": "slot_of_another"}
+_SAME_AS_CODE = {"masked": "hidden_by_number"}
 _STOPPED = "; the check is stopped at {stop}"
 _ASKED_AGAIN = "; the check will still reach a copy of it: the broker checks it again"
 

@@ -35,6 +35,7 @@ from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.claims.lost_end import lost_end
 from verdicts.ends.taken_numbers import half_numbers, number_findings
 from verdicts.missing.missing_ranges import derived_findings
+from verdicts.missing.split_numbers import joined_numbers
 from verdicts.simulation.starting_cursors import starting_findings
 from verdicts.startup.findings import start_findings
 from verdicts.startup.recovery import LogFacts
@@ -142,7 +143,8 @@ class Verify:
         yield from cursor_findings(store)
         yield from configuration_findings(store)
         has_halves = is_quick and any(split.has_halves for split in splits)
-        yield from derived_findings(store, check_cursors(store).half, has_halves)
+        numbers = None if is_partial else joined_numbers(split.numbers for split in splits)
+        yield from derived_findings(store, check_cursors(store).half, has_halves, numbers)
         conf = dict(self.conf)
         settings = broker_settings(store, conf=conf, version=self.version)
         yield from starting_findings(store, settings, conf)
