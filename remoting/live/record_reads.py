@@ -31,8 +31,8 @@ class LiveReads:
     """Records of one live broker.
 
     Shape:  `gathered`: the collected records; `gaps`: parts of queues whose records the broker did not return.
-            `message_ids`: the offsets of records that have a wanted text as message id; `other_ids`: the message ids of
-            records that have only the offset in common with a wanted one.
+            `message_ids`: the offsets of records that have a given text as message id; `other_ids`: the message ids of
+            records that have only the offset in common with the given one.
     Raises: Unreachable, NoAnswer, Refused.
     """
 

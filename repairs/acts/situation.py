@@ -69,7 +69,7 @@ def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:
 def newest_first(copies: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return half or discard copies in the order of the log, the newest first; of several stores, by their clocks.
 
-    The queue offset is no order: a half queue that was deleted begins again at 0.
+    Queue offsets do not give the order: a half queue that was deleted begins again at 0.
     """
     order = "commit_log_offset" if len({copy["store"] for copy in copies}) <= 1 else "store_time_ms"
     return sorted(copies, key=lambda copy: (-int(copy[order]), -int(copy["queue_offset"])))

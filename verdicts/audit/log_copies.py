@@ -136,7 +136,8 @@ def _is_copy(one: Store, other: Store) -> bool:
 
 def _difference(one: Store, other: Store) -> tuple[int, int] | None:
     """Return the begin of the first different record of two logs and the end of the last different byte, if any."""
-    first, last = None, 0
+    first: int | None = None
+    last = 0
     try:
         begin, end = _common(one, other)
         with ExitStack() as stack:

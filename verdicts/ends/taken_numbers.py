@@ -109,7 +109,7 @@ def _numbers_and_finals(split: Split) -> Iterator[tuple[tuple[Int64s, Int64s], t
 
 
 def first_that_names(wanted: Int64s, named: Int64s, ends: Int64s, values: Int64s) -> Int64s:
-    """Return a value of the first record that names each wanted number or place; NOWHERE if none does.
+    """Return a value of the first record that names each given number or place; NOWHERE if none does.
 
     `named`, `ends`, `values`: what each record names, its own commit-log offset, and its value.
     """
@@ -197,7 +197,7 @@ def _settling_offsets(store: Store, slots: Int64s, op_cursor: int | None) -> Int
 
 
 def named_numbers(ops: pa.RecordBatch, wanted: pa.Array) -> tuple[Int64s, Int64s]:
-    """Return the wanted numbers that op messages name, and the commit-log offset of the op message of each."""
+    """Return which of the given numbers op messages name, and the commit-log offset of the op message of each."""
     lists = ops["half_queue_offsets"]
     named = pc.list_flatten(lists)
     chosen = pc.is_in(named, value_set=wanted)

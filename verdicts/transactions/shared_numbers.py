@@ -1,6 +1,6 @@
 """Which half message an op message is the decision of, where its half queue offset does not identify one.
 
-An op message names a half queue offset. It is no decision of a half message that lies after it in the log. Where
+An op message names a half queue offset. It does not decide a half message that lies after it in the log. Where
 several half messages before it have the number, the op messages that name the number are assigned in log order:
 
 * one that follows a COMMIT record on one of these half messages is the op message of that commit;
