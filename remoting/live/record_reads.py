@@ -19,7 +19,7 @@ from remoting.protocol.errors import Refused
 from remoting.protocol.record_bytes import blocks_of
 from verdicts.evidence.indexed_lookup import offset_of
 from verdicts.evidence.witness_collector import CollectedWitnesses
-from verdicts.transactions.judged_copies import FINAL_SLACK_MS
+from verdicts.transactions.shared_numbers import FINAL_SLACK_MS
 
 #: Reading this number of records from a queue costs about as much as one query of the index.
 RECORDS_PER_QUERY = 2

@@ -73,11 +73,11 @@ def _shared(splits: Iterable[Split], ranges: list[tuple[int, int]]) -> HalfNumbe
     halves: list[tuple[Int64s, Int64s]] = []
     finals: list[tuple[Int64s, Int64s, Int64s]] = []
     for split in splits:
-        for mine, ends in _numbers_and_finals(split):
+        for mine, some in _numbers_and_finals(split):
             row = np.maximum(np.searchsorted(firsts, mine[0], "right") - 1, 0)
             inside = (mine[0] >= firsts[row]) & (mine[0] <= lasts[row])
             halves.append((mine[0][inside], mine[1][inside]))
-            finals.append(ends)
+            finals.append(some)
     if not halves:
         return HalfNumbers()
     numbers, places = (np.concatenate([_EMPTY, *parts]) for parts in zip(*halves, strict=True))

@@ -213,7 +213,7 @@ class DerivedFiles:
     def _require_first_half(self) -> None:
         """Require that no half message is older than the first slot: a queue that was deleted begins again at 0.
 
-        An op message that is older than all half messages of the queue proves it. If there is none, the log before the
+        An op message that is older than all half messages of the queue proves it. Without one, the log before the
         first half message is read, if that is short.
         """
         queue, begin = self._half_queue, self._log.begin_offset

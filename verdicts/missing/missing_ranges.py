@@ -428,11 +428,12 @@ def derived_findings(
                     )
                 )
             elif cursor is not None and cursor < queue.min_offset:
+                meaning, advice = _why_before_begin(store, queue, cursor, numbers)
                 found.append(
                     Finding(
                         store.root, "cursor-before-begin", as_text(store.queue_directory(HALF_TOPIC, 0)),
                         expected=f"at least {queue.min_offset}", actual=str(cursor),
-                        **_why_before_begin(store, queue, cursor, numbers),
+                        meaning=meaning, advice=advice,
                     )
                 )
     except SourceError:
@@ -440,25 +441,26 @@ def derived_findings(
     return found
 
 
-def _why_before_begin(store: Store, queue: Queue, cursor: int, numbers: SplitNumbers | None) -> dict[str, str]:
+def _why_before_begin(
+    store: Store, queue: Queue, cursor: int, numbers: SplitNumbers | None
+) -> tuple[str | None, str | None]:
     """Return meaning and advice of a check cursor before the first half message that is left.
 
-    Empty if the half messages in between expired: the queue still has slots that lead before the begin of the log.
+    None: the half messages in between expired: the queue still has slots that lead before the begin of the log.
     """
     begin = queue.min_offset
     runs = () if numbers is None else numbers.runs
     if any(first < begin and last >= cursor for first, last, _ in runs):
-        return {
-            "meaning": "the half queue was cut or rebuilt from a later place: the log still has half messages in "
-            "between, and the check never reads them",
-            "advice": "rmqtx audit lists them as LOST; rmqtx rebuild queues writes the queue again, in a copy of the "
-            "store",
-        }
+        return (
+            "the half queue was cut or rebuilt from a later place: the log still has half messages in between, and the "
+            "check never reads them",
+            "rmqtx audit lists them as LOST; rmqtx rebuild queues writes the queue again, in a copy of the store",
+        )
     slots = queue.read(queue.first_offset, begin)[0]
     if store.log_begin_offset > 0 and len(slots):
-        return {}
-    return {
-        "meaning": "the half queue begins after the cursor, and no slot is left of the half messages in between: this "
-        "store never received them (a slave that began later, with the cursors of its master), or its queue was cut",
-        "advice": "compare with its master or another slave: rmqtx diff MASTER SLAVE lists what only the master has",
-    }
+        return None, None
+    return (
+        "the half queue begins after the cursor, and no slot is left of the half messages in between: this store never "
+        "received them (a slave that began later, with the cursors of its master), or its queue was cut",
+        "compare with its master or another slave: rmqtx diff MASTER SLAVE lists what only the master has",
+    )

@@ -108,7 +108,7 @@ def split_numbers(
 
 
 def last_half_offset(store: Store, queue: Queue) -> int | None:
-    """Return the commit-log offset in the last slot of the half queue; None if there is no half message.
+    """Return the commit-log offset in the last slot of the half queue; None without a half message.
 
     What lies before that offset and has no slot gets none: a broker dispatches the log in its order.
     """

@@ -49,7 +49,7 @@ class HalfNumbers:
         return bool(len(self.offsets) or len(self.numbers))
 
     def digest(self) -> str:
-        """Return a text that changes with any of the values; empty if there are none."""
+        """Return a text that changes with any of the values; empty without values."""
         if not self:
             return ""
         parts = [getattr(self, name) for name in self.__dataclass_fields__]

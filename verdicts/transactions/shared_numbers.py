@@ -59,8 +59,8 @@ def shared_marks(chains: Chains, views: Mapping[str, StoreView]) -> SharedMarks:
 
 def _are_shared(chains: Chains, numbers: HalfNumbers) -> Bools:
     marks = chains.marks
-    shared: Bools = np.isin(marks.integers("half_queue_offset"), numbers.numbers)
-    return shared & (marks.integers("queue_id") == 0)
+    shared: Bools = np.isin(marks.integers("half_queue_offset"), numbers.numbers) & (marks.integers("queue_id") == 0)
+    return shared
 
 
 def _assign(result: SharedMarks, view: StoreView, chains: Chains, rows: Int64s, places: Int64s) -> None:

@@ -91,7 +91,7 @@ def test_a_key_that_looks_like_an_id_is_a_key(tmp_path: Path) -> None:
 def test_a_live_broker_is_not_asked_to_take_it(root: Path) -> None:
     store = open_store(root)
     with FakeServer(StoreBroker(store, broker_settings(store), "5.3.3")) as server, Client() as client:
-        broker = Broker(client, server.address, "b", 0)
+        broker = Broker(client, server.address, "b", "c")
         with pytest.raises(NoSuchTransaction, match=OWN):
             live.show([broker], FOREIGN)
         assert live.show([broker], OWN.lower()).table()["transaction_id"].to_pylist() == [HALF]

@@ -129,7 +129,7 @@ def test_verify_finds_it(name: str, tmp_path: Path) -> None:
 def test_a_live_broker_shows_what_its_slots_show(restarted: Path) -> None:
     store = open_store(restarted)
     with FakeServer(StoreBroker(store, settings(store), "5.3.3")) as server, Client() as client:
-        broker = Broker(client, server.address, "b", 0)
+        broker = Broker(client, server.address, "b", "c")
         every = live.audit([broker])
         assert states(by_offset(every.table().to_pylist())) == {
             place: state for place, state in wanted("queue-restarted").items() if place > 4429
