@@ -285,8 +285,11 @@ def _copies_in(
 
 
 def _matters(finding: Finding) -> bool:
-    """Whether a finding could hide a witness; the lag of queues and index is handled by `_behind`."""
-    return finding.kind.severity == "error" and finding.code != "dispatch-behind"
+    """Whether a finding could hide a witness; the lag of queues and index is handled by `_behind`.
+
+    Half queue offsets of other half messages are part of the state and its flags.
+    """
+    return finding.kind.severity == "error" and finding.code not in ("dispatch-behind", "half-number-taken")
 
 
 def _number(text: str | None) -> int:
