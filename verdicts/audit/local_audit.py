@@ -25,7 +25,7 @@ from readers.model.reading import Note, NoteKind
 from readers.model.tables import MARKS, TRANSACTIONS
 from readers.storage.temporary import RunFolder
 from readers.store.store import Store
-from verdicts.audit.log_copies import OpenInCopies, log_copies
+from verdicts.audit.log_copies import with_log_copies
 from verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store_marks
 from verdicts.causes.evidence import NEEDED_COLUMNS
 from verdicts.causes.store_evidence import store_evidence
@@ -160,7 +160,8 @@ def audit(
     reading = VerdictReading(schema, [])
     plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
     # The schema is passed on: a caller can set another one in the reading before the batches are made.
-    reading.batches = _audit(reading, schema, plan, settings_of, at_ms, processes, temporary_directory, progress)
+    batches = _audit(reading, schema, plan, settings_of, at_ms, processes, temporary_directory, progress)
+    reading.batches = with_log_copies(batches, stores, reading)
     return reading
 
 
@@ -198,25 +199,12 @@ def _audit(
                 _Verdict(spool, numbers, views, reading.predicted, reading.evidence, schema)
                 for numbers in tied_partitions(ties, count)
             ]
-            copies = log_copies(stores)
-            reading.findings.extend(finding for group in copies for finding in group.findings())
-            in_copies = OpenInCopies(copies)
-            for batch in _judged(pool, tasks, progress, is_small=directory is None):
-                in_copies.add(batch)
-                yield batch
-            reading.findings.extend(in_copies.findings())
-
-
-def _judged(
-    pool: Workers, tasks: list[_Verdict], progress: Progress | None, *, is_small: bool
-) -> Iterator[pa.RecordBatch]:
-    """Return the verdicts of all partitions."""
-    if is_small:
-        yield from _judge_partition(tasks[0])
-        return
-    for number, judged in enumerate(pool.run(_judge_somewhere, tasks)):
-        show_phase(progress, "judging", number + 1, len(tasks))
-        yield from _taken(judged) if isinstance(judged, Path) else judged
+            if directory is None:
+                yield from _judge_partition(tasks[0])
+            else:
+                for number, judged in enumerate(pool.run(_judge_somewhere, tasks)):
+                    show_phase(progress, "judging", number + 1, len(tasks))
+                    yield from _taken(judged) if isinstance(judged, Path) else judged
 
 
 def _begun(

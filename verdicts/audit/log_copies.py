@@ -25,6 +25,7 @@ from readers.model.errors import SourceError
 from readers.model.findings import Finding
 from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
+from verdicts.model.reading import VerdictReading
 
 #: The first records in the common range that are compared to find out whether two logs are copies of one.
 _RECORDS_TRIED = 16
@@ -185,6 +186,21 @@ def _record_begin(store: Store, offset: int) -> int:
     except SourceError:
         pass
     return found
+
+
+def with_log_copies(
+    batches: Iterator[pa.RecordBatch], stores: Sequence[Store], reading: VerdictReading
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an audit; at its end add the findings about copies of one log to the reading."""
+    if len(stores) < 2:
+        yield from batches
+        return
+    counted = OpenInCopies(groups := log_copies(stores))
+    for batch in batches:
+        counted.add(batch)
+        yield batch
+    reading.findings.extend(finding for group in groups for finding in group.findings())
+    reading.findings.extend(counted.findings())
 
 
 class OpenInCopies:
