@@ -39,7 +39,8 @@ def half_numbers(
     `op_cursor`: the first op message that the check reads; None if unknown.
     """
     misplaced = joined_numbers(parts)
-    found = _shared(splits, shared_ranges([(first, last) for first, last, _ in misplaced.runs]))
+    ranges = shared_ranges([(first, last) for first, last, _ in misplaced.runs])
+    found = _shared(splits, misplaced.contradicting, ranges)
     slots = _proven_slots(store, misplaced)
     offsets, slots = misplaced.offsets[slots != UNKNOWN_SLOT], slots[slots != UNKNOWN_SLOT]
     if len(found.numbers) and not _has_slots(store):
@@ -65,8 +66,11 @@ def shared_ranges(runs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _shared(splits: Iterable[Split], ranges: list[tuple[int, int]]) -> HalfNumbers:
-    """Return the half messages with the same number as another, by one more reading of the log."""
+def _shared(splits: Iterable[Split], contradicting: Int64s, ranges: list[tuple[int, int]]) -> HalfNumbers:
+    """Return the half messages with the same number as another, by one more reading of the log.
+
+    `contradicting`: places of half messages whose number is damaged.
+    """
     if not ranges:
         return HalfNumbers()
     firsts, lasts = (np.array(values, np.int64) for values in zip(*ranges, strict=True))
@@ -75,7 +79,7 @@ def _shared(splits: Iterable[Split], ranges: list[tuple[int, int]]) -> HalfNumbe
     for split in splits:
         for mine, some in _numbers_and_finals(split):
             row = np.maximum(np.searchsorted(firsts, mine[0], "right") - 1, 0)
-            inside = (mine[0] >= firsts[row]) & (mine[0] <= lasts[row])
+            inside = (mine[0] >= firsts[row]) & (mine[0] <= lasts[row]) & ~np.isin(mine[1], contradicting)
             halves.append((mine[0][inside], mine[1][inside]))
             finals.append(some)
     if not halves:

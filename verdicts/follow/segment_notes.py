@@ -26,6 +26,7 @@ _FORM = JsonForm(
             *(needed(f"{name}_count", pa.int64()) for name in ("halves", "rocksdb_halves", "prepared")),
             needed("checks_seen_max", pa.int64()), needed("doubtful_ids", list_of(struct_of(DoubtfulId))),
             needed("half_runs", list_of(list_of(pa.int64()))), needed("misplaced_halves", list_of(list_of(pa.int64()))),
+            needed("contradicting_halves", list_of(pa.int64())),
         ]
     ),
 )
@@ -79,7 +80,7 @@ class SegmentNotes:
             value["checks_seen_max"],
             [DoubtfulId(**{**entry, "key_hashes": tuple(map(int, entry["key_hashes"]))})
              for entry in value["doubtful_ids"]],
-            _numbers_of(value["half_runs"], value["misplaced_halves"]),
+            _numbers_of(value["half_runs"], value["misplaced_halves"], value["contradicting_halves"]),
         )
 
     def text(self) -> str:
@@ -94,6 +95,7 @@ class SegmentNotes:
             "checks_seen_max": self.checks_seen_max,
             "doubtful_ids": [asdict(one) for one in self.doubtful_ids],
             "half_runs": self.numbers.runs,
+            "contradicting_halves": self.numbers.contradicting.tolist(),
             "misplaced_halves": [
                 list(row) for row in zip(*(getattr(self.numbers, name).tolist() for name in _MISPLACED), strict=True)
             ],
@@ -131,6 +133,9 @@ class SegmentNotes:
 _MISPLACED = ("numbers", "offsets", "slots")
 
 
-def _numbers_of(runs: list[list[Any]], misplaced: list[list[Any]]) -> SplitNumbers:
-    columns = np.array([list(map(int, row)) for row in misplaced], np.int64).reshape(-1, len(_MISPLACED)).T
-    return SplitNumbers([(int(first), int(last), int(begin)) for first, last, begin in runs], *columns)
+def _numbers_of(runs: list[list[Any]], misplaced: list[list[Any]], contradicting: list[Any]) -> SplitNumbers:
+    rows = np.array([list(map(int, row)) for row in misplaced], np.int64).reshape(-1, len(_MISPLACED))
+    return SplitNumbers(
+        [(int(first), int(last), int(begin)) for first, last, begin in runs], rows[:, 0], rows[:, 1], rows[:, 2],
+        np.array(list(map(int, contradicting)), np.int64),
+    )

@@ -35,18 +35,20 @@ class SplitNumbers:
            log order. `numbers`, `offsets`, `slots`: the
            half messages that the slot of their queue offset does not lead to: queue offset, commit-log offset, and the
            slot that leads to them (NO_SLOT). Those after the record of the last slot, which the broker has not
-           dispatched yet, are left out.
+           dispatched yet, are left out. `contradicting`: commit-log offsets of half messages with a damaged queue
+           offset, which the slot that leads to them contradicts; they are not in `runs`.
     """
 
     runs: list[tuple[int, int, int]] = field(default_factory=list)
     numbers: Int64s = field(default_factory=_none)
     offsets: Int64s = field(default_factory=_none)
     slots: Int64s = field(default_factory=_none)
+    contradicting: Int64s = field(default_factory=_none)
 
     def add(self, other: SplitNumbers) -> None:
         """Add those of the next range of the log."""
         self.runs = [*self.runs, *other.runs]
-        for name in ("numbers", "offsets", "slots"):
+        for name in ("numbers", "offsets", "slots", "contradicting"):
             setattr(self, name, np.concatenate([getattr(self, name), getattr(other, name)]))
 
     def slots_of(self, offsets: Int64s, numbers: Int64s) -> Int64s:
@@ -70,7 +72,8 @@ class SplitNumbers:
                 runs[-1] = runs[-1][0], last, runs[-1][2]
             else:
                 runs.append((first, last, begin))
-        return SplitNumbers(runs, self.numbers[kept], self.offsets[kept], self.slots[kept])
+        contradicting = self.contradicting[self.contradicting < offset]
+        return SplitNumbers(runs, self.numbers[kept], self.offsets[kept], self.slots[kept], contradicting)
 
 
 def joined_numbers(parts: Iterable[SplitNumbers]) -> SplitNumbers:
@@ -101,6 +104,9 @@ def split_numbers(
         _compare_ends(store, offsets, numbers, slots, are_shifted)
     except SourceError:
         return result  # a queue that cannot be read proves nothing
+    is_damaged = (slots != NO_SLOT) & (slots != numbers) & ~are_shifted
+    if is_damaged.any():
+        result.runs, result.contradicting = _runs(offsets[~is_damaged], numbers[~is_damaged]), offsets[is_damaged]
     is_other = (slots != numbers) & (offsets <= last)
     is_other &= (slots == NO_SLOT) | are_shifted
     result.numbers, result.offsets, result.slots = numbers[is_other], offsets[is_other], slots[is_other]
