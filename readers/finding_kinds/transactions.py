@@ -43,6 +43,28 @@ KINDS: dict[str, Kind] = {
         "which transactions it ended is unknown; the check skips it or stops at it",
         "compare with the same record on a slave",
     ),
+    "half-number-taken": Kind(
+        "error",
+        "half messages whose half queue offset does not identify them: several have the same one, or their slots have "
+        "other numbers",
+        "the check reads slots and compares their numbers with op messages: it reads only one of the half messages "
+        "with a number, and an op message settles that one, whichever it was written for",
+        "rmqtx audit lists the transactions with the flags number_shared and number_taken; rmqtx resume appends "
+        "a lost half message again, in a slot of its own",
+    ),
+    "logs-differ": Kind(
+        "error",
+        "two copies of one broker's log with different records at the same offsets",
+        "the copies have different histories from there on: one of them wrote on after a failover, or after its log "
+        "was cut; after a failover only one history remains, and the transactions of the other are gone",
+        "rmqtx diff lists the transactions that only one of the two has",
+    ),
+    "copy-lacks-pending": Kind(
+        "warning",
+        "pending transactions that a copy of the broker's log does not have",
+        "a failover to this copy loses them: their half messages were not copied, or the log of the copy begins later",
+        "rmqtx diff lists them",
+    ),
     "half-changed": Kind(
         "warning",
         "rmqtx is changing the store, or was interrupted during a change",

@@ -78,6 +78,7 @@ def show(
 
     def by_name(sources: list[LiveWitnesses]) -> Named:
         named = _named(sources, [identity])
+        others.extend(source.other_id_words(identity) for source in sources)
         if not named and short and len(identity) >= SHORT_ID_LENGTH_MIN:
             every = _union(source.window(is_whole=True) for source in sources)
             named = {one: topic for one, topic in every.items() if is_short_for(identity, one)}
@@ -85,12 +86,14 @@ def show(
         return named
 
     shortened: list[str] = []
+    others: list[str] = []
     reading = _reading(brokers, members, pace, by_name, facts=facts)
     if shortened:
         reading.notes.append(short_note(identity, shortened))
     if not reading.table().num_rows:
         raise NoSuchTransaction(
-            f"no transaction {identity} on {', '.join(broker.root for broker in brokers)}",
+            f"no transaction {identity} on {', '.join(broker.root for broker in brokers)}{''.join(others)}",
+            actual="".join(others) or None,
             advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
         )
     return reading

@@ -19,7 +19,7 @@ from remoting.protocol.errors import Refused
 from remoting.protocol.record_bytes import blocks_of
 from verdicts.evidence.indexed_lookup import offset_of
 from verdicts.evidence.witness_collector import CollectedWitnesses
-from verdicts.transactions.judged_copies import FINAL_SLACK_MS
+from verdicts.transactions.shared_numbers import FINAL_SLACK_MS
 
 #: Reading this number of records from a queue costs about as much as one query of the index.
 RECORDS_PER_QUERY = 2
@@ -31,6 +31,8 @@ class LiveReads:
     """Records of one live broker.
 
     Shape:  `gathered`: the collected records; `gaps`: parts of queues whose records the broker did not return.
+            `message_ids`: the offsets of records that have a given text as message id; `other_ids`: the message ids of
+            records that have only the offset in common with the given one.
     Raises: Unreachable, NoAnswer, Refused.
     """
 
@@ -38,6 +40,8 @@ class LiveReads:
         self._facts, self._broker, self._pace = facts, facts.broker, pace
         self.gathered = CollectedWitnesses(facts.root)
         self.gaps: list[UnreadEntries] = []
+        self.message_ids: dict[str, int] = {}
+        self.other_ids: dict[str, str] = {}
 
     def place_at(self, topic: str, queue_id: int, time_ms: int) -> int:
         """Return a queue offset after all records that were stored before a time.
@@ -66,8 +70,12 @@ class LiveReads:
             return  # most ids have the form of message ids, but are not message ids
         for _, body in views(self._broker, [offset], self._pace):
             for block in blocks_of([body or b""], self._facts.root, []):
-                if len(block) == 1 and block.message_ids().to_pylist()[0] == identity.upper():
+                own = block.message_ids().to_pylist()[0]
+                if len(block) == 1 and own == identity.upper():
+                    self.message_ids[identity] = offset
                     self.gathered.add(block)
+                elif len(block) == 1:
+                    self.other_ids[identity] = own
 
     @property
     def lone_names(self) -> set[str]:

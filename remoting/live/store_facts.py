@@ -16,6 +16,7 @@ from remoting.connections.broker import Broker
 from remoting.live.queues import first_kept
 from remoting.protocol.errors import BadFrame, Refused
 from verdicts.model.check_stop import CheckStop
+from verdicts.model.half_numbers import HalfNumbers
 from verdicts.model.predicted import Prediction
 from verdicts.model.store_evidence import FILES, WIRE, StoreEvidence
 from verdicts.model.verdict_inputs import MisdirectedDecision, MissingRange, StoreView
@@ -66,6 +67,7 @@ class LiveStore:
     misdirected_decisions: list[MisdirectedDecision] = field(default_factory=list)
     check_stops: list[CheckStop] = field(default_factory=list)
     future: Prediction | None = None
+    half_numbers: HalfNumbers = field(default_factory=HalfNumbers)
 
     @property
     def root(self) -> str:
@@ -101,6 +103,7 @@ class LiveStore:
             booted_time_ms=self.booted_time_ms,
             check_stops=tuple(self.check_stops),
             future=self.future,
+            half_numbers=self.half_numbers,
         )
 
     def evidence(self) -> StoreEvidence:

@@ -33,12 +33,14 @@ from readers.store.store import (
     TIMER_TOPIC,
 )
 from remoting.connections.batched_reads import Pace
+from remoting.live.half_numbers import PulledHalves, live_half_numbers, live_number_findings
 from remoting.live.misdirected_decisions import LiveRecords
 from remoting.live.prepared_records import read_prepared, walk_behind_prepared
 from remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
 from remoting.live.record_reads import HOLE_RECORDS_MAX, RECORDS_PER_QUERY, LiveReads, only_with
 from remoting.live.store_facts import LiveStore
 from remoting.protocol.record_bytes import blocks_of
+from verdicts.audit.message_ids import other_id_clause
 from verdicts.check.check_rules import CheckRules
 from verdicts.check.state import CheckState
 from verdicts.check.window import CheckWindow, halves_of_records, ops_of_records
@@ -47,6 +49,8 @@ from verdicts.evidence.indexed_lookup import offset_of
 from verdicts.evidence.witness_collector import Names, incomplete_chains
 from verdicts.model.witnesses import Witnesses
 
+#: The most op messages before the first half copy that are read because the check reads them.
+_OLDER_OPS_MAX = 10_000
 #: Identity → real topic, as in `verdicts.audit.lookups`.
 Named = dict[str, str | None]
 
@@ -71,6 +75,7 @@ class LiveWitnesses:
         #: What the check will reach, as far as it was read; and the op queue offset from which on all ops are known.
         self._check_halves: list[Block] = []
         self._check_ops: list[Block] = []
+        self._pulled = PulledHalves()
         self._ops_known_from: int | None = None
         self._ops_walked_from: int | None = None
         self._knows_rocksdb_halves = self._knows_rocksdb_ops = False
@@ -122,9 +127,14 @@ class LiveWitnesses:
         ended = pc.is_in(halves["commit_log_offset"], value_set=pc.unique(marks["half_commit_log_offset"]))
         return halves.filter(pc.invert(pc.and_(pc.equal(halves["topic"], ROCKSDB_HALF_TOPIC), ended)))
 
+    def other_id_words(self, identity: str) -> str:
+        """Return a clause about a record with only the offset of a message id; empty without one."""
+        own, offset = self._reads.other_ids.get(identity), offset_of(identity)
+        return "" if own is None or offset is None else other_id_clause(offset, own, self._facts.root)
+
     def _learn_names(self, names: Iterable[str]) -> None:
         """Note which of the records read so far have these names."""
-        self._known_as.update(self._gathered.named_by({name: offset_of(name) for name in names}))
+        self._known_as.update(self._gathered.named_by({name: self._reads.message_ids.get(name) for name in names}))
 
     def _unknown(self, names: Sequence[str]) -> list[str]:
         """Return the names that no record read so far has."""
@@ -184,6 +194,9 @@ class LiveWitnesses:
                 self._read_decisions(named)
             walk_behind_prepared(facts, self._gathered, list(named), self._pace)
         kept = self._gathered.kept(named)
+        if facts.has_half_topic:
+            facts.half_numbers = live_half_numbers(facts, kept, self._pulled, self._check_ops)
+            facts.findings.extend(live_number_findings(facts))
         self._look_for_missing_copies(kept)
         facts.misdirected_decisions.extend(misdirected_decisions(facts.root, kept, LiveRecords(facts, self._pace)))
         facts.findings.extend(self._gathered.findings)
@@ -201,8 +214,10 @@ class LiveWitnesses:
         if begin >= end:
             return
         self._halves_known_from = begin
+        self._pulled.note_range(begin, end)
         for block in self._reads.queue(HALF_TOPIC, 0, begin, end):
             self._gathered.add(block)
+            self._pulled.add(block)
             self._check_halves.append(block.take(block.header("queue_offset") >= self._facts.half_cursor))
 
     def _read_diverted(self) -> None:
@@ -299,6 +314,10 @@ class LiveWitnesses:
         if end > begin:
             place = place_of(self._broker, OP_TOPIC, 0, begin, end, first)
             begin = begin if place is None else place
+            # The check reads these too, and compares only numbers.
+            op_cursor = max(self._facts.op_cursor, self._facts.op_begin)
+            if begin - _OLDER_OPS_MAX <= op_cursor < begin:
+                begin = op_cursor
         try:
             self._add_ops(ops(self._broker, begin, end, self._pace, self._reads.gaps), wanted)
             self._ops_known_from = begin

@@ -15,7 +15,7 @@ from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
 from repairs.acts.neighbourhood import contradictions
 from repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
-from repairs.acts.situation import ActConditions, NamedRecord, Situation, named_record
+from repairs.acts.situation import ActConditions, NamedRecord, Situation, named_record, newest_first
 from verdicts.evidence.store_facts import SettingsOf, known_until_ms
 
 
@@ -79,7 +79,7 @@ def _record_at(logs: dict[str, SegmentedLog], root: str, commit_log_offset: int)
 
 def _newest(copies: Sequence[dict[str, Any]], logs: dict[str, SegmentedLog]) -> NamedRecord | None:
     """The newest of some copies that can be read."""
-    for copy in sorted(copies, key=lambda one: (-int(one["queue_offset"]), -int(one["commit_log_offset"]))):
+    for copy in newest_first(copies):
         block = block_at(logs[copy["store"]], copy["commit_log_offset"])
         if block is not None:
             return named_record(block, copy["store"])

@@ -238,6 +238,24 @@ def not_a_half(situation: Situation, request: ActRequest) -> Found:
     )
 
 
+def number_taken(situation: Situation, request: ActRequest) -> Found:
+    """Another half message has, or will have, the slot with its half queue offset; a resume writes no op message."""
+    named = situation.named
+    if request.action == "resume" or named is None or "number_taken" not in situation.row["flags"]:
+        return None
+    late = (
+        "nothing to do: its state does not change"
+        if situation.state in ("COMMITTED", "ROLLED_BACK")
+        else "append it again, in a slot of its own, and have the check of that copy answered: rmqtx resume "
+        f"{situation.transaction_id}, then rmqtx answer"
+    )
+    return (
+        f"another half message has, or will have, slot {named.queue_offset} of the half queue: the op message "
+        "of this decision would name that number, and the check would skip the other half message",
+        late,
+    )
+
+
 def cannot_be_written(situation: Situation, request: ActRequest) -> Found:
     """The act needs records that cannot be appended to the files of a stopped broker."""
     why = situation.conditions.unwritable.get(request.action)

@@ -93,6 +93,11 @@ GUARDS: tuple[Guard, ...] = (
         "the broker silently stops checking another transaction", guard_rules.not_a_half,
     ),
     Guard(
+        "number-taken", "an op message that hides another half message: its half queue offset is the number of that "
+        "half message's slot (a half queue that was deleted, a failover before 5.2.0)",
+        "the broker silently stops checking another transaction", guard_rules.number_taken,
+    ),
+    Guard(
         "cannot-be-written", "appending a record that the broker would have written differently, or to another topic",
         "no consumer gets the message, or gets it too early", guard_rules.cannot_be_written,
     ),

@@ -25,7 +25,7 @@ from repairs.acts.claims import Claims, claimed
 from repairs.acts.group_watch import GroupWatch, Others
 from repairs.acts.medium import Tail
 from repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
-from repairs.acts.situation import ActConditions, NamedRecord, Situation, named_record
+from repairs.acts.situation import ActConditions, NamedRecord, Situation, named_record, newest_first
 from repairs.receipts.receipts import Receipt, answered
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
@@ -123,7 +123,7 @@ class LiveMedium:
 
     def _record(self, copies: Sequence[dict[str, Any]]) -> NamedRecord | None:
         """The newest of some copies that can still be read."""
-        for copy in sorted(copies, key=lambda one: (-int(one["queue_offset"]), -int(one["commit_log_offset"]))):
+        for copy in newest_first(copies):
             broker = self._brokers[copy["store"]]
             raw = broker.view(copy["commit_log_offset"])
             for block in blocks_of([raw or b""], broker.root, []):
@@ -285,8 +285,11 @@ def _copies_in(
 
 
 def _matters(finding: Finding) -> bool:
-    """Whether a finding could hide a witness; the lag of queues and index is handled by `_behind`."""
-    return finding.kind.severity == "error" and finding.code != "dispatch-behind"
+    """Whether a finding could hide a witness; the lag of queues and index is handled by `_behind`.
+
+    Half queue offsets of other half messages are part of the state and its flags.
+    """
+    return finding.kind.severity == "error" and finding.code not in ("dispatch-behind", "half-number-taken")
 
 
 def _number(text: str | None) -> int:

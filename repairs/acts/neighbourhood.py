@@ -21,7 +21,11 @@ from verdicts.evidence.own_witnesses import cited_offsets, own_findings
 
 _TABLE_CODES = ("table-", "redo-")
 #: Findings of the whole store; their effect on a transaction is in its state, or in findings at its own slots.
-_IN_THE_STATE = frozenset({"undecidable", "log-missing", "op-unreadable", "segment-gap", "segment-size"})
+_IN_THE_STATE = frozenset({
+    "undecidable", "log-missing", "op-unreadable", "segment-gap", "segment-size", "half-number-taken",
+})
+#: Findings about the slot of a half copy whose number another half message has: that is the flag `number_taken`.
+_OF_TAKEN_SLOTS = frozenset({"slot-missing", "slot-mismatch"})
 _OF_CURSORS = frozenset({"config-damaged", "cursor-beyond-end", "cursor-before-begin"})
 
 
@@ -44,7 +48,11 @@ def contradictions(
         and not (one.code == "unreadable-file" and one.file in segments)
         and _concerns(one, row, cited, is_prepared=is_prepared)
     ]
-    return tuple(dict.fromkeys(one.line() for one in [*found, *own_findings(store, log, index, row)]))
+    found += own_findings(store, log, index, row)
+    if "number_taken" in row["flags"]:
+        halves = {copy["commit_log_offset"] for copy in row["half_copies"]}
+        found = [one for one in found if one.code not in _OF_TAKEN_SLOTS or one.commit_log_offset not in halves]
+    return tuple(dict.fromkeys(one.line() for one in found))
 
 
 def _concerns(finding: Finding, row: Mapping[str, Any], cited: set[int], *, is_prepared: bool) -> bool:

@@ -10,9 +10,11 @@ from typing import Any
 from repairs.acts.rocksdb_halves import fresh_offset_marks
 from repairs.acts.situation import copies_without_op
 
-#: Flags of transactions that were decided more than once.
+#: Flags that an act must not cause: decided more than once, or on the number of another half message.
 _CONTRADICTIONS = {
     "duplicate_commit": "there is a second COMMIT record: consumers get the message twice",
+    "number_taken": "the slot with its half queue offset belongs to another half message by now, which the check skips "
+    "for this decision",
     "commit_after_rollback": "a COMMIT record was written after the rollback: consumers get the message",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,15 @@ def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:
         raw=block.raw[begin : begin + length],
         topic=str(alone.topic_texts()[0]),
     )
+
+
+def newest_first(copies: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return half or discard copies in the order of the log, the newest first; of several stores, by their clocks.
+
+    Queue offsets do not give the order: a half queue that was deleted begins again at 0.
+    """
+    order = "commit_log_offset" if len({copy["store"] for copy in copies}) <= 1 else "store_time_ms"
+    return sorted(copies, key=lambda copy: (-int(copy[order]), -int(copy["queue_offset"])))
 
 
 def copies_without_op(row: Mapping[str, Any], **of: Any) -> list[int]:
@@ -159,5 +168,5 @@ class Situation:
     @property
     def newest_queue_offset(self) -> int | None:
         """Half queue offset of its newest half copy, whether or not it can be read."""
-        copies = self.row["half_copies"]
-        return max((int(copy["queue_offset"]) for copy in copies), default=None)
+        newest = newest_first(self.row["half_copies"])
+        return int(newest[0]["queue_offset"]) if newest else None

@@ -24,6 +24,7 @@ from repairs.bundles.files import KeptRange
 from repairs.receipts.planner import WITNESSES
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import rows_named, show
+from verdicts.audit.message_ids import stores_of_message_id
 from verdicts.audit.not_found import not_found
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.evidence.store_conclusion import conclude, without_stale
@@ -138,11 +139,12 @@ def selected(store: Store, settings_of: SettingsOf, identities: Iterable[str], *
 
 def _add_by_scan(selection: Selection, settings_of: SettingsOf, identities: list[str]) -> None:
     found: dict[str, list[dict[str, Any]]] = {identity: [] for identity in identities}
+    known_as = {identity: stores_of_message_id([selection.store], identity) for identity in found}
     reading = audit([selection.store], settings_of)
     for batch in reading if identities else ():
         rows = pa.Table.from_batches([batch])
         for identity, mine in found.items():
-            mine.extend(rows_named(rows, identity).to_pylist())
+            mine.extend(rows_named(rows, identity, known_as[identity]).to_pylist())
     for identity, mine in found.items():
         if not mine:
             raise not_found([selection.store], identity, reading)

@@ -27,11 +27,13 @@ def identities(
     """
     found: list[str] = []
     missing: list[str] = []
+    others = ""
     for name in dict.fromkeys(ids):
         try:
             named = show(name, False).table()["transaction_id"].to_pylist()
-        except NoSuchTransaction:
+        except NoSuchTransaction as error:
             missing.append(name)
+            others += str(error.actual or "")
             continue
         if len(named) > 1:
             raise BadRequest(
@@ -43,7 +45,7 @@ def identities(
         _refuse_short(name, show)
     if missing:
         raise NoSuchTransaction(
-            f"no transaction {', '.join(missing)} {where}",
+            f"no transaction {', '.join(missing)} {where}{others}",
             advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
         )
     return list(dict.fromkeys(found))

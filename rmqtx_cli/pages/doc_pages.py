@@ -15,7 +15,9 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
         "cursors-not-loaded",
     ),
     "dledger": ("entry-header",),
-    "half_and_op": ("half-unreadable", "op-unreadable", "op-beyond-end", "check-stopped", "end-names-nothing"),
+    "half_and_op": (
+        "half-unreadable", "op-unreadable", "op-beyond-end", "check-stopped", "end-names-nothing", "half-number-taken",
+    ),
     "index": ("index-mismatch", "index-missing", "index-damaged"),
     "prepared_records": (
         "older-design", "table-row-invalid", "table-row-stale", "table-row-missing", "table-row-expired",
@@ -38,7 +40,8 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
     ),
     "store": (
         "segment-gap", "segment-overlap", "segment-size", "stray-file", "link-out", "unreadable-file",
-        "checkpoint-damaged", "checkpoint-ahead", "epochs-damaged", "half-changed", "undecidable",
+        "checkpoint-damaged", "checkpoint-ahead", "epochs-damaged", "half-changed", "undecidable", "logs-differ",
+        "copy-lacks-pending",
     ),
 }  # fmt: skip
 _OF_FINDINGS = {code: f"docs/formats/{page}.md" for page, codes in FINDING_PAGES.items() for code in codes} | {

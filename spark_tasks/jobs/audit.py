@@ -45,6 +45,7 @@ from spark_tasks.session.schemas import spark_schema
 from spark_tasks.session.sizes import sizes_for
 from spark_tasks.session.tasks import Shared, in_tasks, packed, results
 from verdicts.audit.local_audit import tied_partitions
+from verdicts.audit.log_copies import with_log_copies
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
@@ -83,7 +84,7 @@ def audit(
     """
     reading = VerdictReading(chosen_schema({*TRANSACTIONS.names, *measures}), [])
     task = SparkAudit(spark, stores, settings_of, at_ms, split_bytes, progress, tuple(measures))
-    reading.batches = _audit(task, reading, temporary_directory)
+    reading.batches = with_log_copies(_audit(task, reading, temporary_directory), stores, reading)
     return reading
 
 

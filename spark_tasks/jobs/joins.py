@@ -65,6 +65,8 @@ def _join_marks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             wanted = np.asarray(marks["half_queue_offset"])
             firsts = np.searchsorted(offsets, wanted, "left", order)
             counts = np.searchsorted(offsets, wanted, "right", order) - firsts
+            if not counts.any():  # the log begins after all half messages that these op messages name
+                continue
             settled = marks.take(pa.array(np.repeat(np.arange(len(wanted)), counts)))
             # The copies of a mark are neighbours in the order: its first one, and those after it.
             after = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -67,6 +67,13 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
         (situation({**DISCARDED, "advice": "wait", "flags": ["open_after_decision"]}), ActRequest("resume")),
     ],
     "not-a-half": [(situation({**DISCARDED, "half_copies": []}), ActRequest("rollback"))],
+    "number-taken": [
+        (situation(row(state, flags=["number_taken"], advice="close" if action == "close" else "resume")),
+         ActRequest(action))
+        for state, action in (
+            ("LOST", "commit"), ("LOST", "rollback"), ("PENDING", "discard"), ("ROLLED_BACK", "close")
+        )
+    ],
     "cannot-be-written": [
         (situation(surroundings=around(unwritable={"commit": "it is put off"})), ActRequest("commit")),
     ],
@@ -128,6 +135,8 @@ ALLOWED: list[tuple[Situation, str]] = [
     (situation(DISCARDED), "commit"),
     (situation(row("LOST")), "commit"),
     (situation(row("LOST")), "resume"),
+    (situation(row("LOST", flags=["number_taken", "number_shared"])), "resume"),
+    (situation(row(flags=["number_shared"])), "rollback"),
     (situation({**DISCARDED, "half_copies": []}), "commit"),
     (situation(row(flags=["masked"])), "resume"),
     (situation(row(flags=["may_be_decided"])), "rollback"),

@@ -16,6 +16,7 @@ from spark_tasks.jobs import audit as spark_audit
 from spark_tasks.session import handover
 from spark_tasks.session.sizes import sizes_for
 from tests.brokers import corpus
+from tests.field import field_stores
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, opened, settings_of
@@ -144,6 +145,13 @@ def test_damaged_stores_of_the_other_designs(spark: SparkSession, tmp_path: Path
     wanted = told(local_audit.audit(stores, settings))
     assert on_spark(spark, stores, settings) == wanted
     assert any("log-missing" in line for line in wanted["findings"])
+
+
+def test_a_slave_that_began_after_the_half_messages_of_its_op_messages(spark: SparkSession, tmp_path: Path) -> None:
+    """No op message of its log names one of its half messages; and it is a copy of its master's log."""
+    root = field_stores("partial-slave", tmp_path)
+    stores = [open_store(root / name) for name in ("master", "slave")]
+    assert on_spark(spark, stores, broker_settings) == told(local_audit.audit(stores, broker_settings))
 
 
 def test_a_log_of_zeros_is_missing_on_spark_too(spark: SparkSession, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from readers.model.reading import Note, NoteKind
 from readers.model.tables import MARKS, TRANSACTIONS
 from readers.storage.temporary import RunFolder
 from readers.store.store import Store
+from verdicts.audit.log_copies import with_log_copies
 from verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store_marks
 from verdicts.causes.evidence import NEEDED_COLUMNS
 from verdicts.causes.store_evidence import store_evidence
@@ -152,7 +153,8 @@ def audit(
     reading = VerdictReading(schema, [])
     plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
     # The schema is passed on: a caller can set another one in the reading before the batches are made.
-    reading.batches = _audit(reading, schema, plan, settings_of, at_ms, processes, temporary_directory, progress)
+    batches = _audit(reading, schema, plan, settings_of, at_ms, processes, temporary_directory, progress)
+    reading.batches = with_log_copies(batches, stores, reading)
     return reading
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,15 @@ from readers.model.errors import UnreadableFile
 from readers.model.findings import Finding
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
+from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings
-from readers.store.store import Store
+from readers.store.store import HALF_TOPIC, Store
+from verdicts.audit.message_ids import stores_of_message_id
 from verdicts.audit.not_found import not_found
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import with_causes
 from verdicts.deadlines.deadline import is_open_row
-from verdicts.evidence.derived_trust import Untrusted, sound_blocks
+from verdicts.evidence.derived_trust import Untrusted, require_own_slots, sound_blocks
 from verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from verdicts.model.reading import VerdictReading
@@ -140,8 +142,9 @@ def show(
             if short and len(identity) >= SHORT_ID_LENGTH_MIN:
                 shortened.append(_rows_of_short_id(rows, identity))
                 similar.update(dict.fromkeys(_keys_that_begin(rows, identity)))
-            return rows_named(rows, identity)
+            return rows_named(rows, identity, with_message_id)
 
+        with_message_id = stores_of_message_id(stores, identity)
         table = pa.Table.from_batches(_scanned(reading, stores, settings_of, at_ms, progress, chosen), TRANSACTIONS)
     if not table.num_rows and shortened:
         table = pa.concat_tables(shortened)
@@ -220,6 +223,7 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
         begin = pc.min(pc.struct_field(pc.list_flatten(mine["half_copies"]), "commit_log_offset")).as_py()
         if begin is None:
             continue
+        begin = _half_before(fact.store, begin)
         length = written_end_offset(fact.store.commit_log) - begin
         if fact.store.is_remote or length > bytes_max:
             reading.notes.append(Note(
@@ -229,12 +233,40 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
             ))
             continue
         try:
-            for _ in sound_blocks(fact, begin, None):
-                pass
+            _require_sound_rest(fact, begin)
         except (Untrusted, UnreadableFile) as reason:
             reading.notes.append(_scanned_for(reason.message))
             return True
     return False
+
+
+def _half_before(store: Store, offset: int) -> int:
+    """Return the place of the half message before one, by the half queue, if that is near; else the given place.
+
+    Another half message with the same number, but without a slot, may lie in between.
+    """
+    try:
+        with open_queue(store, HALF_TOPIC, 0) as queue:
+            number = queue.offset_of(offset)
+            places = queue.read(number - 1, number)[1].tolist()
+    except UnreadableFile:
+        return offset
+    return places[0] if places and 0 <= offset - places[0] <= _OPEN_BYTES_MAX else offset
+
+
+def _require_sound_rest(fact: StoreFacts, begin: int) -> None:
+    """Require that the log is sound from an offset on, and that the half queue has each half message there.
+
+    Raises: Untrusted; UnreadableFile, FileChanged.
+    """
+    empty = np.empty(0, np.int64)
+    numbers, offsets = [empty], [empty]
+    for block in sound_blocks(fact, begin, None):
+        halves = block.take(block.topic_is(HALF_TOPIC))
+        numbers.append(halves.header("queue_offset").astype(np.int64))
+        offsets.append(halves.commit_log_offsets)
+    with open_queue(fact.store, HALF_TOPIC, 0) as queue:
+        require_own_slots(fact.store, queue, np.concatenate(numbers), np.concatenate(offsets))
 
 
 def _by_derived_files(
@@ -359,9 +391,12 @@ def _keys_that_begin(rows: pa.Table, part: str) -> list[str]:
     return sorted({key for text in texts for key in text.split() if key.startswith(part)})
 
 
-def rows_named(rows: pa.Table, identity: str) -> pa.Table:
-    """Return the rows for an id, the message id of any of their records, or a business key."""
-    return rows.filter(_is_named(rows, identity))
+def rows_named(rows: pa.Table, identity: str, with_message_id: Collection[str]) -> pa.Table:
+    """Return the rows for an id, the message id of any of their records, or a business key.
+
+    `with_message_id`: the stores of which a record has the identity as its message id (`stores_of_message_id`).
+    """
+    return rows.filter(_is_named(rows, identity, with_message_id))
 
 
 def _is_of_one(entry: dict[str, Any]) -> bool:
@@ -369,10 +404,10 @@ def _is_of_one(entry: dict[str, Any]) -> bool:
     return entry.get("half_queue_offset") is None
 
 
-def _is_named(rows: pa.Table, identity: str) -> pa.Array:
+def _is_named(rows: pa.Table, identity: str, with_message_id: Collection[str]) -> pa.Array:
     """Which rows have the identity as id, as one of their keys, or as the message id of one of their records."""
     words = pc.split_pattern(pc.fill_null(rows["keys"], ""), " ")
-    offset = offset_of(identity)
+    offset = offset_of(identity) if with_message_id else None
     named = []
     for row_id, keys, *lists in zip(
         rows["transaction_id"].to_pylist(),
@@ -381,7 +416,8 @@ def _is_named(rows: pa.Table, identity: str) -> pa.Array:
         strict=True,
     ):
         at_offset = offset is not None and any(
-            entry["commit_log_offset"] == offset for entries in lists for entry in entries if _is_of_one(entry)
+            entry["commit_log_offset"] == offset and entry["store"] in with_message_id
+            for entries in lists for entry in entries if _is_of_one(entry)
         )
         named.append(identity in (row_id, *keys) or row_id == identity.upper() or at_offset)
     return pa.array(named, pa.bool_())

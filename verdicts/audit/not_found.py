@@ -8,6 +8,7 @@ from readers.model.errors import EvidenceMissing, EvidenceUnreadable, NoSuchTran
 from readers.model.findings import Finding
 from readers.storage.refused import ADVICE
 from readers.store.store import Store
+from verdicts.audit.message_ids import other_id_words
 from verdicts.model.reading import VerdictReading
 
 _NAMES = "give a UNIQ_KEY, the message id of any of its records, or a business key"
@@ -21,14 +22,19 @@ def not_found(
 
     `similar`: names that begin like it.
 
-    Shape:  NoSuchTransaction only if the whole log was read and is sound; EvidenceUnreadable if a file cannot be read;
-            else EvidenceMissing, if records are damaged or missing.
+    Shape:  NoSuchTransaction only if the whole log was read and is sound (`actual`: a clause about records that have
+            only the offset of a message id); EvidenceUnreadable if a file cannot be read; else EvidenceMissing, if
+            records are damaged or missing.
     """
     roots = ", ".join(store.root for store in stores)
     hiding = [finding for finding in reading.findings if finding.kind.hides_records]
     unreadable = [finding for finding in hiding if finding.code == "unreadable-file"]
     if not hiding and not reading.missing:
-        return NoSuchTransaction(f"no transaction {_quoted(identity)} in {roots}", advice=_advice(identity, similar))
+        other = other_id_words(stores, identity)
+        return NoSuchTransaction(
+            f"no transaction {_quoted(identity)} in {roots}{other}", actual=other or None,
+            advice=_advice(identity, similar),
+        )
     unread = f"no transaction {_quoted(identity)} in the readable part of {roots}; some parts cannot be read"
     if unreadable:
         places = [f"{finding.file}: {finding.actual}".removesuffix(f" - {ADVICE}") for finding in unreadable]

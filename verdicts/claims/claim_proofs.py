@@ -26,10 +26,11 @@ from readers.queues.consume_queue import open_queue
 from readers.rocksdb.rocksdb import open_database
 from readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
 from readers.storage.segments import SegmentedLog
-from readers.store.store import Store
+from readers.store.store import HALF_TOPIC, Store
 from verdicts.claims.log_claim import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim
 from verdicts.claims.log_claims import LogClaims
 from verdicts.missing.missing_ranges import SEARCHED_BYTES_MAX, UnfoundSlot, stands_between_its_neighbours
+from verdicts.missing.split_numbers import is_shifted_slot
 
 #: The number of a witness's entries before the log's end that are compared with their records.
 _COMPARED = 8
@@ -106,7 +107,7 @@ def broken_claims(store: Store, claims: LogClaims, log: SegmentedLog) -> list[Lo
         if claim.record_offset is not None
         and claim.record_offset >= log.begin_offset
         and not (store.in_use and claim.record_offset >= log.end_offset)
-        and not _is_kept(log, claim)
+        and not _is_kept(store, log, claim)
     ]  # fmt: skip
 
 
@@ -171,7 +172,7 @@ def contradiction(store: Store, broken: Sequence[LogClaim]) -> list[Finding]:
     ]
 
 
-def _is_kept(log: SegmentedLog, claim: LogClaim) -> bool:
+def _is_kept(store: Store, log: SegmentedLog, claim: LogClaim) -> bool:
     assert claim.record_offset is not None
     block = block_at(log, claim.record_offset)
     if block is None or claim.record_length_bytes not in (None, int(block.header("length_bytes")[0])):
@@ -181,6 +182,8 @@ def _is_kept(log: SegmentedLog, claim: LogClaim) -> bool:
     topic, queue_id, number = claim.slot
     is_of_queue = block.topic_is(topic)[0] and int(block.header("queue_id")[0]) == queue_id
     if is_of_queue and int(block.header("queue_offset")[0]) == number:
+        return True
+    if is_of_queue and topic == HALF_TOPIC and is_shifted_slot(store, log, number, claim.record_offset):
         return True
     return any(tuple(slot) == claim.slot for _, *slot in further_slots(block))
 

@@ -19,7 +19,7 @@ from readers.log.record_at import block_at
 from readers.log.record_block import Block
 from readers.log.segment_scan import SegmentScan
 from readers.log.unreadable_copies import may_be_unreadable
-from readers.model.columns import int64s
+from readers.model.columns import Int64s, int64s
 from readers.model.errors import RmqtxError
 from readers.queues.consume_queue import Queue
 from readers.storage.segments import Segment, SegmentedLog
@@ -58,8 +58,18 @@ def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
     mine = halves.filter(pc.equal(halves["topic"], HALF_TOPIC))
     if pc.any(pc.not_equal(mine["queue_id"], queue.queue_id)).as_py():
         raise Untrusted(f"a half message has the number of another queue than {queue.queue_id}")
-    numbers, offsets = int64s(mine["queue_offset"]), int64s(mine["commit_log_offset"])
+    require_own_slots(store, queue, int64s(mine["queue_offset"]), int64s(mine["commit_log_offset"]))
+
+
+def require_own_slots(store: Store, queue: Queue, numbers: Int64s, offsets: Int64s) -> None:
+    """Require that the half queue points to half messages by their queue offsets, except those not dispatched yet.
+
+    `numbers`, `offsets`: queue offset and commit-log offset of each.
+    Raises: Untrusted; UnreadableFile, FileChanged.
+    """
+    last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
     is_new = (numbers >= queue.max_offset) & (store.aborted or store.in_use)
+    is_new &= offsets > (last[0] if last else -1)  # the log is dispatched in its order
     asked = ~is_new & ~((numbers >= 0) & (numbers < queue.first_offset))
     numbers, offsets = numbers[asked], offsets[asked]
     order = np.argsort(numbers, kind="stable")

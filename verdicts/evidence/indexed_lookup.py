@@ -46,6 +46,8 @@ from verdicts.model.witnesses import Witnesses
 WINDOW_SLOTS_MAX = 1 << 20
 #: How much of a log before its first half message is read, to exclude prepared records of older brokers.
 _BEFORE_HALVES_BYTES_MAX = 16 << 20
+#: How much of a log before its first half message is read, to exclude that the half queue was deleted (about 12 ms).
+_OLDER_HALVES_BYTES_MAX = 4 << 20
 #: The most topics whose queue 0 is searched for records that a decision outside the half topic may have named.
 _TOPICS_MAX = 256
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
@@ -117,15 +119,17 @@ class DerivedFiles:
         Shape: for each known identity: id → real topic. The index is read once for all.
         """
         self._is_lookup = True
+        at_offsets: dict[str, int | None] = dict.fromkeys(identities)
         for identity in identities:
-            if _MESSAGE_ID.fullmatch(identity):
-                block = block_at(self._log, int(identity[-16:], 16))
+            if (offset := offset_of(identity)) is not None:
+                block = block_at(self._log, offset)
                 if block is not None and block.message_ids().to_pylist()[0] == identity.upper():
                     self._add(block)
+                    at_offsets[identity] = offset
         names = pa.array(identities, pa.string())
         self._read_hits(entries_of(self._index, [(HALF_TOPIC, names), (DISCARD_TOPIC, names)]))
         named: dict[str, dict[str, str | None]] = {}
-        for identity, records in self._gathered.named_by({one: offset_of(one) for one in identities}).items():
+        for identity, records in self._gathered.named_by(at_offsets).items():
             for name, _, topic in records:
                 if name is None:
                     raise Untrusted("the transaction has no UNIQ_KEY, so it is not in the index")
@@ -186,6 +190,7 @@ class DerivedFiles:
         if self._store.has("consumequeue", ROCKSDB_HALF_TOPIC):
             raise Untrusted("it has transactions in RocksDB: no cursor shows which are open")
         queue, begin = self._half_queue, self._log.begin_offset
+        self._require_first_half()
         places = queue.read(queue.min_offset, queue.min_offset + 1)[1].tolist()
         first = places[0] if places else self._log.end_offset
         if places and first == begin:
@@ -204,6 +209,27 @@ class DerivedFiles:
         for block in sound_blocks(self._facts, begin, first):
             if (is_prepared(block) | is_rollback(block)).any():
                 raise Untrusted("it has prepared records of a broker before 4.3, which are in no queue")
+
+    def _require_first_half(self) -> None:
+        """Require that no half message is older than the first slot: a queue that was deleted begins again at 0.
+
+        An op message that is older than all half messages of the queue proves it. Without one, the log before the
+        first half message is read, if that is short.
+        """
+        queue, begin = self._half_queue, self._log.begin_offset
+        places = queue.read(queue.first_offset, queue.first_offset + 1)[1].tolist()
+        if not places or places[0] <= begin:
+            return
+        ops = self._op_queue.read(self._op_queue.min_offset, self._op_queue.min_offset + 1)[1].tolist()
+        is_older = queue.first_offset == 0 and bool(ops) and begin <= ops[0] < places[0]
+        op = block_at(self._log, ops[0]) if is_older else None
+        if op is not None and op.topic_is(OP_TOPIC)[0]:
+            raise Untrusted("an op message is older than all half messages of the half queue: the queue began again")
+        if places[0] - begin > _OLDER_HALVES_BYTES_MAX or self._store.is_remote:
+            return
+        for block in sound_blocks(self._facts, begin, places[0]):
+            if block.topic_is(HALF_TOPIC).any():
+                raise Untrusted("a half message is older than all half messages of the half queue")
 
     @staticmethod
     def _require_half_copies(halves: pa.Table) -> None:
@@ -338,8 +364,12 @@ class DerivedFiles:
         """Read op messages from the first copy's place on; an older op cannot name any of the copies."""
         wanted = IntegerSet(int64s(self._gathered.table("halves")["queue_offset"]))
         queue = self._op_queue
-        begin = queue.offset_of(self._first_offset())
+        first_offset = self._first_offset()
+        begin = queue.offset_of(first_offset)
         require_order_before(queue, begin, self._log)
+        op_cursor = max((self._facts.cursors.op or {}).get(0, 0), queue.min_offset)
+        if begin - _OPS_AT_ONCE <= op_cursor < begin:  # the check reads them too, and compares only numbers
+            begin = op_cursor
         while begin < queue.max_offset:
             end = min(begin + _OPS_AT_ONCE, queue.max_offset)
             numbers, offsets, lengths, _ = queue.read(begin, end)
@@ -347,6 +377,8 @@ class DerivedFiles:
                 raise Untrusted("the op queue has invalid slots")
             for block in self._checked(blocks_at(self._log, offsets, lengths), OP_TOPIC, numbers, offsets):
                 rows = ops_of(block, self._store.root)
+                if _name_any_before(rows, wanted, first_offset):
+                    raise Untrusted("an op message names a half message that was written after it")
                 self._gathered.add_ops(rows, wanted)
             begin = end
 
@@ -390,3 +422,9 @@ class DerivedFiles:
             return 0 <= place < begin or place == NO_PLACE
         named = block_at(self._log, place)
         return named is not None and named.properties.text("UNIQ_KEY").to_pylist() == [name]
+
+
+def _name_any_before(ops: pa.RecordBatch, wanted: IntegerSet, offset: int) -> bool:
+    """Whether op messages before a place of the log name one of some half queue offsets."""
+    older = ops.filter(pc.less(ops["commit_log_offset"], offset))
+    return bool(wanted.has(np.asarray(older["half_queue_offsets"].flatten())).any())

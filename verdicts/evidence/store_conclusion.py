@@ -23,11 +23,13 @@ from verdicts.check.check_rules import supposed_version
 from verdicts.claims.lost_end import contradictions, lost_end
 from verdicts.ends.doubtful_ends import doubtful_id_findings
 from verdicts.ends.end_records import examined_ends
+from verdicts.ends.taken_numbers import half_numbers, number_findings
 from verdicts.ends.unfound_entries import evidence_of_entries
 from verdicts.evidence.store_facts import StoreFacts
 from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.missing.hidden_records import bounded
 from verdicts.missing.missing_ranges import derived_findings, missing_bytes
+from verdicts.missing.split_numbers import joined_numbers
 from verdicts.startup.log_cut import log_cut
 
 _Place = tuple[Segment, int, int]
@@ -73,6 +75,9 @@ def conclude(
     unreadable = frozenset(f.file for f in splits.findings if f.code == "unreadable-file" and f.file is not None)
     damaged = [*missing.damaged_halves, *entries.damaged_halves]
     examined = examined_ends(store, offsets, named_offsets, unreadable, ranges, damaged)
+    numbers = half_numbers(
+        store, [part.numbers for part in scanned], (part.split for part in scanned), (facts.cursors.op or {}).get(0)
+    )
     if splits.has_prepared and not splits.has_halves:  # no cursor decides prepared records
         known = [finding for finding in known if finding.code != "config-missing"]
     concluded = replace(
@@ -80,7 +85,10 @@ def conclude(
         findings=[
             *known, *splits.findings, *entries.findings, *examined.findings, *([] if lost is None else [lost.finding]),
             *contradictions(store, facts.claims, splits.spans_of, lost), *missing.findings,
-            *derived_findings(store, facts.cursors.half, splits.has_halves),
+            *derived_findings(
+                store, facts.cursors.half, splits.has_halves, joined_numbers(part.numbers for part in scanned)
+            ),
+            *number_findings(store, numbers),
         ],
         missing=[*ranges, *examined.missing],
         misdirected_decisions=sorted(
@@ -92,6 +100,7 @@ def conclude(
         last_op_offset=max([facts.last_op_offset, *(part.last_op_offset for part in scanned)]),
         later_hashes=np.concatenate([facts.later_hashes, *(part.later_hashes for part in scanned)]),
         beside=beside,
+        half_numbers=numbers,
     )  # fmt: skip
     if concluded.future is not None:
         version = supposed_version(facts.settings, facts.check_stops)[0]

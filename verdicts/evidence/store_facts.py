@@ -26,6 +26,7 @@ from verdicts.check.check_stops import check_stops
 from verdicts.check.window import CheckWindows
 from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.model.check_stop import CheckStop
+from verdicts.model.half_numbers import HalfNumbers
 from verdicts.model.predicted import PAST, UNREAD_LOG, Prediction
 from verdicts.model.verdict_inputs import DoubtfulEnd, DoubtfulId, MisdirectedDecision, MissingRange, StoreView
 from verdicts.simulation.starting_cursors import not_read
@@ -75,6 +76,7 @@ class StoreFacts:
     last_op_offset: int = -1
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     beside: BesideLog | None = None
+    half_numbers: HalfNumbers = field(default_factory=HalfNumbers)
     claims: LogClaims = field(default_factory=LogClaims)
     check_stops: list[CheckStop] = field(default_factory=list)
     past_ms: int | None = None
@@ -117,6 +119,7 @@ class StoreFacts:
             cursor_doubt=beyond or self._unparsed_cursors(),
             was_killed=self.store.was_killed,
             future=self.future,
+            half_numbers=self.half_numbers,
         )
 
     @property

@@ -106,7 +106,7 @@ class CollectedWitnesses:
         return rows_where(table, pc.is_in(identities(table), value_set=pa.array(list(names), pa.string())))
 
     def named_by(self, identities_offsets: Mapping[str, int | None]) -> dict[str, list[Names]]:
-        """Return the records for ids, message ids or business keys; the values are the offsets in message ids, or None.
+        """Return the records for ids, message ids or business keys; the values are the offsets of records with that id.
 
         Shape: for each known one, its records.
         """

@@ -38,6 +38,7 @@ from verdicts.ends.index_ids import doubtful_ids
 from verdicts.ends.named_halves import IdentifiedRows
 from verdicts.ends.unfound_entries import unfound_entries
 from verdicts.missing.missing_ranges import UnfoundSlot, unfound_slots
+from verdicts.missing.split_numbers import SplitNumbers, split_numbers
 from verdicts.missing.unfound_rocksdb_slots import unfound_rocksdb_slots
 from verdicts.model.verdict_inputs import DoubtfulId
 
@@ -51,7 +52,7 @@ class SplitFacts:
            `unmatched_hashes`: the hashes of their identities. Most name a copy before the split, and match if a half
            with that identity is there; a decision with hash 0 must be examined in any case.
            `later_hashes`: the identities of half and discard copies stored after the given time. `last_op_offset`: that
-           of the last op message, -1 without any.
+           of the last op message, -1 without any. `numbers`: the queue offsets of the half messages of half queue 0.
     Units: bytes of the commit log; milliseconds.
     """
 
@@ -71,6 +72,7 @@ class SplitFacts:
     last_op_offset: int = -1
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
+    numbers: SplitNumbers = field(default_factory=SplitNumbers)
     error: SourceError | None = None
 
     @property
@@ -152,6 +154,7 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     _find_unmatched_ends(result)
     witnesses = {name: getattr(result, name) for name in IDENTIFIED}
     facts.doubtful_ids.extend(doubtful_ids(split.store, witnesses, result.hashes))
+    facts.numbers = split_numbers(split.store, *_of_half_queue(result), *facts.offsets)
     if at_ms is None:
         _compare_with_queues(result, ops)
         _compare_with_redo_log(result)
@@ -247,6 +250,13 @@ def _find_unmatched_ends(result: SplitWitnesses) -> None:
     )
 
 
+def _of_half_queue(result: SplitWitnesses) -> tuple[Int64s, Int64s]:
+    """Return the commit-log and queue offsets of the half messages of half queue 0."""
+    here = [_are_of(rows, HALF_TOPIC) for rows in result.halves]
+    mine = np.concatenate([np.empty(0, np.bool_), *here]) & (column(result.halves, "queue_id") == 0)
+    return column(result.halves, "commit_log_offset")[mine], column(result.halves, "queue_offset")[mine]
+
+
 def _are_of(rows: pa.RecordBatch, topic: str) -> Bools:
     chosen: Bools = np.asarray(pc.equal(rows["topic"], topic))
     return chosen
@@ -265,6 +275,8 @@ def _compare_with_queues(result: SplitWitnesses, ops: list[pa.RecordBatch]) -> N
             is_chosen = are_of_half_topic if topic == HALF_TOPIC else functools.partial(_are_of, topic=topic)
             mine &= np.concatenate([np.empty(0, np.bool_), *map(is_chosen, batches)])
         places, numbers = (column(batches, name)[mine] for name in ("commit_log_offset", "queue_offset"))
+        if topic == HALF_TOPIC:
+            numbers = facts.numbers.slots_of(places, numbers)
         facts.unfound.extend(unfound_slots(facts.split.store, topic, places, numbers, *facts.offsets))
         found[topic] = places, numbers
     known = set(facts.unfound)  # queues may be in files and in RocksDB

@@ -11,8 +11,9 @@ from readers.log.record_at import block_at
 from readers.model.errors import SourceError
 from readers.queues.consume_queue import open_queue
 from readers.storage.segments import Segment, SegmentedLog
-from readers.store.store import Store
+from readers.store.store import HALF_TOPIC, Store
 from verdicts.missing.missing_ranges import COMPARED_TOPICS, UnfoundSlot
+from verdicts.missing.split_numbers import is_shifted_slot
 
 
 def slot_counts(store: Store) -> dict[str, int]:
@@ -54,7 +55,9 @@ def unfound_late_slots(
         for topic in COMPARED_TOPICS:
             for slot in _late(store, topic, compared.get(topic), offset):
                 segment = log.segment_at(slot.commit_log_offset)
-                if segment is not None and slot.commit_log_offset < offset and not _is_there(log, slot):
+                if segment is None or slot.commit_log_offset >= offset or _is_there(log, slot):
+                    continue
+                if topic != HALF_TOPIC or not is_shifted_slot(store, log, slot.queue_offset, slot.commit_log_offset):
                     yield slot, segment
     finally:
         log.close()

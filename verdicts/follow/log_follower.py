@@ -264,7 +264,7 @@ class LogFollower:
                     split, spans=noted.spans, findings=noted.findings, unfound=noted.unfound,
                     doubtful_ids=noted.doubtful_ids,
                     halves_count=noted.halves_count, rocksdb_halves_count=noted.rocksdb_halves_count,
-                    prepared_count=noted.prepared_count, checks_seen_max=noted.checks_seen_max,
+                    prepared_count=noted.prepared_count, checks_seen_max=noted.checks_seen_max, numbers=noted.numbers,
                 )
             )
         return parts

@@ -33,7 +33,7 @@ from verdicts.model.verdict_inputs import StoreView
 from verdicts.transactions.flags import EXPIRES_SOON_MS
 
 _CHANGES_ALL = ("settings", "missing", "doubtful_ends", "doubtful_ids", "checks_limit", "begins_later", "beside",
-                "check_stops")
+                "check_stops", "half_numbers")
 _UNSETTLED_STATES = "('PENDING', 'LOST', 'UNDECIDABLE')"
 
 
@@ -56,6 +56,7 @@ def view_words(view: StoreView) -> dict[str, Any]:
         "doubtful_ids": [asdict(one) for one in view.doubtful_ids],
         "check_stops": [asdict(stop) for stop in view.check_stops],
         "future": None if view.future is None else view.future.digest(),
+        "half_numbers": view.half_numbers.digest(),
         "foreign": [asdict(decision) for decision in view.misdirected_decisions],
     }
     given: dict[str, Any] = json.loads(json.dumps(words))

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from readers.log.segment_scan import Span
@@ -13,6 +14,7 @@ from readers.model.declared_json import JsonForm, list_of, needed, struct_of
 from readers.model.findings import Finding
 from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.missing.missing_ranges import UnfoundSlot
+from verdicts.missing.split_numbers import SplitNumbers
 from verdicts.model.verdict_inputs import DoubtfulId
 
 _FORM = JsonForm(
@@ -23,6 +25,8 @@ _FORM = JsonForm(
             needed("unfound", list_of(struct_of(UnfoundSlot))),
             *(needed(f"{name}_count", pa.int64()) for name in ("halves", "rocksdb_halves", "prepared")),
             needed("checks_seen_max", pa.int64()), needed("doubtful_ids", list_of(struct_of(DoubtfulId))),
+            needed("half_runs", list_of(list_of(pa.int64()))), needed("misplaced_halves", list_of(list_of(pa.int64()))),
+            needed("contradicting_halves", list_of(pa.int64())),
         ]
     ),
 )
@@ -57,6 +61,7 @@ class SegmentNotes:
     prepared_count: int = 0
     checks_seen_max: int = 0
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
+    numbers: SplitNumbers = field(default_factory=SplitNumbers)
 
     @staticmethod
     def of(text: str, file: str) -> SegmentNotes:
@@ -75,6 +80,7 @@ class SegmentNotes:
             value["checks_seen_max"],
             [DoubtfulId(**{**entry, "key_hashes": tuple(map(int, entry["key_hashes"]))})
              for entry in value["doubtful_ids"]],
+            _numbers_of(value["half_runs"], value["misplaced_halves"], value["contradicting_halves"]),
         )
 
     def text(self) -> str:
@@ -88,6 +94,11 @@ class SegmentNotes:
             "prepared_count": self.prepared_count,
             "checks_seen_max": self.checks_seen_max,
             "doubtful_ids": [asdict(one) for one in self.doubtful_ids],
+            "half_runs": self.numbers.runs,
+            "contradicting_halves": self.numbers.contradicting.tolist(),
+            "misplaced_halves": [
+                list(row) for row in zip(*(getattr(self.numbers, name).tolist() for name in _MISPLACED), strict=True)
+            ],
         })
 
     def add(self, facts: SplitFacts) -> None:
@@ -100,6 +111,7 @@ class SegmentNotes:
         self.prepared_count += facts.prepared_count
         self.checks_seen_max = max(self.checks_seen_max, facts.checks_seen_max)
         self.doubtful_ids += facts.doubtful_ids
+        self.numbers.add(facts.numbers)
 
     def before(self, base_offset: int, offset: int) -> SegmentNotes:
         """Return the notes without everything at or after an offset."""
@@ -109,8 +121,21 @@ class SegmentNotes:
             findings=[found for found in self.findings if (found.commit_log_offset or 0) < offset],
             unfound=[slot for slot in self.unfound if slot.commit_log_offset < offset],
             doubtful_ids=[one for one in self.doubtful_ids if one.commit_log_offset < offset],
+            numbers=self.numbers.before(offset),
         )
 
     def is_ended(self, size_bytes: int) -> bool:
         """Whether the scans found the end of the segment's data."""
         return any(span.position_bytes + span.length_bytes == size_bytes for span in self.spans)
+
+
+#: The columns of the half messages that are not in their slot, as in the text.
+_MISPLACED = ("numbers", "offsets", "slots")
+
+
+def _numbers_of(runs: list[list[Any]], misplaced: list[list[Any]], contradicting: list[Any]) -> SplitNumbers:
+    rows = np.array([list(map(int, row)) for row in misplaced], np.int64).reshape(-1, len(_MISPLACED))
+    return SplitNumbers(
+        [(int(first), int(last), int(begin)) for first, last, begin in runs], rows[:, 0], rows[:, 1], rows[:, 2],
+        np.array(list(map(int, contradicting)), np.int64),
+    )

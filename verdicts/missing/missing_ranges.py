@@ -25,7 +25,7 @@ from readers.log.unreadable_copies import has_readable_id
 from readers.model.columns import Int32s, Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding, as_text
-from readers.queues.consume_queue import open_queue
+from readers.queues.consume_queue import Queue, open_queue
 from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import (
     DISCARD_TOPIC,
@@ -36,6 +36,7 @@ from readers.store.store import (
     WAITING_TOPICS,
     Store,
 )
+from verdicts.missing.split_numbers import SplitNumbers
 from verdicts.model.verdict_inputs import MissingRange
 
 #: Topics of witnesses with a queue: the record of each slot is searched for in the log.
@@ -404,8 +405,13 @@ def stands_between_its_neighbours(store: Store, slot: UnfoundSlot) -> bool:
     return False
 
 
-def derived_findings(store: Store, half_cursors: Mapping[int, int] | None, has_halves: bool) -> list[Finding]:
-    """Return faults beside the log that affect the check: no half queue, or a check cursor outside of it."""
+def derived_findings(
+    store: Store, half_cursors: Mapping[int, int] | None, has_halves: bool, numbers: SplitNumbers | None = None
+) -> list[Finding]:
+    """Return faults beside the log that affect the check: no half queue, or a check cursor outside of it.
+
+    `numbers`: the queue offsets of all half messages in the log, if they are known.
+    """
     found: list[Finding] = []
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
@@ -422,12 +428,39 @@ def derived_findings(store: Store, half_cursors: Mapping[int, int] | None, has_h
                     )
                 )
             elif cursor is not None and cursor < queue.min_offset:
+                meaning, advice = _why_before_begin(store, queue, cursor, numbers)
                 found.append(
                     Finding(
                         store.root, "cursor-before-begin", as_text(store.queue_directory(HALF_TOPIC, 0)),
                         expected=f"at least {queue.min_offset}", actual=str(cursor),
+                        meaning=meaning, advice=advice,
                     )
                 )
     except SourceError:
         pass  # the reader of the queue reports it
     return found
+
+
+def _why_before_begin(
+    store: Store, queue: Queue, cursor: int, numbers: SplitNumbers | None
+) -> tuple[str | None, str | None]:
+    """Return meaning and advice of a check cursor before the first half message that is left.
+
+    None: the half messages in between expired: the queue still has slots that lead before the begin of the log.
+    """
+    begin = queue.min_offset
+    runs = () if numbers is None else numbers.runs
+    if any(first < begin and last >= cursor for first, last, _ in runs):
+        return (
+            "the half queue was cut or rebuilt from a later place: the log still has half messages in between, and the "
+            "check never reads them",
+            "rmqtx audit lists them as LOST; rmqtx rebuild queues writes the queue again, in a copy of the store",
+        )
+    slots = queue.read(queue.first_offset, begin)[0]
+    if store.log_begin_offset > 0 and len(slots):
+        return None, None
+    return (
+        "the half queue begins after the cursor, and no slot is left of the half messages in between: this store never "
+        "received them (a slave that began later, with the cursors of its master), or its queue was cut",
+        "compare with its master or another slave: rmqtx diff MASTER SLAVE lists what only the master has",
+    )

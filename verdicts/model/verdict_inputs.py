@@ -11,6 +11,7 @@ from readers.model.identities import UInt64s
 from readers.old_tables.beside_log import BesideLog
 from readers.store.broker_settings import BrokerSettings
 from verdicts.model.check_stop import CheckStop
+from verdicts.model.half_numbers import HalfNumbers
 from verdicts.model.predicted import Prediction
 
 
@@ -133,6 +134,7 @@ class StoreView:
     it is the reference time. `booted_time_ms`: when a live broker started, None for files, which do not contain it.
     `check_stops`: where the check of its half queues is stopped (`check_stops.py`); none for a past time.
     `future`: what its next start and its check do with half copies (`deadlines/predicting.py`); None for a past time.
+    `half_numbers`: the half messages that their half queue offset does not identify (`taken_numbers.py`).
     """
 
     store: str
@@ -156,3 +158,4 @@ class StoreView:
     booted_time_ms: int | None = None
     check_stops: tuple[CheckStop, ...] = ()
     future: Prediction | None = field(default=None, repr=False, compare=False)
+    half_numbers: HalfNumbers = field(default_factory=HalfNumbers, repr=False, compare=False)

@@ -374,8 +374,11 @@ class Chains:
 
     @cached_property
     def replicated_finals(self) -> Bools:
-        """Rows of `finals` that are the same record in another store: the log of a slave is a copy of its master's."""
-        names = ("commit_log_offset", "queue_id", "queue_offset", "store_time_ms", "prepared_transaction_offset")
+        """Rows of `finals` that are the same record in another store: the log of a slave is a copy of its master's.
+
+        The reference is not compared: in a store without the half message it does not count as evidence.
+        """
+        names = ("commit_log_offset", "queue_id", "queue_offset", "store_time_ms")
         replica = np.zeros(len(self.finals), np.bool_)
         rows = np.flatnonzero(self.finals.counts[self.finals.number] > 1) if len(self.stores) > 1 else replica[:0]
         if len(rows):

@@ -56,6 +56,11 @@ FLAGS: dict[str, str] = {
     "poison": "pending, and the check cannot ask its producer: its body, group or real topic is unusable",
     "masked": "an op mark that belongs to another record names the half queue offset of a copy of this transaction: "
     "the check skips that copy as settled, and will not check the transaction",
+    "number_shared": "another half message of its queue has the half queue offset of one of its copies: op messages do "
+    "not distinguish them",
+    "number_taken": "another half message has, or will have, the slot of the half queue with the half queue offset of "
+    "one of its copies, and the check has not passed that slot: a decision on this transaction hides the other half "
+    "message from the check",
     "delayed_half": "a delay or timer property diverted the half message itself; its real topic is lost",
     "bad_body": "a copy is marked as compressed and is not (put back by a broker before 4.6.0, resumed before 5.3.2): "
     "consumers cannot read it",
@@ -95,6 +100,8 @@ def _of_decisions(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     is_late = is_committed & has_no_other_final
     is_discarded_unasked = futures.is_unasked & ~futures.is_never_asked
     is_open = judged.is_asked_again & (~judged.may_lack_op & ~is_discarded_unasked | is_prepared)
+    hiding = judged.is_misdirected_mark & ~judged.is_foreign_mark
+    is_masked = judged.marks.any_of(hiding) | halves.any_of(judged.is_hidden_per_copy)
     return {
         "duplicate_commit": judged.commits_count > 1,
         "commit_without_op": is_committed & halves.any_of(~judged.others.is_prepared) & has_no_op,
@@ -103,7 +110,7 @@ def _of_decisions(judged: Judgement, futures: Futures) -> dict[str, Bools]:
         "discarded_though_decided": has_discard & is_decided & (first_decision < judged.last_discard_rank),
         "open_after_decision": is_open & ((is_decided & (has_mark | is_prepared)) | is_discarded),
         "conflict": is_committed & (has_no_other_final | judged.has_rollback_record) & _is_rolled_back_too(judged),
-        "masked": judged.marks.any_of(judged.is_misdirected_mark) & ~is_committed & ~has_mark & ~is_delayed,
+        "masked": is_masked & ~is_committed & ~has_mark & ~is_delayed,
         "without_copy": judged.is_without_copy & is_discarded,
     }
 
@@ -166,6 +173,8 @@ def _of_copies(judged: Judgement) -> dict[str, Bools]:
         "checked_again_after_restart": has_later_half & ~is_resumed & ~is_delayed,
         "escaped": halves.has & (halves.highest(host, _LOWEST) != halves.lowest(host, _HIGHEST)),
         "orphan_op": halves.any_of(_are_damaged(judged) & judged.is_marked_per_copy),
+        "number_shared": halves.any_of(judged.is_number_shared_per_copy),
+        "number_taken": halves.any_of(judged.is_number_taken_per_copy),
         "delayed_half": is_delayed,
         "bad_body": halves.any_of(~_are_readable(halves.table)) | discards.any_of(~_are_readable(discards.table)),
         "clock_skew": halves.has & ((born - stored > CLOCK_AHEAD_MS) | (stored - born > CLOCK_BEHIND_MS)),

@@ -12,13 +12,12 @@ from readers.model.columns import Bools, Int64s, are_among
 from readers.model.releases import DELAYED_HALVES_DROPPED
 from readers.old_tables.beside_log import NONE
 from readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC
+from verdicts.model.half_numbers import FILLER_SLOT, UNKNOWN_SLOT
 from verdicts.model.predicted import NEVER, READ_EVENTS, Event
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.transactions.chains import Chains, Group
 from verdicts.transactions.design_tables import OtherDesigns
-
-#: An op follows its decision within the batch interval plus this time.
-FINAL_SLACK_MS = 60_000
+from verdicts.transactions.shared_numbers import BY_MARKS, FINAL_SLACK_MS, misplaced_copies, shared_marks
 
 
 class JudgedCopies:
@@ -31,6 +30,12 @@ class JudgedCopies:
            the check and not settled for it. `event_per_copy`: what the next start and the check do with it, as the
            number of an Event, -1 where that was not played; `event_ms_per_copy`, `discard_ms_per_copy`: when, and when
            it is discarded; `asks_per_copy`: how many times a producer is asked until then.
+           `slot_per_copy`: the slot of the half queue that leads to it, which for nearly all copies is their queue
+           offset (`HalfNumbers`); `is_number_shared_per_copy`: another half message has the same queue offset;
+           `is_slotless_per_copy`: the check has not passed its number, and never reads it, because no slot leads to it;
+           `is_number_taken_per_copy`: another half message has, or will have, the slot with its queue offset, and the
+           check has not passed that slot. `is_hidden_per_copy`: in its slot, but an op message that is not its own
+           names the slot, so that the check skips it; it is not ahead then. `hiding_offset_per_copy`: that op message.
     """
 
     def __init__(self, chains: Chains, views: Mapping[str, StoreView]) -> None:
@@ -50,11 +55,19 @@ class JudgedCopies:
         in_half_topic = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
         self.others = others = OtherDesigns(self.chains, self.views)
         self.cursor_per_copy = cursor
-        self.is_ahead_per_copy = self.cursor_is_known_per_copy & in_half_topic & (queue_offsets >= cursor)
-        self.is_numbered_ahead_per_copy = self.is_ahead_per_copy
+        slots, settling, is_shared = misplaced_copies(self.chains, self.views, queue_offsets)
+        self.slot_per_copy, self.is_number_shared_per_copy = slots, is_shared & in_half_topic
+        has_slot = (slots >= 0) | (slots == UNKNOWN_SLOT)
+        reached = np.where(slots == UNKNOWN_SLOT, queue_offsets, slots) >= cursor
+        is_known = self.cursor_is_known_per_copy & in_half_topic
+        self.is_numbered_ahead_per_copy = is_known & (queue_offsets >= cursor)
         self._find_futures()
         is_read = in_half_topic & np.isin(self.event_per_copy, READ_EVENTS)  # a start can begin at an older cursor
-        self.is_ahead_per_copy = (self.is_ahead_per_copy & (self.event_per_copy != Event.SKIPPED)) | is_read
+        self.is_ahead_per_copy = (is_known & has_slot & reached & (self.event_per_copy != Event.SKIPPED)) | is_read
+        is_passed = self.cursor_is_known_per_copy & (queue_offsets < cursor)
+        self.is_slotless_per_copy = in_half_topic & ~has_slot & ~is_passed
+        is_other = (slots != queue_offsets) & (slots != FILLER_SLOT)
+        self.is_number_taken_per_copy = in_half_topic & is_other & ~is_passed
         self.is_ahead_per_copy |= self._is_coming_back() | others.is_ahead
         self.cursor_is_known_per_copy = self.cursor_is_known_per_copy | others.is_other
         self.is_in_half_topic = in_half_topic
@@ -62,12 +75,16 @@ class JudgedCopies:
         op_cursor, op_cursor_known = self._cursor_per_row(False, marks.table["store"], marks.integers("queue_id"))
         self.is_misdirected_mark, self.is_doubtful_mark = self._misdirected_marks()
         self.is_misdirected_mark |= self._marks_of_diverted_commits()
+        shared = shared_marks(self.chains, self.views)
+        self.is_misdirected_mark |= shared.is_foreign
+        self.is_foreign_mark, self.is_ambiguous_mark = shared.is_foreign, shared.is_ambiguous
         decides = ~self.is_misdirected_mark
         # The check reads ops from the op cursor on; earlier ops have no effect (cursors set back by hand).
         names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
         seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
         self.is_marked_per_copy = self._is_copy_with(decides)
-        self.is_settled_for_check_per_copy = self._is_copy_with(seen)
+        self.is_settled_for_check_per_copy = np.where(settling == BY_MARKS, self._is_copy_with(seen), settling >= 0)
+        self._find_hidden_copies(seen & shared.is_foreign & ~shared.is_ambiguous, settling)
         self.is_open_per_copy = np.where(
             others.is_prepared, others.is_asked, self.is_ahead_per_copy & ~self.is_settled_for_check_per_copy
         )
@@ -116,6 +133,16 @@ class JudgedCopies:
                 here = np.asarray(pc.equal(group.table["store"], name))
                 cut |= here & (group.integers("commit_log_offset") >= view.future.log_cut)
         return cut
+
+    def _find_hidden_copies(self, foreign: Bools, settling: Int64s) -> None:
+        """Find the copies that the check skips for an op message of another half message; they are not ahead of it."""
+        hiding = np.full(len(self.halves) + 1, NONE, np.int64)
+        rows = np.flatnonzero(foreign)[::-1]
+        hiding[self.chains.half_of_mark[rows]] = self.marks.integers("commit_log_offset")[rows]  # the first stays
+        self.hiding_offset_per_copy = np.where(settling == BY_MARKS, hiding[:-1], settling)
+        hidden = self.is_ahead_per_copy & self.is_settled_for_check_per_copy & ~self.is_marked_per_copy
+        self.is_hidden_per_copy = hidden & (self.hiding_offset_per_copy >= 0)
+        self.is_ahead_per_copy &= ~self.is_hidden_per_copy
 
     def _cursor_per_row(self, is_half: bool, stores: pa.ChunkedArray, queues: Int64s) -> tuple[Int64s, Bools]:
         """Return each row's check cursor, and whether it is known."""

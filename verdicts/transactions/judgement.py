@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 from readers.model.columns import Bools
 from readers.model.java_hashes import key_hashes
 from readers.old_tables.beside_log import NONE
+from verdicts.model.half_numbers import UNKNOWN_SLOT
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.transactions.chains import Chains
 from verdicts.transactions.found_states import FoundStates
 from verdicts.transactions.missing_rule import MissingRule
 from verdicts.transactions.reason_codes import NO_CODE, NUMBERS
+from verdicts.transactions.shared_numbers import number_words
 from verdicts.transactions.state_numbers import StateNumbers
 
 
@@ -66,6 +68,7 @@ class Judgement(FoundStates):
         self._undecide_where_log_begins_later(states)
         doubtful = self.marks.any_of(self.is_doubtful_mark) & ~is_committed & ~is_marked
         self._undecide(doubtful, "op_doubtful")
+        self._undecide_where_numbers_are_shared(only_cursor)
         self._undecide_where_bytes_are_missing()
         self._undecide_where_ends_name_nothing(states)
         self._undecide_where_the_index_knows_other_ids(states)
@@ -89,6 +92,17 @@ class Judgement(FoundStates):
         self.may_begin_earlier = (begin > 0) & first_is_copy
         rows = self.may_begin_earlier & ~states.are("COMMITTED")
         self._undecide(rows, "log_begins_later")
+
+    def _undecide_where_numbers_are_shared(self, only_cursor: Bools) -> None:
+        """Mark as UNDECIDABLE what an op message may have decided that names several half messages by their number."""
+        halves, is_decided = self.halves, self.is_committed | self.is_marked
+        ambiguous = self.marks.any_of(self.is_ambiguous_mark) & ~is_decided
+        if ambiguous.any():
+            self._undecide(ambiguous, "op_of_several")
+            mine = ambiguous & (self.undecidable_codes == NUMBERS["op_of_several"])
+            self.undecidable_what[mine] = number_words(self.chains, self.is_ambiguous_mark)[mine]
+        unknown = halves.any_of(self.is_ahead_per_copy & (self.slot_per_copy == UNKNOWN_SLOT))
+        self._undecide(only_cursor & unknown, "slot_unknown")
 
     def _undecide_where_bytes_are_missing(self) -> None:
         missing = [one for view in self.views.values() for one in view.missing]

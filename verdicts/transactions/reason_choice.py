@@ -111,7 +111,9 @@ def _of_lost(judged: Judgement, rows: Int64s) -> Choices:
     is_unread = (judged.event_per_copy == Event.SKIPPED) & judged.is_numbered_ahead_per_copy
     return [
         (_is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_never_known"),
-        (judged.newest_is(is_unread)[rows], "slot_unread"), _else(rows, "check_passed"),
+        (_is_about(judged, rows, judged.is_slotless_per_copy), "without_slot"),
+        (_is_about(judged, rows, is_unread), "slot_unread"),
+        (_is_about(judged, rows, judged.is_hidden_per_copy), "hidden_by_number"), _else(rows, "check_passed"),
     ]  # fmt: skip
 
 

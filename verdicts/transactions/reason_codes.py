@@ -169,6 +169,19 @@ REASONS: dict[str, ReasonCode] = {
         "leads to it; no op message, no COMMIT record, no discard copy",
         "its slot of the half queue is a filler, or the store skips its slot behind a slot without a record",
     ),
+    "without_slot": ReasonCode(
+        "LOST",
+        "no slot of the half queue leads to half queue offset {newest_queue_offset} at commit-log offset "
+        "{newest_offset}: the check never reads it",
+        "no slot of the half queue leads to its newest copy, and the broker does not dispatch it again: the slot with "
+        "its queue offset belongs to another half message, will belong to the next one, or is a filler",
+    ),
+    "hidden_by_number": ReasonCode(
+        "LOST",
+        "the check skips half queue offset {newest_queue_offset} at commit-log offset {newest_offset}: the op message "
+        "at {hiding_offset} names slot {newest_slot} and was written for another half message",
+        "an op message that was written for another half message names its slot: the check never asks about it",
+    ),
     "rocksdb_never_known": ReasonCode(
         "LOST",
         _OF_ROCKSDB + " lacks __transactionId__ or REAL_TOPIC: the broker does not write it into the RocksDB table and "
@@ -197,6 +210,16 @@ REASONS: dict[str, ReasonCode] = {
     "op_doubtful": ReasonCode(
         "UNDECIDABLE", "its op mark may belong to a decision on another record",
         "a decision on a record outside the half topic may have written its op mark",
+    ),
+    "op_of_several": ReasonCode(
+        "UNDECIDABLE", "{what}, which several half messages have: it may be the decision of another one",
+        "an op message names a half queue offset that several undecided half messages have",
+    ),
+    "slot_unknown": ReasonCode(
+        "UNDECIDABLE",
+        "several half messages have half queue offset {newest_queue_offset}, and which of them the check will read is "
+        "unknown: the store has no half queue in files",
+        "several half messages have its half queue offset, and no half queue was read",
     ),
     "log_missing": ReasonCode(
         "UNDECIDABLE", "bytes of the log are missing: {what}", "missing bytes may contain a record that decides it"

@@ -14,7 +14,7 @@ from readers.model.columns import Bools, Int64s, scatter
 from verdicts.transactions.futures import Futures
 from verdicts.transactions.judgement import Judgement
 from verdicts.transactions.reason_choice import Codes
-from verdicts.transactions.reason_codes import NUMBERS, REASONS
+from verdicts.transactions.reason_codes import NO_CODE, NUMBERS, REASONS
 from verdicts.transactions.undecided_ops import lost_ops_words
 
 #: The clause for a flag after the sentence, in this order.
@@ -30,12 +30,16 @@ _OF_FLAGS = {
     "checked_again_after_restart": "; after the discard the check reached another copy of it: it began again at an "
     "older cursor",
     "masked": "; an op mark of another record hides it from the check",
+    "number_shared": "; another half message has its half queue offset too",
+    "number_taken": "; the slot with its half queue offset belongs, or will belong, to another half message",
     "poison": "; the check cannot ask its producer",
     "expires_soon": "; it is close to fileReservedTime",
     "expired": "; it is older than fileReservedTime ({reserved_hours} h): the next round of the check discards it "
     "without asking",
     "may_be_decided": "{lost_ops}",
 }
+#: Reason codes whose sentences contain the clause of a flag.
+_SAME_AS_CODE = {"masked": "hidden_by_number"}
 _STOPPED = "; the check is stopped at {stop}"
 _REACHED = "; the check will still reach a copy of it"
 _ASKED_AGAIN = f"{_REACHED}: the broker checks it again"
@@ -66,7 +70,7 @@ def _clauses(
 ) -> Iterator[tuple[Bools, str]]:
     """Clauses for flags and for what the check will do, and the transactions that each clause applies to."""
     for flag, clause in _OF_FLAGS.items():
-        yield flags[flag], clause
+        yield flags[flag] & (codes != NUMBERS.get(_SAME_AS_CODE.get(flag, ""), NO_CODE)), clause
     is_pending, is_never_asked = judged.state.are("PENDING"), futures.is_never_asked
     yield is_pending & (judged.marks_count > 0), "; another of its half messages was rolled back"
     yield (
@@ -179,6 +183,21 @@ class Values:
     def newest_queue_offset(self) -> pa.Array:
         """Its half queue offset."""
         return text(self._judged.halves.integers("queue_offset")[self._newest])
+
+    @property
+    def newest_offset(self) -> pa.Array:
+        """Its commit-log offset."""
+        return text(self._judged.halves.integers("commit_log_offset")[self._newest])
+
+    @property
+    def newest_slot(self) -> pa.Array:
+        """The slot of the half queue that leads to it."""
+        return text(self._judged.slot_per_copy[self._newest])
+
+    @property
+    def hiding_offset(self) -> pa.Array:
+        """Commit-log offset of the op message of another half message that names its slot."""
+        return text(self._judged.hiding_offset_per_copy[self._newest])
 
     @property
     def check_cursor(self) -> pa.Array:

@@ -17,6 +17,7 @@ from readers.model.columns import Int64s
 from readers.model.findings import Finding
 from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.store.store import HALF_TOPIC, OP_TOPIC
+from verdicts.missing.split_numbers import SplitNumbers, split_numbers
 from verdicts.verify.index_entries import IndexClaims, IndexPart
 from verdicts.verify.queue_claims import QueueClaims, QueueParts
 from verdicts.verify.records import older_design_rows, record_findings
@@ -37,7 +38,8 @@ class VerifiedSplit:
            record nor filler. `breaks`: rows [from, to) of the file, in bytes, where a starting broker may end its
            reading. `first`, `last`: offset and time of the first and last record with a possible time.
            `older_offsets`: records of designs before 4.3. `is_unread`: not read for lack of time, nothing is known.
-           `checkpoint_values`: the times and offsets of the checkpoint that a record of the split has.
+           `checkpoint_values`: the times and offsets of the checkpoint that a record of the split has. `numbers`: the
+           queue offsets of the half messages of half queue 0.
     """
 
     damaged: Int64s
@@ -57,6 +59,7 @@ class VerifiedSplit:
     queues: QueueParts = field(default_factory=QueueParts)
     index: IndexPart = field(default_factory=IndexPart)
     old_records: OldRecords = field(default_factory=OldRecords.none)
+    numbers: SplitNumbers = field(default_factory=SplitNumbers)
 
 
 class SplitWork:
@@ -75,6 +78,7 @@ class SplitWork:
         self._op_marks: list[Int64s] = []
         self._older: list[Int64s] = []
         self._old: list[OldRecords] = []
+        self._halves: list[tuple[Int64s, Int64s]] = [(_none(), _none())]
         self._with_old = with_old
         self._breaks: list[Int64s] = []
         self.is_unreadable = False
@@ -97,6 +101,8 @@ class SplitWork:
         self._index.add(block)
         if self._with_old:
             self._old.append(OldRecords.of_block(block))
+        halves = block.take(block.topic_is(HALF_TOPIC) & (block.header("queue_id") == 0))
+        self._halves.append((halves.commit_log_offsets, halves.header("queue_offset").astype(np.int64)))
         is_op = block.topic_is(OP_TOPIC)
         if is_op.any():
             ops = ops_of(block.take(is_op), self._store.root)
@@ -151,6 +157,8 @@ class SplitWork:
         known.op_marks = np.concatenate([known.op_marks, *self._op_marks])
         known.older_offsets = np.concatenate([_none(), *self._older])
         known.old_records = OldRecords.joined(self._old)
+        offsets, numbers = (np.concatenate(columns) for columns in zip(*self._halves, strict=True))
+        known.numbers = split_numbers(self._store, offsets, numbers, *self._split.offsets)
         known.queues = self._queues.compared()
         known.index = self._index.compared(self._split.offsets[0])
         return known

@@ -19,7 +19,7 @@ from readers.jobs.scan_job import SplitResult
 from readers.log.commit_log import span_findings
 from readers.log.prepared_record_arrays import OldRecords
 from readers.log.segment_scan import Span, merged_spans
-from readers.log.splits import Split
+from readers.log.splits import Split, plan_splits
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding, findings_table
@@ -33,7 +33,9 @@ from verdicts.check.check_stops import check_stops, stop_findings
 from verdicts.claims.claim_proofs import DecodedLog
 from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.claims.lost_end import lost_end
+from verdicts.ends.taken_numbers import half_numbers, number_findings
 from verdicts.missing.missing_ranges import derived_findings
+from verdicts.missing.split_numbers import joined_numbers
 from verdicts.simulation.starting_cursors import starting_findings
 from verdicts.startup.findings import start_findings
 from verdicts.startup.recovery import LogFacts
@@ -120,6 +122,8 @@ class Verify:
         yield from _loss_findings(store, splits)
         backwards = _backwards(splits)
         yield from _log_findings(store, splits, backwards)
+        if not (is_quick or is_partial):
+            yield from _number_findings(store, splits)
         yield from _rocksdb_findings(store, ranges, is_quick=is_quick, is_partial=is_partial)
         queues = QueueComparison(
             store, [split.queues for split in splits], ranges, only_ends=is_quick, is_partial=is_partial
@@ -139,7 +143,8 @@ class Verify:
         yield from cursor_findings(store)
         yield from configuration_findings(store)
         has_halves = is_quick and any(split.has_halves for split in splits)
-        yield from derived_findings(store, check_cursors(store).half, has_halves)
+        numbers = None if is_partial else joined_numbers(split.numbers for split in splits)
+        yield from derived_findings(store, check_cursors(store).half, has_halves, numbers)
         conf = dict(self.conf)
         settings = broker_settings(store, conf=conf, version=self.version)
         yield from starting_findings(store, settings, conf)
@@ -186,6 +191,12 @@ def _checkpoint_findings(store: Store, splits: list[VerifiedSplit], *, is_log_wh
     if firsts and is_log_whole:
         held = {value for split in splits for value in split.checkpoint_values}
         yield from checkpoint_record_findings(store, firsts[0], held, max(times))
+
+
+def _number_findings(store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
+    """Return half queue offsets that several half messages have; other slots and records are compared elsewhere."""
+    numbers = half_numbers(store, [split.numbers for split in splits], plan_splits([store]), None)
+    yield from (found for found in number_findings(store, numbers) if found.code == "half-number-taken")
 
 
 def _rows(findings: list[Finding]) -> list[pa.RecordBatch]:

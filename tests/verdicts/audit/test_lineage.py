@@ -14,6 +14,7 @@ from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import rows_named, show
+from verdicts.audit.message_ids import stores_of_message_id
 from verdicts.audit.timeline import StoreTimelineSource, timeline
 
 NAMES = [
@@ -51,7 +52,9 @@ def test_every_record_is_in_the_chain_and_names_its_transaction(name: str) -> No
             assert event["message_id"].endswith(f"{event['commit_log_offset']:016X}"), event
             if event["event"] == "op" and "half queue offset" in event["detail"]:
                 continue  # an op of half topics may end several
-            found = rows_named(table, event["message_id"])["transaction_id"].to_pylist()
+            mine = stores_of_message_id([store], event["message_id"])
+            assert mine == {store.root}
+            found = rows_named(table, event["message_id"], mine)["transaction_id"].to_pylist()
             assert found == [row["transaction_id"]], event
 
 

@@ -1,0 +1,165 @@
+"""Half queue offsets of a live broker that do not identify one half message, as `ends/taken_numbers.py` finds in files.
+
+A broker serves half messages by their slots, so those without a slot are seen only when they are asked for by id. The
+slot with the number of each one shows whether another half message has that number. An op message that names a half
+message written after it proves an earlier one with the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.record_block import Block
+from readers.log.transaction_records import ops_of
+from readers.model.columns import Int64s, int64s
+from readers.model.findings import Finding
+from readers.store.store import HALF_TOPIC, OP_TOPIC
+from remoting.live.store_facts import LiveStore
+from remoting.protocol.errors import Refused
+from remoting.protocol.record_bytes import blocks_of
+from verdicts.ends.taken_numbers import first_that_names, named_numbers
+from verdicts.model.half_numbers import NO_SLOT, NOWHERE, HalfNumbers
+from verdicts.model.witnesses import Witnesses
+
+_EMPTY = np.empty(0, np.int64)
+_SLOTS_AT_ONCE = 1000
+
+
+class PulledHalves:
+    """The half messages that were read from the half queue: their numbers, places, and the slots that were read."""
+
+    def __init__(self) -> None:
+        self._numbers: list[Int64s] = [_EMPTY]
+        self._places: list[Int64s] = [_EMPTY]
+        self.ranges: list[tuple[int, int]] = []
+
+    def note_range(self, begin: int, end: int) -> None:
+        """Note that slots from `begin` to before `end` are read."""
+        self.ranges.append((begin, end))
+
+    def add(self, block: Block) -> None:
+        """Add half messages that were read from slots."""
+        self._numbers.append(block.header("queue_offset").astype(np.int64))
+        self._places.append(block.commit_log_offsets)
+
+    @property
+    def numbers(self) -> Int64s:
+        """Their half queue offsets."""
+        return np.concatenate(self._numbers)
+
+    @property
+    def places(self) -> Int64s:
+        """Their commit-log offsets."""
+        return np.concatenate(self._places)
+
+    def are_in_their_slots(self) -> bool:
+        """Whether no half message has a number outside the slots that were read, and no two have the same."""
+        numbers = self.numbers
+        inside = np.zeros(len(numbers), np.bool_)
+        for begin, end in self.ranges:
+            inside |= (numbers >= begin) & (numbers < end)
+        return bool(inside.all()) and len(np.unique(numbers)) == len(numbers)
+
+
+def live_half_numbers(
+    facts: LiveStore, kept: Witnesses, pulled: PulledHalves, check_ops: Sequence[Block]
+) -> HalfNumbers:
+    """Return the half messages among some transactions, or in the slots read, that their number does not identify.
+
+    `kept`: the witnesses of the transactions. `check_ops`: the op messages from the check's cursor on, as far as read.
+    Raises: Unreachable, NoAnswer.
+    """
+    is_mine = pc.and_(pc.equal(kept.halves["topic"], HALF_TOPIC), pc.equal(kept.halves["queue_id"], 0))
+    halves = kept.halves.filter(is_mine)
+    numbers, places = int64s(halves["queue_offset"]), int64s(halves["commit_log_offset"])
+    rows = np.flatnonzero((numbers >= facts.half_cursor) & ~np.isin(places, pulled.places))
+    owners = {number: _owner(facts, number) for number in np.unique(numbers[rows]).tolist()}
+    slots: dict[int, int] = {} if pulled.are_in_their_slots() else _slots_by_place(facts, pulled)
+    shared: set[tuple[int, int]] = set()
+    for number, place in zip(numbers[rows].tolist(), places[rows].tolist(), strict=True):
+        owner = owners[number]
+        if owner is None or owner == place or place in slots:
+            continue
+        slots[place] = NO_SLOT
+        if owner >= 0:
+            shared |= {(number, place), (number, owner)}
+    shared |= _named_too_early(kept, numbers, places)
+    return _as_value(slots, sorted(shared), check_ops, facts.root)
+
+
+def _owner(facts: LiveStore, number: int) -> int | None:
+    """Return the commit-log offset of the half message in a slot; NOWHERE beyond the queue; None if unknown."""
+    broker = facts.broker
+    try:
+        end = broker.max_offset(HALF_TOPIC)
+        asked = min(number, end - 1)
+        for block in blocks_of([broker.pull(HALF_TOPIC, 0, asked, 1).body], facts.root, []) if asked >= 0 else ():
+            place = int(block.commit_log_offsets[0])
+            return place if asked == number else NOWHERE
+    except Refused:
+        pass
+    return None
+
+
+def _slots_by_place(facts: LiveStore, pulled: PulledHalves) -> dict[int, int]:
+    """Return by place the slot of each half message that was read from another slot than its number."""
+    number_of = dict(zip(pulled.places.tolist(), pulled.numbers.tolist(), strict=True))
+    found: dict[int, int] = {}
+    try:
+        for begin, end in pulled.ranges:
+            while begin < end:
+                slots = facts.broker.slots(HALF_TOPIC, 0, begin, min(_SLOTS_AT_ONCE, end - begin)).slots
+                if not slots:  # not served (4.3.0, queues in RocksDB)
+                    return {}
+                places = {slot.commit_log_offset: slot.queue_offset for slot in slots}
+                found |= {place: slot for place, slot in places.items() if number_of.get(place, slot) != slot}
+                begin += len(slots)
+    except Refused:
+        return {}
+    return found
+
+
+def _named_too_early(kept: Witnesses, numbers: Int64s, places: Int64s) -> set[tuple[int, int]]:
+    """Return the half messages whose number an op message before them names."""
+    named, ops = int64s(kept.marks["half_queue_offset"]), int64s(kept.marks["commit_log_offset"])
+    first = first_that_names(numbers, named, ops, ops)
+    rows = np.flatnonzero((first != NOWHERE) & (first < places))
+    return set(zip(numbers[rows].tolist(), places[rows].tolist(), strict=True))
+
+
+def _as_value(
+    slots: dict[int, int], shared: list[tuple[int, int]], check_ops: Sequence[Block], root: str
+) -> HalfNumbers:
+    if not slots and not shared:
+        return HalfNumbers()
+    offsets = np.array(sorted(slots), np.int64)
+    chosen = np.array([slots[place] for place in offsets.tolist()], np.int64)
+    pairs = np.array(shared, np.int64).reshape(-1, 2)
+    nowhere = np.full(len(pairs), NOWHERE, np.int64)
+    wanted = pa.array(chosen[chosen >= 0])
+    parts = [
+        named_numbers(ops_of(block.take(block.topic_is(OP_TOPIC)), root), wanted) for block in check_ops
+    ] if len(wanted) else []
+    named, ops = (np.concatenate([_EMPTY, *column]) for column in zip(*parts, strict=True)) if parts else (_EMPTY,) * 2
+    return HalfNumbers(
+        offsets, chosen, first_that_names(chosen, named, ops, ops), pairs[:, 0].copy(), pairs[:, 1].copy(), nowhere,
+        nowhere,
+    )
+
+
+def live_number_findings(facts: LiveStore) -> list[Finding]:
+    """Return the finding about half messages that their number does not identify."""
+    table = facts.half_numbers
+    if not table:
+        return []
+    places = np.unique(np.concatenate([table.offsets, table.places]))
+    some = ", ".join(str(place) for place in places[:3].tolist())
+    return [Finding(
+        facts.root, "half-number-taken", expected="one half message for each half queue offset",
+        actual=f"{len(places)} half messages that share one, or are not in its slot, at commit-log offsets {some}"
+        f"{' and later' if len(places) > 3 else ''}",
+    )]  # fmt: skip

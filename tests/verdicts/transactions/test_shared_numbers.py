@@ -1,0 +1,270 @@
+"""Half queue offsets that several half messages have, or that are not the number of their slot."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers.store.broker_settings import BrokerSettings, broker_settings
+from readers.store.store import HALF_TOPIC, Store, open_store
+from remoting.connections.broker import Broker
+from remoting.connections.client import Client
+from remoting.live import lookups as live
+from tests.cli.conftest import Run
+from tests.field import field_stores, right
+from tests.forge.logs import Forge
+from tests.remoting.fake import FakeServer
+from tests.remoting.store_broker import StoreBroker
+from tests.verdicts.following import Followed
+from tests.verdicts.verifying import findings
+from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import open_rows, pending, show
+from verdicts.ends.taken_numbers import shared_ranges
+
+pytest_plugins = ["tests.cli.conftest"]
+
+Row = dict[str, Any]
+OLD_HALF, NEW_HALF = "C916838598CB4102D9288DA920570ECC", "F9BC389DEA896255C3F460E233E7950A"
+
+
+def settings(store: Store) -> BrokerSettings:
+    return broker_settings(store, version="5.3.3")
+
+
+def by_offset(rows: list[Row]) -> dict[int, Row]:
+    return {row["half_copies"][0]["commit_log_offset"]: row for row in rows}
+
+
+def audited(root: Path, **how: Any) -> dict[int, Row]:
+    return by_offset(audit([open_store(root)], settings, **how).table().to_pylist())
+
+
+def states(rows: dict[int, Row]) -> dict[int, str]:
+    return {offset: row["state"] for offset, row in rows.items()}
+
+
+def wanted(name: str) -> dict[int, str]:
+    """The states by offset; "as 4570" refers to another one."""
+    texts = right(name)["by_log_offset"]
+    whole = {place: texts[text.split()[-1]] if text.startswith("as ") else text for place, text in texts.items()}
+    return {int(place): text.split(",")[0].split(":")[0] for place, text in whole.items()}
+
+
+def half_queue_file(root: Path) -> Path:
+    [file] = (root / "consumequeue" / HALF_TOPIC / "0").iterdir()
+    return file
+
+
+def two_halves_one_number(tmp_path: Path) -> Path:
+    """The last half (3103) has the queue offset 8 of the one before it (2759), and its slot."""
+    root = field_stores("foreign-message-id", tmp_path) / "store"
+    [log] = (root / "commitlog").iterdir()
+    data = bytearray(log.read_bytes())
+    data[3103 + 20 : 3103 + 28] = (8).to_bytes(8, "big")
+    log.write_bytes(data)
+    slots = half_queue_file(root).read_bytes()
+    half_queue_file(root).write_bytes(slots[:160] + slots[180:200] + bytes(len(slots) - 180))
+    return root
+
+
+def shifted(tmp_path: Path) -> Path:
+    """The half queue begins with the third half message: each is two slots before its number."""
+    root = field_stores("foreign-message-id", tmp_path) / "store"
+    slots = half_queue_file(root).read_bytes()
+    half_queue_file(root).write_bytes(slots[40:200] + bytes(len(slots) - 160))
+    return root
+
+
+# --- a half queue that was deleted ----
+
+
+@pytest.fixture
+def restarted(tmp_path: Path) -> Path:
+    return field_stores("queue-restarted", tmp_path) / "store"
+
+
+def test_each_half_of_a_restarted_queue_has_the_state_that_its_broker_gave_it(restarted: Path) -> None:
+    rows = audited(restarted)
+    assert states(rows) == wanted("queue-restarted")
+    assert "ROLLED_BACK" not in states(rows).values()
+    assert "the op message at 4429" in rows[4570]["reason"]
+    assert [rows[place]["reason_code"] for place in (1035, 3103, 4570)] == [
+        "without_slot", "without_slot", "hidden_by_number"
+    ]  # fmt: skip
+    assert {place for place, row in rows.items() if "number_shared" in row["flags"]} == {
+        0, 345, 690, 1035, 4570, 4916, 5262, 5608
+    }  # fmt: skip
+    assert {place for place, row in rows.items() if "number_taken" in row["flags"]} == {
+        place for place in rows if place < 4000
+    }
+
+
+@pytest.mark.parametrize("make", ["restarted", "two", "shifted"])
+def test_every_way_to_read_gives_the_same(make: str, tmp_path: Path) -> None:
+    root = {
+        "restarted": lambda: field_stores("queue-restarted", tmp_path) / "store",
+        "two": lambda: two_halves_one_number(tmp_path), "shifted": lambda: shifted(tmp_path),
+    }[make]()  # fmt: skip
+    whole = audit([open_store(root)], settings)
+    rows = whole.table()
+    listed = pending([open_store(root)], settings)
+    assert listed.table().to_pylist() == open_rows(rows).to_pylist()
+    for reading in (whole, listed):
+        assert "half-number-taken" in {finding.code for finding in reading.findings}
+    for row in rows.to_pylist():
+        assert show([open_store(root)], settings, row["transaction_id"]).table().to_pylist() == [row]
+    assert audit([open_store(root)], settings, split_bytes=1500).table().to_pylist() == rows.to_pylist()
+    assert list(audit([open_store(root)], settings, processes=2).table().to_pylist()) == rows.to_pylist()
+
+
+@pytest.mark.parametrize("name", ["queue-restarted", "two"])
+def test_verify_finds_it(name: str, tmp_path: Path) -> None:
+    root = two_halves_one_number(tmp_path) if name == "two" else field_stores(name, tmp_path) / "store"
+    assert "half-number-taken" in {row["code"] for row in findings(root)}
+
+
+def test_a_live_broker_shows_what_its_slots_show(restarted: Path) -> None:
+    store = open_store(restarted)
+    with FakeServer(StoreBroker(store, settings(store), "5.3.3")) as server, Client() as client:
+        broker = Broker(client, server.address, "b", "c")
+        every = live.audit([broker])
+        assert states(by_offset(every.table().to_pylist())) == {
+            place: state for place, state in wanted("queue-restarted").items() if place > 4429
+        }
+        assert [finding.code for finding in every.findings] == ["half-number-taken"]
+        listed = live.pending([broker]).table().to_pylist()
+        assert list(by_offset(listed)) == [5608]
+        old = by_offset(live.lookup([broker], [OLD_HALF, "9F9E2BA5D3EE47FB64883E5DDBF33ED6"]).table().to_pylist())
+        assert states(old) == {1035: "LOST", 1380: "LOST"}
+        assert all("number_taken" in row["flags"] for row in old.values())
+
+
+def test_without_a_half_queue_it_is_unknown_which_one_is_read(restarted: Path) -> None:
+    shutil.rmtree(restarted / "consumequeue" / HALF_TOPIC)
+    rows = audited(restarted)
+    assert {rows[place]["reason_code"] for place in (1035, 5608)} == {"slot_unknown"}
+    assert states(rows)[0] == "COMMITTED"
+
+
+def test_the_follower_sees_the_same(restarted: Path, tmp_path: Path) -> None:
+    followed = Followed([restarted], tmp_path / "checkpoint", settings)
+    for _ in range(2):
+        followed.assert_current()
+        followed.restart()
+
+
+# --- two half messages with one number, and shifted slots ----
+
+
+def test_of_two_halves_with_one_number_only_that_in_the_slot_is_pending(tmp_path: Path) -> None:
+    rows = audited(two_halves_one_number(tmp_path))
+    assert states(rows) | {2759: "LOST", 3103: "PENDING"} == states(rows)
+    assert list(states(rows).values()).count("PENDING") == 6
+
+
+def test_the_check_skips_shifted_slots_for_the_op_messages_of_others(tmp_path: Path) -> None:
+    """An op message names 0, 1 and 2, which were committed; slots 1 and 2 have halves 3 and 4."""
+    rows = audited(shifted(tmp_path))
+    names = ["COMMITTED"] * 3 + ["LOST"] * 2 + ["PENDING"] * 5
+    assert list(states(rows).values()) == names
+    assert all("masked" in rows[place]["flags"] for place in (1035, 1380))
+    assert all(row["flags"] == ["number_taken"] for row in rows.values() if row["state"] == "PENDING")
+
+
+# --- which half an op message decides ----
+
+
+def duplicate(forge: Forge, name: str) -> int:
+    """A half message with the queue offset of the last one: a failover before 5.2.0."""
+    forge._slots[HALF_TOPIC, 0].pop()
+    return forge.half(name)
+
+
+def judged(forge: Forge) -> dict[str, Row]:
+    rows = audit([open_store(forge.write())], settings).table().to_pylist()
+    return {row["transaction_id"]: row for row in rows}
+
+
+def test_the_op_message_of_a_commit_decides_no_other_half(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    first = forge.half("A")
+    duplicate(forge, "B")
+    forge.commit(first)
+    forge.op(first)
+    rows = judged(forge)
+    assert rows["A"]["state"] == "COMMITTED"
+    assert (rows["B"]["state"], rows["B"]["reason_code"]) == ("LOST", "hidden_by_number")
+
+
+def test_an_op_message_that_may_mean_two_halves_decides_none(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    first = forge.half("A")
+    duplicate(forge, "B")
+    forge.op(first)
+    rows = judged(forge)
+    for name in "AB":
+        assert (rows[name]["state"], rows[name]["reason_code"]) == ("UNDECIDABLE", "op_of_several")
+        assert "half queue offset 0" in rows[name]["reason"]
+
+
+def test_an_op_message_that_only_one_half_can_mean_decides_it(tmp_path: Path) -> None:
+    """The first is older than the second half; the second one is left for that half."""
+    forge = Forge(tmp_path / "store")
+    first = forge.half("A")
+    forge.op(first)
+    second = duplicate(forge, "B")
+    rows = judged(forge)
+    assert (rows["A"]["state"], rows["B"]["state"]) == ("ROLLED_BACK", "LOST")
+    assert "masked" in rows["B"]["flags"]
+    forge.op(second)
+    rows = judged(forge)
+    assert (rows["A"]["state"], rows["B"]["state"]) == ("ROLLED_BACK", "ROLLED_BACK")
+
+
+def test_an_op_message_before_the_op_cursor_hides_nothing(tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "store")
+    first = forge.half("A")
+    forge.op(first)
+    duplicate(forge, "B")
+    root = forge.write(op_cursor=1)
+    rows = {row["transaction_id"]: row for row in audit([open_store(root)], settings).table().to_pylist()}
+    assert (rows["A"]["state"], rows["B"]["state"]) == ("ROLLED_BACK", "PENDING")
+    assert "masked" not in rows["B"]["flags"]
+
+
+def test_ranges_of_numbers_that_two_runs_cover() -> None:
+    assert shared_ranges([(0, 9), (10, 20)]) == []
+    assert shared_ranges([(0, 9), (0, 3), (9, 9)]) == [(0, 3), (9, 9)]
+    assert shared_ranges([(5, 8), (0, 9), (6, 20)]) == [(5, 9)]
+
+
+# --- acts ----
+
+
+@pytest.mark.parametrize("act", ["commit", "rollback", "discard"])
+@pytest.mark.parametrize("half", [OLD_HALF, "9F9E2BA5D3EE47FB64883E5DDBF33ED6"])
+def test_an_act_that_would_hide_another_half_is_refused(
+    rmqtx: Run, restarted: Path, tmp_path: Path, act: str, half: str
+) -> None:
+    """Of the second one the slot is not there yet: the next half message gets it."""
+    result = rmqtx(
+        act, half, "--store", restarted, "--to", tmp_path / "new", "--broker-version", "5.3.3", "--reason", "x", "--yes"
+    )
+    assert result.status == 12
+    assert "refused by number-taken" in result.err
+    assert "evidence-incomplete" not in result.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_half_with_the_slot_can_be_decided(rmqtx: Run, restarted: Path, tmp_path: Path) -> None:
+    to = tmp_path / "new"
+    result = rmqtx(
+        "rollback", NEW_HALF, "--store", restarted, "--to", to, "--broker-version", "5.3.3", "--reason", "x", "--yes"
+    )
+    assert result.status == 0, result.err
+    rows = audited(to)
+    assert (rows[5608]["state"], rows[5608]["reason_code"]) == ("UNDECIDABLE", "op_of_several")
+    assert "half queue offset 3" in rows[5608]["reason"]

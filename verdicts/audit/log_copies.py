@@ -1,0 +1,235 @@
+"""Copies of one broker's log among some stores: a master and its slaves, or a backup and the store.
+
+The same bytes at the same commit-log offset are one record, in whichever copy. Where copies have different bytes, they
+have different histories: after a failover a slave wrote on, or a log was cut and written again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.log.commit_log import written_end_offset
+from readers.log.record_at import block_at
+from readers.log.record_block import Block
+from readers.log.splits import plan_splits
+from readers.model.columns import Bools
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.storage.segments import SegmentedLog
+from readers.store.store import Store
+from verdicts.model.reading import VerdictReading
+
+#: The first records in the common range that are compared to find out whether two logs are copies of one.
+_RECORDS_TRIED = 16
+_COMPARED_BYTES = 8 << 20
+#: How far before a different byte the begin of its record is searched for.
+_RECORD_BYTES_MAX = 8 << 20
+#: The columns of TRANSACTIONS that `OpenInCopies` needs.
+NEEDED = ("state", "half_copies")
+
+
+@dataclass(frozen=True, slots=True)
+class LogCopies:
+    """Stores with the log of one broker.
+
+    Shape: `differences`: for each store that differs from the first one, its root, the commit-log offset from which on
+           the logs differ (the begin of a record), and the end of the last different byte.
+    Units: bytes.
+    """
+
+    roots: tuple[str, ...]
+    differences: tuple[tuple[str, int, int], ...] = ()
+
+    def findings(self) -> Iterator[Finding]:
+        """Return a finding for each store with other bytes than the first one."""
+        for root, begin, end in self.differences:
+            yield Finding(
+                root, "logs-differ", commit_log_offset=begin, length_bytes=end - begin,
+                expected=f"the bytes of {self.roots[0]}",
+                actual=f"other records from commit-log offset {begin} to {end}",
+            )
+
+
+def log_copies(stores: Sequence[Store]) -> list[LogCopies]:
+    """Return the groups of stores that have the log of one broker, compared byte by byte; remote ones are left out.
+
+    A log that is shorter than another, or begins later, does not differ from it.
+    """
+    by_host: dict[str, list[Store]] = defaultdict(list)
+    for store in stores if len(stores) > 1 else ():
+        host = None if store.is_remote else _store_host(store)
+        if host is not None:
+            by_host[host].append(store)
+    return [group for mine in by_host.values() for group in _groups(mine)]
+
+
+def _groups(stores: list[Store]) -> Iterator[LogCopies]:
+    left = stores
+    while len(left) > 1:
+        first, others = left[0], left[1:]
+        mine = [store for store in others if _is_copy(first, store)]
+        if mine:
+            compared = [(store.root, _difference(first, store)) for store in mine]
+            yield LogCopies(
+                (first.root, *(root for root, _ in compared)),
+                tuple((root, *found) for root, found in compared if found is not None),
+            )
+        left = [store for store in others if store not in mine]
+
+
+def _store_host(store: Store) -> str | None:
+    """Return the store host of the first sound record of a log."""
+    try:
+        for block in _blocks(store, store.log_begin_offset, None):
+            if len(block):
+                return str(block.store_host_numbers()[0])
+    except SourceError:
+        pass  # reported by the audit
+    return None
+
+
+def _blocks(store: Store, begin: int, end: int | None) -> Iterator[Block]:
+    for split in plan_splits([store], from_offset=begin, to_offset=end):
+        yield from split.scan()
+
+
+def _common(one: Store, other: Store) -> tuple[int, int]:
+    begin = max(one.log_begin_offset, other.log_begin_offset)
+    return begin, min(_data_end(store, begin) for store in (one, other))
+
+
+def _data_end(store: Store, begin: int) -> int:
+    """Return the end of the last byte of a log that is not zero: after it the file is not written yet."""
+    end = written_end_offset(store.commit_log)
+    with closing(store.log()) as log:
+        while end > begin:
+            segment = log.segment_at(end - 1)
+            low = max(begin, end - _COMPARED_BYTES, 0 if segment is None else segment.base_offset)
+            data = log.read(low, end - low).rstrip(b"\0")
+            if data or segment is None:
+                return low + len(data)
+            end = low
+    return end
+
+
+def _is_copy(one: Store, other: Store) -> bool:
+    """Whether one of the first records in the common range of two logs is the same in both."""
+    try:
+        begin, end = _common(one, other)
+        with closing(other.log()) as log:
+            for block in itertools.islice(_blocks(one, begin, min(end, begin + _COMPARED_BYTES)), 1):
+                for row in range(min(len(block), _RECORDS_TRIED)):
+                    start, length = int(block.starts[row]), int(block.lengths[row])
+                    if log.read(int(block.commit_log_offsets[row]), length) == block.raw[start : start + length]:
+                        return True
+    except SourceError:
+        pass
+    return False
+
+
+def _difference(one: Store, other: Store) -> tuple[int, int] | None:
+    """Return the begin of the first different record of two logs and the end of the last different byte, if any."""
+    first: int | None = None
+    last = 0
+    try:
+        begin, end = _common(one, other)
+        with ExitStack() as stack:
+            logs = [stack.enter_context(closing(store.log())) for store in (one, other)]
+            for place, differs in _compared(logs, begin, end):
+                rows = np.flatnonzero(differs)
+                if len(rows):
+                    first = place + int(rows[0]) if first is None else first
+                    last = place + int(rows[-1]) + 1
+    except SourceError:
+        pass  # reported by the audit; what was compared still holds
+    if first is None:
+        return None
+    return min(_record_begin(store, first) for store in (one, other)), last
+
+
+def _compared(logs: list[SegmentedLog], begin: int, end: int) -> Iterator[tuple[int, Bools]]:
+    """Yield which bytes differ, in ranges that both logs have."""
+    while begin < end:
+        length = min(_COMPARED_BYTES, end - begin)
+        parts = [log.read(begin, length) for log in logs]
+        length = min(map(len, parts))
+        if not length:  # one of the two has a hole here
+            begin = min([end, *(_next_file(log, begin) for log, part in zip(logs, parts, strict=True) if not part)])
+            continue
+        if parts[0][:length] != parts[1][:length]:
+            yield begin, np.frombuffer(parts[0], np.uint8, length) != np.frombuffer(parts[1], np.uint8, length)
+        begin += length
+
+
+def _next_file(log: SegmentedLog, offset: int) -> int:
+    return min((one.base_offset for one in log.segments if one.base_offset > offset), default=np.iinfo(np.int64).max)
+
+
+def _record_begin(store: Store, offset: int) -> int:
+    """Return where the record of a byte begins; the byte itself if it belongs to no sound record."""
+    found = offset
+    try:
+        with closing(store.log()) as log:
+            for block in _blocks(store, max(store.log_begin_offset, offset - _RECORD_BYTES_MAX), offset + 1):
+                for place in block.commit_log_offsets[block.commit_log_offsets <= offset][-1:].tolist():
+                    record = block_at(log, int(place))
+                    if record is not None and place + int(record.lengths[0]) > offset:
+                        found = int(place)
+    except SourceError:
+        pass
+    return found
+
+
+def with_log_copies(
+    batches: Iterator[pa.RecordBatch], stores: Sequence[Store], reading: VerdictReading
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an audit; at its end add the findings about copies of one log to the reading."""
+    if len(stores) < 2:
+        yield from batches
+        return
+    counted = OpenInCopies(groups := log_copies(stores))
+    for batch in batches:
+        counted.add(batch)
+        yield batch
+    reading.findings.extend(finding for group in groups for finding in group.findings())
+    reading.findings.extend(counted.findings())
+
+
+class OpenInCopies:
+    """Counts the pending transactions that a copy of a log lacks, row by row."""
+
+    def __init__(self, groups: Sequence[LogCopies]) -> None:
+        self._groups = groups
+        self._lacking: dict[str, int] = defaultdict(int)
+
+    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Count the pending transactions among some rows of TRANSACTIONS that not all copies have."""
+        if not self._groups or not set(NEEDED) <= set(rows.schema.names):
+            return
+        chosen = rows.filter(pc.equal(rows["state"], "PENDING"))
+        for copies in chosen["half_copies"].to_pylist():
+            mine = {copy["store"] for copy in copies}
+            for group in self._groups:
+                if mine & set(group.roots):
+                    for root in set(group.roots) - mine:
+                        self._lacking[root] += 1
+
+    def findings(self) -> Iterator[Finding]:
+        """Return a finding for each copy that lacks pending transactions. Order: that of the stores."""
+        for group in self._groups:
+            for root in group.roots:
+                others = " ".join(one for one in group.roots if one != root)
+                if count := self._lacking.get(root):
+                    yield Finding(
+                        root, "copy-lacks-pending", expected=f"the pending transactions of {others}",
+                        actual=f"{count} of them {'is' if count == 1 else 'are'} not in this copy",
+                        advice=f"rmqtx diff {root} {group.roots[0] if group.roots[0] != root else group.roots[1]}",
+                    )
