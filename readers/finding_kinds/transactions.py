@@ -43,6 +43,13 @@ KINDS: dict[str, Kind] = {
         "which transactions it ended is unknown; the check skips it or stops at it",
         "compare with the same record on a slave",
     ),
+    "op-without-effect": Kind(
+        "error",
+        "an op message that settles no half message: it lacks the tag of op messages, or lists no number",
+        "the check passes over it, and checks the half messages that it was written for again: an answer COMMIT "
+        "delivers also what was rolled back",
+        "compare with the same record on a slave",
+    ),
     "half-changed": Kind(
         "warning",
         "rmqtx is changing the store, or was interrupted during a change",

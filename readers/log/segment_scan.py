@@ -171,7 +171,7 @@ class SegmentScan:
                 if position + len(data) >= self.segment.size_bytes:
                     limit = len(data)
                     data += bytes(SLACK_BYTES)
-                block, stop = self._block(file, data, position, limit)
+                block, stop = self._completed(file, data, position, limit)
                 if holds_mark(data) and len(block) and not self._with_fillers:
                     block = self._without_fillers(block)
                 if len(block):
@@ -215,6 +215,22 @@ class SegmentScan:
         is_behind = self._to <= position < self.segment.size_bytes + self._frame
         if is_behind and sound_length(file, position, self.segment.base_offset) is None:
             self._skip(file, position - self._frame)
+
+    def _completed(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
+        """Return the sound records of a window. If the last record ends in zeros, the window is read once more.
+
+        A running broker may have been about to write the rest of it.
+        """
+        spans_count, decoded_bytes = len(self.spans), self.decoded_bytes
+        block, stop = self._block(file, data, position, limit)
+        if not self._is_last or not len(block) or block.data[int(block.starts[-1] + block.lengths[-1]) - 1]:
+            return block, stop
+        again = file.read(position, limit)
+        if len(again) != limit or again == data[:limit]:
+            return block, stop
+        del self.spans[spans_count:]
+        self.decoded_bytes = decoded_bytes
+        return self._block(file, again + data[limit:], position, limit)
 
     def _block(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
         """Return the sound records of a window. The bytes of an unsound one before others are searched for records."""
@@ -444,7 +460,5 @@ def sound_length(file: OpenFile, position: int, base_offset: int) -> int | None:
         return None
     properties_length = int.from_bytes(file.read(sizes_at, 2), "big", signed=True)
     if properties_length < 0 or sizes_at + 2 + properties_length != position + length:
-        return None
-    if file.read((position + length if properties_length else sizes_at) - 1, 1) == b"\0":
         return None
     return int(length)

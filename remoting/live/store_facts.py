@@ -17,7 +17,7 @@ from remoting.live.queues import first_kept
 from remoting.protocol.errors import BadFrame, Refused
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.store_evidence import FILES, WIRE, StoreEvidence
-from verdicts.model.verdict_inputs import MisdirectedDecision, MissingRange, StoreView
+from verdicts.model.verdict_inputs import MisdirectedDecision, MissingRange, StoreView, idle_ops
 
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.
@@ -98,6 +98,7 @@ class LiveStore:
             misdirected_decisions=tuple(self.misdirected_decisions),
             booted_time_ms=self.booted_time_ms,
             check_stops=tuple(self.check_stops),
+            idle_ops=idle_ops(self.findings),
         )
 
     def evidence(self) -> StoreEvidence:

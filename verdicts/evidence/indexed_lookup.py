@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 
 from readers.index.index_search import open_index
 from readers.log.named_offsets import NO_PLACE, named_offsets
+from readers.log.op_messages import ops_of
 from readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
 from readers.log.record_at import block_at, blocks_at
 from readers.log.record_block import Block
-from readers.log.transaction_records import are_damaged_finals, is_delayed_half, is_final, ops_of
+from readers.log.transaction_records import are_damaged_finals, is_delayed_half, is_final
 from readers.model.columns import Int64s, IntegerSet, int64s
 from readers.queues.consume_queue import open_queue
 from readers.store.fastjson import read_config

@@ -26,7 +26,14 @@ from verdicts.check.check_stops import check_stops
 from verdicts.check.window import CheckWindows
 from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.model.check_stop import CheckStop
-from verdicts.model.verdict_inputs import DoubtfulEnd, DoubtfulId, MisdirectedDecision, MissingRange, StoreView
+from verdicts.model.verdict_inputs import (
+    DoubtfulEnd,
+    DoubtfulId,
+    MisdirectedDecision,
+    MissingRange,
+    StoreView,
+    idle_ops,
+)
 
 FLUSH_LAG_MS_MAX = 10_000
 
@@ -96,6 +103,7 @@ class StoreFacts:
             check_stops=tuple(self.check_stops) if at_ms is None else (),
             cursor_doubt=beyond or self._unparsed_cursors(),
             was_killed=self.store.was_killed,
+            idle_ops=idle_ops(self.findings),
         )
 
     def _beyond_end(self) -> str | None:

@@ -15,12 +15,14 @@ import pyarrow.compute as pc
 
 from readers.log.header_doubts import header_findings
 from readers.log.named_offsets import NO_PLACE
+from readers.log.op_messages import marks_of, op_findings
 from readers.log.property_crcs import have_property_crc, word_crc_findings
 from readers.log.record_block import Block
 from readers.log.segment_scan import Span
 from readers.log.splits import Split
 from readers.log.topic_doubts import topic_findings
-from readers.log.transaction_records import marks_of, op_findings, witnesses_of
+from readers.log.torn_properties import torn_findings, torn_witnesses
+from readers.log.transaction_records import witnesses_of
 from readers.log.unreadable_copies import may_be_unreadable, unreadable_copies
 from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
@@ -170,6 +172,7 @@ def _add_block(result: SplitWitnesses, ops: list[pa.RecordBatch], block: Block) 
     facts.findings.extend(header_findings(block, found, store.root))
     facts.findings.extend(topic_findings(store, block))
     facts.findings.extend(_crc_findings(block, found, store.root))
+    facts.findings.extend(torn_findings(torn_witnesses(block), store.root))
     if any(may_be_unreadable(found[name]) for name in ("halves", "discards") if name in found):
         facts.findings.extend(unreadable_copies(block, store.root))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from readers.model.findings import Finding
 from readers.model.identities import UInt64s
 from readers.old_tables.beside_log import BesideLog
 from readers.store.broker_settings import BrokerSettings
@@ -59,6 +60,8 @@ class MissingRange:
     a copy at one of the prepared offsets, or a copy with one of the op numbers; otherwise those that the `hidden`
     records can concern, or, if these are unknown, any verdict that depends on absence (`missing_rule.py`).
     `named_from_offset`: the first later decision that names a record in the range whose topic is unknown.
+    `copy_born_ms`: the range is one half copy whose id is unknown, born at this time: a copy that the check puts back
+    keeps the time, so it can only concern transactions with another copy of it.
     """
 
     store: str
@@ -71,6 +74,7 @@ class MissingRange:
     half_queue_offsets: tuple[int, ...] = ()
     hidden: HiddenRecords | None = None
     named_from_offset: int | None = None
+    copy_born_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,7 @@ class StoreView:
     `now_ms`: the time by which a broker that started now would measure immunity: that of reading, or `at_ms`; None if
     it is the reference time. `booted_time_ms`: when a live broker started, None for files, which do not contain it.
     `check_stops`: where the check of its half queues is stopped (`check_stops.py`); none for a past time.
+    `idle_ops`: commit-log offsets of op messages that the check passes over: those without their tag.
     """
 
     store: str
@@ -153,3 +158,10 @@ class StoreView:
     was_killed: bool = False
     booted_time_ms: int | None = None
     check_stops: tuple[CheckStop, ...] = ()
+    idle_ops: tuple[int, ...] = field(default=(), repr=False)
+
+
+def idle_ops(findings: Iterable[Finding]) -> tuple[int, ...]:
+    """Return the commit-log offsets of the op messages that the check passes over, by the findings about them."""
+    places = {one.commit_log_offset for one in findings if one.code == "op-without-effect"}
+    return tuple(sorted(place for place in places if place is not None))

@@ -25,6 +25,8 @@ class JudgedCopies:
 
     Shape: one value per half copy or per op mark, as each name states; `chains` and `views` are the evidence.
            `is_ahead_per_copy`: the check will still reach the copy (its queue offset is at or after the check cursor);
+           `decides_per_mark`: the op mark settles its half copy: it neither belongs to another record, nor is in an op
+           message that the check passes over, before it has reached the copy;
            `is_settled_for_check_per_copy`: an op message that the check reads marks it; `is_open_per_copy`: ahead of
            the check and not settled for it.
     """
@@ -54,11 +56,13 @@ class JudgedCopies:
         op_cursor, op_cursor_known = self._cursor_per_row(False, marks.table["store"], marks.integers("queue_id"))
         self.is_misdirected_mark, self.is_doubtful_mark = self._misdirected_marks()
         self.is_misdirected_mark |= self._marks_of_diverted_commits()
-        decides = ~self.is_misdirected_mark
+        is_passed_over = self._marks_passed_over()
+        self.decides_per_mark = ~(self.is_misdirected_mark | is_passed_over)
         # The check reads ops from the op cursor on; earlier ops have no effect (cursors set back by hand).
         names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
         seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
-        self.is_marked_per_copy = self._is_copy_with(decides)
+        seen &= ~is_passed_over
+        self.is_marked_per_copy = self._is_copy_with(self.decides_per_mark)
         self.is_settled_for_check_per_copy = self._is_copy_with(seen)
         self.is_open_per_copy = np.where(
             others.is_prepared, others.is_asked, self.is_ahead_per_copy & ~self.is_settled_for_check_per_copy
@@ -84,6 +88,20 @@ class JudgedCopies:
     def copies_of(self, chosen: Bools) -> Int64s:
         """Return the half copy of each chosen mark; none for marks whose half copy is gone."""
         return self.chains.half_of_mark[chosen & (self.chains.half_of_mark >= 0)]
+
+    def _marks_passed_over(self) -> Bools:
+        """Op marks of op messages without their tag, on half copies that the check has not reached yet.
+
+        A copy that it has passed was settled: the op message had its tag then.
+        """
+        marks, of_mark = self.marks, self.chains.half_of_mark
+        found = np.zeros(len(marks), np.bool_)
+        for name, view in self.views.items():
+            if view.idle_ops:
+                found |= np.isin(marks.integers("commit_log_offset"), np.array(view.idle_ops, np.int64)) & np.asarray(
+                    pc.equal(marks.table["store"], name)
+                )
+        return found & (of_mark >= 0) & np.append(self.is_ahead_per_copy, False)[of_mark]
 
     def _is_coming_back(self) -> Bools:
         """Diverted half messages that wait for their delay and will return to the half topic.

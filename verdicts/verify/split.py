@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from readers.log.op_messages import marks_of, op_findings, ops_of
 from readers.log.prepared_record_arrays import OldRecords
 from readers.log.record_block import Block
 from readers.log.segment_scan import SegmentScan, Span
 from readers.log.splits import Split
-from readers.log.transaction_records import marks_of, op_findings, ops_of
 from readers.model.columns import Int64s
 from readers.model.findings import Finding
 from readers.model.moments import BROKER_TIME_MAX_MS
