@@ -110,9 +110,10 @@ KINDS: dict[str, Kind] = {
         "compare with another replica of the group",
     ),
     "entry-header": Kind(
-        "warning",
-        "a DLedger entry whose header contradicts the record in it",
-        "no effect on transactions: the record's own offset proves its place; a broker may refuse to start",
+        "error",
+        "a DLedger entry whose header contradicts the record in it, or the entries beside it",
+        "the record's own offset proves its place, so it counts; a broker whose recovery reads this entry ends the log "
+        "before it or before the next one (start-cuts-log)",
         "compare with another member of the group",
     ),
     "blank-length": Kind(

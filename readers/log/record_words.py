@@ -17,7 +17,8 @@ from readers.store.store import ROCKSDB_OP_TOPIC
 class RecordWords:
     """The identifying properties of one record; None for properties that the kind of record does not have.
 
-    Shape: `is_torn`: its properties were not completely written, so that None is unknown. `number` is the queue offset of a prepared record (3.1), which its ROLLBACK record repeats.
+    Shape: `is_torn`: its properties were not completely written, so None is unknown. `number` is the queue offset of a
+           prepared record (3.1), which its ROLLBACK record repeats.
     Units: milliseconds.
     """
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.log.dledger import EntryHeaders
 from readers.log.header_doubts import header_findings
 from readers.log.named_offsets import NO_PLACE
 from readers.log.op_messages import marks_of, op_findings
@@ -132,9 +133,12 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     result = SplitWitnesses(facts)
     ops: list[pa.RecordBatch] = []
     scan = split.scan()
+    entries = EntryHeaders(split.store.root) if split.segment.frame_bytes else None
     try:
         for block in scan:
             facts.records_count += len(block)
+            if entries is not None:
+                facts.findings.extend(entries.findings(split.segment, block))
             kept = block if at_ms is None else block.within(None, at_ms + 1)
             if at_ms is not None:
                 _note_later(facts, block.within(at_ms + 1, None))

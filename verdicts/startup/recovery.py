@@ -18,7 +18,7 @@ from readers.store.store import Store
 from verdicts.startup.loading import entries, left_out, loaded, log_directories, log_file_bytes, queue_file_bytes
 from verdicts.startup.log_walk import LogWalk, check_record, first_record, walk_log
 from verdicts.startup.queues import QueueFacts, QueueFate, cut_at, dispatch, read_again, recovered
-from verdicts.startup.refusals import refusals
+from verdicts.startup.refusals import empty_file_refusals, refusals
 from verdicts.startup.rules import RecoveryRules
 
 _CHECKPOINT_LAG_MS = 3000
@@ -87,6 +87,7 @@ def predict_start(
         if _maximum(fates) >= walk.end_offset:
             for fate in fates:
                 read_again(fate, walk.end_offset, rules, only_doubted=only_doubted)
+        start.refused = list(empty_file_refusals(store, fates, rules))
         return start
     if maximum >= walk.end_offset if rules.cuts_queues_after_clean_stop else store.aborted:
         # Before 4.3.2 a broker dispatches before this cut after a crash: a queue without a file has one by then.
@@ -97,6 +98,7 @@ def predict_start(
         start.waits_at = _gap_behind(segments, max(after, segments[0].base_offset), walk.end_offset)
     if with_dispatch and start.waits_at is None:
         _dispatch_all(fates, rules, _dispatched(store, segments, walk, maximum, after, rules), walk.end_offset)
+        start.refused = list(empty_file_refusals(store, fates, rules))
     return start
 
 
@@ -158,10 +160,7 @@ def _start_file(
             (number for number in range(len(segments) - 1, first, -1) if segments[number].base_offset <= maximum), first
         )
     values = checkpoint_values(store)
-    times = [values.get(name, 0) for name in ("physic_msg_time_ms", "logics_msg_time_ms")]
-    until_ms = max(0, min(times) - _CHECKPOINT_LAG_MS)
-    if conf.get("messageIndexSafe") == "true" and conf.get("messageIndexEnable", "true") == "true":
-        until_ms = min(until_ms, values.get("index_msg_time_ms", 0))
+    until_ms = recovered_until_ms(conf, values)
     until_offset = values.get("logics_offset", 0) if rules.starts_at_queues_offset else 0
     for number in range(len(segments) - 1, first - 1, -1):
         found = first_record(segments[number], rules)
@@ -170,6 +169,15 @@ def _start_file(
         if found[0] <= until_offset if until_offset else found[1] <= until_ms:
             return number
     return first
+
+
+def recovered_until_ms(conf: Mapping[str, str], checkpoint: Mapping[str, int]) -> int:
+    """Return the latest store time of the first record of a file with which a recovery after a kill may begin."""
+    times = [checkpoint.get(name, 0) for name in ("physic_msg_time_ms", "logics_msg_time_ms")]
+    until_ms = max(0, min(times) - _CHECKPOINT_LAG_MS)
+    if conf.get("messageIndexSafe") == "true" and conf.get("messageIndexEnable", "true") == "true":
+        until_ms = min(until_ms, checkpoint.get("index_msg_time_ms", 0))
+    return until_ms
 
 
 def _dispatched(

@@ -14,7 +14,9 @@ from readers.model.releases import (
     DIRECTORIES_SKIPPED,
     DISPATCHES_BEHIND_QUEUES,
     DISPATCHES_PAST_QUEUES,
+    DLEDGER_QUEUES_EMPTIED,
     EMPTY_LAST_DELETED,
+    EMPTY_QUEUE_FILE_REFUSED,
     FILES_BACK_BOUNDED,
     IPV6_HOSTS,
     LAST_TO_START_ALIKE,
@@ -67,6 +69,8 @@ class RecoveryRules:
     dispatches: str
     reads_queues_again: bool
     files_back_max: int | None
+    refuses_empty_queue_file: bool
+    empties_dledger_queues: bool
 
     @property
     def name(self) -> str:
@@ -100,6 +104,8 @@ def rules_of(version: Version, conf: Mapping[str, str] | None = None) -> Recover
         dispatches=dispatches,
         reads_queues_again=QUEUES_READ_AGAIN.holds(version),
         files_back_max=_files_back_max(conf or {}) if FILES_BACK_BOUNDED.holds(version) else None,
+        refuses_empty_queue_file=EMPTY_QUEUE_FILE_REFUSED.holds(version),
+        empties_dledger_queues=DLEDGER_QUEUES_EMPTIED.holds(version),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from readers.log.dledger import EntryHeaders
 from readers.log.op_messages import marks_of, op_findings, ops_of
 from readers.log.prepared_record_arrays import OldRecords
 from readers.log.record_block import Block
@@ -78,10 +79,13 @@ class SplitWork:
         self._with_old = with_old
         self._breaks: list[Int64s] = []
         self.is_unreadable = False
+        self._entries = EntryHeaders(split.store.root) if split.segment.frame_bytes else None
 
     def findings(self, block: Block) -> Iterator[Finding]:
         """Return the faults in the records of a block, and keep the facts that the store needs."""
         self._add_times(block)
+        if self._entries is not None:
+            yield from self._entries.findings(self._split.segment, block)
         self._older.append(block.commit_log_offsets[older_design_rows(block)])
         yield from record_findings(
             self._store, block, with_bodies=not self._is_quick, with_everything=self._is_full

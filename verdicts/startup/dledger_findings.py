@@ -1,0 +1,126 @@
+"""What the start of a broker does to a store with a DLedger log, as far as its own files decide it.
+
+The other members of its group may then replace the end of its log, or add to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from readers.cursors.cursors import check_cursors
+from readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES, MAGIC_V1, RECORD
+from readers.model.columns import Int64s
+from readers.model.findings import Finding
+from readers.queues.slot_files import topic_text
+from readers.storage.segments import Segment
+from readers.store.checkpoint import checkpoint_values
+from readers.store.store import HALF_TOPIC, Store
+from verdicts.startup.dledger_log import committed_offset, is_too_far_back, walk_entries
+from verdicts.startup.log_findings import log_findings
+from verdicts.startup.queues import QueueFacts
+from verdicts.startup.recovery import LogFacts, recovered_until_ms
+from verdicts.startup.rules import RecoveryRules
+
+_SLOTS_AT_ONCE = 1 << 20
+
+
+def dledger_findings(
+    store: Store, conf: Mapping[str, str], log: LogFacts, queues: Sequence[QueueFacts], rules: RecoveryRules
+) -> Iterator[Finding]:
+    """Return what a start by the given rules cuts off the log and the queues.
+
+    Raises: SourceError if a file that the start depends on cannot be read.
+    """
+    walk = walk_entries(store)
+    if walk is None:
+        return
+    if walk.end_offset < log.end_offset and is_too_far_back(store, walk):
+        segment = store.commit_log[walk.stopped_in]
+        yield Finding(
+            store.root, "start-refused", segment.file, walk.end_offset - segment.base_offset,
+            commit_log_offset=walk.end_offset, expected=f"entries up to {log.end_offset}",
+            actual=f"the log ends at {walk.end_offset}, more than one file before its last file: {walk.why}",
+        )
+        return
+    yield from log_findings(store, walk, store.commit_log, log)
+    if store.aborted and rules.empties_dledger_queues:
+        yield from _emptied_queues(store, conf, queues)
+
+
+def _emptied_queues(store: Store, conf: Mapping[str, str], queues: Sequence[QueueFacts]) -> Iterator[Finding]:
+    """Queues that are cut at the begin of the file in which the recovery begins, and the slots that they get again.
+
+    Source: store/dledger/DLedgerCommitLog.java dledgerRecoverAbnormally; docs/formats/dledger.md#empty-queues.
+    """
+    begin = _begin_offset(store, conf)
+    again = committed_offset(store)
+    slots_count = lost_count = 0
+    half = np.empty((0, 2), np.int64)
+    for facts in queues:
+        rows = _slots(facts)
+        slots_count += len(rows)
+        cut = rows[rows[:, 1] >= begin]
+        lost_count += len(cut) if again is None else int((cut[:, 1] < again).sum())
+        if topic_text(facts.name[1]) == HALF_TOPIC:
+            half = cut
+    if not lost_count:
+        return
+    actual = f"none for records from commit-log offset {begin} on"
+    if again is not None:
+        actual += f"; records from {again} on get their slots again{_numbers(half[half[:, 1] >= again])}"
+        half = half[half[:, 1] < again]
+    cursor = (check_cursors(store).half or {}).get(0, 0)
+    ahead_count = int((half[:, 0] >= cursor).sum())
+    yield Finding(
+        store.root, "start-empties-queues", store.place("consumequeue"), commit_log_offset=begin,
+        expected=f"{slots_count} slots in {len(queues)} consume queues", actual=actual,
+        meaning=f"{lost_count} records lose their slots, {len(half)} half messages among them; {ahead_count} of these "
+        "the check has not reached yet, and never will; op messages without slots are never read, and consumers "
+        "receive none of the other messages",
+    )
+
+
+def _numbers(half: Int64s) -> str:
+    if not len(half):
+        return ", no half message among them"
+    return f", half queue offsets {half[0, 0]} to {half[-1, 0]}"
+
+
+def _slots(facts: QueueFacts) -> Int64s:
+    """Return number and place of each slot of a queue that has one."""
+    parts = [np.empty((0, 2), np.int64)]
+    for first in range(facts.files.first, facts.used_end, _SLOTS_AT_ONCE):
+        end = min(first + _SLOTS_AT_ONCE, facts.used_end)
+        slots = facts.files.read(first, end)
+        is_used = slots["record_length_bytes"] > 0
+        parts.append(np.stack([np.arange(first, end), slots["commit_log_offset"].astype(np.int64)], axis=1)[is_used])
+    records = facts.records
+    lacking = records.numbers >= facts.used_end
+    parts.append(np.stack([records.numbers[lacking], records.offsets[lacking]], axis=1))
+    return np.concatenate(parts)
+
+
+def _begin_offset(store: Store, conf: Mapping[str, str]) -> int:
+    """Return the begin of the file in which the recovery begins: the newest that is old enough, else the first.
+
+    Source: store/dledger/DLedgerCommitLog.java isMmapFileMatchedRecover.
+    """
+    until_ms = recovered_until_ms(conf, checkpoint_values(store))
+    files = [segment for segment in store.commit_log if segment.frame_bytes and segment.size_bytes]
+    for segment in reversed(files):
+        time_ms = _first_time_ms(segment)
+        if time_ms is not None and 0 < time_ms <= until_ms:
+            return segment.base_offset
+    return files[0].base_offset
+
+
+def _first_time_ms(segment: Segment) -> int | None:
+    with segment.open() as file:
+        head = file.read(segment.frame_bytes, RECORD.size_bytes + IPV6_EXTRA_BYTES)
+    if len(head) < RECORD.size_bytes or int.from_bytes(head[4:8], "big") != MAGIC_V1:
+        return None
+    is_v6 = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big") & BORN_V6
+    place = AT["store_time_ms"] + (IPV6_EXTRA_BYTES if is_v6 else 0)
+    return int.from_bytes(head[place : place + 8], "big", signed=True)
