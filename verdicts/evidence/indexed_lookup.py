@@ -348,8 +348,20 @@ class DerivedFiles:
                 raise Untrusted("the op queue has invalid slots")
             for block in self._checked(blocks_at(self._log, offsets, lengths), OP_TOPIC, numbers, offsets):
                 rows = ops_of(block, self._store.root)
+                self._require_numbers(rows)
                 self._gathered.add_ops(rows, wanted)
             begin = end
+
+    def _require_numbers(self, ops: pa.RecordBatch) -> None:
+        """Require that op messages list no half queue offset beyond the half queue and the half messages after it."""
+        if self._store.in_use:
+            return
+        highest = pc.max(ops["half_queue_offsets"].flatten()).as_py()
+        if highest is None or highest < self._half_queue.max_offset:
+            return
+        known = pc.max(self._gathered.table("halves")["queue_offset"]).as_py()
+        if known is None or highest > known:
+            raise Untrusted(f"an op message lists half queue offset {highest}, which no half message has")
 
     # -- op numbers of other records ------------------------------------------------------------------------------
 

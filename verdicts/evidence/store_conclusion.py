@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from readers.rocksdb.rocksdb_transactions import has_entries, no_database
 from readers.storage.segments import Segment
 from readers.store.store import Store
 from verdicts.claims.lost_end import contradictions, lost_end
+from verdicts.claims.op_numbers import op_number_findings
 from verdicts.ends.doubtful_ends import doubtful_id_findings
 from verdicts.ends.end_records import examined_ends
 from verdicts.ends.unfound_entries import evidence_of_entries
@@ -78,7 +80,7 @@ def conclude(
         findings=[
             *known, *splits.findings, *entries.findings, *examined.findings, *([] if lost is None else [lost.finding]),
             *contradictions(store, facts.claims, splits.spans_of, lost), *missing.findings,
-            *derived_findings(store, facts.cursors.half, splits.has_halves),
+            *derived_findings(store, facts.cursors.half, splits.has_halves), *_marks_beyond_end(store, scanned),
         ],
         missing=[*ranges, *examined.missing],
         misdirected_decisions=sorted(
@@ -138,6 +140,14 @@ class _AllSplits:
         }
         self.damaged += places["damaged"]
         return places["torn"]
+
+
+def _marks_beyond_end(store: Store, scanned: list[SplitFacts]) -> Iterator[Finding]:
+    """Return op marks whose half queue offset neither the half queue nor the log has."""
+    end = 1 + max((part.last_half_number for part in scanned), default=-1)
+    rows = np.concatenate([np.empty((0, 2), np.int64), *(part.high_marks for part in scanned)])
+    rows = rows[rows[:, 1] >= end]
+    return op_number_findings(store, rows[:, 0], rows[:, 1])
 
 
 def _tables_beside(facts: StoreFacts, splits: _AllSplits, findings: list[Finding]) -> BesideLog:

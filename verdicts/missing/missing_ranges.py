@@ -181,6 +181,11 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
         result.ranges.append(
             MissingRange(store.root, offset, end, f"no file contains commit-log offsets {offset} to {end}")
         )
+    elif finding.code == "segment-misnamed" and offset is not None and finding.length_bytes is not None:
+        end = offset + finding.length_bytes
+        result.ranges.append(MissingRange(
+            store.root, offset, end, f"commit-log offsets {offset} to {end} are in {finding.file}, under another name"
+        ))  # fmt: skip
     elif finding.code == "unreadable-file":
         for segment in store.commit_log:
             if segment.file == finding.file:
