@@ -40,6 +40,7 @@ from readers.log.record_layout import (
     STORE_V6,
 )
 from readers.model.columns import SLACK_BYTES, Bools, Int64s
+from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.storage.open_file import OpenFile
 from readers.storage.segments import Segment
 from readers.store.store import DISCARD_TOPIC
@@ -176,7 +177,7 @@ class SegmentScan:
                     block = self._without_fillers(block)
                 if len(block):
                     self.decoded_bytes += int(block.lengths.sum()) + len(block) * self._frame
-                    self.last_store_time_ms = int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0])
+                    self._note_time(int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0]))
                     yield block
                 if position + stop < self._to and not self._goes_on(file, position + stop, stop):
                     if self._stops_at_break:
@@ -187,6 +188,11 @@ class SegmentScan:
                     position += stop
             if is_begun and position is not None and not self._stops_at_break:
                 self._account_behind(file, position)
+
+    def _note_time(self, store_time_ms: int) -> None:
+        """Keep the store time of the last record, unless it is impossible."""
+        if 0 <= store_time_ms <= BROKER_TIME_MAX_MS:
+            self.last_store_time_ms = store_time_ms
 
     def _without_fillers(self, block: Block) -> Block:
         """Return the block without the fillers of `rmqtx salvage`, which are counted as damage.
