@@ -467,4 +467,6 @@ def sound_length(file: OpenFile, position: int, base_offset: int) -> int | None:
     properties_length = int.from_bytes(file.read(sizes_at, 2), "big", signed=True)
     if properties_length < 0 or sizes_at + 2 + properties_length != position + length:
         return None
+    if not topic_length + properties_length:
+        return None
     return int(length)

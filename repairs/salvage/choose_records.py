@@ -1,6 +1,7 @@
 """Choosing the records of the new log from those found: one per offset, and the better one of two that differ.
 
-Sound bodies are preferred to damaged ones, then whole properties to torn ones, then long runs to short ones, then files named earlier to later ones.
+Sound bodies are preferred to damaged ones, then whole properties to torn ones, then long runs to short ones, then files
+named earlier to later ones.
 """
 
 from __future__ import annotations

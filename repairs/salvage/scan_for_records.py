@@ -233,7 +233,7 @@ class FoundRuns:
             wanted = max(_WINDOW_BYTES, int.from_bytes(head, "big"))
 
     def _cut(self, block: Block, position: int, stop: int) -> Iterator[tuple[Run, bool]]:
-        """Yield the records of a window as runs; those with a wrong body or torn properties and fillers are separate."""
+        """Yield the records of a window as runs; those with a wrong body or torn properties, and fillers, are alone."""
         if not len(block):
             return
         good = block.body_crc_matches()

@@ -72,6 +72,8 @@ def _is_sound(data: Any, start: int, length: int) -> Any:
     if topic_length < 0 or place > end - 2:
         return False
     properties_length = i16(data, place)
+    if topic_length + properties_length == 0:
+        return False
     return properties_length >= 0 and place + 2 + properties_length == end
 
 
