@@ -48,7 +48,8 @@ KINDS: dict[str, Kind] = {
         "consume queues whose slots the next start of the broker would cut off, although the log has their records",
         "half messages without a slot are never checked, op messages are never read, and consumers receive none of the "
         "other messages",
-        "do not start 5.2.0 on a DLedger store whose broker was killed: start 5.3.0 or later",
+        "copy the store before the broker starts; if its DLedger group has other members, start this one with an empty "
+        "store: it copies the log of the others",
     ),
     "start-deletes-index": Kind(
         "note",

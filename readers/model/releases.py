@@ -263,6 +263,12 @@ DLEDGER_QUEUES_EMPTIED = Change(
     "class files of 5.1.4 to 5.3.1; seen on 5.2.0",
     since=(5, 2, 0), until=(5, 3, 0),
 )
+DLEDGER_QUEUES_CUT_SHORT = Change(
+    "with a DLedger log, a start after a kill computes the end of the log without the headers of the entries in the last "
+    "file, and cuts the queues there", "store/dledger/DLedgerCommitLog.java dledgerRecoverAbnormally; #9084; the class "
+    "files of 5.3.0 to 5.5.0; seen on 5.3.3",
+    since=(5, 3, 0),
+)
 FILES_BACK_BOUNDED = Change("recovery goes back at most commitLogRecoverMaxNum files", _LOG, since=(5, 4, 0))
 #: The last release of each group of releases that start in the same way.
 LAST_TO_START_ALIKE: tuple[Version, ...] = (

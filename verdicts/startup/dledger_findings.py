@@ -11,8 +11,9 @@ import numpy as np
 
 from readers.cursors.cursors import check_cursors
 from readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES, MAGIC_V1, RECORD
+from readers.log.segment_scan import SegmentScan
 from readers.model.columns import Int64s
-from readers.model.findings import Finding
+from readers.model.findings import Finding, as_text
 from readers.queues.slot_files import topic_text
 from readers.storage.segments import Segment
 from readers.store.checkpoint import checkpoint_values
@@ -45,47 +46,57 @@ def dledger_findings(
         )
         return
     yield from log_findings(store, walk, store.commit_log, log)
-    if store.aborted and rules.empties_dledger_queues:
-        yield from _emptied_queues(store, conf, queues)
+    if not store.aborted:
+        return
+    if rules.empties_dledger_queues:
+        yield from _cut_queues(store, queues, _begin_offset(store, conf))
+    elif rules.cuts_dledger_queues_short:
+        end = _end_without_headers(store)
+        if max((int(_slots(facts)[:, 1].max(initial=-1)) for facts in queues), default=-1) >= end:
+            yield from _cut_queues(store, queues, end)
 
 
-def _emptied_queues(store: Store, conf: Mapping[str, str], queues: Sequence[QueueFacts]) -> Iterator[Finding]:
-    """Queues that are cut at the begin of the file in which the recovery begins, and the slots that they get again.
+def _cut_queues(store: Store, queues: Sequence[QueueFacts], cut_offset: int) -> Iterator[Finding]:
+    """Queues that are cut at a place of the log that is not its end, and what is dispatched to them after that.
 
-    Source: store/dledger/DLedgerCommitLog.java dledgerRecoverAbnormally; docs/formats/dledger.md#empty-queues.
+    The broker dispatches only what DLedger had not committed at the stop.
+    Source: store/dledger/DLedgerCommitLog.java dledgerRecoverAbnormally; docs/formats/dledger.md#queues.
     """
-    begin = _begin_offset(store, conf)
     again = committed_offset(store)
     slots_count = lost_count = 0
-    half = np.empty((0, 2), np.int64)
+    half, half_again, shifted = (np.empty((0, 2), np.int64) for _ in range(3))
     for facts in queues:
         rows = _slots(facts)
         slots_count += len(rows)
-        cut = rows[rows[:, 1] >= begin]
-        lost_count += len(cut) if again is None else int((cut[:, 1] < again).sum())
+        later = rows[rows[:, 1] >= (1 << 62 if again is None else again)]
+        lost = rows[(rows[:, 1] >= cut_offset) & (rows[:, 1] < (1 << 62 if again is None else again))]
+        lost_count += len(lost)
         if topic_text(facts.name[1]) == HALF_TOPIC:
-            half = cut
+            half, half_again = lost, later
+            kept = rows[rows[:, 1] < cut_offset]
+            if len(kept) and len(later) and len(lost):  # a queue without slots begins at the number of its next record
+                shifted = np.stack([later[:, 0], int(kept[-1, 0]) + 1 + np.arange(len(later))], axis=1)
     if not lost_count:
         return
-    actual = f"none for records from commit-log offset {begin} on"
+    actual = f"none for records from commit-log offset {cut_offset} on"
     if again is not None:
-        actual += f"; records from {again} on get their slots again{_numbers(half[half[:, 1] >= again])}"
-        half = half[half[:, 1] < again]
+        numbers = f", half queue offsets {half_again[0, 0]} to {half_again[-1, 0]}" if len(half_again) else ""
+        actual += f"; records from {again} on get slots again{numbers}"
     cursor = (check_cursors(store).half or {}).get(0, 0)
     ahead_count = int((half[:, 0] >= cursor).sum())
     yield Finding(
-        store.root, "start-empties-queues", store.place("consumequeue"), commit_log_offset=begin,
+        store.root, "start-empties-queues", store.place("consumequeue"), commit_log_offset=cut_offset,
         expected=f"{slots_count} slots in {len(queues)} consume queues", actual=actual,
-        meaning=f"{lost_count} records lose their slots, {len(half)} half messages among them; {ahead_count} of these "
-        "the check has not reached yet, and never will; op messages without slots are never read, and consumers "
-        "receive none of the other messages",
+        meaning=f"{lost_count} records lose their slots, {len(half)} half messages among them; the check has not reached "
+        f"{ahead_count} of these yet, and never will; op messages without slots are never read, and consumers receive "
+        "none of the other messages",
     )
-
-
-def _numbers(half: Int64s) -> str:
-    if not len(half):
-        return ", no half message among them"
-    return f", half queue offsets {half[0, 0]} to {half[-1, 0]}"
+    if len(shifted):
+        (first, slot), last = shifted[0].tolist(), shifted[-1].tolist()
+        yield Finding(
+            store.root, "start-shifts", as_text(store.queue_directory(HALF_TOPIC, 0)), commit_log_offset=again,
+            expected=f"half queue offsets {first} to {last[0]}", actual=f"slots {slot} to {last[1]}",
+        )
 
 
 def _slots(facts: QueueFacts) -> Int64s:
@@ -100,6 +111,12 @@ def _slots(facts: QueueFacts) -> Int64s:
     lacking = records.numbers >= facts.used_end
     parts.append(np.stack([records.numbers[lacking], records.offsets[lacking]], axis=1))
     return np.concatenate(parts)
+
+
+def _end_without_headers(store: Store) -> int:
+    """Return the end of the log as 5.3.0 and later compute it: the headers of the last file's entries do not count."""
+    segment = [one for one in store.commit_log if one.frame_bytes and one.size_bytes][-1]
+    return segment.base_offset + sum(int(block.lengths.sum()) for block in SegmentScan(segment))
 
 
 def _begin_offset(store: Store, conf: Mapping[str, str]) -> int:

@@ -1,7 +1,10 @@
 """How DLedger reads its log when a broker starts: entry after entry, from one of the last files on, up to its end.
 
 DLedger tests the headers of entries only, not the records in them: where a header is wrong, the log ends, whatever
-follows. Source: io/openmessaging/storage/dledger/store/file/DLedgerMmapFileStore.java recover; docs/formats/dledger.md.
+follows.
+
+Source: io/openmessaging/storage/dledger/store/file/DLedgerMmapFileStore.java recover;
+        docs/formats/dledger.md#recovery.
 """
 
 from __future__ import annotations

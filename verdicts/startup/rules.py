@@ -14,6 +14,7 @@ from readers.model.releases import (
     DIRECTORIES_SKIPPED,
     DISPATCHES_BEHIND_QUEUES,
     DISPATCHES_PAST_QUEUES,
+    DLEDGER_QUEUES_CUT_SHORT,
     DLEDGER_QUEUES_EMPTIED,
     EMPTY_LAST_DELETED,
     EMPTY_QUEUE_FILE_REFUSED,
@@ -71,6 +72,7 @@ class RecoveryRules:
     files_back_max: int | None
     refuses_empty_queue_file: bool
     empties_dledger_queues: bool
+    cuts_dledger_queues_short: bool
 
     @property
     def name(self) -> str:
@@ -106,6 +108,7 @@ def rules_of(version: Version, conf: Mapping[str, str] | None = None) -> Recover
         files_back_max=_files_back_max(conf or {}) if FILES_BACK_BOUNDED.holds(version) else None,
         refuses_empty_queue_file=EMPTY_QUEUE_FILE_REFUSED.holds(version),
         empties_dledger_queues=DLEDGER_QUEUES_EMPTIED.holds(version),
+        cuts_dledger_queues_short=DLEDGER_QUEUES_CUT_SHORT.holds(version),
     )
 
 
