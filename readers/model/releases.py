@@ -108,6 +108,10 @@ LAST_END_LEFT_OUT = Change(
     "the last property of a record has no end mark",
     "common/message/MessageDecoder.java messageProperties2String", since=(4, 9, 1), until=(5, 2, 0),
 )  # fmt: skip
+PROPERTY_CRC = Change(
+    "records may end in a CRC of their bytes (enabledAppendPropCRC); recovery tests it with forceVerifyPropCRC=true",
+    "store/CommitLog.java checkMessageAndReturnSize", since=(5, 2, 0),
+)
 PROXIES = Change("clients may be connected to a proxy instead of the broker", "RIP-39", since=(5, 0, 0))
 INDEX_TAGS = Change("the key index has entries for tags", "store/index/IndexService.java", since=(5, 5, 0))
 TIMERS = Change("a timer wheel delivers messages at any time", "store/timer/TimerMessageStore.java", since=(5, 0, 0))
@@ -264,9 +268,9 @@ DLEDGER_QUEUES_EMPTIED = Change(
     since=(5, 2, 0), until=(5, 3, 0),
 )
 DLEDGER_QUEUES_CUT_SHORT = Change(
-    "with a DLedger log, a start after a kill computes the end of the log without the headers of the entries in the last "
-    "file, and cuts the queues there", "store/dledger/DLedgerCommitLog.java dledgerRecoverAbnormally; #9084; the class "
-    "files of 5.3.0 to 5.5.0; seen on 5.3.3",
+    "with a DLedger log, a start after a kill computes the end of the log without the headers of the entries in the "
+    "last file, and cuts the queues there", "store/dledger/DLedgerCommitLog.java dledgerRecoverAbnormally; #9084; "
+    "the class files of 5.3.0 to 5.5.0; seen on 5.3.3",
     since=(5, 3, 0),
 )
 FILES_BACK_BOUNDED = Change("recovery goes back at most commitLogRecoverMaxNum files", _LOG, since=(5, 4, 0))

@@ -87,9 +87,9 @@ def _cut_queues(store: Store, queues: Sequence[QueueFacts], cut_offset: int) -> 
     yield Finding(
         store.root, "start-empties-queues", store.place("consumequeue"), commit_log_offset=cut_offset,
         expected=f"{slots_count} slots in {len(queues)} consume queues", actual=actual,
-        meaning=f"{lost_count} records lose their slots, {len(half)} half messages among them; the check has not reached "
-        f"{ahead_count} of these yet, and never will; op messages without slots are never read, and consumers receive "
-        "none of the other messages",
+        meaning=f"{lost_count} records lose their slots, {len(half)} half messages among them; the check has not "
+        f"reached {ahead_count} of these yet, and never will; op messages without slots are never read, and "
+        "consumers receive none of the other messages",
     )
     if len(shifted):
         (first, slot), last = shifted[0].tolist(), shifted[-1].tolist()

@@ -23,6 +23,9 @@ from verdicts.verify.queue_claims import QueueClaims, QueueParts
 from verdicts.verify.records import older_design_rows, record_findings
 from verdicts.verify.store_files import half_end, values_of_records
 
+#: Records at which a broker with forceVerifyPropCRC=true may end its reading.
+_UNPROVED_PROPERTIES = ("record-properties", "record-property-crc")
+
 
 def _none() -> Int64s:
     return np.empty(0, np.int64)
@@ -87,9 +90,13 @@ class SplitWork:
         if self._entries is not None:
             yield from self._entries.findings(self._split.segment, block)
         self._older.append(block.commit_log_offsets[older_design_rows(block)])
-        yield from record_findings(
+        for finding in record_findings(
             self._store, block, with_bodies=not self._is_quick, with_everything=self._is_full
-        )
+        ):
+            if finding.code in _UNPROVED_PROPERTIES and finding.position_bytes is not None:
+                begin, length = finding.position_bytes, finding.length_bytes or 0
+                self._breaks.append(np.array([[begin, begin + length]], np.int64))
+            yield finding
         if self._is_quick:
             self._known.has_halves |= bool(block.topic_is(HALF_TOPIC).any())
             return
