@@ -189,7 +189,7 @@ class Block:
         """Return whether each record's length is the sum of its parts; reads nothing outside the record.
 
         What the properties contain does not matter: the recovery of a broker keeps a record with torn properties. A
-        record without topic and properties is none: no broker writes it.
+        record has a topic or properties: no broker writes one without both.
         Source: store/CommitLog.java checkMessageAndReturnSize; docs/formats/record.md#validation.
         """
         last = self.starts + self.lengths - 3  # the latest place where a properties length can stand

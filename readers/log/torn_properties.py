@@ -1,6 +1,6 @@
 """Find records whose properties were not completely written: a crash, or a lost page, left zeros in their place.
 
-A broker's recovery does not read what properties contain, so it keeps such a record: the check, the dispatch and a
+A broker's recovery does not read what properties contain, so it keeps the record: the check, the dispatch and a
 COMMIT record use its header, topic and body (docs/formats/record.md#torn-properties).
 """
 

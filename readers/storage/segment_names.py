@@ -20,13 +20,13 @@ _PROBED_FILES = 3
 
 
 def misnamed_segments(
-    strays: Iterable[str], segments: Sequence[Segment], store: str, files: FileSystem
+    skipped: Iterable[str], segments: Sequence[Segment], store: str, files: FileSystem
 ) -> Iterator[Finding]:
     """Return a finding for each skipped file of a log that begins with a record of a range that no other file has.
 
-    `strays`: the skipped files.
+    `skipped`: the files that are not in `segments` because of their names.
     """
-    for file in strays:
+    for file in skipped:
         size = _size_bytes(files, file)
         head = _head(file, size)
         if len(head) < _RECORD_HEAD.size:

@@ -26,7 +26,7 @@ from readers.storage.file_systems import files_of
 from readers.storage.opening import open_together
 from readers.storage.places import FileSystem, is_uri, joined, normalised, parent_of
 from readers.storage.segment_names import is_without_data, misnamed_segments
-from readers.storage.segments import Segment, SegmentedLog, is_dledger, list_segments, with_frames
+from readers.storage.segments import Segment, SegmentedLog, is_dledger, list_segments, skipped_files, with_frames
 from readers.store.links import top_links_out
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -260,8 +260,7 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     mark = joined(place, BEGUN_MARK)
     if files.entry(mark) is not None:
         findings.append(Finding(place, "half-changed", mark))
-    strays = [one.file for one in findings if one.code == "stray-file" and one.file is not None]
-    findings += misnamed_segments(strays, segments, place, files)
+    findings += misnamed_segments(skipped_files(findings), segments, place, files)
     if files.entry(joined(place, "checkpoint")) is None and is_without_data(segments):
         findings.append(Finding(place, "log-empty", directories[0] if directories else joined(place, "commitlog")))
     return Store(

@@ -20,7 +20,7 @@ from readers.log.record_block import Block
 from readers.log.record_layout import FILLER_MARK, MAGIC_BLANK, RECORD_BYTES_MIN
 from readers.log.segment_scan import sound_length, walk
 from readers.log.torn_properties import have_torn_properties
-from readers.model.columns import SLACK_BYTES
+from readers.model.columns import SLACK_BYTES, Bools
 from readers.model.errors import NotAStore, UnreadableFile
 from readers.model.findings import Finding, as_text
 from readers.model.reading import Coverage
@@ -219,7 +219,7 @@ class FoundRuns:
             starts, stop = walk(data, base + position, 0, len(data))
             places = np.array(starts, np.int64)
             block = Block(data + bytes(SLACK_BYTES), base + position, position, self.source.file, places)
-            unsound = np.flatnonzero(~block.sound())
+            unsound = np.flatnonzero(~block.sound() | self._are_unread(block))
             if len(unsound):
                 stop = starts[int(unsound[0])]
                 block = block.take(np.arange(int(unsound[0])))
@@ -231,6 +231,14 @@ class FoundRuns:
             if not self._is_sound(file, position, base + position):
                 return
             wanted = max(_WINDOW_BYTES, int.from_bytes(head, "big"))
+
+    def _are_unread(self, block: Block) -> Bools:
+        """Return which records have unreadable bytes, in place of which there are zeros."""
+        begins = block.positions
+        found = np.zeros(len(block), np.bool_)
+        for at, length in self._unread:
+            found |= (begins < at + length) & (begins + block.lengths > at)
+        return found
 
     def _cut(self, block: Block, position: int, stop: int) -> Iterator[tuple[Run, bool]]:
         """Yield the records of a window as runs; those with a wrong body or torn properties, and fillers, are alone."""

@@ -11,7 +11,7 @@ from readers.model.findings import Finding, as_text
 from readers.store.store import open_store
 from verdicts.verify.verify import Verify
 
-#: What the lines about the salvage report already: fillers count as damage, and without a config/ there are no cursors.
+#: What the lines about the salvage report already: fillers count as damage, and a missing config/ has a note.
 _TOLD = frozenset({"record-damaged", "config-missing"})
 
 

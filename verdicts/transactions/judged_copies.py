@@ -101,7 +101,8 @@ class JudgedCopies:
                 found |= np.isin(marks.integers("commit_log_offset"), np.array(view.idle_ops, np.int64)) & np.asarray(
                     pc.equal(marks.table["store"], name)
                 )
-        return found & (of_mark >= 0) & np.append(self.is_ahead_per_copy, False)[of_mark]
+        is_ahead: Bools = np.append(self.is_ahead_per_copy, False)[of_mark]
+        return found & (of_mark >= 0) & is_ahead
 
     def _is_coming_back(self) -> Bools:
         """Diverted half messages that wait for their delay and will return to the half topic.

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from readers.log.record_at import block_at
+from readers.log.record_block import Block
 from readers.log.record_layout import AT
 from readers.log.splits import plan_splits
 from readers.log.transaction_records import are_halves, are_ops, is_final
+from readers.model.columns import Bools
 from readers.model.findings import Finding
 from readers.store.broker_settings import broker_settings
 from readers.store.store import DISCARD_TOPIC, open_store
@@ -56,7 +59,9 @@ def tear(root: Path, offset: int, count: int | None = None) -> None:
 
 def offsets_of(name: str, kind: str) -> list[int]:
     """Where the records of a kind are in a store of the corpus."""
-    chosen = {"half": are_halves, "op": are_ops, "final": is_final, "discard": lambda b: b.topic_is(DISCARD_TOPIC)}
+    chosen: dict[str, Callable[[Block], Bools]] = {
+        "half": are_halves, "op": are_ops, "final": is_final, "discard": lambda block: block.topic_is(DISCARD_TOPIC),
+    }  # fmt: skip
     blocks = [block for split in plan_splits([opened(name)]) for block in split.scan()]
     return [offset for block in blocks for offset in block.commit_log_offsets[chosen[kind](block)].tolist()]
 

@@ -312,7 +312,7 @@ def test_torn_properties_end_the_log_only_where_their_crc_is_tested(
 ) -> None:
     root = copy_of("propcrc-5.3.3", tmp_path)
     assert "start-cuts-log" not in foreseen(root, "5.3.3", **switch)
-    file = [file for file in log_files(root) if records_in(file)][0]
+    file = next(file for file in log_files(root) if records_in(file))
     place, length = records_in(file)[40]
     damage.zero_bytes(file, place + length - 5, 5)
     rows = foreseen(root, "5.3.3", **switch)
