@@ -174,3 +174,29 @@ def test_an_op_that_names_nothing_is_found_by_every_command(text: bytes, code: s
     assert code in {finding.code for finding in waiting.findings}
     assert code in {row["code"] for row in verified(root)}
     assert {finding.kind.severity for finding in found if finding.code == code} == {"error"}
+
+
+def test_a_half_message_with_no_properties_at_all_is_open(tmp_path: Path) -> None:
+    """The length of the properties is 0, and the length of the record is the sum of its parts."""
+    root = field_stores("torn-props-half-2-bytes", tmp_path) / "store"
+    file = Path(open_store(root).commit_log[0].file)
+    data = bytearray(file.read_bytes())
+    at, length = 2030, int.from_bytes(data[2030:2034], "big")
+    sizes_at = at + length - 2 - 134
+    data[at : at + 4] = (length - 134).to_bytes(4, "big")
+    data[sizes_at : at + length] = bytes(2 + 134)
+    file.write_bytes(data)
+    rows, found = audited(root)
+    assert by_place(rows)[at]["state"] == "PENDING"
+    assert {"half-unreadable", "record-properties"} <= about(found, at)
+    assert "record-properties" in {row["code"] for row in verified(root)}
+
+
+@pytest.mark.parametrize(("word", "code"), [(b"k298778489", None), (b"BBADFEC0373BF9FC", "half-unreadable")])
+def test_properties_that_are_not_text_are_a_record(word: bytes, code: str | None, tmp_path: Path) -> None:
+    root = field_stores("torn-props-half-2-bytes", tmp_path) / "store"
+    file = Path(open_store(root).commit_log[0].file)
+    damage.write_bytes(file, file.read_bytes().index(word) + 3, b"\xff\xfe\xc3")
+    rows, found = audited(root)
+    assert by_place(rows)[2030]["state"] == "PENDING"
+    assert about(found, 2030) == {"record-properties"} | ({code} if code else set())
