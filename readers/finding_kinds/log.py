@@ -88,6 +88,22 @@ KINDS: dict[str, Kind] = {
         "it is skipped; brokers from 4.5.1 on refuse to start while it is there",
         "move the file out of the directory before the broker starts",
     ),
+    "segment-misnamed": Kind(
+        "error",
+        "a file of the commit log under another name: its first record has a place that no other file has",
+        "the file is skipped, so its records are missing as evidence: older transactions may be in it and are not "
+        "listed, and transactions that a record in it may have decided are UNDECIDABLE",
+        "in a copy of the store, rename the file to the place of its first record, in 20 digits",
+        hides_records=True,
+    ),
+    "log-empty": Kind(
+        "error",
+        "a commit log without any record, in a directory without a checkpoint",
+        "a broker that has started in a directory leaves a checkpoint there: this is probably not the directory of its "
+        "store, and nothing is known about its transactions",
+        "give the directory that storePathRootDir names in broker.conf; if the log is elsewhere: --commitlog DIR",
+        hides_records=True,
+    ),
     "link-out": Kind(
         "warning",
         "a link in the store that leads out of it",
@@ -110,9 +126,10 @@ KINDS: dict[str, Kind] = {
         "compare with another replica of the group",
     ),
     "entry-header": Kind(
-        "warning",
-        "a DLedger entry whose header contradicts the record in it",
-        "no effect on transactions: the record's own offset proves its place; a broker may refuse to start",
+        "error",
+        "a DLedger entry whose header contradicts the record in it, or the entries beside it",
+        "the record's own offset proves its place, so it counts; a broker whose recovery reads this entry ends the log "
+        "before it or before the next one (start-cuts-log)",
         "compare with another member of the group",
     ),
     "blank-length": Kind(

@@ -68,9 +68,10 @@ KINDS: dict[str, Kind] = {
         "only a complete verification of the whole log compares them: faults in them were not searched for",
     ),
     "op-beyond-end": Kind(
-        "warning",
+        "error",
         "an op mark for an offset beyond the end of the half queue",
-        "the half message that it ended is lost; the next half message with this offset counts as ended before its "
+        "the half message that it ended is lost, or the number is damaged, and another half message counts as not "
+        "ended; the next half message with this offset counts as ended before its "
         "first check",
     ),
     "dispatch-behind": Kind(

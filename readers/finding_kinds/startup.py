@@ -9,8 +9,8 @@ KINDS: dict[str, Kind] = {
         "error",
         "the broker would exit at its start because of this file",
         "no transaction is checked, committed or delivered until this is repaired",
-        "move files that do not belong here out of the directory; replace truncated files from a backup or a slave, "
-        "and damaged configuration files from a backup",
+        "move files that do not belong here, and a last queue file of only zeros, out of the directory; replace "
+        "truncated files from a backup or a slave, and damaged configuration files from a backup",
     ),
     "start-endless": Kind(
         "error",
@@ -43,6 +43,14 @@ KINDS: dict[str, Kind] = {
         "the places of all records would be lost",
         "find the commit log in a backup or on a slave",
     ),
+    "start-empties-queues": Kind(
+        "error",
+        "consume queues whose slots the next start of the broker would cut off, although the log has their records",
+        "half messages without a slot are never checked, op messages are never read, and consumers receive none of the "
+        "other messages",
+        "copy the store before the broker starts; if its DLedger group has other members, start this one with an empty "
+        "store: it copies the log of the others",
+    ),
     "start-deletes-index": Kind(
         "note",
         "an index file that the next start of the broker would delete and rebuild only in part",
@@ -68,6 +76,13 @@ KINDS: dict[str, Kind] = {
         "op messages refer to half messages by queue offset: after the shift, an op message settles another half "
         "message",
         "do not start the broker on this store: rmqtx rebuild queues writes the queues again, in a copy of it",
+    ),
+    "start-adds-hole": Kind(
+        "warning",
+        "slots without a record that the next start of the broker would add to a consume queue",
+        "the next record of the queue gets the number after them; a read of these numbers finds nothing, and rmqtx "
+        "verify reports them as slot-invalid from then on",
+        "move the last file of the queue, which has only zeros, out of the directory before the broker starts",
     ),
     "start-enters": Kind(
         "note",

@@ -65,6 +65,13 @@ KINDS: dict[str, Kind] = {
         "a failover to this copy loses them: their half messages were not copied, or the log of the copy begins later",
         "rmqtx diff lists them",
     ),
+    "op-without-effect": Kind(
+        "error",
+        "an op message that settles no half message: it lacks the tag of op messages, or lists no number",
+        "the check passes over it, and checks the half messages that it was written for again: an answer COMMIT "
+        "delivers also what was rolled back",
+        "compare with the same record on a slave",
+    ),
     "half-changed": Kind(
         "warning",
         "rmqtx is changing the store, or was interrupted during a change",

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from readers.log.commit_log import scan_segments
 from readers.log.record_block import Block
+from readers.model.columns import Int64s
 from readers.model.findings import Finding
 from readers.model.layout import Field, Layout, VariablePart
 from readers.model.reading import Note, NoteKind, Reading
@@ -64,46 +65,86 @@ def scan_entries(store: Store, *, from_offset: int | None = None, to_offset: int
 
 def _batches(store: Store, reading: Reading, begin: int | None, end: int | None) -> Iterator[pa.RecordBatch]:
     framed = {segment.file: segment for segment in store.commit_log if segment.frame_bytes}
-    last_index: int | None = None
+    headers_of = EntryHeaders(store.root)
     for block in scan_segments(store, reading.findings, reading.coverage, from_offset=begin, to_offset=end):
         segment = framed.get(block.file)
         if segment is None:  # written before the store was changed to DLedger
             continue
-        headers = _headers(segment, block)
-        records = block.commit_log_offsets, block.lengths
-        sound = headers["magic"] == ENTRY_MAGIC
-        sound &= headers["entry_offset"] == records[0] - DLEDGER_FRAME_BYTES
-        sound &= headers["body_length_bytes"] == records[1]
-        sound &= headers["length_bytes"] == records[1] + DLEDGER_FRAME_BYTES
-        indexes = headers["entry_index"].astype(np.int64)
-        before = np.concatenate([[_UNKNOWN if last_index is None else last_index], indexes[:-1]])
-        sound &= (indexes == before + 1) | (before == _UNKNOWN) | block.topic_is(LEFT_OUT_TOPIC)
-        last_index = int(indexes[-1])
-        for row in np.flatnonzero(~sound).tolist():
-            reading.findings.append(_contradiction(store, segment, headers[row], records[0][row], records[1][row]))
-        yield _rows(store, block, headers)
+        reading.findings.extend(headers_of.findings(segment, block))
+        yield _rows(store, block, headers_in_front(segment, block))
 
 
-def _headers(segment: Segment, block: Block) -> np.ndarray:
-    """Return the entry headers in front of a block's records."""
-    places = block.positions - DLEDGER_FRAME_BYTES
-    first = int(places[0])
-    with segment.open() as file:
-        data = file.read(first, int(block.positions[-1]) - first)
-    starts = places - first
-    raw = np.frombuffer(data, np.uint8)
-    picked = raw[starts[:, None] + np.arange(DLEDGER_FRAME_BYTES)]
+def headers_in_front(segment: Segment, block: Block) -> np.ndarray:
+    """Return the entry headers in front of a block's records.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    starts = block.starts - DLEDGER_FRAME_BYTES
+    picked = block.data[np.maximum(starts, 0)[:, None] + np.arange(DLEDGER_FRAME_BYTES)]
+    for row in np.flatnonzero(starts < 0).tolist():  # in front of the window
+        with segment.open() as file:
+            raw = file.read(int(block.positions[row]) - DLEDGER_FRAME_BYTES, DLEDGER_FRAME_BYTES)
+        picked[row] = np.frombuffer(raw, np.uint8)
     return np.frombuffer(picked.tobytes(), ENTRY_HEADER.dtype)
 
 
-def _contradiction(store: Store, segment: Segment, header: np.void, offset: int, length: int) -> Finding:
-    found = {name: int(header[name]) for name in ("magic", "length_bytes", "entry_index", "entry_offset")}
-    return Finding(
-        store.root, "entry-header", segment.file, int(offset) - DLEDGER_FRAME_BYTES - segment.base_offset,
-        DLEDGER_FRAME_BYTES, commit_log_offset=int(offset),
-        expected=f"magic 1, {int(length) + DLEDGER_FRAME_BYTES} bytes, the next number, its place",
-        actual=", ".join(f"{name} {value}" for name, value in found.items()),
-    )  # fmt: skip
+class EntryHeaders:
+    """The entry headers of consecutive blocks, compared with their records and with one another.
+
+    A broker's recovery ends the log before an entry with a wrong place, length or magic code, with another number than
+    the next, or with a lower term than the entry before it.
+    Source: io/openmessaging/storage/dledger/store/file/DLedgerMmapFileStore.java recover; seen on 4.9.7.
+    """
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        self._index, self._term = _UNKNOWN, 0
+
+    def findings(self, segment: Segment, block: Block) -> Iterator[Finding]:
+        """Return a finding for each header of a block that contradicts its record, or the headers beside it.
+
+        Order: of the block.
+        Raises: UnreadableFile, FileChanged.
+        """
+        if not len(block):
+            return
+        headers = headers_in_front(segment, block)
+        offsets, lengths = block.commit_log_offsets, block.lengths
+        sound = headers["magic"] == ENTRY_MAGIC
+        sound &= headers["entry_offset"] == offsets - DLEDGER_FRAME_BYTES
+        sound &= headers["body_length_bytes"] == lengths
+        sound &= headers["length_bytes"] == lengths + DLEDGER_FRAME_BYTES
+        indexes = np.append(self._index, headers["entry_index"].astype(np.int64))
+        terms = np.append(self._term, headers["term"].astype(np.int64))
+        is_next = (indexes[1:] == indexes[:-1] + 1) | (indexes[:-1] == _UNKNOWN) | block.topic_is(LEFT_OUT_TOPIC)
+        wrong = set(np.flatnonzero(~sound).tolist())
+        wrong |= {_culprit(indexes, row + 1, 2) - 1 for row in np.flatnonzero(~is_next).tolist()}
+        wrong |= {_culprit(terms, row + 1, 0) - 1 for row in np.flatnonzero(np.diff(terms) < 0).tolist()}
+        for row in sorted(row for row in wrong if row >= 0):
+            before = int(indexes[row])
+            expected = (
+                f"magic 1, {int(lengths[row]) + DLEDGER_FRAME_BYTES} bytes, "
+                f"number {'unknown' if before == _UNKNOWN else before + 1}, place "
+                f"{int(offsets[row]) - DLEDGER_FRAME_BYTES}, term {int(terms[row])} or later, not above the next"
+            )
+            names = ("magic", "length_bytes", "entry_index", "entry_offset", "term")
+            yield Finding(
+                self._store, "entry-header", segment.file, int(block.positions[row]) - DLEDGER_FRAME_BYTES,
+                DLEDGER_FRAME_BYTES, commit_log_offset=int(offsets[row]), expected=expected,
+                actual=", ".join(f"{name} {int(headers[name][row])}" for name in names),
+            )  # fmt: skip
+        self._index, self._term = int(indexes[-1]), int(terms[-1])
+
+
+def _culprit(values: Int64s, place: int, step: int) -> int:
+    """Return which of two neighbours is wrong, where the value at a place does not follow from the one before it.
+
+    If it follows from the value two before it (`step`: their distance at least), the one between them is wrong.
+    """
+    is_between = place >= 2 and values[place - 2] != _UNKNOWN and (
+        values[place] == values[place - 2] + step if step else values[place] >= values[place - 2]
+    )
+    return place - 1 if is_between else place
 
 
 def _rows(store: Store, block: Block, headers: np.ndarray) -> pa.RecordBatch:

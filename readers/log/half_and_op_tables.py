@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from readers.log.commit_log import scan_segments
+from readers.log.op_messages import op_findings, ops_of
 from readers.log.record_block import Block
-from readers.log.transaction_records import are_halves, are_ops, halves_of, op_findings, ops_of
+from readers.log.transaction_records import are_halves, are_ops, halves_of
 from readers.model.columns import Bools
 from readers.model.findings import Finding
 from readers.model.reading import Coverage, Reading

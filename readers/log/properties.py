@@ -29,6 +29,8 @@ IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 TRANSACTION_ID = "__transactionId__"
 HALF_MARK = "TRAN_MSG"
+#: The tag of op messages: the check passes over a record of the op topic that has another tag, or none.
+OP_TAG = "d"
 
 
 Words = npt.NDArray[np.uint64]

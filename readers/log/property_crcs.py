@@ -14,9 +14,9 @@ from readers.log.record_block import Block
 from readers.model.columns import Bools
 from readers.model.findings import Finding
 
-_PROPERTY_CRC = "__CRC32#"
+PROPERTY_CRC = "__CRC32#"
 #: `__CRC32#` 0x01, ten digits, 0x02: the last bytes of the record, which the CRC does not cover.
-_PROPERTY_CRC_BYTES = 20
+PROPERTY_CRC_BYTES = 20
 
 
 def property_crc_findings(block: Block, store: str) -> Iterator[Finding]:
@@ -27,7 +27,7 @@ def property_crc_findings(block: Block, store: str) -> Iterator[Finding]:
     """
     memory = memoryview(block.data)  # type: ignore[arg-type]
     for row in np.flatnonzero(have_property_crc(block)).tolist():
-        end = int(block.starts[row] + block.lengths[row]) - _PROPERTY_CRC_BYTES
+        end = int(block.starts[row] + block.lengths[row]) - PROPERTY_CRC_BYTES
         computed = zlib.crc32(memory[int(block.starts[row]) : end]) & 0x7FFFFFFF
         digits = bytes(memory[end + 9 : end + 19])
         stored = int(digits[::-1]) if digits.isdigit() else None
@@ -49,8 +49,8 @@ def word_crc_findings(block: Block, store: str) -> Iterator[Finding]:
 
 def have_property_crc(block: Block) -> Bools:
     """Return which records end in a property CRC."""
-    name = _PROPERTY_CRC.encode() + b"\x01"
-    places = block.starts + block.lengths - _PROPERTY_CRC_BYTES
+    name = PROPERTY_CRC.encode() + b"\x01"
+    places = block.starts + block.lengths - PROPERTY_CRC_BYTES
     found: Bools = places > block.topic_starts
     for number, value in enumerate(name):
         found[found] = block.data[places[found] + number] == value

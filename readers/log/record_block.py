@@ -188,7 +188,8 @@ class Block:
     def sound(self) -> Bools:
         """Return whether each record's length is the sum of its parts; reads nothing outside the record.
 
-        Topic and properties must not end in a zero byte: else the record was not completely written, or lost a page.
+        What the properties contain does not matter: the recovery of a broker keeps a record with torn properties. A
+        record has a topic or properties: no broker writes one without both.
         Source: store/CommitLog.java checkMessageAndReturnSize; docs/formats/record.md#validation.
         """
         last = self.starts + self.lengths - 3  # the latest place where a properties length can stand
@@ -206,8 +207,7 @@ class Block:
         good &= (lengths >= 0) & (ends <= self.starts + self.lengths - 2)
         ends = np.where(good, ends, self.starts)
         sizes = self._integers(ends, ">i2").astype(np.int64)
-        good &= (sizes >= 0) & (ends + 2 + sizes == self.starts + self.lengths)
-        good &= self.data[np.where(sizes > 0, self.starts + self.lengths, ends) - 1] != 0
+        good &= (sizes >= 0) & (ends + 2 + sizes == self.starts + self.lengths) & (lengths + sizes > 0)
         if good.all():
             self.__dict__["_topic"], self.__dict__["_properties_area"] = (starts, lengths), (ends + 2, sizes)
         return good

@@ -40,6 +40,7 @@ from readers.log.record_layout import (
     STORE_V6,
 )
 from readers.model.columns import SLACK_BYTES, Bools, Int64s
+from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.storage.open_file import OpenFile
 from readers.storage.segments import Segment
 from readers.store.store import DISCARD_TOPIC
@@ -173,12 +174,12 @@ class SegmentScan:
                 if position + len(data) >= self.segment.size_bytes:
                     limit = len(data)
                     data += bytes(SLACK_BYTES)
-                block, stop = self._block(file, data, position, limit)
+                block, stop = self._completed(file, data, position, limit)
                 if holds_mark(data) and len(block) and not self._with_fillers:
                     block = self._without_fillers(block)
                 if len(block):
                     self.decoded_bytes += int(block.lengths.sum()) + len(block) * self._frame
-                    self.last_store_time_ms = int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0])
+                    self._note_time(int(block.take(np.array([len(block) - 1])).header("store_time_ms")[0]))
                     yield block
                 if position + stop < self._to and not self._goes_on(file, position + stop, stop):
                     if self._stops_at_break:
@@ -189,6 +190,11 @@ class SegmentScan:
                     position += stop
             if is_begun and position is not None and not self._stops_at_break:
                 self._account_behind(file, position)
+
+    def _note_time(self, store_time_ms: int) -> None:
+        """Keep the store time of the last record, unless it is impossible."""
+        if 0 <= store_time_ms <= BROKER_TIME_MAX_MS:
+            self.last_store_time_ms = store_time_ms
 
     def _without_fillers(self, block: Block) -> Block:
         """Return the block without the fillers of `rmqtx salvage`, which are counted as damage.
@@ -217,6 +223,22 @@ class SegmentScan:
         is_behind = self._to <= position < self.segment.size_bytes + self._frame
         if is_behind and sound_length(file, position, self.segment.base_offset) is None:
             self._skip(file, position - self._frame)
+
+    def _completed(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
+        """Return the sound records of a window. If the last record ends in zeros, the window is read once more.
+
+        A running broker may have been about to write the rest of it.
+        """
+        spans_count, decoded_bytes = len(self.spans), self.decoded_bytes
+        block, stop = self._block(file, data, position, limit)
+        if not self._is_last or not len(block) or block.data[int(block.starts[-1] + block.lengths[-1]) - 1]:
+            return block, stop
+        again = file.read(position, limit)
+        if len(again) != limit or again == data[:limit]:
+            return block, stop
+        del self.spans[spans_count:]
+        self.decoded_bytes = decoded_bytes
+        return self._block(file, again + data[limit:], position, limit)
 
     def _block(self, file: OpenFile, data: bytes, position: int, limit: int) -> tuple[Block, int]:
         """Return the sound records of a window. The bytes of an unsound one before others are searched for records."""
@@ -446,6 +468,6 @@ def sound_length(file: OpenFile, position: int, base_offset: int) -> int | None:
     properties_length = int.from_bytes(file.read(sizes_at, 2), "big", signed=True)
     if properties_length < 0 or sizes_at + 2 + properties_length != position + length:
         return None
-    if file.read((position + length if properties_length else sizes_at) - 1, 1) == b"\0":
+    if not topic_length + properties_length:
         return None
     return int(length)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.log.op_bodies import parse_op_bodies
-from readers.log.properties import REAL_TOPIC, TAGS
+from readers.log.properties import OP_TAG, REAL_TOPIC, TAGS
 from readers.log.record_block import Block
 from readers.model.columns import Bools
 from readers.model.findings import Finding
@@ -36,7 +36,6 @@ from readers.store.store import (
 #: The topics that the broker's check reads and writes, and those in which a delayed half message waits.
 _OWN_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, *WAITING_TOPICS)
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
-_OP_TAG = "d"
 _LENGTH_MAX = max(map(len, _OWN_TOPICS))
 _HAS_OWN_LENGTH = np.isin(np.arange(_LENGTH_MAX + 2), [len(topic) for topic in _OWN_TOPICS])
 
@@ -92,7 +91,7 @@ def _own_topic_of(one: Block) -> str | None:
     topic = min(known, key=lambda name: sum(a != b for a, b in zip(name.encode(), mine, strict=True)))
     if topic == OP_TOPIC:
         _, forms = parse_op_bodies(one.bodies().cast(pa.binary()), one.body_crc_matches())
-        is_op = one.properties.text(TAGS)[0].as_py() == _OP_TAG and forms[0].as_py() != "unreadable"
+        is_op = one.properties.text(TAGS)[0].as_py() == OP_TAG and forms[0].as_py() != "unreadable"
         return topic if is_op else None
     real_topic = one.properties.text(REAL_TOPIC)[0].as_py()
     if real_topic is None or real_topic.encode() == mine:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from readers.log import compression
 from readers.log.commit_log import record_columns
 from readers.log.named_offsets import NO_PLACE, named_offsets
-from readers.log.offset_marks import TRANS_OFFSET, rocksdb_marks, rollback_marks
-from readers.log.op_bodies import parse_op_bodies
+from readers.log.offset_marks import rocksdb_marks, rollback_marks
+from readers.log.op_messages import ops_of
 from readers.log.prepared_records import is_prepared, is_rollback, prepared_names
 from readers.log.properties import (
     CHECK_TIMES,
@@ -31,15 +31,13 @@ from readers.log.properties import (
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
-    TAGS,
     TRANSACTION_ID,
     UNIQ_KEY,
 )
 from readers.log.record_block import Block
 from readers.log.record_layout import COMMIT, COMPRESSED, PREPARED, TRANSACTION_MASK
-from readers.model.columns import Bools, Int64s, IntegerSet, int64s, integers
-from readers.model.findings import Finding
-from readers.model.tables import FINALS, HALVES, MARKS, OPS
+from readers.model.columns import Bools, Int64s, integers
+from readers.model.tables import FINALS, HALVES
 from readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -186,60 +184,9 @@ def _bodies_are_readable(block: Block) -> Bools:
     return readable
 
 
-def ops_of(block: Block, store: str) -> pa.RecordBatch:
-    """Return the records of a block, which are op messages, as rows of OPS.
-
-    Damage: a body that is not a list of numbers, or with a wrong CRC, has form `unreadable` and no numbers; so has an
-            op message of a transaction in RocksDB without a readable TRANS_OFFSET, its only reference.
-    """
-    columns = ["store", "file", "position_bytes", "length_bytes", "queue_id", "queue_offset", "commit_log_offset",
-               "store_time_ms"]
-    arrays = dict(zip(columns, record_columns(block, store, columns), strict=True))
-    numbers, forms = parse_op_bodies(block.bodies().cast(pa.binary()), block.body_crc_matches())
-    places = pa.nulls(len(block), pa.int64())
-    by_offset = block.topic_is(ROCKSDB_OP_TOPIC)
-    if by_offset.any():
-        named = integers(block.properties.text(TRANS_OFFSET), pa.int64())
-        chosen = pa.array(by_offset)
-        places = pc.if_else(chosen, named, places)
-        forms = pc.if_else(chosen, pc.if_else(pc.is_valid(named), "offset", "unreadable"), forms)
-        numbers = pc.if_else(chosen, pa.nulls(len(block), numbers.type), numbers)
-    arrays |= {
-        "tags": block.properties.text(TAGS), "body_form": forms, "half_queue_offsets": numbers,
-        "half_commit_log_offset": places,
-    }
-    return pa.RecordBatch.from_arrays([arrays[name] for name in OPS.names], schema=OPS)
-
-
 def finals_of(block: Block, store: str, schema: pa.Schema = FINALS) -> pa.RecordBatch:
     """Return the records of a block, which are COMMIT records, as rows of FINALS."""
     return _rows(block, store, schema)
-
-
-def marks_of(ops: pa.RecordBatch, wanted: IntegerSet | None = None) -> pa.RecordBatch:
-    """Return one row of MARKS for each time that an op message lists a half queue offset.
-
-    A half message that was decided twice within a batch interval is listed twice (5.1.0 and later).
-
-    Order: of the op messages, then half queue offset (a batch need not be in order).
-    `wanted`: only these half queue offsets.
-    """
-    lists = ops["half_queue_offsets"]
-    numbers = np.asarray(lists.flatten())
-    rows = np.arange(len(numbers)) if wanted is None else np.flatnonzero(wanted.has(numbers))
-    numbers = numbers[rows]
-    ends = np.cumsum(int64s(pc.list_value_length(lists), 0))
-    owners = np.searchsorted(ends, rows, side="right")
-    order = np.lexsort((numbers, owners))
-    owners, numbers = owners[order], numbers[order]
-    rows = np.arange(len(numbers))
-    is_first = np.append(True, (np.diff(owners) != 0) | (np.diff(numbers) != 0))[: len(rows)]
-    repetition = rows - np.maximum.accumulate(np.where(is_first, rows, 0))
-    columns = [ops[name].take(pa.array(owners)) for name in MARKS.names[:-3]]
-    return pa.RecordBatch.from_arrays(
-        [*columns, pa.array(numbers), pa.array(repetition.astype(np.int32)), pa.nulls(len(numbers), pa.int64())],
-        schema=MARKS,
-    )
 
 
 def is_final(block: Block) -> Bools:
@@ -396,16 +343,3 @@ def is_delayed_half(block: Block) -> Bools:
         half_topics = pa.array([HALF_TOPIC, ROCKSDB_HALF_TOPIC])
         waiting[rows] = np.asarray(pc.is_in(real_topics, value_set=half_topics))
     return waiting
-
-
-def op_findings(ops: pa.RecordBatch | pa.Table, store: str) -> list[Finding]:
-    """Return one finding for each op message whose numbers cannot be read."""
-    bad = ops.filter(pc.equal(ops["body_form"], "unreadable"))
-    return [
-        Finding(
-            store, "op-unreadable", row["file"], row["position_bytes"], row["length_bytes"],
-            commit_log_offset=row["commit_log_offset"], expected="half queue offsets, or TRANS_OFFSET",
-            actual="other bytes, or a wrong CRC",
-        )
-        for row in bad.select(["file", "position_bytes", "length_bytes", "commit_log_offset"]).to_pylist()
-    ]

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from readers.log.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
 from readers.log.record_block import Block
+from readers.log.torn_properties import have_torn_properties
 from readers.log.transaction_records import are_halves
 from readers.model.columns import Bools
 from readers.model.findings import Finding
@@ -17,8 +18,9 @@ from readers.store.store import DISCARD_TOPIC
 
 #: How bytes that are not UTF-8 are shown in a text.
 _NO_TEXT = "\\x"
-#: The end of a property's name: if a value contains one, the end mark of a value is damaged.
-_NAME_END = "\x01"
+#: The end of a property's name: if a value contains one, the end mark of a value is damaged. And zeros in place of
+#: what a crash or a lost page has left out.
+_NO_VALUE = ("\x01", "\x00")
 
 
 def may_be_unreadable(copies: pa.RecordBatch) -> bool:
@@ -26,9 +28,9 @@ def may_be_unreadable(copies: pa.RecordBatch) -> bool:
     names, *others = (copies[name] for name in ("transaction_id", "producer_group", "real_topic"))
     if names.null_count:
         return True
-    if not (_occurs(_NO_TEXT, names) or any(_occurs(_NAME_END, values) for values in (names, *others))):
+    if not (_occurs(_NO_TEXT, names) or any(_occurs(sign, one) for sign in _NO_VALUE for one in (names, *others))):
         return False
-    damaged = [_are_damaged_ids(names), *map(_hold_another_property, others)]
+    damaged = [_are_damaged_ids(names), *map(_run_on, others)]
     return any(pc.any(one).as_py() for one in damaged)
 
 
@@ -47,16 +49,17 @@ def has_readable_id(copy: Block) -> bool:
 
 
 def _are_damaged_ids(names: pa.Array) -> pa.Array:
-    """Return which ids are not text, or contain another property; false if there is no id."""
-    return pc.or_(pc.fill_null(pc.match_substring(names, _NO_TEXT), False), _hold_another_property(names))
+    """Return which ids are not text, or run on; false if there is no id."""
+    return pc.or_(pc.fill_null(pc.match_substring(names, _NO_TEXT), False), _run_on(names))
 
 
-def _hold_another_property(values: pa.Array) -> pa.Array:
-    """Return which values continue into the next property; false if there is no value.
+def _run_on(values: pa.Array) -> pa.Array:
+    """Return which values continue into the next property, or into zeros; false if there is no value.
 
     For ids, groups and topics, which a broker restricts. Other values may have been written this way.
     """
-    return pc.fill_null(pc.match_substring(values, _NAME_END), False)
+    another, zeros = (pc.fill_null(pc.match_substring(values, sign), False) for sign in _NO_VALUE)
+    return pc.or_(another, zeros)
 
 
 def unreadable_copies(block: Block, store: str) -> Iterator[Finding]:
@@ -64,16 +67,16 @@ def unreadable_copies(block: Block, store: str) -> Iterator[Finding]:
 
     A discard copy is reported for its group or real topic only.
 
-    Unreadable: no id, and properties that are not names and values; an id that is not text; either with another
-    property in it. A discard copy with a damaged id is not reported: it may belong to any transaction, and then all
-    transactions would be in doubt.
+    Unreadable: no id, and properties that are not names and values or were not completely written; an id that is not
+    text; either with another property or zeros in it. A discard copy with a damaged id is not reported: it may belong
+    to any transaction, and then all transactions would be in doubt.
     """
     copies = block.take(are_halves(block) | block.topic_is(DISCARD_TOPIC))
     names, groups = copies.properties.text(UNIQ_KEY), copies.properties.text(PRODUCER_GROUP)
-    nameless: Bools = np.asarray(pc.is_null(names)) & copies.properties.malformed()
+    nameless: Bools = np.asarray(pc.is_null(names)) & (copies.properties.malformed() | have_torn_properties(copies))
     unreadable: Bools = nameless | np.asarray(_are_damaged_ids(names))
     topics = copies.properties.text(REAL_TOPIC)
-    runs_on: Bools = np.asarray(pc.or_(_hold_another_property(groups), _hold_another_property(topics)))
+    runs_on: Bools = np.asarray(pc.or_(_run_on(groups), _run_on(topics)))
     is_discard = copies.topic_is(DISCARD_TOPIC)
     for row in np.flatnonzero(np.where(is_discard, runs_on & ~unreadable, runs_on | unreadable)).tolist():
         yield Finding(

@@ -108,6 +108,10 @@ LAST_END_LEFT_OUT = Change(
     "the last property of a record has no end mark",
     "common/message/MessageDecoder.java messageProperties2String", since=(4, 9, 1), until=(5, 2, 0),
 )  # fmt: skip
+PROPERTY_CRC = Change(
+    "records may end in a CRC of their bytes (enabledAppendPropCRC); recovery tests it with forceVerifyPropCRC=true",
+    "store/CommitLog.java checkMessageAndReturnSize", since=(5, 2, 0),
+)
 PROXIES = Change("clients may be connected to a proxy instead of the broker", "RIP-39", since=(5, 0, 0))
 INDEX_TAGS = Change("the key index has entries for tags", "store/index/IndexService.java", since=(5, 5, 0))
 TIMERS = Change("a timer wheel delivers messages at any time", "store/timer/TimerMessageStore.java", since=(5, 0, 0))
@@ -252,10 +256,28 @@ QUEUES_READ_AGAIN = Change(
     "queues are truncated after recovery has dispatched records, and their last files are read again", _STORE,
     since=(5, 3, 4)
 )
+EMPTY_QUEUE_FILE_REFUSED = Change(
+    "a broker does not start if the last file of a queue that has slots has none itself: newPosition < 0: (-20 < 0)",
+    "store/ConsumeQueue.java correctMinOffset; #9728; seen on 5.1.4, 5.3.3 and 5.4.0, not on 4.9.7 and 5.5.0",
+    since=(5, 0, 0), until=(5, 5, 0),
+)
+DLEDGER_QUEUES_EMPTIED = Change(
+    "with a DLedger log, a start after a kill cuts the queues at the begin of the file in which it begins to read: it "
+    "requires DUP_INFO in every record", "store/dledger/DLedgerCommitLog.java dledgerRecoverAbnormally; #8032; the "
+    "class files of 5.1.4 to 5.3.1; seen on 5.2.0",
+    since=(5, 2, 0), until=(5, 3, 0),
+)
+DLEDGER_QUEUES_CUT_SHORT = Change(
+    "with a DLedger log, a start after a kill computes the end of the log without the headers of the entries in the "
+    "last file, and cuts the queues there", "store/dledger/DLedgerCommitLog.java dledgerRecoverAbnormally; #9084; "
+    "the class files of 5.3.0 to 5.5.0; seen on 5.3.3",
+    since=(5, 3, 0),
+)
 FILES_BACK_BOUNDED = Change("recovery goes back at most commitLogRecoverMaxNum files", _LOG, since=(5, 4, 0))
 #: The last release of each group of releases that start in the same way.
 LAST_TO_START_ALIKE: tuple[Version, ...] = (
-    (4, 3, 0), (4, 4, 0), (4, 5, 2), (4, 9, 8), (5, 0, 0), (5, 1, 4), (5, 3, 3), (5, 3, 4), NEWEST_READ,
+    (4, 3, 0), (4, 4, 0), (4, 5, 2), (4, 9, 8), (5, 0, 0), (5, 1, 4), (5, 2, 0), (5, 3, 3), (5, 3, 4),
+    (5, 4, 0), NEWEST_READ,
 )  # fmt: skip
 
 # --- defaults of settings ---------------------------------------------------------------------------------------------

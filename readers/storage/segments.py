@@ -29,6 +29,7 @@ _DLEDGER_DIRECTORY = re.compile(r"(.*/)?dledger-[^/]+/data/?")
 #: The header of a DLedger entry, in front of each record (4.5.0+, enableDLegerCommitLog).
 DLEDGER_FRAME_BYTES = 48
 _OPEN_FILES_MAX = 64
+_FOREIGN = "stray-file"
 _OFFSET_MAX = (1 << 62) - 1
 #: Magic, length, place and body length at the head of a DLedger entry (`dledger.ENTRY_HEADER`).
 _ENTRY_HEAD = struct.Struct(">ii16xq12xi")
@@ -201,12 +202,17 @@ def list_segments(
         for entry in _entries(files_of(directory), directory, store, findings):
             if not _SEGMENT_NAME.fullmatch(entry.name) or int(entry.name) > _OFFSET_MAX or not entry.is_file:
                 if not entry.is_directory:  # sub-directories are skipped by brokers from 5.1.0
-                    findings.append(Finding(store, "stray-file", as_text(entry.path)))
+                    findings.append(Finding(store, _FOREIGN, as_text(entry.path)))
                 continue
             frame = DLEDGER_FRAME_BYTES if is_dledger(directory) else 0
             found.append(Segment(as_text(entry.path), int(entry.name), entry.size_bytes, entry.modified_ns, frame))
     found.sort(key=lambda segment: (segment.base_offset, segment.file))
     return _without_overlaps(found, store, findings), findings
+
+
+def skipped_files(findings: list[Finding]) -> list[str]:
+    """Return the files that `list_segments` skipped because of their names, by its findings."""
+    return [one.file for one in findings if one.code == _FOREIGN and one.file is not None]
 
 
 def _entries(files: FileSystem, directory: str, store: str, findings: list[Finding]) -> list[DirectoryEntry]:

@@ -26,7 +26,8 @@ from readers.storage.file_systems import files_of
 from readers.storage.opening import open_together
 from readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined, normalised
 from readers.storage.refused import require_readable, unreadable
-from readers.storage.segments import Segment, SegmentedLog, is_dledger, list_segments, with_frames
+from readers.storage.segment_names import is_without_data, misnamed_segments
+from readers.storage.segments import Segment, SegmentedLog, is_dledger, list_segments, skipped_files, with_frames
 from readers.store.access import require_access
 from readers.store.links import top_links_out
 from readers.store.store_roots import file_is_no_store, is_root_without_log, log_directories, not_a_store
@@ -284,6 +285,9 @@ def open_store(root: str | os.PathLike[str], commit_log_directories: tuple[str, 
     mark = joined(place, BEGUN_MARK)
     if files.entry(mark) is not None:
         findings.append(Finding(place, "half-changed", mark))
+    findings += misnamed_segments(skipped_files(findings), segments, place, files)
+    if files.entry(joined(place, "checkpoint")) is None and is_without_data(segments):
+        findings.append(Finding(place, "log-empty", directories[0] if directories else joined(place, "commitlog")))
     return Store(
         root=place,
         commit_log=segments,

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.log.op_messages import op_findings, ops_of
 from readers.log.record_block import Block
-from readers.log.transaction_records import halves_of, op_findings, ops_of
+from readers.log.transaction_records import halves_of
 from readers.model.findings import Finding
 from readers.model.reading import Reading
 from readers.model.tables import HALVES, OPS

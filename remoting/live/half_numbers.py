@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.log.op_messages import ops_of
 from readers.log.record_block import Block
-from readers.log.transaction_records import ops_of
 from readers.model.columns import Int64s, int64s
 from readers.model.findings import Finding
 from readers.store.store import HALF_TOPIC, OP_TOPIC

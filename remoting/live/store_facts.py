@@ -19,7 +19,7 @@ from verdicts.model.check_stop import CheckStop
 from verdicts.model.half_numbers import HalfNumbers
 from verdicts.model.predicted import Prediction
 from verdicts.model.store_evidence import FILES, WIRE, StoreEvidence
-from verdicts.model.verdict_inputs import MisdirectedDecision, MissingRange, StoreView
+from verdicts.model.verdict_inputs import MisdirectedDecision, MissingRange, StoreView, idle_ops
 
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.
@@ -104,6 +104,7 @@ class LiveStore:
             check_stops=tuple(self.check_stops),
             future=self.future,
             half_numbers=self.half_numbers,
+            idle_ops=idle_ops(self.findings),
         )
 
     def evidence(self) -> StoreEvidence:

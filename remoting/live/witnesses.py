@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.log.op_messages import ops_of
 from readers.log.properties import TRANSACTION_ID
 from readers.log.record_block import Block
-from readers.log.transaction_records import is_delayed_half, ops_of
+from readers.log.transaction_records import is_delayed_half
 from readers.model.columns import IntegerSet, int64s
 from readers.model.findings import Finding
 from readers.model.releases import TIMERS

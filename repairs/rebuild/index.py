@@ -10,6 +10,7 @@ import numpy as np
 
 from readers.index.index import ENTRY, HEADER, INDEX_SLOT
 from readers.index.record_keys import key_pairs, tag_pairs
+from readers.log.header_rules import plausible_times
 from readers.log.record_block import Block
 from readers.model.columns import Int32s, Int64s
 from readers.model.moments import BROKER_TIME_MAX_MS
@@ -57,14 +58,14 @@ class IndexBuilder:
         order = np.argsort(offsets, kind="stable")
         offsets, hashes = offsets[order], hashes[order]
         at = np.searchsorted(block.commit_log_offsets, offsets)
-        times = block.header("store_time_ms")[at]
+        times, headed = block.header("store_time_ms")[at], plausible_times(block)[at]
         while len(offsets):
             room = self.sizes.index_entries_count - max(1, self._header["next_entry_number"])
             if self._file is None or room <= 0:
-                self._begin(int(times[0]))
+                self._begin(int(headed[0]))
                 continue
-            self._enter(offsets[:room], hashes[:room], times[:room])
-            offsets, hashes, times = offsets[room:], hashes[room:], times[room:]
+            self._enter(offsets[:room], hashes[:room], times[:room], headed[:room])
+            offsets, hashes, times, headed = offsets[room:], hashes[room:], times[room:], headed[room:]
 
     def finish(self) -> int:
         """Write what is still in memory, and return the number of files."""
@@ -92,18 +93,19 @@ class IndexBuilder:
         self._names.add(name)
         return name
 
-    def _enter(self, offsets: Int64s, hashes: Int64s, times: Int64s) -> None:
+    def _enter(self, offsets: Int64s, hashes: Int64s, times: Int64s, headed: Int64s) -> None:
+        """Add entries with the times of their records; the header gets `headed`, the times of plausible records."""
         header, count = self._header, len(offsets)
         first = header["next_entry_number"]
         entries = np.zeros(count, ENTRY.dtype)
         entries["key_hash"], entries["commit_log_offset"] = hashes, offsets
-        entries["seconds_since_begin"] = self._seconds(times, is_first=first == 1)
+        entries["seconds_since_begin"] = self._seconds(times, int(headed[0]), is_first=first == 1)
         slots = hashes % len(self._heads)
         entries["previous_entry_number"] = self._previous(slots, first)
         header["used_slots_count"] = int(np.count_nonzero(self._heads))
         if first == 1:
-            header["begin_offset"], header["begin_time_ms"] = int(offsets[0]), int(times[0])
-        header["end_offset"], header["end_time_ms"] = int(offsets[-1]), int(times[-1])
+            header["begin_offset"], header["begin_time_ms"] = int(offsets[0]), int(headed[0])
+        header["end_offset"], header["end_time_ms"] = int(offsets[-1]), int(headed[-1])
         header["next_entry_number"] = first + count
         self.entries_count += count
         assert self._file is not None
@@ -112,10 +114,10 @@ class IndexBuilder:
         size = HEADER.size_bytes + slots_bytes + ENTRY.size_bytes * self.sizes.index_entries_count
         write_at(self._file, size, position, entries.tobytes())
 
-    def _seconds(self, times: Int64s, *, is_first: bool) -> Int64s:
+    def _seconds(self, times: Int64s, begin_ms: int, *, is_first: bool) -> Int64s:
         """Seconds after the header's begin time; for a file's first entry, after the begin time before that entry."""
         before = self._header["begin_time_ms"]
-        begin = np.full(len(times), times[0] if is_first else before)
+        begin = np.full(len(times), begin_ms if is_first else before)
         if is_first:
             begin[0] = before
         seconds = np.where(begin > 0, (times - begin) // 1000, 0)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from readers.log.commit_log import log_bytes, scan_segments
+from readers.log.header_rules import plausible_times
 from readers.log.record_block import Block
 from readers.model.errors import BadRequest, NotAStore, StoreInUse
 from readers.model.findings import Finding
@@ -99,7 +100,7 @@ class DerivedBuilder:
         if not len(block):
             return
         self.made.records_count += len(block)
-        self._last_time_ms = max(self._last_time_ms, int(block.header("store_time_ms").max()))
+        self._last_time_ms = max(self._last_time_ms, int(plausible_times(block).max()))
         if QUEUES in self.parts:
             self._queues.add(block)
         if INDEX in self.parts:

@@ -1,6 +1,7 @@
 """Choosing the records of the new log from those found: one per offset, and the better one of two that differ.
 
-Sound bodies are preferred to damaged ones, then long runs to short ones, then files named earlier to later ones.
+Sound bodies are preferred to damaged ones, then whole properties to torn ones, then long runs to short ones, then files
+named earlier to later ones.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
 from readers.model.findings import Finding, as_text
+from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.storage.open_file import OpenFile
 from repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN
 from repairs.salvage.scan_for_records import Run, SalvageSource
@@ -87,7 +89,11 @@ def chosen_pieces(runs: list[Run], files: OpenSources, segment_bytes: int) -> Ch
     Raises: UnreadableFile, FileChanged.
     """
     choice = _Choice(files, segment_bytes)
-    for run in sorted(runs, key=lambda run: (not run.is_intact, -run.length_bytes, run.source, run.position_bytes)):
+
+    def rank(run: Run) -> tuple[bool, bool, int, int, int]:
+        return not run.is_intact, run.is_torn, -run.length_bytes, run.source, run.position_bytes
+
+    for run in sorted(runs, key=rank):
         choice.offer(run)
     choice.leave_out_far()
     choice.leave_out_stale()
@@ -153,7 +159,8 @@ class _Choice:
         head = self.files.read(run.source, position, AT["store_address"] + IPV6_EXTRA_BYTES)
         flag = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
         place = AT["store_time_ms"] + (IPV6_EXTRA_BYTES if flag & BORN_V6 else 0)
-        return int.from_bytes(head[place : place + 8], "big", signed=True)
+        time_ms = int.from_bytes(head[place : place + 8], "big", signed=True)
+        return time_ms if 0 <= time_ms <= BROKER_TIME_MAX_MS else run.first_time_ms
 
     def _overlapping(self, begin: int, end: int) -> tuple[int, int]:
         """Positions of the first piece that overlaps a range, and after the last one."""

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from readers.cursors.cursors import read_cursors
 from readers.log.commit_log import scan_segments
-from readers.log.transaction_records import is_delayed_half, ops_of
+from readers.log.op_messages import ops_of
+from readers.log.transaction_records import is_delayed_half
 from readers.model.errors import SourceError
 from readers.queues.consume_queue import open_queue
 from readers.store.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store

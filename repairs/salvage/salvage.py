@@ -32,6 +32,7 @@ from repairs.records.store_sizes import StoreSizes, with_log_files_of
 from repairs.salvage.choose_records import ChosenRecords, OpenSources, Piece, chosen_pieces
 from repairs.salvage.queue_ends import discards_go_on, known_ends
 from repairs.salvage.scan_for_records import FoundRuns, Run, SalvageSource, sources_of
+from repairs.salvage.verification import verified
 from verdicts.verify.state_table import has_tables
 
 #: Commit-log offset → a record for that place.
@@ -101,7 +102,7 @@ def salvage(
     infers_segments: bool = False,
     progress: Progress | None = None,
 ) -> Salvaged:
-    """Make a store at `target` with all records that are found in files, devices and directories.
+    """Make a store at `target` with all records that are found in files, devices and directories, and verify it.
 
     `config`: a broker's directory config/, copied. `old_store`: the damaged store, whose queues show their ends; its
     state table and redo log (3.0, 3.1) are copied.
@@ -129,6 +130,7 @@ def salvage(
                 _copy_tables(old_store, root, result)
             _write_log(root, files, result, sizes, old_store)
             _derive(root, result, sizes, with_tags=with_tags)
+            result.findings.extend(verified(root, target, result.findings))
     finally:
         files.close()
     return result

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from readers.log.header_rules import plausible_times
 from readers.log.record_block import Block
 from readers.log.record_layout import FILLER_MARK, MAGIC_BLANK, RECORD_BYTES_MIN
 from readers.log.segment_scan import sound_length, walk
-from readers.model.columns import SLACK_BYTES, Int64s
+from readers.log.torn_properties import have_torn_properties
+from readers.model.columns import SLACK_BYTES, Bools
 from readers.model.errors import NotAStore, UnreadableFile
 from readers.model.findings import Finding, as_text
 from readers.model.reading import Coverage
@@ -41,7 +43,7 @@ class Run:
     """Sound records that are consecutive in a file and, by their offsets, in the log.
 
     Units: bytes. `source`: number of the file. `is_intact`: every body matches its CRC; a record with another body is a
-    run of its own.
+    run of its own. `is_torn`: the properties of its records were not completely written; they are runs of their own.
     """
 
     source: int
@@ -52,6 +54,7 @@ class Run:
     is_intact: bool
     first_time_ms: int
     last_time_ms: int
+    is_torn: bool = False
 
     @property
     def end_offset(self) -> int:
@@ -216,7 +219,7 @@ class FoundRuns:
             starts, stop = walk(data, base + position, 0, len(data))
             places = np.array(starts, np.int64)
             block = Block(data + bytes(SLACK_BYTES), base + position, position, self.source.file, places)
-            unsound = np.flatnonzero(~block.sound())
+            unsound = np.flatnonzero(~block.sound() | self._are_unread(block))
             if len(unsound):
                 stop = starts[int(unsound[0])]
                 block = block.take(np.arange(int(unsound[0])))
@@ -229,23 +232,32 @@ class FoundRuns:
                 return
             wanted = max(_WINDOW_BYTES, int.from_bytes(head, "big"))
 
+    def _are_unread(self, block: Block) -> Bools:
+        """Return which records have unreadable bytes, in place of which there are zeros."""
+        begins = block.positions
+        found = np.zeros(len(block), np.bool_)
+        for at, length in self._unread:
+            found |= (begins < at + length) & (begins + block.lengths > at)
+        return found
+
     def _cut(self, block: Block, position: int, stop: int) -> Iterator[tuple[Run, bool]]:
-        """Yield the records of a window as runs; records with a wrong body and fillers are separate."""
+        """Yield the records of a window as runs; those with a wrong body or torn properties, and fillers, are alone."""
         if not len(block):
             return
         good = block.body_crc_matches()
         fillers = block.are_fillers() if FILLER_MARK in block.raw else np.zeros(len(block), np.bool_)
-        alone = np.flatnonzero(~good | fillers)
+        torn = have_torn_properties(block) & ~fillers
+        alone = np.flatnonzero(~good | fillers | torn)
         cuts = np.unique(np.concatenate([alone, alone + 1]))
         cuts = cuts[(cuts > 0) & (cuts < len(block))]
         edges = [0, *cuts.tolist(), len(block)]
-        times: Int64s = block.header("store_time_ms")
+        times = plausible_times(block)
         for begin, end in pairwise(edges):
             first = int(block.starts[begin])
             last = int(block.starts[end]) if end < len(block) else stop
             run = Run(
                 self.number, position + first, int(block.commit_log_offsets[begin]), last - first, end - begin,
-                bool(good[begin]), int(times[begin]), int(times[end - 1]),
+                bool(good[begin]), int(times[begin]), int(times[end - 1]), bool(torn[begin]),
             )
             yield run, bool(fillers[begin])
 

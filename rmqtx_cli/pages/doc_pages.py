@@ -16,7 +16,8 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
     ),
     "dledger": ("entry-header",),
     "half_and_op": (
-        "half-unreadable", "op-unreadable", "op-beyond-end", "check-stopped", "end-names-nothing", "half-number-taken",
+        "half-unreadable", "op-unreadable", "op-without-effect", "op-beyond-end", "check-stopped", "end-names-nothing",
+        "half-number-taken",
     ),
     "index": ("index-mismatch", "index-missing", "index-damaged"),
     "prepared_records": (
@@ -30,8 +31,8 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
     ),
     "recovery": (
         "start-refused", "start-endless", "start-cuts-log", "start-deletes-segment", "start-leaves-out",
-        "start-deletes-queues", "start-deletes-index", "start-cuts-queue", "start-skips", "start-shifts",
-        "start-enters", "start-unforeseen", "start-checks-again", "stop-loses-ops",
+        "start-deletes-queues", "start-empties-queues", "start-deletes-index", "start-cuts-queue", "start-adds-hole",
+        "start-skips", "start-shifts", "start-enters", "start-unforeseen", "start-checks-again", "stop-loses-ops",
     ),
     "state_table": (
         "table-entry-invalid", "table-gap", "table-slot-mismatch", "table-slot-expired", "table-slot-stale",
@@ -39,9 +40,9 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
         "table-leftover", "table-remade", "redo-entry-mismatch", "redo-entry-missing", "table-number-taken",
     ),
     "store": (
-        "segment-gap", "segment-overlap", "segment-size", "stray-file", "link-out", "unreadable-file",
-        "checkpoint-damaged", "checkpoint-ahead", "epochs-damaged", "half-changed", "undecidable", "logs-differ",
-        "copy-lacks-pending",
+        "segment-gap", "segment-overlap", "segment-size", "stray-file", "segment-misnamed", "log-empty", "link-out",
+        "unreadable-file", "checkpoint-damaged", "checkpoint-ahead", "epochs-damaged", "half-changed", "undecidable",
+        "logs-differ", "copy-lacks-pending",
     ),
 }  # fmt: skip
 _OF_FINDINGS = {code: f"docs/formats/{page}.md" for page, codes in FINDING_PAGES.items() for code in codes} | {

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from readers.log.commit_log import record_columns
 from readers.log.kernels import ACCELERATED_BYTES_MIN
 from readers.log.log_end import live_blocks, settled
+from readers.log.op_messages import ops_of
 from readers.log.record_block import Block
 from readers.log.splits import Split, SplitPlan
-from readers.log.transaction_records import are_halves, are_ops, halves_of, ops_of, real_topics
+from readers.log.transaction_records import are_halves, are_ops, halves_of, real_topics
 from readers.model.columns import nulls
 from readers.store.store import Store
 from spark_tasks.session.acceleration import use_accelerator

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.log.op_messages import ops_of
 from readers.log.record_at import blocks_at
 from readers.log.splits import Split
-from readers.log.transaction_records import is_final, ops_of
+from readers.log.transaction_records import is_final
 from readers.model.columns import Bools, Int64s, int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding, as_text

@@ -18,6 +18,7 @@ from readers.log.property_crcs import word_crc_findings
 from readers.log.record_at import block_at
 from readers.log.record_block import Block
 from readers.log.segment_scan import SegmentScan
+from readers.log.torn_properties import torn_witnesses
 from readers.log.unreadable_copies import may_be_unreadable
 from readers.model.columns import Int64s, int64s
 from readers.model.errors import RmqtxError
@@ -99,10 +100,12 @@ def require_readable_copies(copies: pa.Table) -> None:
 
 
 def require_sound_properties(block: Block) -> None:
-    """Require that no record contradicts its property CRC: its transaction may be another one.
+    """Require that no record has torn properties, nor contradicts its property CRC: its transaction may be another one.
 
     Raises: Untrusted.
     """
+    if len(torn := torn_witnesses(block)):
+        raise Untrusted(f"the record at commit-log offset {torn.commit_log_offsets[0]} has torn properties")
     for finding in word_crc_findings(block, ""):
         raise Untrusted(f"the record at commit-log offset {finding.commit_log_offset} contradicts its property CRC")
 

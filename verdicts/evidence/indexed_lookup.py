@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 
 from readers.index.index_search import open_index
 from readers.log.named_offsets import NO_PLACE, named_offsets
+from readers.log.op_messages import ops_of
 from readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
 from readers.log.record_at import block_at, blocks_at
 from readers.log.record_block import Block
-from readers.log.transaction_records import are_damaged_finals, is_delayed_half, is_final, ops_of
+from readers.log.transaction_records import are_damaged_finals, is_delayed_half, is_final
 from readers.model.columns import Int64s, IntegerSet, int64s
 from readers.queues.consume_queue import open_queue
 from readers.store.fastjson import read_config
@@ -379,8 +380,20 @@ class DerivedFiles:
                 rows = ops_of(block, self._store.root)
                 if _name_any_before(rows, wanted, first_offset):
                     raise Untrusted("an op message names a half message that was written after it")
+                self._require_numbers(rows)
                 self._gathered.add_ops(rows, wanted)
             begin = end
+
+    def _require_numbers(self, ops: pa.RecordBatch) -> None:
+        """Require that op messages list no half queue offset beyond the half queue and the half messages after it."""
+        if self._store.in_use:
+            return
+        highest = pc.max(ops["half_queue_offsets"].flatten()).as_py()
+        if highest is None or highest < self._half_queue.max_offset:
+            return
+        known = pc.max(self._gathered.table("halves")["queue_offset"]).as_py()
+        if known is None or highest > known:
+            raise Untrusted(f"an op message lists half queue offset {highest}, which no half message has")
 
     # -- op numbers of other records ------------------------------------------------------------------------------
 

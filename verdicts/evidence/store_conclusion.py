@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from readers.storage.segments import Segment
 from readers.store.store import Store
 from verdicts.check.check_rules import supposed_version
 from verdicts.claims.lost_end import contradictions, lost_end
+from verdicts.claims.op_numbers import op_number_findings
 from verdicts.ends.doubtful_ends import doubtful_id_findings
 from verdicts.ends.end_records import examined_ends
 from verdicts.ends.taken_numbers import half_numbers, number_findings
@@ -89,6 +91,7 @@ def conclude(
                 store, facts.cursors.half, splits.has_halves, joined_numbers(part.numbers for part in scanned)
             ),
             *number_findings(store, numbers),
+            *_marks_beyond_end(store, scanned),
         ],
         missing=[*ranges, *examined.missing],
         misdirected_decisions=sorted(
@@ -152,6 +155,14 @@ class _AllSplits:
         }
         self.damaged += places["damaged"]
         return places["torn"]
+
+
+def _marks_beyond_end(store: Store, scanned: list[SplitFacts]) -> Iterator[Finding]:
+    """Return op marks whose half queue offset neither the half queue nor the log has."""
+    end = 1 + max((part.last_half_number for part in scanned), default=-1)
+    rows = np.concatenate([np.empty((0, 2), np.int64), *(part.high_marks for part in scanned)])
+    rows = rows[rows[:, 1] >= end]
+    return op_number_findings(store, rows[:, 0], rows[:, 1])
 
 
 def _tables_beside(facts: StoreFacts, splits: _AllSplits, findings: list[Finding]) -> BesideLog:

@@ -28,7 +28,14 @@ from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.half_numbers import HalfNumbers
 from verdicts.model.predicted import PAST, UNREAD_LOG, Prediction
-from verdicts.model.verdict_inputs import DoubtfulEnd, DoubtfulId, MisdirectedDecision, MissingRange, StoreView
+from verdicts.model.verdict_inputs import (
+    DoubtfulEnd,
+    DoubtfulId,
+    MisdirectedDecision,
+    MissingRange,
+    StoreView,
+    idle_ops,
+)
 from verdicts.simulation.starting_cursors import not_read
 
 FLUSH_LAG_MS_MAX = 10_000
@@ -120,6 +127,7 @@ class StoreFacts:
             was_killed=self.store.was_killed,
             future=self.future,
             half_numbers=self.half_numbers,
+            idle_ops=idle_ops(self.findings),
         )
 
     @property

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.log.offset_marks import OFFSET_MARKS
+from readers.log.op_messages import marks_of, op_findings
 from readers.log.record_block import Block
-from readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES, marks_of, op_findings, witnesses_of
+from readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES, witnesses_of
 from readers.model.columns import Bools, Int64s, IntegerSet, int64s, rows_in_order, rows_where
 from readers.model.findings import Finding
 from readers.model.identities import identities

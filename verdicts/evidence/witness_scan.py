@@ -13,16 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.log.dledger import EntryHeaders
 from readers.log.header_doubts import header_findings
 from readers.log.named_offsets import NO_PLACE
+from readers.log.op_messages import marks_of, op_findings
 from readers.log.property_crcs import have_property_crc, word_crc_findings
 from readers.log.record_block import Block
 from readers.log.segment_scan import Span
 from readers.log.splits import Split
 from readers.log.topic_doubts import topic_findings
-from readers.log.transaction_records import marks_of, op_findings, witnesses_of
+from readers.log.torn_properties import torn_findings, torn_witnesses
+from readers.log.transaction_records import witnesses_of
 from readers.log.unreadable_copies import may_be_unreadable, unreadable_copies
-from readers.model.columns import Bools, Int64s
+from readers.model.columns import Bools, Int64s, int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
 from readers.model.identities import UInt64s, identities, identity_hashes
@@ -34,6 +37,7 @@ from readers.store.store import (
     ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
 )
+from verdicts.claims.op_numbers import half_queue_end, highest_marks
 from verdicts.ends.index_ids import doubtful_ids
 from verdicts.ends.named_halves import IdentifiedRows
 from verdicts.ends.unfound_entries import unfound_entries
@@ -52,7 +56,9 @@ class SplitFacts:
            `unmatched_hashes`: the hashes of their identities. Most name a copy before the split, and match if a half
            with that identity is there; a decision with hash 0 must be examined in any case.
            `later_hashes`: the identities of half and discard copies stored after the given time. `last_op_offset`: that
-           of the last op message, -1 without any. `numbers`: the queue offsets of the half messages of half queue 0.
+           of the last op message, `last_half_number`: the highest half queue offset of a half copy; -1 without any.
+           `high_marks`: op marks beyond the end of the half queue, rows of op message and number.
+           `numbers`: the queue offsets of the half messages of half queue 0.
     Units: bytes of the commit log; milliseconds.
     """
 
@@ -70,6 +76,8 @@ class SplitFacts:
     unmatched_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     checks_seen_max: int = 0
     last_op_offset: int = -1
+    last_half_number: int = -1
+    high_marks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     numbers: SplitNumbers = field(default_factory=SplitNumbers)
@@ -132,9 +140,12 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     result = SplitWitnesses(facts)
     ops: list[pa.RecordBatch] = []
     scan = split.scan()
+    entries = EntryHeaders(split.store.root) if split.segment.frame_bytes else None
     try:
         for block in scan:
             facts.records_count += len(block)
+            if entries is not None:
+                facts.findings.extend(entries.findings(split.segment, block))
             kept = block if at_ms is None else block.within(None, at_ms + 1)
             if at_ms is not None:
                 _note_later(facts, block.within(at_ms + 1, None))
@@ -156,6 +167,8 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     facts.doubtful_ids.extend(doubtful_ids(split.store, witnesses, result.hashes))
     facts.numbers = split_numbers(split.store, *_of_half_queue(result), *facts.offsets)
     if at_ms is None:
+        if not split.store.in_use:
+            facts.high_marks = highest_marks(result.marks, half_queue_end(split.store))
         _compare_with_queues(result, ops)
         _compare_with_redo_log(result)
     return result
@@ -173,6 +186,7 @@ def _add_block(result: SplitWitnesses, ops: list[pa.RecordBatch], block: Block) 
     facts.findings.extend(header_findings(block, found, store.root))
     facts.findings.extend(topic_findings(store, block))
     facts.findings.extend(_crc_findings(block, found, store.root))
+    facts.findings.extend(torn_findings(torn_witnesses(block), store.root))
     if any(may_be_unreadable(found[name]) for name in ("halves", "discards") if name in found):
         facts.findings.extend(unreadable_copies(block, store.root))
 
@@ -203,6 +217,8 @@ def _count_halves(result: SplitWitnesses) -> None:
     """Count half copies of the half topic, of RocksDB, and prepared records."""
     facts = result.facts
     for rows in result.halves:
+        numbers = int64s(rows["queue_offset"])[are_of_half_topic(rows)]
+        facts.last_half_number = max(facts.last_half_number, int(numbers.max(initial=-1)))
         counts = {row["values"]: row["counts"] for row in pc.value_counts(rows["topic"]).to_pylist()}
         facts.rocksdb_halves_count += counts.pop(ROCKSDB_HALF_TOPIC, 0)
         facts.halves_count += sum(counts.pop(topic, 0) for topic in (HALF_TOPIC, *WAITING_TOPICS))

@@ -16,10 +16,11 @@ import pyarrow as pa
 from readers.jobs.scan_job import SplitResult
 from readers.log.commit_log import record_columns, span_findings
 from readers.log.log_end import is_behind_end
+from readers.log.op_messages import op_findings, ops_of
 from readers.log.record_block import Block
 from readers.log.segment_scan import Span
 from readers.log.splits import Split
-from readers.log.transaction_records import are_halves, are_ops, halves_of, op_findings, ops_of
+from readers.log.transaction_records import are_halves, are_ops, halves_of
 from readers.model.columns import Bools
 from readers.model.errors import SourceError
 from readers.model.findings import Finding

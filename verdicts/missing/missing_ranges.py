@@ -20,6 +20,7 @@ from readers.log.record_block import Block
 from readers.log.record_layout import COMMIT
 from readers.log.segment_scan import SegmentScan
 from readers.log.topic_doubts import internal_topic_of
+from readers.log.torn_properties import have_torn_properties
 from readers.log.transaction_records import are_damaged_finals, are_halves
 from readers.log.unreadable_copies import has_readable_id
 from readers.model.columns import Int32s, Int64s
@@ -181,6 +182,11 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
         result.ranges.append(
             MissingRange(store.root, offset, end, f"no file contains commit-log offsets {offset} to {end}")
         )
+    elif finding.code == "segment-misnamed" and offset is not None and finding.length_bytes is not None:
+        end = offset + finding.length_bytes
+        result.ranges.append(MissingRange(
+            store.root, offset, end, f"commit-log offsets {offset} to {end} are in {finding.file}, under another name"
+        ))  # fmt: skip
     elif finding.code == "unreadable-file":
         for segment in store.commit_log:
             if segment.file == finding.file:
@@ -192,7 +198,17 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
         )
         # A prepared record has no copies: its place identifies the transaction.
         is_lone = block is not None and (bool(is_prepared(block)[0]) or has_readable_id(block))
-        result.ranges.append(_identified(missing, block) if block is not None and is_lone else missing)
+        if block is not None and is_lone:
+            missing = _identified(missing, block)
+        elif block is not None and have_torn_properties(block)[0] and block.topic_is(HALF_TOPIC)[0]:
+            missing = _of_nameless_copy(missing, block)
+        result.ranges.append(missing)
+    elif finding.code == "record-properties" and offset is not None:
+        missing, block = _range_of(
+            finding, store, offset, f"the properties of the discard copy at commit-log offset {offset} are torn"
+        )
+        if block is not None and block.topic_is(DISCARD_TOPIC)[0] and not has_readable_id(block):
+            result.ranges.append(_of_nameless_copy(missing, block))
     elif finding.code in ("record-header", "words-contradict") and offset is not None:
         missing, block = _range_of(finding, store, offset, f"the header of the record at commit-log offset {offset} "
                                    "is damaged")
@@ -205,6 +221,10 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
         what = f"the op message at commit-log offset {offset} cannot be read"
         missing, block = _range_of(finding, store, offset, what)
         result.ranges.append(missing if block is None else _identified(missing, block))
+
+
+def _of_nameless_copy(missing: MissingRange, block: Block) -> MissingRange:
+    return replace(missing, is_identified=True, copy_born_ms=int(block.header("born_time_ms")[0]))
 
 
 def _may_be_an_end(store: Store, block: Block) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from readers.model.findings import Finding
 from readers.model.identities import UInt64s
 from readers.old_tables.beside_log import BesideLog
 from readers.store.broker_settings import BrokerSettings
@@ -61,6 +62,8 @@ class MissingRange:
     a copy at one of the prepared offsets, or a copy with one of the op numbers; otherwise those that the `hidden`
     records can concern, or, if these are unknown, any verdict that depends on absence (`missing_rule.py`).
     `named_from_offset`: the first later decision that names a record in the range whose topic is unknown.
+    `copy_born_ms`: the range is one half copy whose id is unknown, born at this time: a copy that the check puts back
+    keeps the time, so it can only concern transactions with another copy of it.
     """
 
     store: str
@@ -73,6 +76,7 @@ class MissingRange:
     half_queue_offsets: tuple[int, ...] = ()
     hidden: HiddenRecords | None = None
     named_from_offset: int | None = None
+    copy_born_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,7 @@ class StoreView:
     `check_stops`: where the check of its half queues is stopped (`check_stops.py`); none for a past time.
     `future`: what its next start and its check do with half copies (`deadlines/predicting.py`); None for a past time.
     `half_numbers`: the half messages that their half queue offset does not identify (`taken_numbers.py`).
+    `idle_ops`: commit-log offsets of op messages that the check passes over: those without their tag.
     """
 
     store: str
@@ -159,3 +164,10 @@ class StoreView:
     check_stops: tuple[CheckStop, ...] = ()
     future: Prediction | None = field(default=None, repr=False, compare=False)
     half_numbers: HalfNumbers = field(default_factory=HalfNumbers, repr=False, compare=False)
+    idle_ops: tuple[int, ...] = field(default=(), repr=False)
+
+
+def idle_ops(findings: Iterable[Finding]) -> tuple[int, ...]:
+    """Return the commit-log offsets of the op messages that the check passes over, by the findings about them."""
+    places = {one.commit_log_offset for one in findings if one.code == "op-without-effect"}
+    return tuple(sorted(place for place in places if place is not None))

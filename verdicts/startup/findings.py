@@ -13,12 +13,12 @@ from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import KINDS, Finding
 from readers.queues.slot_files import queue_text
-from readers.storage.segments import Segment
 from readers.store.broker_settings import BrokerSettings
 from readers.store.checkpoint import checkpoint_values
 from readers.store.store import Store
-from verdicts.startup.log_walk import LogWalk
-from verdicts.startup.losses import cut_meaning, skipped_meaning
+from verdicts.startup.dledger_findings import dledger_findings
+from verdicts.startup.log_findings import log_findings
+from verdicts.startup.losses import skipped_meaning
 from verdicts.startup.queues import QueueFacts, QueueFate
 from verdicts.startup.recovery import LogFacts, PredictedStart, predict_start
 from verdicts.startup.rules import possible_rules
@@ -49,12 +49,23 @@ def start_findings(
     if why is not None:
         yield Finding(store.root, "start-unforeseen", actual=why)
         return
+    is_dledger = _is_dledger(store, conf)
+    if is_dledger:
+        yield Finding(
+            store.root, "start-unforeseen", actual="the log is a DLedger log",
+            meaning="only what its own files decide is predicted: the other members of its group may replace the end "
+            "of its log",
+        )
     kinds = possible_rules(settings, conf)
     found: dict[Finding, list[str]] = {}
     for rules in kinds:
         try:
-            start = predict_start(store, conf, log, queues, rules, with_dispatch=with_dispatch)
-            for finding in _findings(store, start, log, with_dispatch=with_dispatch):
+            if is_dledger:
+                expected = dledger_findings(store, conf, log, queues, rules)
+            else:
+                start = predict_start(store, conf, log, queues, rules, with_dispatch=with_dispatch)
+                expected = _findings(store, start, log, with_dispatch=with_dispatch)
+            for finding in expected:
                 found.setdefault(finding, []).append(rules.name)
         except SourceError:
             return
@@ -72,15 +83,17 @@ def not_predictable(store: Store, conf: Mapping[str, str]) -> str | None:
     """Return why the start cannot be predicted; None if it can."""
     if store.has_rocksdb_queues:
         return "the consume queues are in RocksDB"
-    if conf.get("enableDLegerCommitLog") == "true" or any(
-        entry.name.startswith("dledger-") for entry in store.files.entries(store.root)
-    ):
-        return "the log is a DLedger log"
     if conf.get("duplicationEnable") == "true":
         return "duplicationEnable=true: the start depends on the confirmed offset"
     if store.has("epochFileCheckpoint"):
         return "a controller decides which part of its log is valid"
     return None
+
+
+def _is_dledger(store: Store, conf: Mapping[str, str]) -> bool:
+    return conf.get("enableDLegerCommitLog") == "true" or store.is_dledger or any(
+        entry.name.startswith("dledger-") for entry in store.files.entries(store.root)
+    )
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -107,35 +120,14 @@ def _findings(store: Store, start: PredictedStart, log: LogFacts, *, with_dispat
             store.root, "start-endless", commit_log_offset=start.waits_at,
             expected=f"a file with commit-log offset {start.waits_at}", actual="none",
         )
-    yield from _log_findings(store, start.walk, store.commit_log[: len(store.commit_log) - len(start.left_out)], log)
+    yield from log_findings(store, start.walk, store.commit_log[: len(store.commit_log) - len(start.left_out)], log)
     if store.aborted:
         yield from _index_findings(store, store.commit_log[start.walk.start].base_offset)
     if start.walk.end_offset >= log.end_offset:
         yield from _queue_findings(store, start.fates)
+    yield from _hole_findings(store, start.fates)
     if with_dispatch and start.waits_at is None:
         yield from _dispatched_findings(store, start.fates)
-
-
-def _log_findings(store: Store, walk: LogWalk, segments: Sequence[Segment], log: LogFacts) -> Iterator[Finding]:
-    """Findings for the part of the log that is cut, and for loaded files that are deleted."""
-    if walk.end_offset >= log.end_offset:
-        return
-    segment = segments[walk.stopped_in]
-    cut_bytes = min(segment.end_offset, log.end_offset) - walk.end_offset
-    meaning = cut_meaning(store, walk.end_offset)
-    if cut_bytes > 0:
-        yield Finding(
-            store.root, "start-cuts-log", segment.file, walk.end_offset - segment.base_offset, cut_bytes,
-            walk.end_offset, expected=f"records up to {log.end_offset}",
-            actual=f"the log ends at {walk.end_offset}: {walk.why}", meaning=meaning,
-        )
-    for later in segments:
-        if walk.end_offset < later.base_offset < log.end_offset:
-            yield Finding(
-                store.root, "start-deletes-segment", later.file, 0, later.size_bytes, later.base_offset,
-                expected=f"records up to {log.end_offset}", actual=f"the log ends at {walk.end_offset}",
-                meaning=meaning if cut_bytes <= 0 else None,
-            )
 
 
 def _index_findings(store: Store, from_offset: int) -> Iterator[Finding]:
@@ -167,6 +159,19 @@ def _queue_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Findin
             None if segment is None else left * size - segment.base_offset, (fate.facts.used_end - left) * size,
             expected=f"{fate.facts.used_end} slots in {queue_text(fate.facts.name)}",
             actual=f"{left}: {fate.reason if left == fate.cut_end else f'slot {left} is invalid'}",
+        )
+
+
+def _hole_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
+    """Slots without a record that a start adds to queues."""
+    for fate in [fate for fate in fates if fate.holes][:_QUEUES_MAX]:
+        size, last = fate.facts.files.layout.size_bytes, fate.last_file
+        begin, end = min(fate.holes)[0], max(fate.holes)[1]
+        slots = f"slot {begin}" if end == begin + 1 else f"slots {begin} to {end - 1}"
+        yield Finding(
+            store.root, "start-adds-hole", None if last is None else last.file, 0, (end - begin) * size,
+            expected=f"{fate.facts.used_end} slots in {queue_text(fate.facts.name)}",
+            actual=f"{max(fate.end, end)}: {slots} without a record",
         )
 
 

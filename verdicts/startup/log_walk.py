@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from readers.log.property_crcs import PROPERTY_CRC, PROPERTY_CRC_BYTES
 from readers.log.record_layout import (
     AT,
     BORN_V6,
@@ -82,10 +83,12 @@ def check_record(file: OpenFile, position: int, rules: RecoveryRules) -> Checked
     extra = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if flags & bit) if rules.reads_ipv6 else 0
     if len(head) < RECORD.size_bytes + extra:
         return Checked(END, why="the file ends inside a record's header")
-    return _check_parts(file, position, head, length, extra, is_v2=magic == MAGIC_V2)
+    return _check_parts(file, position, head, length, extra, rules, is_v2=magic == MAGIC_V2)
 
 
-def _check_parts(file: OpenFile, position: int, head: bytes, length: int, extra: int, *, is_v2: bool) -> Checked:
+def _check_parts(
+    file: OpenFile, position: int, head: bytes, length: int, extra: int, rules: RecoveryRules, *, is_v2: bool
+) -> Checked:
     """Judge the parts after the header: body, topic and properties must fit into the record's length and the file."""
     body_length = _signed(head, AT["body_length_bytes"] + extra, 4)
     place = position + RECORD.size_bytes + extra
@@ -112,10 +115,22 @@ def _check_parts(file: OpenFile, position: int, head: bytes, length: int, extra:
         place += properties_length
     if _has_bad_number(topic, properties):
         return Checked(END, why="a property that is not a number")
+    if rules.verifies_property_crcs and not _has_right_crc(file.read(position, place - position), properties):
+        return Checked(END, why="a property CRC that is missing or wrong")
     if place - position != length:
         return Checked(MISMATCH, length, place - position, why=f"a length of {length} bytes, but the parts have "
                        f"{place - position}")
     return Checked(RECORD_OK, length, length)
+
+
+def _has_right_crc(record: bytes, properties: bytes) -> bool:
+    """Whether a record ends in a property CRC that matches the bytes before it."""
+    name = PROPERTY_CRC.encode() + bytes([NAME_END])
+    if properties[-PROPERTY_CRC_BYTES:][: len(name)] != name:
+        return False
+    digits = record[len(name) - PROPERTY_CRC_BYTES : -1]
+    computed = zlib.crc32(record[:-PROPERTY_CRC_BYTES]) & 0x7FFFFFFF
+    return digits.isdigit() and int(digits[::-1]) == computed
 
 
 def _signed(data: bytes, at: int, width: int) -> int:

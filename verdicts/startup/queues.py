@@ -50,7 +50,8 @@ class QueueFate:
     Shape: numbers of slots: before the start the queue ends at `used_end`, after the cut at `cut_end`, and after the
            dispatch at `end`; `first` is the first slot that is no filler. `segments`: the files that are loaded.
            `reason`: of the cut. `rows`: the records that the queue lacks (commit-log offset, length, number), with
-           their `outcomes`. `kept_from`: from here to `end` old slots are valid again; -1 for none.
+           their `outcomes`. `kept_from`: from here to `end` old slots are valid again; -1 for none. `holes`: rows
+           [from, to) of slots without a record that the start adds to the queue.
     """
 
     facts: QueueFacts
@@ -63,6 +64,22 @@ class QueueFate:
     kept_from: int = -1
     rows: Int64s = field(default_factory=lambda: np.empty((0, 3), np.int64))
     outcomes: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+    holes: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def last_file(self) -> Segment | None:
+        """The last file that the start keeps: recovery deletes those that begin after the queue's end."""
+        size = self.facts.files.layout.size_bytes
+        kept = [one for one in self.segments if one.base_offset <= max(self.cut_end, self.end) * size]
+        return kept[-1] if kept else None
+
+    @property
+    def empty_last_file(self) -> Segment | None:
+        """The last file that the start keeps, if it has no slot and the queue has some before it."""
+        last = self.last_file
+        if last is None or not last.base_offset:
+            return None
+        return last if last.base_offset == max(self.cut_end, self.end) * self.facts.files.layout.size_bytes else None
 
     @property
     def left_end(self) -> int:
@@ -116,7 +133,10 @@ def recovered(facts: QueueFacts, rules: RecoveryRules, first_left_out: Directory
             is_cut = end < facts.used_end
             break
     maximum = _maximum(facts, last, rules) if last > first else -1
-    return QueueFate(facts, segments, end, maximum, f"slot {end} is invalid" if is_cut else reason)
+    fate = QueueFate(facts, segments, end, maximum, f"slot {end} is invalid" if is_cut else reason)
+    if facts.used_end < end:  # the last file is empty, and files before it are missing
+        fate.holes.append((facts.used_end, end))
+    return fate
 
 
 def _maximum(facts: QueueFacts, end: int, rules: RecoveryRules) -> int:
@@ -135,6 +155,9 @@ def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubt
     facts = fate.facts
     if not fate.segments:
         fate.maximum = end_offset
+        return
+    if (empty := fate.empty_last_file) is not None and end_offset > 0:
+        _add_zero_slot(fate, empty)
         return
     if only_doubted and not len(facts.doubted):
         return
@@ -157,6 +180,16 @@ def cut_at(fate: QueueFate, end_offset: int, rules: RecoveryRules, *, only_doubt
         fate.cut_end = min(fate.cut_end, begin + kept)
         fate.maximum = _maximum(facts, fate.cut_end, rules) if fate.cut_end > begin else end_offset
         return
+
+
+def _add_zero_slot(fate: QueueFate, empty: Segment) -> None:
+    """Count the first slot of an empty last file: a broker keeps the first slot of the file whatever it contains.
+
+    Source: store/ConsumeQueue.java truncateDirtyLogicFiles; #9728; seen on 4.9.7 to 5.5.0.
+    """
+    number = empty.base_offset // fate.facts.files.layout.size_bytes
+    fate.holes.append((number, number + 1))
+    fate.cut_end, fate.maximum = number + 1, 0
 
 
 def dispatch(fate: QueueFate, rules: RecoveryRules, is_dispatched: Callable[[Int64s], Bools], end_offset: int) -> None:

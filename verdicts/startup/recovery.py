@@ -18,7 +18,7 @@ from readers.store.store import Store
 from verdicts.startup.loading import entries, left_out, loaded, log_directories, log_file_bytes, queue_file_bytes
 from verdicts.startup.log_walk import LogWalk, check_record, first_record, walk_log
 from verdicts.startup.queues import QueueFacts, QueueFate, cut_at, dispatch, read_again, recovered
-from verdicts.startup.refusals import refusals
+from verdicts.startup.refusals import empty_file_refusals, refusals
 from verdicts.startup.rules import RecoveryRules
 
 _CHECKPOINT_LAG_MS = 3000
@@ -85,6 +85,8 @@ def predict_start(
         store, segments, walk, fates, rules, with_dispatch=with_dispatch,
         only_doubted=walk.end_offset >= log.end_offset,
     )
+    if with_dispatch and start.waits_at is None:
+        start.refused = list(empty_file_refusals(store, fates, rules))
     return start
 
 
@@ -178,10 +180,7 @@ def start_file(
             (number for number in range(len(segments) - 1, first, -1) if segments[number].base_offset <= maximum), first
         )
     values = checkpoint_values(store)
-    times = [values.get(name, 0) for name in ("physic_msg_time_ms", "logics_msg_time_ms")]
-    until_ms = max(0, min(times) - _CHECKPOINT_LAG_MS)
-    if conf.get("messageIndexSafe") == "true" and conf.get("messageIndexEnable", "true") == "true":
-        until_ms = min(until_ms, values.get("index_msg_time_ms", 0))
+    until_ms = recovered_until_ms(conf, values)
     until_offset = values.get("logics_offset", 0) if rules.starts_at_queues_offset else 0
     for number in range(len(segments) - 1, first - 1, -1):
         found = first_record(segments[number], rules)
@@ -190,6 +189,15 @@ def start_file(
         if found[0] <= until_offset if until_offset else found[1] <= until_ms:
             return number
     return first
+
+
+def recovered_until_ms(conf: Mapping[str, str], checkpoint: Mapping[str, int]) -> int:
+    """Return the latest store time of the first record of a file with which a recovery after a kill may begin."""
+    times = [checkpoint.get(name, 0) for name in ("physic_msg_time_ms", "logics_msg_time_ms")]
+    until_ms = max(0, min(times) - _CHECKPOINT_LAG_MS)
+    if conf.get("messageIndexSafe") == "true" and conf.get("messageIndexEnable", "true") == "true":
+        until_ms = min(until_ms, checkpoint.get("index_msg_time_ms", 0))
+    return until_ms
 
 
 def _dispatched(

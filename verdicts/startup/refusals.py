@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from readers.model.findings import Finding, as_text
 from readers.storage.places import DirectoryEntry
 from readers.store.fastjson import read_config
 from readers.store.store import Store
 from verdicts.startup.loading import entries, log_directories, log_file_bytes, queue_file_bytes
+from verdicts.startup.queues import QueueFate
 from verdicts.startup.rules import RecoveryRules
 
 #: Configuration that a start needs: if the file and its backup are unreadable, the broker exits.
@@ -55,6 +56,19 @@ def _of_directory(
                 actual=as_text(entry.name),
             )
             return
+
+
+def empty_file_refusals(store: Store, fates: Sequence[QueueFate], rules: RecoveryRules) -> Iterator[Finding]:
+    """Return the queue files without any slot because of which a broker would exit after it has read its log.
+
+    Source: store/ConsumeQueue.java correctMinOffset; docs/formats/consume_queues.md#empty-file.
+    """
+    for fate in fates if rules.refuses_empty_queue_file else ():
+        if (empty := fate.empty_last_file) is not None:
+            yield Finding(
+                store.root, "start-refused", empty.file, 0, empty.size_bytes,
+                expected="at least one slot in the last file of a queue", actual="only zeros",
+            )
 
 
 def _of_configuration(store: Store) -> Iterator[Finding]:

@@ -14,7 +14,10 @@ from readers.model.releases import (
     DIRECTORIES_SKIPPED,
     DISPATCHES_BEHIND_QUEUES,
     DISPATCHES_PAST_QUEUES,
+    DLEDGER_QUEUES_CUT_SHORT,
+    DLEDGER_QUEUES_EMPTIED,
     EMPTY_LAST_DELETED,
+    EMPTY_QUEUE_FILE_REFUSED,
     FILES_BACK_BOUNDED,
     IPV6_HOSTS,
     LAST_TO_START_ALIKE,
@@ -22,6 +25,7 @@ from readers.model.releases import (
     LONG_TOPICS,
     MISMATCHED_COUNTED,
     OTHER_SIZES_REFUSED,
+    PROPERTY_CRC,
     QUEUE_MAXIMUM_IS_END,
     QUEUES_CUT_AFTER_CLEAN_STOP,
     QUEUES_DESTROYED,
@@ -67,6 +71,10 @@ class RecoveryRules:
     dispatches: str
     reads_queues_again: bool
     files_back_max: int | None
+    verifies_property_crcs: bool
+    refuses_empty_queue_file: bool
+    empties_dledger_queues: bool
+    cuts_dledger_queues_short: bool
 
     @property
     def name(self) -> str:
@@ -100,6 +108,10 @@ def rules_of(version: Version, conf: Mapping[str, str] | None = None) -> Recover
         dispatches=dispatches,
         reads_queues_again=QUEUES_READ_AGAIN.holds(version),
         files_back_max=_files_back_max(conf or {}) if FILES_BACK_BOUNDED.holds(version) else None,
+        verifies_property_crcs=PROPERTY_CRC.holds(version) and (conf or {}).get("forceVerifyPropCRC") == "true",
+        refuses_empty_queue_file=EMPTY_QUEUE_FILE_REFUSED.holds(version),
+        empties_dledger_queues=DLEDGER_QUEUES_EMPTIED.holds(version),
+        cuts_dledger_queues_short=DLEDGER_QUEUES_CUT_SHORT.holds(version),
     )
 
 

@@ -224,7 +224,7 @@ def _is_rolled_back_too(judged: Judgement) -> Bools:
     the op cursor was set back by hand.
     """
     halves, finals = judged.halves, judged.finals
-    marks = np.bincount(judged.copies_of(~judged.is_misdirected_mark), minlength=len(halves))
+    marks = np.bincount(judged.copies_of(judged.decides_per_mark), minlength=len(halves))
     rows = np.flatnonzero((marks > 1) & ~(judged.chains.diverted_halves | judged.others.is_prepared))
     chosen = judged.chains.named_finals & ~judged.chains.replicated_finals
     chosen &= are_among(finals.number, halves.number[rows])

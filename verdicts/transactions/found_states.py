@@ -58,7 +58,7 @@ class FoundStates(JudgedCopies):
     def _judge_witnesses(self) -> None:
         far = _HIGHEST
         halves, marks, finals, discards = self.halves, self.marks, self.finals, self.discards
-        own = ~self.is_misdirected_mark
+        own = self.decides_per_mark
         named = self.chains.named_finals
         self.marks_count = marks.count_of(own)
         self.first_own_mark = marks.lowest(np.arange(len(marks)), len(marks), own)

@@ -54,7 +54,7 @@ def chosen_schema(columns: Collection[str]) -> pa.Schema:
 def _decided_times(judged: Judgement) -> pa.Array:
     finals, discards, marks = judged.finals, judged.discards, judged.marks
     far = _HIGHEST
-    marked = marks.lowest(marks.integers("store_time_ms"), far, ~judged.is_misdirected_mark)
+    marked = marks.lowest(marks.integers("store_time_ms"), far, judged.decides_per_mark)
     times = np.select(
         [judged.state.are("COMMITTED"), judged.state.are("ROLLED_BACK"), judged.state.are("DISCARDED") & discards.has],
         [

@@ -26,6 +26,8 @@ class JudgedCopies:
     Shape: one value per half copy or per op mark, as each name states; `chains` and `views` are the evidence.
            `is_numbered_ahead_per_copy`: its queue offset is at or after the check cursor; `is_ahead_per_copy`: the
            check will still reach it, as far as is known;
+           `decides_per_mark`: the op mark settles its half copy: it neither belongs to another record, nor is in an op
+           message that the check passes over, before it has reached the copy;
            `is_settled_for_check_per_copy`: an op message that the check reads marks it; `is_open_per_copy`: ahead of
            the check and not settled for it. `event_per_copy`: what the next start and the check do with it, as the
            number of an Event, -1 where that was not played; `event_ms_per_copy`, `discard_ms_per_copy`: when, and when
@@ -78,11 +80,13 @@ class JudgedCopies:
         shared = shared_marks(self.chains, self.views)
         self.is_misdirected_mark |= shared.is_foreign
         self.is_foreign_mark, self.is_ambiguous_mark = shared.is_foreign, shared.is_ambiguous
-        decides = ~self.is_misdirected_mark
+        is_passed_over = self._marks_passed_over()
+        self.decides_per_mark = ~(self.is_misdirected_mark | is_passed_over)
         # The check reads ops from the op cursor on; earlier ops have no effect (cursors set back by hand).
         names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
         seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
-        self.is_marked_per_copy = self._is_copy_with(decides)
+        seen &= ~is_passed_over
+        self.is_marked_per_copy = self._is_copy_with(self.decides_per_mark)
         self.is_settled_for_check_per_copy = np.where(settling == BY_MARKS, self._is_copy_with(seen), settling >= 0)
         self._find_hidden_copies(seen & shared.is_foreign & ~shared.is_ambiguous, settling)
         self.is_open_per_copy = np.where(
@@ -164,6 +168,21 @@ class JudgedCopies:
     def copies_of(self, chosen: Bools) -> Int64s:
         """Return the half copy of each chosen mark; none for marks whose half copy is gone."""
         return self.chains.half_of_mark[chosen & (self.chains.half_of_mark >= 0)]
+
+    def _marks_passed_over(self) -> Bools:
+        """Op marks of op messages without their tag, on half copies that the check has not reached yet.
+
+        A copy that it has passed was settled: the op message had its tag then.
+        """
+        marks, of_mark = self.marks, self.chains.half_of_mark
+        found = np.zeros(len(marks), np.bool_)
+        for name, view in self.views.items():
+            if view.idle_ops:
+                found |= np.isin(marks.integers("commit_log_offset"), np.array(view.idle_ops, np.int64)) & np.asarray(
+                    pc.equal(marks.table["store"], name)
+                )
+        is_ahead: Bools = np.append(self.is_ahead_per_copy, False)[of_mark]
+        return found & (of_mark >= 0) & is_ahead
 
     def _is_coming_back(self) -> Bools:
         """Diverted half messages that wait for their delay and will return to the half topic.

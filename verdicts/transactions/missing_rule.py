@@ -58,7 +58,7 @@ class MissingRule:
         begins_whole = halves.has & is_original[halves.first] if len(halves) else np.zeros(count, np.bool_)
         self._begin: Int64s = np.where(begins_whole, self._offsets[halves.first] if len(halves) else _NOWHERE, _NOWHERE)
         marks = judged.marks
-        numbered = ~judged.is_misdirected_mark & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
+        numbered = judged.decides_per_mark & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
         places = np.where(numbered, marks.integers("commit_log_offset"), _NOWHERE)
         self._last_mark: Int64s = marks.highest(places, _NOWHERE)
         self._rests_on_others = judged.depends_on_assumed_check_max & judged.states.are("DISCARDED")
@@ -128,7 +128,26 @@ class MissingRule:
         if missing.transaction_ids:
             ids = pa.array(missing.transaction_ids, pa.string())
             hit |= np.asarray(pc.is_in(self._names[0], value_set=ids))
+        if missing.copy_born_ms is not None:
+            hit |= self._may_have_copy(missing)
         return hit
+
+    def _may_have_copy(self, missing: MissingRange) -> Bools:
+        """Return the transactions to which a half copy without a readable id may belong, with that of the copy itself.
+
+        If no other copy was born at the same time, it is an original, unless its original has left the log.
+        """
+        judged, halves = self._judged, self._judged.halves
+        is_here = np.asarray(pc.equal(halves.table["store"], missing.store))
+        is_it = is_here & (self._offsets == missing.begin_offset)
+        others = is_here & ~is_it & (halves.integers("born_time_ms") == missing.copy_born_ms)
+        view = judged.views[missing.store]
+        if view.log_begin_offset:
+            waited_ms = halves.integers("store_time_ms") - halves.integers("born_time_ms")
+            others |= is_it & (waited_ms >= view.settings.transaction_time_out_ms)
+        if not others.any():
+            return np.zeros(judged.chains.count, np.bool_)
+        return halves.any_of(others | is_it)
 
     def _behind(self, missing: MissingRange) -> Bools:
         if missing.hidden is None:

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from readers.log.light_queues import further_slots
-from readers.log.properties import TAGS
+from readers.log.properties import OP_TAG, TAGS
 from readers.log.record_block import Block
 from readers.log.record_layout import PREPARED, ROLLBACK, TRANSACTION_MASK
+from readers.log.torn_properties import have_torn_properties
 from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
 from readers.model.java_hashes import java_hash
@@ -36,10 +37,11 @@ from readers.queues.slot_files import (
     topic_bytes,
     topic_text,
 )
-from readers.store.store import LEFT_OUT_TOPIC, SCHEDULE_TOPIC, Store
+from readers.store.store import LEFT_OUT_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, Store
 
 _DELAY = "DELAY"
 _INNER_NUM = "INNER_NUM"
+_OP_TAGS_CODE = java_hash(OP_TAG.encode())
 #: The longest delay of any broker; `messageDelayLevel` is configuration, so any shorter delay can be right.
 _DELAY_MS_MAX = 10 * 366 * 86_400_000
 #: The most tags that are remembered with their hash; further ones are calculated each time.
@@ -77,7 +79,11 @@ class QueueParts:
 
 @dataclass(slots=True)
 class ClaimedRows:
-    """Records of one block that should have a slot, and its expected content; `tags_codes` for undelayed records."""
+    """Records of one block that should have a slot, and its expected content; `tags_codes` for undelayed records.
+
+    `have_no_tags`: torn records, and op messages without their tag, which are reported as such: their slots show the
+    tags that the broker read.
+    """
 
     queue_numbers: Int64s
     queue_offsets: Int64s
@@ -87,6 +93,7 @@ class ClaimedRows:
     store_times: Int64s
     is_delayed: Bools
     sizes: Int64s
+    have_no_tags: Bools
 
 
 @dataclass(slots=True)
@@ -115,6 +122,7 @@ class QueueClaims:
         names = self._queue_numbers(topics, queue_ids)
         count = len(rows)
         is_delayed, sizes = np.zeros(count, np.bool_), np.ones(count, np.int64)
+        have_no_tags = have_torn_properties(rows) | (rows.topic_is(OP_TOPIC) & (tags != _OP_TAGS_CODE))
         scheduled = np.flatnonzero(rows.topic_is(SCHEDULE_TOPIC))
         if len(scheduled):
             is_delayed[scheduled] = rows.take(scheduled).properties.locate(_DELAY)[2]
@@ -123,7 +131,7 @@ class QueueClaims:
         self._rows.append(
             ClaimedRows(
                 names, rows.header("queue_offset").astype(np.int64), rows.commit_log_offsets, rows.lengths, tags,
-                rows.header("store_time_ms"), is_delayed, sizes,
+                rows.header("store_time_ms"), is_delayed, sizes, have_no_tags,
             )
         )
         self._add_dispatched(rows, tags)
@@ -164,6 +172,7 @@ class QueueClaims:
                 ClaimedRows(
                     np.array([number]), np.array([offset]), one.commit_log_offsets, one.lengths,
                     tags[row : row + 1], one.header("store_time_ms"), np.zeros(1, np.bool_), np.ones(1, np.int64),
+                    np.zeros(1, np.bool_),
                 )
             )
 
@@ -210,7 +219,7 @@ def _batch_sizes(rows: Block) -> Int64s:
 
 def _compared(
     store: Store, name: QueueName, numbers: Int64s, offsets: Int64s, lengths: Int64s, tags: Int64s, times: Int64s,
-    is_delayed: Bools, sizes: Int64s,
+    is_delayed: Bools, sizes: Int64s, have_no_tags: Bools,
 ) -> QueuePart:
     files = slot_files(store, name)
     count = len(numbers)
@@ -234,7 +243,7 @@ def _compared(
     if name[0] == SIMPLE and (slot_tags <= EXTENSION_ADDRESS_MAX).any():
         slot_tags = _resolved(store, name, slot_tags, places)
     good &= (slot_offsets == offsets) & (slot_lengths == lengths)
-    good &= (slot_tags == tags) | due_slots(slot_tags, times, is_delayed)
+    good &= (slot_tags == tags) | due_slots(slot_tags, times, is_delayed) | have_no_tags
     bad = ~good
     return QueuePart(
         runs_of(places[good]), places[bad], offsets[bad], lengths[bad], tags[bad], slot_offsets[bad],

@@ -18,6 +18,7 @@ from readers.log.property_crcs import property_crc_findings
 from readers.log.record_block import Block
 from readers.log.record_layout import COMPRESSED, PREPARED, ROLLBACK, TRANSACTION_MASK
 from readers.log.topic_doubts import topic_findings
+from readers.log.torn_properties import have_torn_properties, torn_findings
 from readers.model.columns import Int64s
 from readers.model.findings import Finding
 from readers.store.store import OP_TOPIC, Store
@@ -27,7 +28,7 @@ def record_findings(store: Store, block: Block, *, with_bodies: bool, with_every
     """Return the findings about the records of a block.
 
     `with_bodies`: CRCs of bodies and properties; those of ops are checked elsewhere. `with_everything`: also whether
-    compressed bodies can be inflated, and every property area.
+    compressed bodies can be inflated, and every property area; zeros at the end of properties are always found.
     Order: kind of finding, then commit-log offset.
     """
     # If bodies are read, records are compared with their slots: a wrong topic, queue or number is reported there.
@@ -35,6 +36,8 @@ def record_findings(store: Store, block: Block, *, with_bodies: bool, with_every
     yield from broken_rules(block, store.root, (*PLACE_RULES, *RECORD_RULES) if with_queues else RECORD_RULES)
     if with_queues:
         yield from topic_findings(store, block)
+    torn = have_torn_properties(block)
+    yield from torn_findings(block.take(torn), store.root)
     if not with_bodies:
         return
     matches = block.body_crc_matches()
@@ -43,7 +46,7 @@ def record_findings(store: Store, block: Block, *, with_bodies: bool, with_every
         yield from crc_findings(store, block, pa.array(matches | is_reported))
     yield from property_crc_findings(block, store.root)
     if with_everything:
-        yield from _property_findings(store, block)
+        yield from _property_findings(store, block.take(~torn))
         yield from _stream_findings(store, block)
 
 

@@ -81,7 +81,7 @@ class _QueueComparison:
         found, slots = self._slots(name, numbers)
         same = (slots["commit_log_offset"] == rows.offsets) & (slots["record_length_bytes"] == rows.lengths)
         tags = slots["tags_code"].astype(np.int64)
-        same &= (tags == rows.tags_codes) | due_slots(tags, rows.store_times, rows.is_delayed)
+        same &= (tags == rows.tags_codes) | due_slots(tags, rows.store_times, rows.is_delayed) | rows.have_no_tags
         self._runs[name].append(runs_of(np.unique(numbers[found])))
         late = ~found & (rows.offsets >= flushed_offset)
         if late.any():

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from readers.log.dledger import EntryHeaders
+from readers.log.op_messages import marks_of, op_findings, ops_of
 from readers.log.prepared_record_arrays import OldRecords
 from readers.log.record_block import Block
 from readers.log.segment_scan import SegmentScan, Span
 from readers.log.splits import Split
-from readers.log.transaction_records import marks_of, op_findings, ops_of
 from readers.model.columns import Int64s
 from readers.model.findings import Finding
 from readers.model.moments import BROKER_TIME_MAX_MS
@@ -22,6 +23,9 @@ from verdicts.verify.index_entries import IndexClaims, IndexPart
 from verdicts.verify.queue_claims import QueueClaims, QueueParts
 from verdicts.verify.records import older_design_rows, record_findings
 from verdicts.verify.store_files import half_end, values_of_records
+
+#: Records at which a broker with forceVerifyPropCRC=true may end its reading.
+_UNPROVED_PROPERTIES = ("record-properties", "record-property-crc")
 
 
 def _none() -> Int64s:
@@ -82,14 +86,21 @@ class SplitWork:
         self._with_old = with_old
         self._breaks: list[Int64s] = []
         self.is_unreadable = False
+        self._entries = EntryHeaders(split.store.root) if split.segment.frame_bytes else None
 
     def findings(self, block: Block) -> Iterator[Finding]:
         """Return the faults in the records of a block, and keep the facts that the store needs."""
         self._add_times(block)
+        if self._entries is not None:
+            yield from self._entries.findings(self._split.segment, block)
         self._older.append(block.commit_log_offsets[older_design_rows(block)])
-        yield from record_findings(
+        for finding in record_findings(
             self._store, block, with_bodies=not self._is_quick, with_everything=self._is_full
-        )
+        ):
+            if finding.code in _UNPROVED_PROPERTIES and finding.position_bytes is not None:
+                begin, length = finding.position_bytes, finding.length_bytes or 0
+                self._breaks.append(np.array([[begin, begin + length]], np.int64))
+            yield finding
         if self._is_quick:
             self._known.has_halves |= bool(block.topic_is(HALF_TOPIC).any())
             return

@@ -174,19 +174,6 @@ def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int] | None:
     return None
 
 
-def op_number_findings(store: Store, offsets: Int64s, numbers: Int64s) -> Iterator[Finding]:
-    """Return op marks beyond the end of the half queue. Parallel arrays: op message, half queue offset."""
-    log = store.log()
-    for offset, number in zip(offsets.tolist(), numbers.tolist(), strict=True):
-        segment = log.segment_at(offset)
-        yield Finding(
-            store.root, "op-beyond-end", None if segment is None else segment.file,
-            None if segment is None else offset - segment.base_offset, commit_log_offset=offset,
-            expected="offsets of half messages in the half queue", actual=str(number),
-        )
-    log.close()
-
-
 def half_end(store: Store) -> int | None:
     """Queue offset past the last slot of the half queue; None if unknown."""
     files = slot_files(store, (SIMPLE, HALF_TOPIC.encode(), 0))

@@ -33,6 +33,7 @@ from verdicts.check.check_stops import check_stops, stop_findings
 from verdicts.claims.claim_proofs import DecodedLog
 from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.claims.lost_end import lost_end
+from verdicts.claims.op_numbers import op_number_findings
 from verdicts.ends.taken_numbers import half_numbers, number_findings
 from verdicts.missing.missing_ranges import derived_findings
 from verdicts.missing.split_numbers import joined_numbers
@@ -55,7 +56,6 @@ from verdicts.verify.store_files import (
     cursor_findings,
     index_file_findings,
     older_design_finding,
-    op_number_findings,
 )
 from verdicts.verify.transaction_table import transaction_table_findings
 from verdicts.verify.unclaimed_slots import QueueComparison

@@ -72,9 +72,9 @@ def _is_sound(data: Any, start: int, length: int) -> Any:
     if topic_length < 0 or place > end - 2:
         return False
     properties_length = i16(data, place)
-    if properties_length < 0 or place + 2 + properties_length != end:
+    if topic_length + properties_length == 0:
         return False
-    return data[(end if properties_length > 0 else place) - 1] != 0
+    return properties_length >= 0 and place + 2 + properties_length == end
 
 
 @njit(

@@ -64,7 +64,8 @@ def command(
 
     Each record contains its own place in the log, so the names of the files and the positions in them do not matter. If
     copies of a record contradict each other, the copy with a valid body CRC is taken. Holes between records are filled,
-    so that a broker reads past them; queues, index and checkpoint are rebuilt. The files given are not changed.
+    so that a broker reads past them; queues, index and checkpoint are rebuilt. The new store is verified: what is still
+    wrong in it is printed, and the exit status is 3. The files given are not changed.
     """
     from readers.store.broker_conf import read_broker_conf
     from repairs.salvage.salvage import salvage

@@ -304,3 +304,18 @@ def test_a_walk_begins_ten_files_back_at_most(tmp_path: Path) -> None:
     assert rules_of((5, 3, 3)).files_back_max is None
     assert rules_of((5, 5, 0)).files_back_max == 10
     assert rules_of((5, 5, 0), {"commitLogRecoverMaxNum": "3"}).files_back_max == 3
+
+
+@pytest.mark.parametrize(("switch", "is_cut"), [({}, False), ({"forceVerifyPropCRC": "true"}, True)])
+def test_torn_properties_end_the_log_only_where_their_crc_is_tested(
+    tmp_path: Path, switch: dict[str, str], is_cut: bool
+) -> None:
+    root = copy_of("propcrc-5.3.3", tmp_path)
+    assert "start-cuts-log" not in foreseen(root, "5.3.3", **switch)
+    file = next(file for file in log_files(root) if records_in(file))
+    place, length = records_in(file)[40]
+    damage.zero_bytes(file, place + length - 5, 5)
+    rows = foreseen(root, "5.3.3", **switch)
+    assert ("start-cuts-log" in rows) == is_cut
+    if is_cut:
+        assert rows["start-cuts-log"]["commit_log_offset"] == int(file.name) + place
