@@ -36,7 +36,7 @@ def deadline_text(deadline: Deadline, now_ms: int) -> str:
     return f"{when}{later}{started}: {cause}{asked}"
 
 
-#: What happens next, by the value of `next_event`; events that are not here are told by the deadline alone.
+#: What happens next, by the value of `next_event`; of other events the deadline has all.
 _EVENTS = {
     "asked": "a producer is asked", "put_back": "a copy is put back in its immunity time, no producer is asked",
     "expired": "discarded without asking, because of its age",

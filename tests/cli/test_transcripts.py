@@ -13,6 +13,7 @@ import pytest
 from tests.brokers.corpus import unpack_archive
 from tests.cli import transcripts
 from tests.cli.conftest import Run
+from tests.conftest import MOMENT, READ_AT_MS
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "orders-5.3.3.tar.xz"
@@ -39,11 +40,16 @@ def test_transcript(
     check(file, transcripts.text_of(head, steps), transcripts.text_of(head, now), request)
 
 
+@pytest.mark.parametrize("days", [0, 400])
 def test_the_readme_tells_what_happens(
     shell: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+    request: pytest.FixtureRequest, days: int,
 ) -> None:
-    """Blocks marked `console` are sessions in the example's directory; only `rmqtx` commands are run."""
+    """Blocks marked `console` are sessions in the example's directory; only `rmqtx` commands are run.
+
+    `days`: the clock is so much ahead: the session has the times of `--at`, and stays true.
+    """
+    monkeypatch.setattr(MOMENT, lambda _: READ_AT_MS + days * 86_400_000)
     unpack_archive(EXAMPLE, tmp_path)
     monkeypatch.chdir(tmp_path)
     file = ROOT / "README.md"

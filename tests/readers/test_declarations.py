@@ -109,7 +109,7 @@ def test_the_contract_of_transactions_stays() -> None:
         "store", "transaction_id", "state", "flags", "reason", "advice", "producer_group", "topic", "queue_id", "keys",
         "born_time_ms", "half_store_time_ms", "decided_time_ms", "checks_count", "half_copies", "op_marks",
         "final_records", "discard_copies", "state_entries", "discard_at_ms", "deliveries_count",
-        "reason_code", "causes",
+        "reason_code", "causes", "next_event", "next_event_at_ms", "answer_effect",
     ]
     evidence = {
         name: [field.name for field in TRANSACTIONS.field(name).type.value_type]

@@ -193,7 +193,7 @@ def predict_window(
         settled = offsets[halves.rows[~are_open & (halves.rows >= 0)]]
         found = _of_ends(is_running, begin_ms, offsets[rows], ends, settled)
     found = replace(_without(found, offsets[halves.are_diverted]), is_whole=True)
-    if not set(state.reads) <= set(window.fillers.tolist()):  # a damaged slot can be mended: nothing is lost for good
+    if not set(state.reads) <= set(window.fillers.tolist()):  # a damaged slot can be repaired, so nothing is LOST
         found = replace(found, events=np.where(found.events == Event.SKIPPED, Event.UNREAD, found.events))
     found = replace(found, fillers={state.queue_id: window.fillers})
     found = _with_unreadable(found, np.setdiff1d(window.slot_offsets, [*offsets, *found.offsets]))

@@ -51,7 +51,7 @@ def moment_ms(store: Store) -> int:
 def past_ms(store: Store, at_ms: int | None, reference_time_ms: int) -> int | None:
     """Return a given time if it lies before the end of a store, so that some of its records did not exist yet.
 
-    After the last record of a stopped broker nothing changes any more, so a later time only sets the clock. The end of
+    After the last record of a stopped broker nothing changes, so a later time only sets the clock. The end of
     a store is known to the last flush.
     """
     is_after = at_ms is not None and not store.in_use and at_ms >= reference_time_ms + FLUSH_LAG_MS_MAX

@@ -77,7 +77,7 @@ class Event(IntEnum):
     UNKNOWN = 10
 
 
-#: The events with which a transaction is lost to its producer although nobody was asked.
+#: The events with which the check ends a transaction without asking a producer.
 UNASKED_ENDS = (Event.EXPIRED, Event.SPENT, Event.DROPPED)
 #: The events of copies that the check reads.
 READ_EVENTS = (Event.ASKED, Event.PUT_BACK, Event.EXPIRED, Event.SPENT)

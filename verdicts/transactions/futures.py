@@ -35,7 +35,7 @@ class Futures:
 
     Shape: `event` and `event_ms`: what happens next to an open transaction, and when; NEVER without a time, and
            Event.ENDED where nothing happens. `is_asked`: a producer will be asked about it. `is_unasked`: it is open,
-           and the check does not ask anybody about it before it ends or stays. `is_expired`, `is_spent`: the next round
+           and no producer is asked about it before it ends or stays. `is_expired`, `is_spent`: the next round
            discards it without asking, because of its age or its checks. `is_cut`: the next start cuts it off the log.
            `is_stopped`: the check of its store is stopped, and `places` has the place as text. `is_never_asked`: it has
            open copies, and the check reaches none of them. `is_refused`: its broker does not start. `is_too_old`: older
@@ -139,7 +139,7 @@ class Futures:
 
     @property
     def _is_played(self) -> pa.Array:
-        """Transactions of stores whose future is looked at: not of those at a past time."""
+        """Transactions of stores whose future is known: not of those at a past time."""
         stores = [name for name, view in self._judged.views.items() if view.future is not None]
         return pc.is_in(self._judged.store, value_set=pa.array(stores, pa.string()))
 
