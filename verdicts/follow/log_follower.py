@@ -17,6 +17,7 @@ from readers.log.commit_log import last_with_data
 from readers.log.record_at import block_at
 from readers.log.segment_scan import SegmentScan
 from readers.log.splits import Split, SplitPlan
+from readers.log.torn_properties import end_in_zeros
 from readers.model.columns import Int64s
 from readers.model.errors import FileChanged
 from readers.storage.segments import Segment
@@ -127,7 +128,8 @@ class LogFollower:
             start = place.offset
             end = latest_offsets([store], {store.root: start}, None, skips_lost=True)[store.root]
             self.has_grown |= end != place.end_offset
-            if place.has_tail and end == place.end_offset and not at_end:
+            is_whole = place.anchor == place.offset  # a broker may complete the properties of the last record
+            if place.has_tail and end == place.end_offset and is_whole and not at_end:
                 return
             last = last_with_data(store.commit_log)
             final = max(start, self._last_record_before(end, last, start))
@@ -325,11 +327,11 @@ def _end_of(split: Split) -> int:
 
 
 def _digest(store: Store, offset: int) -> str | None:
-    """Return a digest of the record at an offset; None if there is none."""
+    """Return a digest of the record at an offset; None if there is none, or if its properties are not written yet."""
     log = store.log()
     try:
         block = block_at(log, offset)
-        if block is None:
+        if block is None or end_in_zeros(block)[0]:
             return None
         data = log.read(offset, int(block.lengths[0]))
         return hashlib.blake2b(data, digest_size=16).hexdigest()
