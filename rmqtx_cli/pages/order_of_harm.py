@@ -143,7 +143,8 @@ def harm_ranks(batch: pa.RecordBatch, now_ms: int) -> np.ndarray[Any, np.dtype[n
 class _OfStore:
     """Transactions of one store by the time at which its broker discards them.
 
-    Shape: `times`: the pending ones that it discards soon; `unasked`: those of them that no producer is asked about before.
+    Shape: `times`: the pending ones that it discards soon; `unasked`: those of them that no producer is asked about
+           before.
     """
 
     pending_count: int = 0

@@ -27,7 +27,7 @@ def is_open_row(rows: pa.Table) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The prediction for one transaction; if there is none, only `why` is set.
+    """The prediction for one transaction; without one, only `why` is set.
 
     Shape: `checks_to_come`: how many times the broker still asks the producer. `may_be_later`: it may happen one round
            later. `assumed`: what the prediction rests on without evidence, of ASSUMED.
