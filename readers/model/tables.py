@@ -292,7 +292,7 @@ TRANSACTIONS = pa.schema(
         ),
         column(
             "next_event_at_ms", pa.int64(),
-            "when the next event happens; of a stopped broker, if it starts now; null without an event, or if its time is "
+            "when the next event happens; of a stopped broker, if it starts now; null without one, or if its time is "
             "not known",
         ),
         column(

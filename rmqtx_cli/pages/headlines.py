@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from readers.model.shell_words import quoted
 from rmqtx_cli.pages.check_alive import check_lines, check_sentence, next_lines
 from rmqtx_cli.pages.deadlines import deadline_lines
 from rmqtx_cli.words.durations import duration_text
-from rmqtx_cli.words.text import count
+from rmqtx_cli.words.text import count, escaped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx_cli.pages.order_of_harm import Harms
     from verdicts.model.check_stop import CheckStop
+    from verdicts.model.predicted import Prediction
     from verdicts.model.reading import VerdictReading
 
 _NAMED_MAX = 3
@@ -82,12 +84,24 @@ def pending_lines(
     sentence = pending_sentence(rows, now_ms, pending_count, unknown_count, is_incomplete=is_incomplete)
     lines = answer_lines(sentence, reading.check_stops, counts_of, live, None, is_one_store=is_one_store)
     yield next(lines)
+    yield from refused_lines(reading.predicted)
     yield from harms.soon_sentences(reading.predicted, with_counts=False)
     later = {root: known for root, known in reading.predicted.items() if root not in harms.stores_with_soon}
     yield from deadline_lines(rows, later, now_ms)
     if next_line is not None and (harms.is_soon or not reading.check_stops):
         yield next_line
     yield from lines
+
+
+def refused_lines(predicted: Mapping[str, Prediction]) -> Iterator[str]:
+    """Which brokers do not start on their store, so that nothing happens to its transactions until it is repaired."""
+    from rmqtx_cli.options.next_commands import next_line
+    from verdicts.model.predicted import REFUSED
+
+    for root, known in predicted.items():
+        if known.why == REFUSED:
+            yield f"{escaped(root)}: the broker does not start on this store, so it checks nothing"
+            yield next_line(f"rmqtx verify {quoted(root)}", "names the file that prevents the start")
 
 
 def answer_lines(

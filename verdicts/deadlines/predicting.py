@@ -64,6 +64,7 @@ from verdicts.simulation.starting_cursors import starting_cursors
 from verdicts.startup.findings import not_predictable
 from verdicts.startup.refusals import refusals
 from verdicts.startup.rules import possible_rules
+from verdicts.startup.started_queues import refuses_empty_files
 
 if TYPE_CHECKING:
     from verdicts.simulation.simulation import Outcome, SimulatedCheck
@@ -155,7 +156,9 @@ def is_refused(store: Store, settings: BrokerSettings) -> bool:
     if store.in_use or not_predictable(store, conf) is not None:
         return False
     kinds = possible_rules(settings, conf)
-    refuses = bool(kinds) and all(any(True for _ in refusals(store, conf, rules)) for rules in kinds)
+    refuses = bool(kinds) and all(
+        any(True for _ in refusals(store, conf, rules)) or refuses_empty_files(store, rules) for rules in kinds
+    )
     return refuses and not is_bundle(store)
 
 

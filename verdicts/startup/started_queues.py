@@ -22,7 +22,7 @@ from verdicts.startup.findings import not_predictable
 from verdicts.startup.log_walk import LogWalk
 from verdicts.startup.queues import QueueFacts, QueueFate, recovered
 from verdicts.startup.recovery import loaded_log, recover_queues, start_file
-from verdicts.startup.rules import rules_of
+from verdicts.startup.rules import RecoveryRules, rules_of
 
 _NONE = np.empty(0, np.int64)
 _NO_RANGES = np.empty((0, 2), np.int64)
@@ -79,6 +79,33 @@ def started_queues(
     finally:
         for one in files.values():
             one.close()
+
+
+def refuses_empty_files(store: Store, rules: RecoveryRules) -> bool:
+    """Whether a start ends because a queue's last file has no slot, and no queue reaches the end of the log.
+
+    Raises: UnreadableFile, FileChanged.
+    Source: store/ConsumeQueue.java correctMinOffset; docs/formats/consume_queues.md#empty-file.
+    """
+    if not rules.refuses_empty_queue_file:
+        return False
+    for topic, number in store.queues():
+        files = SlotFiles(store, (SIMPLE, topic_bytes(topic), number))
+        try:
+            last = files.segments[-1].base_offset if files.segments else 0
+            if last and used_end(files.segments[-1:], files.layout) == 0 < used_end(files.segments, files.layout):
+                return reach_of_queues(store, is_end=True)[1] < _record_end(store)
+        finally:
+            files.close()
+    return False
+
+
+def _record_end(store: Store) -> int:
+    """Return the end of the last record of a log, as far as records follow the end that its queues know."""
+    end = reach_of_queues(store, is_end=True)[1]
+    for block in scan_segments(store, [], [], from_offset=max(0, end), with_fillers=True):
+        end = max(end, int(block.commit_log_offsets[-1] + block.lengths[-1]))
+    return end
 
 
 def _place(files: SlotFiles, end: int) -> tuple[int, int]:
