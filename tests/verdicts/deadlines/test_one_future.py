@@ -1,0 +1,39 @@
+"""What every answer says of the next minutes is what the simulation plays: stores, settings and clocks in turn.
+
+`python -m tests.verdicts.deadlines.one_future` compares each store with each setting at each clock, and counts.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.brokers import corpus
+from tests.representatives import rest_is_slow
+from tests.verdicts.deadlines.one_future import CLOCKS, SETTINGS, Case, cases, compared
+
+#: Stores of each way in which a check goes on, stops, expires or drops; each is read with some settings and clocks.
+NAMES = (
+    "common-5.3.3", "poison-4.4.0", "rocksdb-5.5.0", "killed-4.9.7", "common-4.3.0", "common-4.9.7", "common-5.1.4",
+    "common-5.5.0", "killed-5.3.3", "noroom-5.5.0", "statetable-3.1.4", "lmq-4.9.3", "cursoredited-5.1.4",
+    "ahead-5.3.3",
+)
+#: For each of these stores every setting once, at clocks in turn.
+SOME = [
+    Case(name, changes, list(CLOCKS)[(number + place) % len(CLOCKS)])
+    for number, name in enumerate(NAMES) for place, changes in enumerate(SETTINGS)
+]
+
+
+@pytest.mark.parametrize(
+    "case", rest_is_slow(SOME, quick=len(SETTINGS) * 4), ids=lambda case: f"{case.name}: {case.changes}, {case.clock}"
+)
+def test_every_answer_is_what_the_simulation_plays(case: Case) -> None:
+    found = compared(case)
+    assert found.differences == []
+    assert found.counts.total() > 10
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", corpus.corpus_names())
+def test_every_store_with_every_setting_at_every_clock(name: str) -> None:
+    assert [line for case in cases([name]) for line in compared(case).differences] == []
