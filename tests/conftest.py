@@ -40,8 +40,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return OneSparkSession(config, log)
 
 
-#: The moment of reading.
+#: The moment of reading, where it is defined, and where else it is asked for.
 MOMENT = "verdicts.evidence.store_facts.moment_ms"
+MOMENTS = (MOMENT, "spark_tasks.jobs.audit.moment_ms", "verdicts.verify.verify.moment_ms")
 #: When the stores of the corpus are read. What is pending nears fileReservedTime as they grow old, and is discarded.
 READ_AT_MS = 1_795_388_400_000
 
@@ -50,7 +51,8 @@ READ_AT_MS = 1_795_388_400_000
 def one_moment() -> Iterator[None]:
     """Stores are read soon after the corpus was written, or when a test says, which lies before."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MOMENT, lambda store: min(store.taken_time_ms, READ_AT_MS))
+        for place in MOMENTS:
+            patch.setattr(place, lambda store: min(store.taken_time_ms, READ_AT_MS))
         yield
 
 
@@ -65,7 +67,8 @@ def _one_moment() -> Iterator[None]:
 def real_moment() -> Iterator[None]:
     """Stores are read when they are read."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MOMENT, lambda store: store.taken_time_ms)
+        for place in MOMENTS:
+            patch.setattr(place, lambda store: store.taken_time_ms)
         yield
 
 

@@ -15,6 +15,7 @@ from readers.log.log_end import live_blocks
 from readers.log.record_block import Block
 from readers.log.segment_scan import SegmentScan
 from readers.log.splits import Split, SplitPlan
+from readers.log.torn_properties import end_in_zeros
 from readers.model.errors import BadRequest, FileChanged
 from readers.storage.segments import Segment
 from readers.store.store import Store
@@ -174,7 +175,7 @@ def _walked_end(segment: Segment, start: int, limit: int) -> int:
 
 
 def _walk(segment: Segment, position: int, to_position: int) -> tuple[int, bool]:
-    """Return where the last sound record from `position` on ends, and whether there is no damage before."""
+    """Return where the last sound, finished record from `position` on ends, and whether no damage is before it."""
     back_bytes = _BACK_BYTES
     while True:
         begin = max(0, position - back_bytes)
@@ -185,6 +186,9 @@ def _walk(segment: Segment, position: int, to_position: int) -> tuple[int, bool]
                 break  # the record before is longer: without its store time, old records after the end look new
             _require_not_cut_back(segment, block, position)
             end = int(block.positions[-1] + block.lengths[-1])
+            # A broker may be about to write the rest of the last record's properties.
+            if end_in_zeros(block)[-1]:
+                end = int(block.positions[-1])
         else:
             if end is not None and end < position:
                 raise _cut_back(segment, position)

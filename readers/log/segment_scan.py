@@ -231,7 +231,9 @@ class SegmentScan:
         """
         spans_count, decoded_bytes = len(self.spans), self.decoded_bytes
         block, stop = self._block(file, data, position, limit)
-        if not self._is_last or not len(block) or block.data[int(block.starts[-1] + block.lengths[-1]) - 1]:
+        if not self._is_last or not len(block) or not block.properties_lengths[-1]:
+            return block, stop
+        if block.data[int(block.starts[-1] + block.lengths[-1]) - 1]:
             return block, stop
         again = file.read(position, limit)
         if len(again) != limit or again == data[:limit]:

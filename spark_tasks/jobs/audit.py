@@ -48,7 +48,7 @@ from verdicts.audit.local_audit import tied_partitions
 from verdicts.audit.log_copies import with_log_copies
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
-from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
 from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.predicted import Prediction
@@ -215,7 +215,8 @@ class SparkAudit:
         return _together(scan, ties, self.partitions_count).mapInArrow(judge, schema)
 
     def _begin(self) -> tuple[list[StoreFacts], SplitPlan]:
-        tasks = [(store, self._settings[store.root]) for store in self._stores]
+        # The moments of all stores are taken together, before tasks read the first one.
+        tasks = [(store, self._settings[store.root], moment_ms(store)) for store in self._stores]
         show_phase(self.progress, "opening the stores", 0, 1)
         with described(self.spark, "audit: open the stores"):
             begun = results(self.spark, functools.partial(_begin_store, self._at_ms), tasks)
@@ -269,10 +270,10 @@ class SparkAudit:
         return [found for found, _ in concluded]
 
 
-def _begin_store(at_ms: int | None, task: tuple[Store, BrokerSettings]) -> tuple[StoreFacts, int, int]:
+def _begin_store(at_ms: int | None, task: tuple[Store, BrokerSettings, int]) -> tuple[StoreFacts, int, int]:
     """Return the facts of a store, the last segment's base offset, and its written bytes."""
-    store, settings = task
-    facts = store_facts(store, lambda _: settings, at_ms=at_ms)
+    store, settings, now_ms = task
+    facts = store_facts(store, lambda _: settings, at_ms=at_ms, now_ms=now_ms)
     return facts, last_with_data(store.commit_log), log_bytes(store.commit_log)
 
 

@@ -80,7 +80,8 @@ def test_a_log_that_grows_is_given_once_and_never_torn(tmp_path: Path, seed: int
     for moment in growing.moments(12, seed):
         growing.write_to(moment)
         part, start = drained([growing.root], start, [None, 300, 4000][seed % 3])
-        assert part == [place for place in wanted(growing.root) if place not in set(found)]
+        left = [place for place in wanted(growing.root) if place not in set(found)]
+        assert part in (left, left[:-1])  # the properties of the last record may not be written yet
         assert start[str(growing.root)] <= moment
         found += part
     assert [offset for _, offset in found] == [offset for _, offset in wanted(growing.whole)]

@@ -51,11 +51,12 @@ def moment_ms(store: Store) -> int:
 def past_ms(store: Store, at_ms: int | None, reference_time_ms: int) -> int | None:
     """Return a given time if it lies before the end of a store, so that some of its records did not exist yet.
 
-    After the last record of a stopped broker nothing changes, so a later time only sets the clock. The end of
-    a store is known to the last flush.
+    After the last record of a broker that stopped cleanly nothing changes, so a later time only sets the clock. The end
+    of a store is known to the last flush.
     """
-    is_after = at_ms is not None and not store.in_use and at_ms >= reference_time_ms + FLUSH_LAG_MS_MAX
-    return None if is_after else at_ms
+    if at_ms is None or store.in_use or store.aborted:  # after a kill, records may be later than what was flushed
+        return at_ms
+    return None if at_ms >= reference_time_ms + FLUSH_LAG_MS_MAX else at_ms
 
 
 @dataclass(slots=True)
@@ -200,11 +201,13 @@ def _half_queue_end_by_log(store: Store) -> int:
 
 
 def store_facts(
-    store: Store, settings_of: SettingsOf, *, at_ms: int | None = None, with_records: bool = False
+    store: Store, settings_of: SettingsOf, *, at_ms: int | None = None, now_ms: int | None = None,
+    with_records: bool = False,
 ) -> StoreFacts:
     """Return the facts of a store before its records are read, with the future of its half copies.
 
-    `at_ms`: the time as of which it is judged, or that counts as now. `with_records`: keep the half copies that the
+    `at_ms`: the time as of which it is judged, or that counts as now. `now_ms`: the moment of reading, if not given by
+    the store. `with_records`: keep the half copies that the
     check will read, in `windows`.
     Damage: cursors that cannot be read are unknown and a finding.
     """
@@ -218,7 +221,7 @@ def store_facts(
         cursors=cursors,
         reference_time_ms=known_until,
         past_ms=past,
-        clock_ms=moment_ms(store) if at_ms is None or past is not None else at_ms,
+        clock_ms=(now_ms or moment_ms(store)) if at_ms is None or past is not None else at_ms,
     )
     if store.in_use and may_have_rocksdb_halves(store):
         facts.beside = beside_log(store, facts.findings, has_prepared=False, has_rocksdb_halves=True)

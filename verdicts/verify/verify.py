@@ -35,6 +35,7 @@ from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.claims.lost_end import lost_end
 from verdicts.claims.op_numbers import op_number_findings
 from verdicts.ends.taken_numbers import half_numbers, number_findings
+from verdicts.evidence.store_facts import moment_ms
 from verdicts.missing.missing_ranges import derived_findings
 from verdicts.missing.split_numbers import joined_numbers
 from verdicts.simulation.starting_cursors import starting_findings
@@ -148,7 +149,7 @@ class Verify:
         conf = dict(self.conf)
         settings = broker_settings(store, conf=conf, version=self.version)
         yield from starting_findings(store, settings, conf)
-        stops = check_stops(store, settings)
+        stops = check_stops(store, settings, now_ms=moment_ms(store))
         yield from stop_findings(store, stops)
         yield from next_stop_findings(store, settings)
         if is_partial:
