@@ -71,8 +71,8 @@ KINDS: dict[str, Kind] = {
         "error",
         "an op mark for an offset beyond the end of the half queue",
         "the half message that it ended is lost, or the number is damaged, and another half message counts as not "
-        "ended; the next half message with this offset counts as ended before its "
-        "first check",
+        "ended; the next half message with this offset counts as ended before its first check",
+        "compare the op message and the half queue with those on a slave",
     ),
     "dispatch-behind": Kind(
         "warning",

@@ -167,7 +167,7 @@ def _rolled_back_half(situation: Situation) -> Found:
 def _close_or_nothing(situation: Situation, late: str) -> str:
     """What to do with a decided transaction; `late`: what the other decision leaves to do, if anything."""
     if situation.row["advice"] == "close":
-        is_asked = situation.row["answer_effect"] is not None
+        is_asked = situation.row.get("answer_effect") is not None
         effect = "the broker will check it again" if is_asked else "the check will still reach a copy of it"
         close = f"{effect}; to stop the check, rmqtx close {situation.transaction_id}"
         return f"{late}; {close}" if late else close

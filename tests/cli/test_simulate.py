@@ -46,7 +46,8 @@ def test_what_hangs_is_checked_and_given_up_on(rmqtx: Run, common: Path, conf: P
     first = rmqtx("simulate", common, "--rounds", "1", *settled)
     assert {row["transaction_id"] for row in rows(first.out)} == pending
     assert {row["action"] for row in rows(first.out)} == {"checked", "put back immune"}
-    assert "round 1 at 2026-11-21T06:00:00.000Z: 18 checked, 2 put back immune; half cursor 269 to 289" in first.err
+    assert "assumed: the broker starts at 2026-11-21T06:00:00.000Z, and no producer answers" in first.err
+    assert ": 18 checked, 2 put back immune; half cursor 269 to 289" in first.err
     assert "stops at the copies that it has put back" in first.err
     fates = rows(rmqtx("simulate", common, "--show", "transactions", *settled).out)
     assert {row["transaction_id"] for row in fates} == pending
@@ -127,8 +128,8 @@ def test_the_timer_of_a_state_table(rmqtx: Run) -> None:
     assert first.status == exit_status.DONE
     assert {row["action"] for row in rows(first.out)} == {"asked", "unanswerable"}
     begin_ms = parse_time_ms(LATER)
-    assert [row["round_time_ms"] for row in rows(first.out)[::16]] == [begin_ms, begin_ms + 60_000]
-    assert "round 1 at 2026-11-21T06:00:00.000Z: 13 unanswerable, 3 asked; stops at the end of the table" in first.err
+    assert [row["round_time_ms"] for row in rows(first.out)[::16]] == [begin_ms + 60_000, begin_ms + 120_000]
+    assert "round 1 at 2026-11-21T06:01:00.000Z: 13 unanswerable, 3 asked; stops at the end of the table" in first.err
     assert "half cursor" not in first.err
     result = rmqtx("simulate", store, "--show", "transactions", "--at", LATER, "--format", "jsonl")
     fates = rows(result.out)

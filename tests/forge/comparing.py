@@ -64,7 +64,7 @@ class Reading:
         records = {row["commit_log_offset"]: row for row in scan.table().to_pylist()}
         verdicts = audit([store], settings)
         # Deadlines depend on the rounds of the check, which any damage may change.
-        rows = verdicts.table().drop_columns("discard_at_ms").to_pylist()
+        rows = verdicts.table().drop_columns(list(FUTURE_COLUMNS)).to_pylist()
         assert [vars_of(part) for part in verdicts.coverage] == [vars_of(part) for part in scan.coverage]
         return Reading(
             records, {row["transaction_id"]: row for row in rows}, verdicts.coverage, verdicts.findings

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from readers.model.errors import NoSuchTransaction
+from readers.model.tables import FUTURE_COLUMNS
 from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings, broker_settings
 from readers.store.store import HALF_TOPIC, Store, open_store
@@ -59,7 +60,7 @@ class Served:
 
 #: Causes that depend on what only a live broker shows: its producers, its start, how it runs.
 OF_RUNNING_BROKERS = {"producer-not-connected", "check-thread-ended?"}
-NOT_COMPARED = ("producer_alive", "asked_through", "discard_at_ms", "causes")
+NOT_COMPARED = ("producer_alive", "asked_through", *FUTURE_COLUMNS, "causes")
 
 
 def comparable(rows: list[Row], root: str) -> list[Row]:

@@ -29,7 +29,8 @@ def medium_of(root: Path, version: str, destination: Destination, conf: dict[str
 
 def rows_of(root: Path, version: str) -> dict[str, dict[str, Any]]:
     """Every transaction, without the store's name."""
-    reading = audit([open_store(root)], lambda store: broker_settings(store, version=version))
+    conf = {"fileReservedTime": "1000000"}
+    reading = audit([open_store(root)], lambda store: broker_settings(store, conf=conf, version=version))
     rows = {row["transaction_id"]: row for row in reading.table().to_pylist()}
     return {name: _anywhere(row) for name, row in rows.items()}
 

@@ -11,6 +11,7 @@ import pytest
 
 from readers.log.compression import inflate
 from readers.model.errors import StoreInUse, UnsafeStore, UnwritableFile
+from readers.model.tables import FUTURE_COLUMNS
 from readers.store.broker_settings import broker_settings
 from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from remoting.protocol.codes import COMMIT
@@ -71,7 +72,7 @@ def test_each_action_does_what_it_says_and_nothing_else(version: str, tmp_path: 
 def _settled(row: dict[str, Any]) -> dict[str, Any]:
     """Without what only says how long ago the store ended, or when a broker that started now would come to it."""
     aging = {"stalled", "never_checked", "expires_soon", "immune"}
-    moving = ("advice", "reason", "advice_reason", "discard_at_ms")
+    moving = ("advice", "reason", "advice_reason", *FUTURE_COLUMNS)
     kept = {name: value for name, value in row.items() if name not in moving}
     return {**kept, "flags": sorted(set(row["flags"]) - aging)}
 

@@ -194,7 +194,7 @@ def test_the_advice_names_what_is_left_to_do() -> None:
 
     assert "rmqtx close T1" in advice(OPEN_AGAIN)
     assert "wait for the check" in advice(row(), "resume")
-    assert "wait" not in advice(row(flags=["never_asked"]), "resume")  # its check is stopped
+    assert "wait" not in advice(row(flags=["never_asked"], advice="decide"), "resume")  # its check is stopped
     assert advice(row("COMMITTED", final_records=[final()])) == "nothing to do"
     for action in ("rollback", "discard"):
         assert "inform the owners of its consumers" in advice(row("COMMITTED", final_records=[final()]), action)

@@ -89,7 +89,7 @@ def doctored(python: Path, *words: str | Path) -> tuple[int, list[dict[str, str]
 
 def rows_of(text: str) -> list[str]:
     """The rows without what depends on the moment of the command: the predicted discard."""
-    now = {"discard_at_ms": None, "discard_at": None}
+    now = dict.fromkeys(("discard_at_ms", "discard_at", "next_event_at_ms", "next_event_at"))
     return sorted(json.dumps(json.loads(line) | now) for line in text.splitlines())
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def without_root(found: dict[str, list[str]], root: Path | str) -> dict[str, list[str]]:
     """The same with the store's place left out, and the deadlines, which depend on when a store is read."""
     return {
-        name: [re.sub(r'"discard_at_ms": \w+', "", line.replace(str(root), "STORE")) for line in lines]
+        name: [re.sub(r'"(discard|next_event)_at_ms": \w+', "", line.replace(str(root), "STORE")) for line in lines]
         for name, lines in found.items()
     }
 

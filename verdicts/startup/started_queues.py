@@ -101,7 +101,7 @@ def refuses_empty_files(store: Store, rules: RecoveryRules) -> bool:
 
 
 def _record_end(store: Store) -> int:
-    """Return the end of the last record of a log, as far as records follow the end that its queues know."""
+    """Return the end of the last record of a log, as far as records follow those in its queues."""
     end = reach_of_queues(store, is_end=True)[1]
     for block in scan_segments(store, [], [], from_offset=max(0, end), with_fillers=True):
         end = max(end, int(block.commit_log_offsets[-1] + block.lengths[-1]))

@@ -19,7 +19,8 @@ from verdicts.verify.next_start import next_start_findings, next_stop_findings
 
 
 def found(store: Store, version: str | None = None) -> list[tuple[str, str | None]]:
-    settings = broker_settings(store, version=version)
+    # Forged records are years old: the check would only discard them.
+    settings = broker_settings(store, conf={"fileReservedTime": "1000000"}, version=version)
     every = [*next_stop_findings(store, settings), *next_start_findings(store, settings)]
     return [(one.code, one.actual) for one in every]
 
