@@ -32,7 +32,8 @@ def row(state: str = "PENDING", **more: Any) -> dict[str, Any]:
         "producer_group": "shop", "topic": "orders", "queue_id": 1, "keys": "order-1", "born_time_ms": NOW_MS - 60_000,
         "half_store_time_ms": NOW_MS - 60_000, "decided_time_ms": None, "checks_count": 0,
         "half_copies": [place(7, 700, checks_count=None)], "op_marks": [], "final_records": [], "discard_copies": [],
-        "state_entries": [], "discard_at_ms": None, "next_event": "none", "next_event_at_ms": None, "answer_effect": None,
+        "state_entries": [], "discard_at_ms": None, "next_event": "none", "next_event_at_ms": None,
+        "answer_effect": None,
         "deliveries_count": 0,
         "reason_code": "check_to_come", "causes": None, **more,
     }  # fmt: skip
