@@ -43,7 +43,9 @@ class Served:
     def __init__(self, name: str, place: Path, client: Client, booted_ms: int = 0) -> None:
         recipe = corpus.recipe(name)
         self.store = open_store(corpus.unpack(name, place))
-        self.settings = broker_settings(self.store, conf=recipe["broker_conf"], version=recipe["version"])
+        # A live broker is read now, when all stores of the corpus are older than their fileReservedTime.
+        conf = {**recipe["broker_conf"], "fileReservedTime": "1000000"}
+        self.settings = broker_settings(self.store, conf=conf, version=recipe["version"])
         self.answers = StoreBroker(self.store, self.settings, recipe["version"], booted_ms)
         self.server = FakeServer(self.answers)
         self.broker = Broker(client, self.server.address, "broker-a", "c")
