@@ -1,0 +1,295 @@
+"""Compare what real brokers do next with what was said before; `python -m tests.brokers.next_events`.
+
+A copy of a store of the corpus, in some cases damaged, is read by `audit`, `pending` and `show` with the configuration
+that its broker gets. Then the broker starts on the copy, with producers of the store's groups that answer UNKNOW, and
+runs two rounds of its check. What happened to each transaction is taken from the broker and its clients alone: new
+half copies, discard copies, checks that the producers got, the half cursor, and the records that are left in the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.brokers import corpus, maven
+from tests.brokers.rig import DISCARD_TOPIC, HALF_TOPIC, Event, Rig, now_ms
+from tests.brokers.rocks_stage import DROPPED
+from tests.brokers.starts.__main__ import today
+from tests.brokers.starts.compare import OF_THIS_MACHINE
+from tests.brokers.test_check_loop import logged_cursors
+from tests.forge import damage
+
+VERSIONS = ("4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
+#: Long enough that producers are connected before the first round, also on a busy machine.
+INTERVAL_MS = 12_000
+ROUNDS, ROUND_SECONDS, PATIENCE_SECONDS = 2, 4.0, 150.0
+#: No half is young, none too old, none has used up its checks.
+ALL_ASKED = {
+    "transactionTimeOut": "1000", "transactionCheckInterval": str(INTERVAL_MS), "transactionCheckMax": "100",
+    "fileReservedTime": "100000",
+}
+TOO_OLD = ALL_ASKED | {"fileReservedTime": "1"}
+ONE_CHECK = ALL_ASKED | {"transactionCheckMax": "1"}
+SLOT = struct.Struct(">qiq")
+FILLER = SLOT.pack(0, 0x7FFFFFFF, 0)
+RANDOM_BYTES = 3_000
+#: Not compared: the commands say that they do not know.
+UNKNOWN = "unknown"
+
+Row = dict[str, Any]
+
+
+def _newest(row: Row) -> Row:
+    """The newest half copy of a row of `audit`."""
+    found: Row = max(row["half_copies"], key=lambda copy: copy["commit_log_offset"])
+    return found
+
+
+def _as_is(_root: Path, _rows: list[Row]) -> str:
+    return ""
+
+
+def _fillers(root: Path, rows: list[Row]) -> str:
+    """Put fillers into a half queue slot in the middle of the open ones, and into the next slot."""
+    places = sorted(_newest(row)["queue_offset"] for row in rows)
+    first = places[len(places) // 2]
+    for place in (first, first + 1):
+        damage.write_bytes(damage.queue_files(root, HALF_TOPIC)[0], place * SLOT.size, FILLER)
+    return f", fillers in half queue slots {first} and {first + 1}"
+
+
+def _random_bytes(root: Path, rows: list[Row]) -> str:
+    """Overwrite a part of the log before the later ones of the open halves."""
+    places = sorted(_newest(row)["commit_log_offset"] for row in rows)
+    end = places[len(places) // 2]
+    file = next(file for file in reversed(damage.log_files(root)) if int(file.name) <= end)
+    begin = max(end - int(file.name) - RANDOM_BYTES, 0)
+    damage.write_bytes(file, begin, Random(30).randbytes(RANDOM_BYTES))
+    return f", {RANDOM_BYTES} random bytes from {int(file.name) + begin} of the log on"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A store of the corpus, the settings that its broker gets, and what is done to the store before."""
+
+    store: str
+    conf: dict[str, str]
+    change: Callable[[Path, list[Row]], str] = _as_is
+
+    @property
+    def settings(self) -> str:
+        """The settings that decide between the events."""
+        return f"{self.conf['transactionCheckMax']}, {self.conf['fileReservedTime']}"
+
+
+def cases(version: str) -> Iterator[Case]:
+    """The cases of a release."""
+    if version == "4.4.0":
+        yield Case("poison-4.4.0", ALL_ASKED)
+        return
+    yield Case(f"killed-{version}", ALL_ASKED)
+    yield Case(f"common-{version}", TOO_OLD)
+    yield Case(f"common-{version}", ONE_CHECK)
+    yield Case(f"common-{version}", ALL_ASKED, _fillers)
+    yield Case(f"common-{version}", ALL_ASKED, _random_bytes)
+    if version == "5.5.0":
+        yield Case("noroom-5.5.0", ALL_ASKED)
+        yield Case("noroom-5.5.0", TOO_OLD)
+        yield Case("rocksdb-5.5.0", ALL_ASKED)
+        yield Case("rocksdb-5.5.0", ONE_CHECK)
+
+
+def said_by(command: str, root: Path, conf: Path, version: str, *more: str) -> list[Row]:
+    """The rows of a command of rmqtx, as its user gets them."""
+    arguments = [command, *more, "--broker-conf", str(conf), "--broker-version", version, "--format", "json"]
+    where = ["--store", str(root)] if command == "show" else [str(root)]
+    program = Path(sys.executable).with_name("rmqtx")
+    found = subprocess.run([program, *arguments, *where], capture_output=True, check=False)
+    rows: list[Row] = json.loads(found.stdout)
+    return rows
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a broker did on a store.
+
+    Shape: `asked`: the checks that its producers got, by transaction. `written`: its half and discard copies since its
+           start, in the order of the log. `dropped`: what it logged as dropped from RocksDB. `cursor`: its half cursor
+           at the end. `left`: where the records of its log begin.
+    """
+
+    asked: Counter[str]
+    written: list[Event]
+    dropped: set[str]
+    cursor: int | None
+    left: set[int]
+
+    def event(self, row: Row, checks_max: int) -> str:
+        """What happened first to a transaction, in the words of `next_event`.
+
+        A transaction of which nothing happened is `cut` if its newest half is not in the log any more, `skipped` if the
+        check is past this half, else `stopped`.
+        """
+        name, newest = row["transaction_id"], _newest(row)
+        first = next((one for one in self.written if one["transaction_id"] == name), None)
+        if first is not None and first["topic"] == DISCARD_TOPIC:
+            checks = int(first["properties"].get("TRANSACTION_CHECK_TIMES", 0))
+            return "discarded" if checks >= checks_max else "expired"
+        if self.asked[name]:
+            return "asked"
+        if first is not None:
+            return "put_back"
+        if name in self.dropped:
+            return "dropped"
+        if row["next_event"] == "none":
+            return "none"
+        if newest["commit_log_offset"] not in self.left:
+            return "cut"
+        return "skipped" if (self.cursor or 0) > newest["queue_offset"] else "stopped"
+
+
+def observed(rig: Rig, rows: list[Row]) -> Seen:
+    """Start a broker on its store, let it check for two rounds, and stop it."""
+    asked: Counter[str] = Counter()
+
+    def take(event: Event) -> None:
+        if event["event"] == "check":
+            asked[event["transaction_id"]] += 1
+
+    half_end = max((copy["queue_offset"] + 1 for row in rows for copy in row["half_copies"]), default=0)
+    topic = next(row["topic"] for row in rows if row["topic"])
+    begin_ms = now_ms()
+    rig.start_names()
+    agent = rig.agent(on_event=take)
+    rig.start_broker()
+    rig.wait_broker(agent)
+    for group in sorted({row["producer_group"] for row in rows if row["producer_group"]}):
+        agent.do("producer", group=group, topic=topic)
+        # a 5.x client tells a broker of its group only after it has sent something there
+        agent.start("send", group=group, topic=topic, kind="ordinary", case="hello", plan="hello", body="aGVsbG8=")
+    end = time.monotonic() + PATIENCE_SECONDS
+    if rig.conf.get("transRocksDBEnable") == "true":  # its check logs no cursors, and begins at once
+        end = time.monotonic() + ROUNDS * INTERVAL_MS / 1_000
+    while len(logged_cursors(rig.out)) < ROUNDS and time.monotonic() < end:
+        time.sleep(0.2)
+    time.sleep(ROUND_SECONDS)
+    # Where fillers hinder the reading of the older slots, the new ones are read from the old end on.
+    places = ((HALF_TOPIC, 0), (HALF_TOPIC, half_end), (DISCARD_TOPIC, 0))
+    copies = {one["commit_log_offset"]: one for topic, offset in places for one in rig.pull(agent, topic, 0, offset)}
+    cursor = rig.cursor(agent, HALF_TOPIC)
+    rig.stop("broker")
+    agent.kill()
+    text = "".join(log.read_text(encoding="utf-8", errors="replace") for log in sorted(rig.out.rglob("*.log")))
+    return Seen(
+        asked, [copies[place] for place in sorted(copies) if copies[place]["store_time_ms"] >= begin_ms],
+        {found[3] for found in DROPPED.finditer(text)}, cursor,
+        {int(file.name) + place for file in damage.log_files(rig.store) for place, _ in damage.records_in(file)},
+    )
+
+
+@dataclass
+class Result:
+    """A case of a release.
+
+    Shape: `counts`: transactions by what was said, and of these, by what happened. `differences`: sentences.
+    """
+
+    version: str
+    case: Case
+    made: str
+    counts: dict[tuple[str, str], Counter[str]]
+    differences: list[str]
+
+
+def compare(version: str, case: Case, out: Path) -> Result:
+    """Read a store, start its broker on it, and compare."""
+    root = corpus.unpack(case.store, out)
+    conf = {k: v for k, v in corpus.recipe(case.store)["broker_conf"].items() if k not in OF_THIS_MACHINE} | case.conf
+    result = Result(version, case, "", defaultdict(Counter), [])
+    with Rig(version, out, conf) as rig:
+        given = out / "given.conf"
+        given.write_text("".join(f"{name}={value}\n" for name, value in rig.full_conf().items()))
+        before = said_by("audit", root, given, version)
+        result.made = case.change(root, [row for row in before if row["state"] == "PENDING"])
+        rows = said_by("audit", root, given, version)
+        looked_up = {row["transaction_id"]: row for row in said_by("pending", root, given, version)}
+        shown = {row["next_event"]: row for row in rows}
+        for row in shown.values():
+            (one,) = said_by("show", root, given, version, row["transaction_id"])
+            _differ(result, "show", row, one)
+        for row in rows:
+            _differ(result, "pending", row, looked_up.get(row["transaction_id"], row))
+            if row["state"] == "PENDING" and row["transaction_id"] not in looked_up:
+                result.differences.append(f"pending does not have {row['transaction_id']}")
+        seen = observed(rig, rows)
+    for row in rows:
+        if row["next_event"] == UNKNOWN:
+            continue
+        happened = seen.event(row, int(case.conf["transactionCheckMax"]))
+        result.counts[row["next_event"], f"{row['state']} {row['advice']}"][happened] += 1
+        if happened != row["next_event"]:
+            what = f"{row['transaction_id']} {row['state']}, half queue offset {_newest(row)['queue_offset']}"
+            result.differences.append(f"{what}: {row['next_event']} said, {happened} happened")
+    return result
+
+
+def _differ(result: Result, command: str, row: Row, other: Row) -> None:
+    for name in ("state", "next_event", "advice", "answer_effect", "flags"):
+        if row[name] != other[name]:
+            where = f"{row['transaction_id']}: {name}"
+            result.differences.append(f"{where} {row[name]} in audit, {other[name]} in {command}")
+
+
+def table(results: list[Result]) -> str:
+    """The table of docs/deadlines.md."""
+    lines = [
+        f"Compared on {today()}.", "",
+        "| broker | store | checks, hours | said | state, advice | transactions | so it happened |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in results:
+        for (said, what), happened in sorted(one.counts.items()):
+            others = "".join(f", {word} {count}" for word, count in sorted(happened.items()) if word != said)
+            cells = (one.version, one.case.store + one.made, one.case.settings, f"`{said}`", what,
+                     str(happened.total()), f"{happened[said]}{others}")
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Compare, and print the table; exit status 1 if anything differs."""
+    parser = argparse.ArgumentParser(prog="python -m tests.brokers.next_events", description=__doc__)
+    parser.add_argument("--versions", nargs="+", choices=VERSIONS, default=VERSIONS)
+    parser.add_argument("--only", type=int, nargs="+", help="only the cases with these numbers, from 0")
+    options = parser.parse_args()
+    why_not = maven.why_not()
+    if why_not is not None:
+        print(f"no broker can be run: {why_not}", file=sys.stderr)
+        return 1
+    results = []
+    for version in options.versions:
+        for number, case in enumerate(cases(version)):
+            if options.only is not None and number not in options.only:
+                continue
+            with tempfile.TemporaryDirectory(prefix="rmqtx-next-events-") as directory:
+                one = compare(version, case, Path(directory))
+            results.append(one)
+            print(version, number, case.store, one.made, dict(one.counts), file=sys.stderr)
+            print(*one.differences, sep="\n", file=sys.stderr, flush=True)
+    print(table(results))
+    return 1 if any(one.differences for one in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
