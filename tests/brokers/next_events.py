@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from random import Random
 from typing import Any
 
 from tests.brokers import corpus, maven
-from tests.brokers.rig import DISCARD_TOPIC, HALF_TOPIC, Event, Rig, now_ms
+from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, Event, Rig, now_ms
 from tests.brokers.rocks_stage import DROPPED
 from tests.brokers.starts.__main__ import today
 from tests.brokers.starts.compare import OF_THIS_MACHINE
@@ -44,6 +45,7 @@ ONE_CHECK = ALL_ASKED | {"transactionCheckMax": "1"}
 SLOT = struct.Struct(">qiq")
 FILLER = SLOT.pack(0, 0x7FFFFFFF, 0)
 RANDOM_BYTES = 3_000
+ZEROED = 4
 #: Not compared: the commands say that they do not know.
 UNKNOWN = "unknown"
 
@@ -74,9 +76,17 @@ def _random_bytes(root: Path, rows: list[Row]) -> str:
     places = sorted(_newest(row)["commit_log_offset"] for row in rows)
     end = places[len(places) // 2]
     file = next(file for file in reversed(damage.log_files(root)) if int(file.name) <= end)
-    begin = max(end - int(file.name) - RANDOM_BYTES, 0)
-    damage.write_bytes(file, begin, Random(30).randbytes(RANDOM_BYTES))
-    return f", {RANDOM_BYTES} random bytes from {int(file.name) + begin} of the log on"
+    within = end - int(file.name)
+    begin = next(place for place, _ in damage.records_in(file) if place >= within - RANDOM_BYTES)
+    damage.write_bytes(file, begin, Random(30).randbytes(within - begin))
+    return f", {within - begin} random bytes from {int(file.name) + begin} of the log on"
+
+
+def _no_last_slots(root: Path, rows: list[Row]) -> str:
+    """Zero the last slots of the half queue: their records are only in the log, and the next start enters them."""
+    end = max(_newest(row)["queue_offset"] for row in rows) + 1
+    damage.zero_bytes(damage.queue_files(root, HALF_TOPIC)[-1], (end - ZEROED) * SLOT.size, ZEROED * SLOT.size)
+    return f", half queue slots {end - ZEROED} to {end - 1} zeroed"
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,7 @@ def cases(version: str) -> Iterator[Case]:
     yield Case(f"common-{version}", ONE_CHECK)
     yield Case(f"common-{version}", ALL_ASKED, _fillers)
     yield Case(f"common-{version}", ALL_ASKED, _random_bytes)
+    yield Case(f"common-{version}", ALL_ASKED, _no_last_slots)
     if version == "5.5.0":
         yield Case("noroom-5.5.0", ALL_ASKED)
         yield Case("noroom-5.5.0", TOO_OLD)
@@ -125,21 +136,22 @@ class Seen:
     """What a broker did on a store.
 
     Shape: `asked`: the checks that its producers got, by transaction. `written`: its half and discard copies since its
-           start, in the order of the log. `dropped`: what it logged as dropped from RocksDB. `cursor`: its half cursor
-           at the end. `left`: where the records of its log begin.
+           start, in the order of the log. `dropped`: what it logged as dropped from RocksDB. `begin` and `end`: its
+           half cursor before the start and at the end. `left`: where the records of its log begin.
     """
 
     asked: Counter[str]
     written: list[Event]
     dropped: set[str]
-    cursor: int | None
+    begin: int
+    end: int
     left: set[int]
 
     def event(self, row: Row, checks_max: int) -> str:
         """What happened first to a transaction, in the words of `next_event`.
 
-        A transaction of which nothing happened is `cut` if its newest half is not in the log any more, `skipped` if the
-        check is past this half, else `stopped`.
+        If nothing happened to a transaction without an end, it is `cut` if its newest half is not in the log any more,
+        `skipped` if the check has passed this half now, `stopped` if it has not.
         """
         name, newest = row["transaction_id"], _newest(row)
         first = next((one for one in self.written if one["transaction_id"] == name), None)
@@ -152,11 +164,12 @@ class Seen:
             return "put_back"
         if name in self.dropped:
             return "dropped"
-        if row["next_event"] == "none":
+        has_end = row["state"] not in ("PENDING", "LOST") and row["next_event"] == "none"
+        if has_end or newest["queue_offset"] < self.begin:
             return "none"
         if newest["commit_log_offset"] not in self.left:
             return "cut"
-        return "skipped" if (self.cursor or 0) > newest["queue_offset"] else "stopped"
+        return "skipped" if self.end > newest["queue_offset"] else "stopped"
 
 
 def observed(rig: Rig, rows: list[Row]) -> Seen:
@@ -169,7 +182,7 @@ def observed(rig: Rig, rows: list[Row]) -> Seen:
 
     half_end = max((copy["queue_offset"] + 1 for row in rows for copy in row["half_copies"]), default=0)
     topic = next(row["topic"] for row in rows if row["topic"])
-    begin_ms = now_ms()
+    begin_ms, begin = now_ms(), _stored_half_cursor(rig.store)
     rig.start_names()
     agent = rig.agent(on_event=take)
     rig.start_broker()
@@ -187,15 +200,23 @@ def observed(rig: Rig, rows: list[Row]) -> Seen:
     # Where fillers hinder the reading of the older slots, the new ones are read from the old end on.
     places = ((HALF_TOPIC, 0), (HALF_TOPIC, half_end), (DISCARD_TOPIC, 0))
     copies = {one["commit_log_offset"]: one for topic, offset in places for one in rig.pull(agent, topic, 0, offset)}
-    cursor = rig.cursor(agent, HALF_TOPIC)
+    cursor = rig.cursor(agent, HALF_TOPIC) or 0
     rig.stop("broker")
     agent.kill()
     text = "".join(log.read_text(encoding="utf-8", errors="replace") for log in sorted(rig.out.rglob("*.log")))
     return Seen(
         asked, [copies[place] for place in sorted(copies) if copies[place]["store_time_ms"] >= begin_ms],
-        {found[3] for found in DROPPED.finditer(text)}, cursor,
+        {found[3] for found in DROPPED.finditer(text)}, begin, cursor,
         {int(file.name) + place for file in damage.log_files(rig.store) for place, _ in damage.records_in(file)},
     )
+
+
+def _stored_half_cursor(root: Path) -> int:
+    """The half cursor in the configuration of a stopped broker; 0 if it has none."""
+    file = root / "config" / "consumerOffset.json"
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    found = re.search(f'"{HALF_TOPIC}@{CHECK_GROUP}":\\s*\\{{\\s*"?0"?:\\s*(\\d+)', text)
+    return int(found[1]) if found else 0
 
 
 @dataclass
