@@ -26,6 +26,7 @@ from typing import Any
 from tests.brokers import corpus, maven
 from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, Event, Rig, now_ms
 from tests.brokers.rocks_stage import DROPPED
+from tests.brokers.staged_broker import LOGGED
 from tests.brokers.starts.__main__ import today
 from tests.brokers.starts.compare import OF_THIS_MACHINE
 from tests.brokers.test_check_loop import logged_cursors
@@ -89,6 +90,19 @@ def _no_last_slots(root: Path, rows: list[Row]) -> str:
     return f", half queue slots {end - ZEROED} to {end - 1} zeroed"
 
 
+def _other_word(old: bytes, new: bytes) -> Callable[[Path, list[Row]], str]:
+    """Rename a property of the newest open half, which the broker then lacks."""
+
+    def change(root: Path, rows: list[Row]) -> str:
+        newest = max((_newest(row) for row in rows), key=lambda copy: copy["commit_log_offset"])
+        file = next(f for f in reversed(damage.log_files(root)) if int(f.name) <= newest["commit_log_offset"])
+        place = file.read_bytes().index(old + b"\x01", newest["commit_log_offset"] - int(file.name))
+        damage.write_bytes(file, place, new)
+        return f", half {newest['queue_offset']} without {old.decode()}"
+
+    return change
+
+
 @dataclass(frozen=True)
 class Case:
     """A store of the corpus, the settings that its broker gets, and what is done to the store before."""
@@ -114,6 +128,8 @@ def cases(version: str) -> Iterator[Case]:
     yield Case(f"common-{version}", ALL_ASKED, _fillers)
     yield Case(f"common-{version}", ALL_ASKED, _random_bytes)
     yield Case(f"common-{version}", ALL_ASKED, _no_last_slots)
+    yield Case(f"common-{version}", ALL_ASKED, _other_word(b"PGROUP", b"PGROUX"))
+    yield Case(f"common-{version}", ALL_ASKED, _other_word(b"REAL_TOPIC", b"REAL_TOPIX"))
     if version == "5.5.0":
         yield Case("noroom-5.5.0", ALL_ASKED)
         yield Case("noroom-5.5.0", TOO_OLD)
@@ -136,12 +152,15 @@ class Seen:
     """What a broker did on a store.
 
     Shape: `asked`: the checks that its producers got, by transaction. `written`: its half and discard copies since its
-           start, in the order of the log. `dropped`: what it logged as dropped from RocksDB. `begin` and `end`: its
-           half cursor before the start and at the end. `left`: where the records of its log begin.
+           start, in the order of the log. `discarded`: what it logged as discarded, with the number of checks: a copy
+           without room for its properties, or of a release before 4.5.2, is not written. `dropped`: what it logged as
+           dropped from RocksDB. `begin` and `end`: its half cursor before the start and at the end. `left`: where the
+           records of its log begin.
     """
 
     asked: Counter[str]
     written: list[Event]
+    discarded: dict[str, int]
     dropped: set[str]
     begin: int
     end: int
@@ -155,6 +174,8 @@ class Seen:
         """
         name, newest = row["transaction_id"], _newest(row)
         first = next((one for one in self.written if one["transaction_id"] == name), None)
+        if first is None and name in self.discarded:
+            return "discarded" if self.discarded[name] >= checks_max else "expired"
         if first is not None and first["topic"] == DISCARD_TOPIC:
             checks = int(first["properties"].get("TRANSACTION_CHECK_TIMES", 0))
             return "discarded" if checks >= checks_max else "expired"
@@ -204,11 +225,20 @@ def observed(rig: Rig, rows: list[Row]) -> Seen:
     rig.stop("broker")
     agent.kill()
     text = "".join(log.read_text(encoding="utf-8", errors="replace") for log in sorted(rig.out.rglob("*.log")))
+    written = [copies[place] for place in sorted(copies) if copies[place]["store_time_ms"] >= begin_ms]
     return Seen(
-        asked, [copies[place] for place in sorted(copies) if copies[place]["store_time_ms"] >= begin_ms],
+        asked, written, dict(_discards_in(text)),
         {found[3] for found in DROPPED.finditer(text)}, begin, cursor,
         {int(file.name) + place for file in damage.log_files(rig.store) for place, _ in damage.records_in(file)},
     )
+
+
+def _discards_in(text: str) -> Iterator[tuple[str, int]]:
+    """Transactions that a broker logs as discarded, and their number of checks."""
+    for line in text.splitlines():
+        name, checks = LOGGED["uniq"].search(line), LOGGED["checks"].search(line)
+        if "has been checked too many times" in line and name is not None:
+            yield name[1], int(checks[1]) if checks is not None else 0
 
 
 def _stored_half_cursor(root: Path) -> int:
