@@ -147,18 +147,24 @@ def said_by(command: str, root: Path, conf: Path, version: str, *more: str) -> l
     return rows
 
 
+def _name(copy: Event) -> str:
+    """The transaction id of a copy, else its key: a half from a client without ids has only that."""
+    found: str = copy["properties"].get("UNIQ_KEY") or copy["properties"].get("KEYS", "")
+    return found
+
+
 @dataclass(frozen=True)
 class Seen:
     """What a broker did on a store.
 
-    Shape: `asked`: the checks that its producers got, by transaction. `written`: its half and discard copies since its
+    Shape: `asked`: the transactions that its producers got checks of. `written`: its half and discard copies since its
            start, in the order of the log. `discarded`: what it logged as discarded, with the number of checks: a copy
            without room for its properties, or of a release before 4.5.2, is not written. `dropped`: what it logged as
            dropped from RocksDB. `begin` and `end`: its half cursor before the start and at the end. `left`: where the
            records of its log begin.
     """
 
-    asked: Counter[str]
+    asked: set[str]
     written: list[Event]
     discarded: dict[str, int]
     dropped: set[str]
@@ -172,18 +178,18 @@ class Seen:
         If nothing happened to a transaction without an end, it is `cut` if its newest half is not in the log any more,
         `skipped` if the check has passed this half now, `stopped` if it has not.
         """
-        name, newest = row["transaction_id"], _newest(row)
-        first = next((one for one in self.written if one["transaction_id"] == name), None)
-        if first is None and name in self.discarded:
-            return "discarded" if self.discarded[name] >= checks_max else "expired"
+        names, newest = {row["transaction_id"], row["keys"]}, _newest(row)
+        first = next((one for one in self.written if _name(one) in names), None)
+        if first is None and names & self.discarded.keys():
+            return "discarded" if self.discarded[(names & self.discarded.keys()).pop()] >= checks_max else "expired"
         if first is not None and first["topic"] == DISCARD_TOPIC:
             checks = int(first["properties"].get("TRANSACTION_CHECK_TIMES", 0))
             return "discarded" if checks >= checks_max else "expired"
-        if self.asked[name]:
+        if names & self.asked:
             return "asked"
         if first is not None:
             return "put_back"
-        if name in self.dropped:
+        if names & self.dropped:
             return "dropped"
         has_end = row["state"] not in ("PENDING", "LOST") and row["next_event"] == "none"
         if has_end or newest["queue_offset"] < self.begin:
@@ -195,17 +201,12 @@ class Seen:
 
 def observed(rig: Rig, rows: list[Row]) -> Seen:
     """Start a broker on its store, let it check for two rounds, and stop it."""
-    asked: Counter[str] = Counter()
-
-    def take(event: Event) -> None:
-        if event["event"] == "check":
-            asked[event["transaction_id"]] += 1
-
+    checks: list[Event] = []
     half_end = max((copy["queue_offset"] + 1 for row in rows for copy in row["half_copies"]), default=0)
     topic = next(row["topic"] for row in rows if row["topic"])
     begin_ms, begin = now_ms(), _stored_half_cursor(rig.store)
     rig.start_names()
-    agent = rig.agent(on_event=take)
+    agent = rig.agent(on_event=lambda event: checks.append(event) if event["event"] == "check" else None)
     rig.start_broker()
     rig.wait_broker(agent)
     for group in sorted({row["producer_group"] for row in rows if row["producer_group"]}):
@@ -225,6 +226,7 @@ def observed(rig: Rig, rows: list[Row]) -> Seen:
     rig.stop("broker")
     agent.kill()
     text = "".join(log.read_text(encoding="utf-8", errors="replace") for log in sorted(rig.out.rglob("*.log")))
+    asked = {one["transaction_id"] or _name(copies[one["commit_log_offset"]]) for one in checks}
     written = [copies[place] for place in sorted(copies) if copies[place]["store_time_ms"] >= begin_ms]
     return Seen(
         asked, written, dict(_discards_in(text)),
