@@ -308,14 +308,20 @@ def table(results: list[Result]) -> str:
     """The table of docs/deadlines.md."""
     lines = [
         f"Compared on {today()}.", "",
-        "| broker | store | checks, hours | said | state, advice | transactions | so it happened |",
+        "| broker | store | checks, hours | said | transactions | `PENDING` | happened so |",
         "|---|---|---|---|---|---|---|",
     ]
     for one in results:
-        for (said, what), happened in sorted(one.counts.items()):
-            others = "".join(f", {word} {count}" for word, count in sorted(happened.items()) if word != said)
-            cells = (one.version, one.case.store + one.made, one.case.settings, f"`{said}`", what,
-                     str(happened.total()), f"{happened[said]}{others}")
+        for said in sorted({said for said, _ in one.counts}):
+            happened: Counter[str] = Counter()
+            pending = 0
+            for (word, what), counts in one.counts.items():
+                if word == said:
+                    happened += counts
+                    pending += counts.total() * what.startswith("PENDING")
+            others = "".join(f", `{word}` {count}" for word, count in sorted(happened.items()) if word != said)
+            cells = (one.version, one.case.store + one.made, one.case.settings, f"`{said}`", str(happened.total()),
+                     str(pending or ""), f"{happened[said]}{others}")
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
