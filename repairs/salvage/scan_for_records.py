@@ -156,6 +156,7 @@ class FoundRuns:
                     position += max(1, len(data) - _HEAD_BYTES) if position + len(data) < file.size_bytes else len(data)
                     continue
                 self._account(file, accounted, found, end_offset)
+                accounted, position = found, found + 1  # a record with unreadable bytes is in no run
                 for run, is_filler in self._runs_from(file, found):
                     accounted = position = run.position_bytes + run.length_bytes
                     end_offset = run.end_offset

@@ -145,6 +145,10 @@ class Futures:
 
     def _shown_events(self) -> Int64s:
         events = np.where(self.is_never_asked & (self.event_ms == NEVER), Event.STOPPED, self.event)
+        # A LOST transaction has no open copy, but its own slot or one before it is a filler.
+        judged = self._judged
+        skipped = judged.halves.any_of((judged.event_per_copy == Event.SKIPPED) & judged.is_numbered_ahead_per_copy)
+        events = np.where(judged.state.are("LOST") & skipped, Event.SKIPPED, events)
         return np.where(self.is_refused, Event.STOPPED, events)
 
     def column_of_times(self, times: Int64s) -> pa.Array:
