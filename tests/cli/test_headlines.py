@@ -110,7 +110,10 @@ def test_a_time_in_the_future_is_noted(rmqtx: Run, common: Path) -> None:
 
 
 def test_audit_verify_and_diff_say_it_before_their_rows(rmqtx: Run, corpus_store: Stores) -> None:
-    """On a terminal both streams are one: the order in which they are written is what a reader sees."""
+    """On a terminal both streams are one: the order in which they are written is what a reader sees.
+
+    Below rows that do not fit the screen, so that the prompt does not follow on rows alone.
+    """
     common, poison = corpus_store("common-5.3.3"), corpus_store("poison-4.5.0")
     moment = time_text(READ_AT_MS)
     for words, answer, head in (
@@ -122,9 +125,11 @@ def test_audit_verify_and_diff_say_it_before_their_rows(rmqtx: Run, corpus_store
         (["decode", "half", common, "--limit", "9"], "9 rows (stopped at --limit 9)", "half  "),
         (["simulate", common, "--rounds", "2", "--at", moment], "2 rounds: 40 checked", "round  "),
     ):
-        _, text = on_terminal([*RMQTX, *map(str, words)], NO_COLOR="1")
+        _, text = on_terminal([*RMQTX, *map(str, words)], NO_COLOR="1", LINES="200")
         assert 0 < text.index(answer) < text.index(f"\n{head}"), words
         assert text.count(answer) == 1
+    _, text = on_terminal([*RMQTX, "audit", str(common)], NO_COLOR="1", LINES="24")
+    assert 0 < text.index("\nid  ") < text.index(" ROLLED_BACK, ")
 
 
 def test_what_is_longer_than_can_be_held_has_its_answer_below(

@@ -65,7 +65,7 @@ def test_nobody_is_asked_where_nobody_is(
     assert snapshot(store) == changed
 
 
-@pytest.mark.parametrize(("answer", "status"), [("y\n", exit_status.DONE), ("\n", exit_status.INTERRUPTED)])
+@pytest.mark.parametrize(("answer", "status"), [("y\n", exit_status.DONE), ("\n", exit_status.REFUSED_BY_GUARD)])
 def test_it_asks(
     rmqtx: Run, store: Path, common: Path, undo_file: Path, monkeypatch: pytest.MonkeyPatch, answer: str, status: int
 ) -> None:

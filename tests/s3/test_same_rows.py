@@ -108,7 +108,10 @@ def test_a_store_travels_without_credentials(s3: S3Server, copied: Copied) -> No
 
 
 def test_requests_are_few(s3: S3Server, copied: Copied, rmqtx: Run) -> None:
-    """A request costs tens of milliseconds: files are opened once, directories listed once, near reads are one."""
+    """A request costs tens of milliseconds: files are opened once, directories listed once, near reads are one.
+
+    Only the directory of the log is listed twice: whether a broker starts depends on every name in it, not on segments.
+    """
     _, uri = copied("common-5.3.3")
     s3.requests()
     for verb, most in (("pending", 34), ("audit", 34), ("stores", 24)):
@@ -116,4 +119,5 @@ def test_requests_are_few(s3: S3Server, copied: Copied, rmqtx: Run) -> None:
         requests = s3.requests()
         kinds = Counter(request.split(" ", 1)[0] for request in requests)
         assert len(requests) <= most, (verb, kinds)
-        assert max(Counter(requests).values()) == 1, [r for r, n in Counter(requests).items() if n > 1]
+        again = [request for request, count in Counter(requests).items() if count > 1]
+        assert all(request.endswith("%2Fcommitlog%2F") for request in again) and len(again) <= 1, again
