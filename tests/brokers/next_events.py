@@ -308,7 +308,7 @@ def table(results: list[Result]) -> str:
     """The table of docs/deadlines.md."""
     lines = [
         f"Compared on {today()}.", "",
-        "| broker | store | checks, hours | said | transactions | `PENDING` | happened so |",
+        "| broker | store | checks, hours | forecast | transactions | `PENDING` | happened so |",
         "|---|---|---|---|---|---|---|",
     ]
     for one in results:

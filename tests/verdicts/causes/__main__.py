@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.brokers import corpus
+from tests.conftest import one_moment
 from tests.verdicts.causes.diagnosed import diagnosed, strengths, version_of
 from verdicts.causes.register import CAUSES
 
@@ -52,4 +53,5 @@ def _in_order(release: str) -> tuple[int, ...]:
 
 if __name__ == "__main__":
     document = Path(sys.argv[1])
-    document.write_text(filled(document.read_text(encoding="utf-8")), encoding="utf-8")
+    with one_moment():
+        document.write_text(filled(document.read_text(encoding="utf-8")), encoding="utf-8")
