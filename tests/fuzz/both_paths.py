@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from readers.log.commit_log import scan_records
@@ -53,7 +54,14 @@ def _everything(store: Store) -> dict[str, Any]:
 def _facts(facts: SplitFacts) -> list[Any]:
     names = [name for name in SplitFacts.__slots__ if name not in ("split", "error")]
     values = [getattr(facts, name) for name in names]
-    return [*(value.tolist() if hasattr(value, "tolist") else value for value in values), str(facts.error)]
+    return [*(_comparable(value) for value in values), str(facts.error)]
+
+
+def _comparable(value: Any) -> Any:
+    """Arrays as lists, also those of a dataclass: arrays have no one truth value."""
+    if is_dataclass(value):
+        return {one.name: _comparable(getattr(value, one.name)) for one in fields(value)}
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _first_difference(mine: Any, expected: Any) -> str:
