@@ -149,6 +149,9 @@ class Futures:
         judged = self._judged
         skipped = judged.halves.any_of((judged.event_per_copy == Event.SKIPPED) & judged.is_numbered_ahead_per_copy)
         events = np.where(judged.state.are("LOST") & skipped, Event.SKIPPED, events)
+        # The loops that check prepared records are not played.
+        is_unplayed = judged.state.are("PENDING") & judged.newest_is(judged.others.is_prepared)
+        events = np.where(is_unplayed & (events == Event.ENDED), Event.UNKNOWN, events)
         return np.where(self.is_refused, Event.STOPPED, events)
 
     def column_of_times(self, times: Int64s) -> pa.Array:

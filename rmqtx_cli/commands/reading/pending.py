@@ -199,12 +199,15 @@ def _say_hidden(rows: pa.Table, voice: Voice) -> None:
     """Print how many transactions --all-open would add."""
     import pyarrow.compute as pc
 
+    from verdicts.audit.lookups import OPEN_AGAIN_FLAG
     from verdicts.transactions.futures import UNASKED_WORDS
 
     rows = rows.filter(pc.not_equal(rows["state"], "PENDING"))
     perhaps = rows["reason_code"].to_pylist().count("commit_record_table_unread")
     never = sum("never_asked" in flags for flags in rows["flags"].to_pylist())
-    asked = rows.num_rows - rows["answer_effect"].null_count
+    # The check of prepared records is not played: the flag alone shows that a broker 3.1 asks again.
+    pairs = zip(rows["answer_effect"].to_pylist(), rows["flags"].to_pylist(), strict=True)
+    asked = sum(effect is not None or OPEN_AGAIN_FLAG in flags for effect, flags in pairs)
     unasked = sum(event in UNASKED_WORDS for event in rows["next_event"].to_pylist())
     if asked:
         voice.note(f"{count(asked, 'decided or discarded transaction')} will be checked again; list with --all-open")
