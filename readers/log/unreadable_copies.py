@@ -49,12 +49,12 @@ def has_readable_id(copy: Block) -> bool:
 
 
 def _are_damaged_ids(names: pa.Array) -> pa.Array:
-    """Return which ids are not text, or run on; false if there is no id."""
+    """Return which ids are not text, or run on; false without an id."""
     return pc.or_(pc.fill_null(pc.match_substring(names, _NO_TEXT), False), _run_on(names))
 
 
 def _run_on(values: pa.Array) -> pa.Array:
-    """Return which values continue into the next property, or into zeros; false if there is no value.
+    """Return which values continue into the next property, or into zeros; false without a value.
 
     For ids, groups and topics, which a broker restricts. Other values may have been written this way.
     """

@@ -148,7 +148,7 @@ def test_killed_again_and_again_it_tells_everything(rmqtx: Run, common: Path, tm
     told_last = {row["transaction_id"]: row for row in rows_of(output.read_text())}
     wanted = rows_of(rmqtx("audit", growing.root, "--format", "jsonl").out)
     assert len(wanted) == 109
-    # A half message whose properties were not written yet was told by its place.
+    # A half message whose properties were not written yet was known by its place.
     early = told_last.keys() - {row["transaction_id"] for row in wanted}
     assert {told_last[name]["half_copies"][0]["commit_log_offset"] for name in early} <= {
         copy["commit_log_offset"] for row in wanted for copy in row["half_copies"]

@@ -42,7 +42,7 @@ SETTINGS: dict[str, dict[str, str]] = {
 CLOCKS: dict[str, int] = {
     "when written": FLUSH_LAG_MS_MAX + 1_000, "two days later": 2 * DAY_MS, "a year later": 365 * DAY_MS,
 }
-#: The events after which a transaction is gone although nobody was asked about it.
+#: The events after which a transaction is gone without a question to a producer.
 _ENDS = {"expired": "expired", "discarded": "discarded", "dropped": "dropped", "unreadable": "dropped"}
 #: Which of several copies counts if they reach their events at one time.
 _ORDER = ("asked", "expired", "discarded", "dropped", "unreadable")
@@ -93,7 +93,7 @@ def compared(case: Case) -> Compared:
         looked_up = pending([store], lambda _: settings).table().to_pylist()
         found = _simulated(store, settings, now_ms)
         stops = check_stops(store, settings, now_ms=now_ms)
-        told = [finding.actual for finding in next_start_findings(store, settings)]
+        notes = [finding.actual for finding in next_start_findings(store, settings)]
     result = Compared(Counter(), [])
     for row in rows:
         mine = [one for copy in row["half_copies"] for one in found.get(copy["commit_log_offset"], [])]
@@ -109,9 +109,9 @@ def compared(case: Case) -> Compared:
     decided = [row for row in rows if row["state"] in ("COMMITTED", "ROLLED_BACK", "DISCARDED")]
     again = sum(bool(row["answer_effect"]) for row in decided)
     result.counts["start-checks-again"] += 1
-    counted = sum(int(word) for text in told for word in (text or "").replace(",", "").split() if word.isdigit())
-    if not any("PENDING" in (text or "") for text in told) and store.has("consumequeue") and counted != again:
-        result.differences.append(f"{case.name}, {case.changes}, {case.clock}: verify says {told}, {again} are asked")
+    counted = sum(int(word) for text in notes for word in (text or "").replace(",", "").split() if word.isdigit())
+    if not any("PENDING" in (text or "") for text in notes) and store.has("consumequeue") and counted != again:
+        result.differences.append(f"{case.name}, {case.changes}, {case.clock}: verify says {notes}, {again} are asked")
     return result
 
 
