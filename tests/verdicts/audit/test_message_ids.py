@@ -15,6 +15,8 @@ from remoting.connections.client import Client
 from remoting.live import lookups as live
 from tests.brokers import corpus
 from tests.cli.conftest import Run
+from tests.cli.conftest import journal_directory as journal_directory
+from tests.cli.conftest import rmqtx as rmqtx
 from tests.field import field_stores
 from tests.forge.logs import Forge
 from tests.remoting.fake import FakeServer
@@ -22,8 +24,6 @@ from tests.remoting.store_broker import StoreBroker
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import show
 from verdicts.audit.message_ids import other_id_words, stores_of_message_id
-
-pytest_plugins = ["tests.cli.conftest"]
 
 FOREIGN, OWN = "0A00000100002A9F0000000000000C1F", "7F0000010000B3570000000000000C1F"
 HALF = "8B5DC344512906E32F076157A01F7C22"

@@ -14,6 +14,8 @@ from remoting.connections.broker import Broker
 from remoting.connections.client import Client
 from remoting.live import lookups as live
 from tests.cli.conftest import Run
+from tests.cli.conftest import journal_directory as journal_directory
+from tests.cli.conftest import rmqtx as rmqtx
 from tests.field import field_stores, right
 from tests.forge.logs import Forge
 from tests.remoting.fake import FakeServer
@@ -23,8 +25,6 @@ from tests.verdicts.verifying import findings
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import open_rows, pending, show
 from verdicts.ends.taken_numbers import shared_ranges
-
-pytest_plugins = ["tests.cli.conftest"]
 
 Row = dict[str, Any]
 OLD_HALF, NEW_HALF = "C916838598CB4102D9288DA920570ECC", "F9BC389DEA896255C3F460E233E7950A"
