@@ -94,6 +94,19 @@ KINDS: dict[str, Kind] = {
         "a store whose next start cannot be predicted",
         "what a broker would cut, skip or delete is unknown",
     ),
+    "check-skips": Kind(
+        "error",
+        "slots of the half queue that lead to no half message, and that the check has not reached",
+        "the half messages with these numbers are never checked; nor are those in the slots after them whose records "
+        "lie in the same file of the log: rmqtx audit lists them as LOST",
+        "rmqtx rebuild queues writes the queue again, in a copy of the store",
+    ),
+    "start-differs": Kind(
+        "error",
+        "a store on which the next start and check depend on the release of the broker, which is not known",
+        "the next events of open transactions are those of the newest possible release",
+        "add --broker-version with the release of the broker",
+    ),
     "start-checks-again": Kind(
         "note",
         "decided transactions that the check reaches again after the next start of the broker",

@@ -282,7 +282,7 @@ TRANSACTIONS = pa.schema(
         column(
             "next_event", pa.string(),
             "what the next start and the check of the broker do next with an open transaction: a producer is asked "
-            "(asked), a copy is put back in its immunity time (put_back), it is discarded because of its age (expired) "
+            "(asked), a copy is put back without asking (put_back), it is discarded because of its age (expired) "
             "or its checks (discarded), dropped from RocksDB (dropped), never read (skipped), not reached because the "
             "check stops before it (stopped), cut off by the next start (cut); none: nothing; null for a past time, "
             "and in rows of audit --follow",

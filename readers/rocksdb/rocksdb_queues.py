@@ -262,6 +262,18 @@ def queue_bounds(store: Store, findings: list[Finding]) -> dict[tuple[str, int],
     return found
 
 
+def end_in_rocksdb(store: Store, topic: str, queue_id: int, findings: list[Finding] | None = None) -> int:
+    """Return the queue offset past the last slot of a queue in RocksDB; 0 if no database can be read or has a slot.
+
+    A broker that was switched to queues in RocksDB leaves the files of before, which end earlier (seen on 5.5.0).
+    `findings`: gets the damage; without it, another reader reports it.
+    Damage: database-unread, database-entry.
+    """
+    if not store.has_rocksdb_queues:
+        return 0
+    return queue_bounds(store, [] if findings is None else findings).get((topic, queue_id), (0, 0))[1]
+
+
 def queue_directories(store: Store) -> list[str]:
     """Return the directories of the store with a database of consume queues."""
     return [name for name in DIRECTORIES if has_database(store, name)]

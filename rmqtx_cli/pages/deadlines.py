@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
+from verdicts.model.predicted import EFFECTS, EVENTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,27 +37,20 @@ def deadline_text(deadline: Deadline, now_ms: int) -> str:
     return f"{when}{later}{started}: {cause}{asked}"
 
 
-#: What happens next, by the value of `next_event`; of other events the deadline has all.
-_EVENTS = {
-    "asked": "a producer is asked", "put_back": "a copy is put back in its immunity time, no producer is asked",
-    "expired": "discarded without asking, because of its age",
-    "discarded": "discarded without asking, because its checks are used up",
-    "dropped": "dropped from RocksDB without asking",
-    "skipped": "never read by the check", "stopped": "not reached: the check stops before it",
-    "cut": "cut off the log when the broker starts",
-}
-_ANSWERS = {"deliver": "the answer COMMIT delivers it", "deliver_again": "the answer COMMIT delivers it once more"}
+def _event_text(event: str | None) -> str | None:
+    """What happens next, in words; nothing if the deadline has all, or if it is not known."""
+    return None if event in (None, "none", "unknown") else EVENTS[event]
 
 
 def next_text(transaction: Mapping[str, Any], deadline: Deadline, now_ms: int) -> str:
     """What the broker does next with a transaction, when, what an answer does then, and what is assumed; or nothing."""
-    event = _EVENTS.get(transaction["next_event"] or "")
+    event = _event_text(transaction["next_event"])
     if event is None:
         return ""
     time_ms = transaction["next_event_at_ms"]
     when = "" if time_ms is None else f" {in_text(time_ms, now_ms)}"
     started = f" {IF_STARTED}" if when and not deadline.is_running else ""
-    answer = _ANSWERS.get(transaction["answer_effect"] or "")
+    answer = EFFECTS.get(transaction["answer_effect"] or "")
     effect = "" if answer is None else f"; {answer}"
     assumed = ", ".join(_ASSUMED[name] for name in deadline.assumed)
     return f"{event}{when}{started}{effect}{f' (assumed: {assumed})' if assumed else ''}"

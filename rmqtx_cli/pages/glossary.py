@@ -44,6 +44,7 @@ from verdicts.causes.diagnosing import DIAGNOSES
 from verdicts.causes.register import CAUSES
 from verdicts.export.export import EXPORTED
 from verdicts.ledger.reconcile import OUTCOMES, RECONCILED, WORDS
+from verdicts.model.predicted import EFFECTS, EVENTS
 from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 from verdicts.transactions.diff import CHANGES, DIFFERENCES
 from verdicts.transactions.flags import FLAGS
@@ -142,13 +143,15 @@ def _cause_lines(word: str) -> tuple[str, ...]:
 def entries(views: Iterable[View]) -> list[WordEntry]:
     """All words that can be explained; `views`: all printed tables, for the words in their heads.
 
-    Order: states, flags, advice, reasons, causes, findings, outcomes, guards, terms, settings, tables, columns,
-           structures and their fields, response codes, exit statuses.
+    Order: states, flags, advice, next events, reasons, causes, findings, outcomes, guards, terms, settings, tables,
+           columns, structures and their fields, response codes, exit statuses.
     """
     return [
         *(WordEntry(word, "state of a transaction", (text,)) for word, text in STATES.items()),
         *(WordEntry(word, "flag of a transaction", (text,)) for word, text in FLAGS.items()),
         *(WordEntry(word, "advice", _advice_texts(word)) for word in ADVICE),
+        *(WordEntry(word, "next event", (text,)) for word, text in EVENTS.items()),
+        *(WordEntry(word, "effect of an answer", (text,)) for word, text in EFFECTS.items()),
         *(WordEntry(word, "reason of a state", _reason_texts(word)) for word in REASONS),
         *(WordEntry(word, "cause", _cause_lines(word)) for word in CAUSES),
         *(WordEntry(word, "strength of a cause", (text,)) for word, text in STRENGTHS.items()),

@@ -85,6 +85,7 @@ def pending_lines(
     lines = answer_lines(sentence, reading.check_stops, counts_of, live, None, is_one_store=is_one_store)
     yield next(lines)
     yield from refused_lines(reading.predicted)
+    yield from harms.cut_sentences()
     yield from harms.soon_sentences(reading.predicted, with_counts=False)
     later = {root: known for root, known in reading.predicted.items() if root not in harms.stores_with_soon}
     yield from deadline_lines(rows, later, now_ms)

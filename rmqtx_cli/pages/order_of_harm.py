@@ -1,4 +1,5 @@
-"""What harms most, first: messages that the broker discards soon, then those not delivered, then those delivered twice.
+"""What harms most, first: messages that the broker discards soon, then those not delivered, then those delivered more
+than once.
 
 No other module ranks transactions: headlines, the command to type next, the report and `rmqtx check` use this order.
 """
@@ -62,6 +63,10 @@ class _Rows:
             return np.ones(self.count, np.bool_)
         return np.asarray(pc.is_valid(self._effects)).astype(np.bool_)
 
+    def are_asked_with(self, *flags: str) -> Bools:
+        """Those that a producer is asked about; those with a flag, where what happens next is not known."""
+        return self.flag(*flags) if self._effects is None else self.may_be_asked
+
     def state(self, state: str) -> Bools:
         return np.asarray(pc.fill_null(pc.equal(self._states, state), False)).astype(np.bool_)
 
@@ -87,17 +92,17 @@ def _pending_with(*flags: str) -> Callable[[_Rows], Bools]:
     return lambda rows: rows.state("PENDING") & rows.flag(*flags)
 
 
-def _committed_with(*flags: str) -> Callable[[_Rows], Bools]:
-    return lambda rows: rows.state("COMMITTED") & rows.flag(*flags)
-
-
+#: Pending, and cut off the log by the next start of the broker.
+CUT_OFF = "cut off"
 #: Pending, and discarded within SOON_MS; of a stopped broker, within that time after its start.
 SOON = "discarded soon"
 #: Committed, and the broker may deliver it again.
 AGAIN = "delivered again"
+#: Rolled back, and the broker may deliver it.
+WRONGLY = "delivered though rolled back"
 #: All kinds, worst first. A transaction is of the first kind that fits.
 KINDS: dict[str, _Kind] = {
-    "cut off": _Kind(
+    CUT_OFF: _Kind(
         ("PENDING",), lambda rows: rows.state("PENDING") & rows.are_cut,
         "PENDING that the next start of the broker cuts off the log (rmqtx verify)",
     ),
@@ -109,11 +114,18 @@ KINDS: dict[str, _Kind] = {
     "lost": _Kind(("LOST",), lambda rows: rows.state("LOST"), "LOST (not delivered)"),
     "discarded": _Kind(("DISCARDED",), lambda rows: rows.state("DISCARDED"), "DISCARDED (not delivered)"),
     "unknown": _Kind(("UNDECIDABLE",), lambda rows: rows.state("UNDECIDABLE"), "UNDECIDABLE"),
-    "delivered twice": _Kind(("duplicate_commit",), lambda rows: rows.flag("duplicate_commit"), "delivered twice"),
+    "delivered more than once": _Kind(
+        ("duplicate_commit",), lambda rows: rows.flag("duplicate_commit"),
+        "delivered more than once",
+    ),
     AGAIN: _Kind(
         ("commit_without_op", "open_after_decision"),
-        lambda rows: _committed_with("commit_without_op", "open_after_decision")(rows) & rows.may_be_asked,
+        lambda rows: rows.state("COMMITTED") & rows.are_asked_with("commit_without_op", "open_after_decision"),
         "COMMITTED that the broker may deliver again",
+    ),
+    WRONGLY: _Kind(
+        ("open_after_decision",), lambda rows: rows.state("ROLLED_BACK") & rows.are_asked_with("open_after_decision"),
+        "ROLLED_BACK that the broker may deliver",
     ),
     "delivered wrongly": _Kind(
         ("commit_after_rollback", "conflict"), lambda rows: rows.flag("commit_after_rollback", "conflict"),
@@ -143,13 +155,14 @@ def harm_ranks(batch: pa.RecordBatch, now_ms: int) -> np.ndarray[Any, np.dtype[n
 class _OfStore:
     """Transactions of one store by the time at which its broker discards them.
 
-    Shape: `times`: the pending ones that it discards soon; `unasked`: those of them that no producer is asked about
-           before.
+    Shape: `times`: the pending ones that it discards soon; of them `unasked` are discarded in the next round, without
+           asking, and `unaskable` later, and no producer is asked about them either.
     """
 
     pending_count: int = 0
     times: Counter[int] = field(default_factory=Counter)
     unasked: Counter[int] = field(default_factory=Counter)
+    unaskable: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -194,7 +207,11 @@ class Harms:
         for root in pc.unique(stores.filter(pa.array(pending))).to_pylist():
             of, here = self._stores.setdefault(root, _OfStore()), np.asarray(pc.equal(stores, root)).astype(np.bool_)
             of.pending_count += int((here & pending).sum())
-            for counts, chosen in ((of.times, are_soon & here), (of.unasked, are_soon & here & rows.are_unasked)):
+            soon = are_soon & here
+            for counts, chosen in (
+                (of.times, soon), (of.unasked, soon & rows.are_unasked),
+                (of.unaskable, soon & ~rows.are_unasked & ~rows.may_be_asked),
+            ):
                 times, numbers = np.unique(rows.discard_at_ms[chosen], return_counts=True)
                 counts.update(dict(zip(times.tolist(), numbers.tolist(), strict=True)))
 
@@ -213,6 +230,11 @@ class Harms:
             number = self.counts[name]
             if kind.sentence and number:
                 yield f"{grouped(number)} {kind.sentence}"
+
+    def cut_sentences(self) -> Iterator[str]:
+        """Return how many pending transactions the next start cuts off the log; nothing if it cuts off none."""
+        if self.counts[CUT_OFF]:
+            yield f"{grouped(self.counts[CUT_OFF])} {KINDS[CUT_OFF].sentence}"
 
     @property
     def is_soon(self) -> bool:
@@ -240,18 +262,23 @@ class Harms:
 
     def _when(self, of: _OfStore, known: Prediction | None) -> str:
         is_running = known is not None and known.is_running
-        unasked, later = of.unasked.total(), of.times - of.unasked
-        every, first_ms = of.times.total(), min(of.times)
         parts = []
-        if unasked:
+        if of.unasked:
             which = "next" if is_running else "first"
-            parts.append(f"{_many(unasked, of)} unasked in its {which} round, {self._moment(first_ms, is_running)}")
-        if later:
-            within = f"within {duration_text(SOON_MS)}{'' if is_running else ' of its start'}"
-            left_ms = max(0, min(later) - self.now_ms)
-            first = f"the first {self._moment(min(later), True) if is_running else f'after {duration_text(left_ms)}'}"
-            parts.append(f"{_many(every - unasked, of)} {within} unless a producer answers, {first}")
+            when = self._moment(min(of.unasked), is_running)
+            parts.append(f"{_many(of.unasked, of)} unasked in its {which} round, {when}")
+        asked = of.times - of.unasked - of.unaskable
+        for times, condition in ((asked, "unless a producer answers"), (of.unaskable, "and asks no producer")):
+            if times:
+                parts.append(f"{_many(times, of)} {self._span(times, condition, is_running)}")
         return f"the broker discards {', and '.join(parts)}"
+
+    def _span(self, times: Counter[int], condition: str, is_running: bool) -> str:
+        """Return until when something happens, on which condition, and when it begins."""
+        first, last = (duration_text(max(0, time_ms - self.now_ms)) for time_ms in (min(times), max(times)))
+        if is_running:
+            return f"within {last} {condition}, the first in {first}, at {time_text(min(times))}"
+        return f"within {last} of its start {condition}" + ("" if first == last else f", the first after {first}")
 
     def _moment(self, time_ms: int, is_running: bool) -> str:
         left_ms = time_ms - self.now_ms
@@ -262,5 +289,6 @@ class Harms:
         return f"{duration_text(left_ms)} after it starts"
 
 
-def _many(number: int, of: _OfStore) -> str:
+def _many(times: Counter[int], of: _OfStore) -> str:
+    number = times.total()
     return f"all {grouped(number)}" if number == of.pending_count > 1 else grouped(number)

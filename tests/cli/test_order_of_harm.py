@@ -1,4 +1,4 @@
-"""What harms most comes first, in one order: soon discarded, not delivered, delivered twice, then the rest."""
+"""What harms most comes first, in one order: soon discarded, not delivered, delivered again, then the rest."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ ONE_OF_EACH: tuple[tuple[str, list[str], int | None], ...] = (
     ("UNDECIDABLE", [], None),
     ("COMMITTED", ["duplicate_commit", "commit_without_op"], None),
     ("COMMITTED", ["open_after_decision"], 60_000),
+    ("ROLLED_BACK", ["open_after_decision"], 60_000),
     ("COMMITTED", ["conflict"], None),
     ("PENDING", ["expires_soon"], 5 * 3_600_000),
     ("ROLLED_BACK", ["open_after_decision"], None),
@@ -54,11 +55,12 @@ def _future(state: str, flags: list[str], left: int | None) -> dict[str, str | N
     """What the broker does next: the first round, in 30 s, discards without asking."""
     if "cut" in flags:
         return {"next_event": "cut", "answer_effect": None}
-    if state not in ("PENDING", "COMMITTED"):
-        return {"next_event": "none", "answer_effect": None}
     if left == 30_000:
         return {"next_event": "expired", "answer_effect": None}
-    return {"next_event": "asked", "answer_effect": "deliver" if state == "PENDING" else "deliver_again"}
+    is_checked = bool({"open_after_decision", "commit_without_op"} & set(flags))
+    if state != "PENDING" and not (is_checked and (state == "COMMITTED" or left is not None)):
+        return {"next_event": "none", "answer_effect": None}
+    return {"next_event": "asked", "answer_effect": "deliver" if state != "COMMITTED" else "deliver_again"}
 
 
 def harms(*batches: pa.RecordBatch) -> Harms:
@@ -107,8 +109,8 @@ def test_numbers_and_times_of_a_stopped_broker() -> None:
     ]
     mixed = [*all_at_once, ("PENDING", [], 90_000), ("PENDING", [], None), ("DISCARDED", [], None)]
     assert sentences(mixed) == [
-        "9 PENDING: the broker discards 7 unasked in its first round, 30s after it starts, and 1 within 1h of its "
-        "start unless a producer answers, the first after 1m30s",
+        "9 PENDING: the broker discards 7 unasked in its first round, 30s after it starts, and 1 within 1m30s of "
+        "its start unless a producer answers",
         "1 DISCARDED (not delivered)",
     ]
 
@@ -117,7 +119,7 @@ def test_numbers_and_times_of_a_running_broker() -> None:
     [one] = sentences([("PENDING", [], 30_000), ("PENDING", [], 90_000)], is_running=True)
     assert one == (
         "2 PENDING: the broker discards 1 unasked in its next round, in 30s, at 2027-01-15T08:00:30.000Z, and 1 within "
-        "1h unless a producer answers, the first in 1m30s, at 2027-01-15T08:01:30.000Z"
+        "1m30s unless a producer answers, the first in 1m30s, at 2027-01-15T08:01:30.000Z"
     )
 
 

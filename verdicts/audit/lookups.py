@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from readers.log.commit_log import log_bytes, written_end_offset
 from readers.model.columns import rows_where
-from readers.model.errors import UnreadableFile
+from readers.model.errors import SourceError, UnreadableFile
 from readers.model.findings import Finding
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
@@ -24,12 +24,14 @@ from verdicts.audit.message_ids import stores_of_message_id
 from verdicts.audit.not_found import not_found
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import with_causes
+from verdicts.check.check_rules import supposed_version
 from verdicts.deadlines.deadline import is_open_row
 from verdicts.evidence.derived_trust import Untrusted, require_own_slots, sound_blocks
 from verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from verdicts.model.reading import VerdictReading
 from verdicts.model.witnesses import Witnesses
+from verdicts.startup.log_cut import read_from
 from verdicts.transactions.judge import judge
 
 if TYPE_CHECKING:
@@ -216,6 +218,7 @@ def _depends_on_assumed_check_max(rows: pa.Table, facts: dict[str, StoreFacts]) 
 def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts], bytes_max: int) -> bool:
     """Whether the log is damaged after the first copy of transactions with states that depend on absent records.
 
+    If the log that the next start reads is not much longer, this is read: the start cuts off what lies after damage.
     Queues and index do not show damage in the log. A range of more than `bytes_max` is not read, with a note.
     """
     for root, fact in facts.items():
@@ -223,8 +226,10 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
         begin = pc.min(pc.struct_field(pc.list_flatten(mine["half_copies"]), "commit_log_offset")).as_py()
         if begin is None:
             continue
+        end = written_end_offset(fact.store.commit_log)
         begin = _half_before(fact.store, begin)
-        length = written_end_offset(fact.store.commit_log) - begin
+        begin = next((one for one in (_recovery_begin(fact, begin), begin) if end - one <= bytes_max), begin)
+        length = end - begin
         if fact.store.is_remote or length > bytes_max:
             reading.notes.append(Note(
                 NoteKind.HOW,
@@ -238,6 +243,18 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
             reading.notes.append(_scanned_for(reason.message))
             return True
     return False
+
+
+def _recovery_begin(fact: StoreFacts, begin: int) -> int:
+    """Return the place before another from which the next start reads the log; the other one if there is none."""
+    if fact.store.is_remote:
+        return begin
+    try:
+        version = supposed_version(fact.settings, fact.check_stops)[0]
+        found = read_from(fact.store, version, fact.settings.given or {})
+    except SourceError:
+        return begin  # reported by the reader of the file
+    return begin if found is None else min(begin, found)
 
 
 def _half_before(store: Store, offset: int) -> int:

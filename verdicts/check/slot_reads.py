@@ -11,6 +11,7 @@ docs/formats/half_and_op.md#skipped-slots.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -63,6 +64,17 @@ class LogPlaces(NamedTuple):
     def next_file(self, offset: int) -> int:
         """Return where the file after that of a place begins."""
         return offset - offset % self.file_bytes + self.file_bytes if self.file_bytes else offset
+
+
+def passed_slots(reads: Mapping[int, SlotRead], cursor: int, end: int) -> Int64s:
+    """Return the numbers of the slots from a cursor on that a round passes without reading them. Order: ascending."""
+    passed: list[int] = []
+    while cursor < end:
+        read = reads.get(cursor)
+        after = cursor + 1 if read is None or read.returned is not None else max(read.end, cursor + 1)
+        passed += range(cursor + 1, after)
+        cursor = after
+    return np.array(passed, np.int64)
 
 
 def slot_reads(

@@ -30,7 +30,7 @@ from readers.model.releases import DELAYED_HALVES_DROPPED, TIMERS
 from readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules
-from verdicts.check.slot_reads import LogPlaces, SlotRead, slot_reads
+from verdicts.check.slot_reads import LogPlaces, SlotRead, passed_slots, slot_reads
 from verdicts.check.slots import (
     CheckedSlots,
     checked_slots,
@@ -51,6 +51,7 @@ _TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 _OP_TAG = "d"
 #: Records up to this length are kept for the next reader.
 _KEPT_BYTES_MAX = 32 << 20
+_UNCUT = StartedQueue(0)
 #: The value of an absent property in a column.
 ABSENT = np.iinfo(np.int64).min
 
@@ -101,7 +102,8 @@ class CheckWindow:
     Shape: `words` has a row for each `HalfCopy.row`: transaction_id (the offset message id if there is no UNIQ_KEY),
            producer_group, real_topic, commit_log_offset. `diverted_count`: halves whose copies go to a delay or timer
            topic first, and then to the half queue; this is not simulated. `slot_offsets`: the commit-log offsets in the
-           half slots, whether or not their records can be read; `fillers`: the half slots that are fillers.
+           half slots, whether or not their records can be read; `fillers`: the half slots that are fillers, or that
+           lie behind fillers and are cut off by the next start.
     """
 
     state: CheckState
@@ -110,6 +112,14 @@ class CheckWindow:
     slot_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     fillers: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def are_askable(self) -> Bools:
+        """Whether each half copy names the producer group to ask and the topic of the message.
+
+        The check puts back and counts the others too, but no producer is asked (seen on 4.4.0 and 4.5.0).
+        """
+        return are_askable(self.words)
 
 
 class CheckWindows:
@@ -219,6 +229,8 @@ def check_window(
             finding = slots_without_record(store, topic, queue_id, slots, reads[topic].own_numbers)
             findings += [] if finding is None else [finding]
         fillers = _fillers(halves, half_slots)
+        if started.get(HALF_TOPIC, _UNCUT).lost != _UNCUT.lost:
+            fillers = np.union1d(fillers, _lost_anyway(store, halves, half_cursor, started[HALF_TOPIC].lost))
     return CheckWindow(
         state, stored_halves.words, stored_halves.diverted_count, half_slots.offsets, fillers, findings
     )
@@ -274,6 +286,13 @@ def _left_out(queue: Queue, slots: CheckedSlots) -> frozenset[int]:
     return frozenset(queue.left_out(slots.begin, slots.end).tolist())
 
 
+def _lost_anyway(store: Store, queue: Queue, cursor: int, lost: tuple[int, int]) -> Int64s:
+    """Return the slots that the next start cuts off, and that the check would not read without it either."""
+    stored = checked_slots(queue, cursor, queue.first_offset)
+    passed = passed_slots(_reads(store, queue, stored, [stored.numbers]), stored.begin, stored.end)
+    return passed[(passed >= lost[0]) & (passed < lost[1])]
+
+
 def _fillers(queue: Queue, slots: CheckedSlots) -> Int64s:
     """Return the numbers of fillers among some slots."""
     if len(slots.numbers) == slots.end - slots.begin:
@@ -313,6 +332,12 @@ def has_op_lists(store: Store) -> bool | None:
         for block, _ in records_of(store, newest):
             return b"," in (block.bodies().cast(pa.binary())[-1].as_py() or b"")
     return None
+
+
+def are_askable(copies: pa.Table) -> Bools:
+    """Whether each half copy of a table names a producer group and a topic; `CheckWindow.are_askable`."""
+    known = pc.and_(pc.is_valid(copies["producer_group"]), pc.is_valid(copies["real_topic"]))
+    return np.asarray(known.combine_chunks() if isinstance(known, pa.ChunkedArray) else known).astype(np.bool_)
 
 
 # --- halves ----------------------------------------------------------------------------------------------------------

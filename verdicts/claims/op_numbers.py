@@ -11,6 +11,7 @@ from readers.model.columns import Int64s, int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
 from readers.queues.consume_queue import open_queue
+from readers.rocksdb.rocksdb_queues import end_in_rocksdb
 from readers.store.store import HALF_TOPIC, Store
 
 #: The most marks of one range of the log that are kept; the others have lower numbers.
@@ -39,7 +40,9 @@ def half_queue_end(store: Store) -> int | None:
     """Return the half queue offset after the last slot; None if the half queue has no slot in a file."""
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
-            return queue.max_offset if queue.exists and queue.max_offset else None
+            if not queue.exists or not queue.max_offset:
+                return None
+            return max(queue.max_offset, end_in_rocksdb(store, HALF_TOPIC, 0))
     except SourceError:
         return None
 

@@ -77,9 +77,12 @@ def discards_by_round(
         event[some] = np.where(is_first, what, event[some])
         event_ms[some] = np.where(is_first, time_ms, event_ms[some])
 
-    for _ in range(ROUNDS_MAX):
-        if not len(rows):
-            break
+    rounds = 0
+    while len(rows) and rounds < ROUNDS_MAX:
+        is_done = bool(is_spent(checks[0], settings) & ~fresh[0])
+        idle = 0 if is_done else _idle_rounds(int(stored[0]), int(halves.born_time_ms[rows[0]]), now_ms, settings)
+        rounds += 1 + idle
+        now_ms += idle * max(1, settings.interval_ms)
         age = now_ms - halves.born_time_ms[rows]
         expired = is_expired(age, settings)
         spent = is_spent(checks, settings) & ~fresh
@@ -119,6 +122,15 @@ def discards_by_round(
         fresh = np.concatenate([fresh[stop:], np.zeros(len(put_back), np.bool_)])
         now_ms += (1 + skipped) * max(1, settings.interval_ms)
     return Discards(ends, asked, expiry, later, event, event_ms)
+
+
+def _idle_rounds(stored_ms: int, born_ms: int, now_ms: int, settings: CheckSettings) -> int:
+    """Return how many rounds end at the first half, because it was stored after they began: the clock was set back.
+
+    `stored_ms`, `born_ms`: of the first half, which has checks left.
+    """
+    until_ms = min(stored_ms, born_ms + settings.reserved_ms)
+    return min(ROUNDS_MAX, max(0, until_ms - now_ms) // max(1, settings.interval_ms))
 
 
 def _quiet_rounds(age_ms: Int64s, checks: Int64s, settings: CheckSettings) -> int:

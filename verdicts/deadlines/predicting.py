@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,11 +23,10 @@ from readers.cursors.cursors import CheckCursors
 from readers.log.designs import HALF_TOPIC_DESIGN, PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
-from readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED
+from readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED, Version, dotted
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import Store
 from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
-from verdicts.check.check_stops import is_bundle
 from verdicts.check.decisions import wait_for_ops_ms
 from verdicts.check.first_round import last_round_ms, next_round_ms
 from verdicts.check.slots import half_queues
@@ -34,6 +34,7 @@ from verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_sett
 from verdicts.check.steps import Stop
 from verdicts.check.window import ABSENT, CheckWindow, CheckWindows, StoredHalves, StoredOps
 from verdicts.deadlines.discard_rounds import Discards, OpenHalves, discards_by_round
+from verdicts.deadlines.possible_starts import differing_starts, is_refused
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.predicted import (
     ASSUMED,
@@ -61,10 +62,6 @@ from verdicts.model.predicted import (
     no_numbers,
 )
 from verdicts.simulation.starting_cursors import starting_cursors
-from verdicts.startup.findings import not_predictable
-from verdicts.startup.refusals import refusals
-from verdicts.startup.rules import possible_rules
-from verdicts.startup.started_queues import refuses_empty_files
 
 if TYPE_CHECKING:
     from verdicts.simulation.simulation import Outcome, SimulatedCheck
@@ -88,7 +85,37 @@ def predict_from_files(
         found = _predict(store, settings, cursors, now_ms, windows, stops)
     except SourceError as error:
         return Prediction(is_running=store.in_use, why=Why(error.message, is_known=False))
+    others = _other_futures(store, settings, cursors, now_ms, found)
+    if len(others) > 1:
+        differing = tuple(f"{dotted(version)}: {one.summary()}" for version, one in others)
+        found = replace(_only_skipped_by_all(found, [one for _, one in others]), differing=differing)
     return replace(found, assumed=_assumed(store, settings))
+
+
+def _other_futures(
+    store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, predicted: Prediction
+) -> list[tuple[Version, Prediction]]:
+    """Return each future that the possible releases lead to, with a release; few or none if they all lead to one."""
+    is_played = predicted.is_whole or predicted.why == REFUSED
+    versions = differing_starts(store, settings) if is_played else []
+    futures: dict[str, tuple[Version, Prediction]] = {}
+    for version in versions if len(versions) > 1 else []:
+        exactly = replace(settings, version_low=version, version_high=version)
+        windows = CheckWindows(store, settings.given or {})
+        found = _predict(store, exactly, cursors, now_ms, windows, [])
+        futures[found.digest()] = version, found
+    return list(futures.values())
+
+
+def _only_skipped_by_all(found: Prediction, others: Sequence[Prediction]) -> Prediction:
+    """Return a prediction in which a half is skipped for good only if it is in each possible future."""
+    fillers = {
+        queue_id: reduce(np.intersect1d, (one.fillers.get(queue_id, no_numbers()) for one in others), numbers)
+        for queue_id, numbers in found.fillers.items()
+    }
+    skipped = reduce(np.intersect1d, (one.offsets[one.events == Event.SKIPPED] for one in others), found.offsets)
+    are_doubtful = (found.events == Event.SKIPPED) & ~np.isin(found.offsets, skipped)
+    return replace(found, fillers=fillers, events=np.where(are_doubtful, Event.UNREAD, found.events))
 
 
 def _assumed(store: Store, settings: BrokerSettings) -> tuple[str, ...]:
@@ -150,18 +177,6 @@ def _standing(part: Prediction) -> Prediction:
     )
 
 
-def is_refused(store: Store, settings: BrokerSettings) -> bool:
-    """Whether no release that a stopped broker may have starts on its store; not known of a bundle."""
-    conf = settings.given or {}
-    if store.in_use or not_predictable(store, conf) is not None:
-        return False
-    kinds = possible_rules(settings, conf)
-    refuses = bool(kinds) and all(
-        any(True for _ in refusals(store, conf, rules)) or refuses_empty_files(store, rules) for rules in kinds
-    )
-    return refuses and not is_bundle(store)
-
-
 def predict_window(
     root: str, window: CheckWindow, rules: CheckRules, settings: BrokerSettings, now_ms: int, *, is_running: bool,
     booted_time_ms: int | None = None, is_standing: bool = False,
@@ -198,9 +213,21 @@ def predict_window(
     found = replace(_without(found, offsets[halves.are_diverted]), is_whole=True)
     if not set(state.reads) <= set(window.fillers.tolist()):  # a damaged slot can be repaired, so nothing is LOST
         found = replace(found, events=np.where(found.events == Event.SKIPPED, Event.UNREAD, found.events))
+    found = _without_questions(found, offsets[~window.are_askable])
     found = replace(found, fillers={state.queue_id: window.fillers})
     found = _with_unreadable(found, np.setdiff1d(window.slot_offsets, [*offsets, *found.offsets]))
     return _standing(found) if is_standing else found
+
+
+def _without_questions(found: Prediction, offsets: Int64s) -> Prediction:
+    """Return the prediction with half copies that are put back, but about which no producer is asked."""
+    if not len(offsets):
+        return found
+    are_unasked = np.isin(found.offsets, offsets)
+    return replace(
+        found, events=np.where(are_unasked & (found.events == Event.ASKED), Event.PUT_BACK, found.events),
+        checks_to_come=np.where(are_unasked, 0, found.checks_to_come),
+    )
 
 
 def _with_unreadable(found: Prediction, offsets: Int64s) -> Prediction:

@@ -13,7 +13,7 @@ from readers.cursors.cursors import CheckCursors, check_cursors
 from readers.log.record_at import block_at
 from readers.log.segment_scan import SegmentScan
 from readers.model.errors import SourceError
-from readers.model.findings import Finding
+from readers.model.findings import Finding, as_text
 from readers.model.identities import UInt64s
 from readers.model.reading import Note, NoteKind
 from readers.old_tables.beside_log import BesideLog
@@ -27,7 +27,7 @@ from verdicts.check.window import CheckWindows
 from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.half_numbers import HalfNumbers
-from verdicts.model.predicted import PAST, UNREAD_LOG, Prediction
+from verdicts.model.predicted import PAST, UNREAD_LOG, Event, Prediction
 from verdicts.model.verdict_inputs import (
     DoubtfulEnd,
     DoubtfulId,
@@ -145,6 +145,7 @@ class StoreFacts:
         self.future = predict_from_files(
             self.store, self.settings, self.cursors, self.clock_ms, windows=self.windows, stops=self.check_stops
         )
+        self.findings += future_findings(self.store, self.future)
 
     def has_read_log(self, log_cut: int | None) -> None:
         """Add to the future that the log was read, and where its next start cuts it because of damage."""
@@ -168,6 +169,25 @@ class StoreFacts:
         if self.cursors.half is not None or not any(one.code == "config-damaged" for one in self.cursors.findings):
             return None
         return f"config/{self.cursors.name} cannot be parsed"
+
+
+def future_findings(store: Store, future: Prediction) -> list[Finding]:
+    """Return what is wrong with a future: halves that the check passes, and one that depends on the release."""
+    found = []
+    for queue_id, numbers in future.fillers.items():
+        if len(numbers):
+            found.append(Finding(
+                store.root, "check-skips", as_text(store.queue_directory(HALF_TOPIC, queue_id)),
+                expected="a half message in each slot that the check has not reached",
+                actual=f"none in {len(numbers)} slots, from {numbers[0]} to {numbers[-1]}; so the check passes "
+                f"{int((future.events == Event.SKIPPED).sum())} of the half messages after them",
+            ))  # fmt: skip
+    if future.differing:
+        found.append(Finding(
+            store.root, "start-differs", expected="the same next events in each possible release",
+            actual="; ".join(future.differing),
+        ))  # fmt: skip
+    return found
 
 
 def _from_minimum(store: Store, topic: str, cursors: dict[int, int] | None) -> dict[int, int] | None:

@@ -27,6 +27,7 @@ from readers.model.columns import Int32s, Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding, as_text
 from readers.queues.consume_queue import Queue, open_queue
+from readers.rocksdb.rocksdb_queues import end_in_rocksdb
 from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import (
     DISCARD_TOPIC,
@@ -433,6 +434,7 @@ def derived_findings(
     `numbers`: the queue offsets of all half messages in the log, if they are known.
     """
     found: list[Finding] = []
+    end = end_in_rocksdb(store, HALF_TOPIC, 0, found)
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
             if not queue.exists and (has_halves or store.has_rocksdb_queues):
@@ -440,14 +442,15 @@ def derived_findings(
                     found.append(Finding(store.root, "queue-missing", as_text(store.queue_directory(HALF_TOPIC, 0))))
                 return found
             cursor = (half_cursors or {}).get(0)
-            if cursor is not None and cursor > queue.max_offset:
+            is_stale = end > queue.max_offset
+            if cursor is not None and cursor > queue.max_offset and not is_stale:
                 found.append(
                     Finding(
                         store.root, "cursor-beyond-end", as_text(store.queue_directory(HALF_TOPIC, 0)),
                         expected=f"at most {queue.max_offset}", actual=str(cursor),
                     )
                 )
-            elif cursor is not None and cursor < queue.min_offset:
+            elif cursor is not None and cursor < queue.min_offset and not is_stale:
                 meaning, advice = _why_before_begin(store, queue, cursor, numbers)
                 found.append(
                     Finding(

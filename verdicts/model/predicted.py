@@ -56,10 +56,11 @@ NEVER = -1
 class Event(IntEnum):
     """What happens to a half copy next.
 
-    ASKED: a producer is asked about it (half topics: after a copy of it is put back). PUT_BACK: only put back, in its
-    immunity time. EXPIRED: discarded without asking, older than fileReservedTime. SPENT: discarded, its checks are used
-    up. DROPPED: removed from RocksDB or unreadable there. SKIPPED: never read, because its slot or one before it is a
-    filler. STOPPED: the check ends before it in every round. CUT: the next start cuts it off the log. ENDED: an op ends
+    ASKED: a producer is asked about it (half topics: after a copy of it is put back). PUT_BACK: only put back: it is in
+    its immunity time, or it does not name a producer group and a topic. EXPIRED: discarded without asking, older than
+    fileReservedTime. SPENT: discarded, its checks are used up. DROPPED: removed from RocksDB or unreadable there.
+    SKIPPED: never read, because its slot or one before it is a filler.
+    STOPPED: the check ends before it in every round. CUT: the next start cuts it off the log. ENDED: an op ends
     it, so nothing happens. UNREAD: no slot that the check reads leads to it, because queue or slots are missing or
     damaged. UNKNOWN: it cannot be predicted.
     """
@@ -77,6 +78,29 @@ class Event(IntEnum):
     UNKNOWN = 10
 
 
+#: Events in the column `next_event`.
+WORDS: dict[Event, str] = {
+    Event.ASKED: "asked", Event.PUT_BACK: "put_back", Event.EXPIRED: "expired", Event.SPENT: "discarded",
+    Event.DROPPED: "dropped", Event.SKIPPED: "skipped", Event.STOPPED: "stopped", Event.CUT: "cut",
+    Event.UNREAD: "skipped", Event.UNKNOWN: "unknown",
+}  # fmt: skip
+#: The values of the column `next_event`, and what they mean.
+EVENTS: dict[str, str] = {
+    "asked": "a producer is asked",
+    "put_back": "a copy is put back, no producer is asked",
+    "expired": "discarded without asking, because of its age",
+    "discarded": "discarded without asking, because its checks are used up",
+    "dropped": "dropped from RocksDB without asking",
+    "skipped": "never read by the check",
+    "stopped": "not reached: the check stops before it",
+    "cut": "cut off the log when the broker starts",
+    "unknown": "not predicted: rmqtx show ID gives the reason",
+    "none": "nothing: the check has no copy of it before it",
+}
+#: The values of the column `answer_effect`, and what they mean.
+EFFECTS: dict[str, str] = {
+    "deliver": "the answer COMMIT delivers it", "deliver_again": "the answer COMMIT delivers it once more",
+}
 #: The events with which the check ends a transaction without asking a producer.
 UNASKED_ENDS = (Event.EXPIRED, Event.SPENT, Event.DROPPED)
 #: The events of copies that the check reads.
@@ -98,7 +122,8 @@ class Prediction:
            NEVER where nothing happens. `whys`: by commit-log offset, why a copy is not discarded; `why`: the same for
            all other copies. `is_whole`: the check of all half queues was played, so a half copy that is not here has no
            slot that leads to it. `fillers`: the half slots without a record, by queue. `log_cut`: where the next start
-           cuts the log off, if it does. `assumed`: what was assumed, of ASSUMED.
+           cuts the log off, if it does. `assumed`: what was assumed, of ASSUMED. `differing`: if the start of the
+           possible releases lead to different events, a release and a summary of its events for each future.
     """
 
     is_running: bool = False
@@ -116,12 +141,24 @@ class Prediction:
     fillers: Mapping[int, Int64s] = field(default_factory=dict, repr=False)
     log_cut: int | None = None
     assumed: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
 
     def digest(self) -> str:
         """Return a digest of what happens to each copy next, without its times."""
         parts = (self.offsets, self.events, (self.checks_to_come > 0).astype(np.int64))
         what = f"{self.why.text}{self.is_whole}{self.is_running}{self.log_cut}"
         return sha256(b"".join(part.tobytes() for part in parts) + what.encode()).hexdigest()
+
+    def summary(self) -> str:
+        """Return the number of half copies for each event in words."""
+        if self.why == REFUSED:
+            return "the broker does not start"
+        events, counts = np.unique(self.events, return_counts=True)
+        parts = [
+            f"{count} {WORDS[Event(event)]}" for event, count in zip(events.tolist(), counts.tolist(), strict=True)
+            if Event(event) in WORDS
+        ]
+        return ", ".join(parts) or "the check reaches no half message"
 
     def events_at(self, offsets: Int64s) -> tuple[Int64s, Int64s]:
         """Return the event of each of some copies, and the row of the copy here; -1 and -1 for copies that are not."""

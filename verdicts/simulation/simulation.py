@@ -164,6 +164,7 @@ class Outcome:
     may_be_a_round_later: bool = False
     event: Event = Event.UNKNOWN
     event_ms: int = NEVER
+    is_askable: bool = True
 
     @property
     def is_open(self) -> bool:
@@ -174,10 +175,12 @@ class Outcome:
         """Add one step."""
         if self.event_ms == NEVER:
             self.event, self.event_ms = _EVENTS[step.action], step.time_ms
+            if self.event is Event.ASKED and not self.is_askable:
+                self.event = Event.PUT_BACK
         elif step.action is Action.SKIPPED:  # the store returned it for another slot before
             return
         self.written_bytes += step.written_bytes
-        if step.action is Action.CHECKED:
+        if step.action is Action.CHECKED and self.is_askable:
             self.next_check_ms = step.time_ms if self.next_check_ms is None else self.next_check_ms
             self.checks_to_come_count += 1
         elif step.action in (Action.DISCARDED, Action.EXPIRED, Action.SKIPPED) and self.end is None:
@@ -230,7 +233,11 @@ def _open_halves(simulated: Simulated) -> dict[int, Outcome]:
     begin = state.half_cursor if state.half_begin <= state.half_cursor <= state.half_end else state.half_begin
     copies = (state.copy_at(place) for place in range(begin, state.half_end))
     places = zip(range(begin, state.half_end), copies, strict=True)
-    return {half.row: Outcome(place, half.checks_count) for place, half in places if half is not None}
+    are_askable = simulated.window.are_askable.tolist()
+    return {
+        half.row: Outcome(place, half.checks_count, is_askable=are_askable[half.row])
+        for place, half in places if half is not None
+    }
 
 
 def _row_of(played: Round, step: CheckStep) -> int | None:

@@ -46,14 +46,21 @@ def dledger_findings(
         )
         return
     yield from log_findings(store, walk, store.commit_log, log)
-    if not store.aborted:
-        return
-    if rules.empties_dledger_queues:
-        yield from _cut_queues(store, queues, _begin_offset(store, conf))
-    elif rules.cuts_dledger_queues_short:
-        end = _end_without_headers(store)
-        if max((int(_slots(facts)[:, 1].max(initial=-1)) for facts in queues), default=-1) >= end:
-            yield from _cut_queues(store, queues, end)
+    cut = queues_cut_at(store, conf, rules)
+    if cut is not None:
+        yield from _cut_queues(store, queues, cut)
+
+
+def queues_cut_at(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> int | None:
+    """Return the place of a DLedger log before its end at which a start after a kill cuts the queues; None if none.
+
+    Source: store/dledger/DLedgerCommitLog.java dledgerRecoverAbnormally; docs/formats/dledger.md#queues.
+    """
+    if store.aborted and rules.empties_dledger_queues:
+        return _begin_offset(store, conf)
+    if store.aborted and rules.cuts_dledger_queues_short:
+        return _end_without_headers(store)
+    return None
 
 
 def _cut_queues(store: Store, queues: Sequence[QueueFacts], cut_offset: int) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from readers.store.store import Store
 from verdicts.startup.findings import not_predictable
 from verdicts.startup.log_walk import walk_log
 from verdicts.startup.recovery import loaded_log, start_file
-from verdicts.startup.rules import rules_of
+from verdicts.startup.rules import RecoveryRules, rules_of
 from verdicts.startup.started_queues import reach_of_queues
 
 
@@ -35,14 +35,30 @@ def log_cut(
         segments, _ = loaded_log(store, conf, rules)
         if not segments:
             return None
-        reach = -1 if store.aborted else reach_of_queues(store, is_end=rules.queue_maximum_is_end)[0]
-        first = start_file(store, segments, conf, reach, rules)
+        first = _first_file(store, segments, conf, rules)
         breaks = {segment.file: _rows(spans_of.get(segment.file, ())) for segment in segments}
         walk = walk_log(segments, first, breaks, rules, is_abnormal=store.aborted)
     except SourceError:
         return None
     end = max((_sound_end(segment, breaks[segment.file]) for segment in segments), default=0)
     return walk.end_offset if walk.end_offset < end else None
+
+
+def read_from(store: Store, version: Version, conf: Mapping[str, str]) -> int | None:
+    """Return the commit-log offset from which the next start of a stopped broker reads its log; None if not known.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    rules = rules_of(version, conf)
+    segments, _ = loaded_log(store, conf, rules)
+    if not segments or store.in_use or not_predictable(store, conf) is not None:
+        return None
+    return segments[_first_file(store, segments, conf, rules)].base_offset
+
+
+def _first_file(store: Store, segments: Sequence[Segment], conf: Mapping[str, str], rules: RecoveryRules) -> int:
+    reach = -1 if store.aborted else reach_of_queues(store, is_end=rules.queue_maximum_is_end)[0]
+    return start_file(store, segments, conf, reach, rules)
 
 
 def _rows(spans: Sequence[Span]) -> Int64s:

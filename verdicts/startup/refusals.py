@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from readers.model.findings import Finding, as_text
 from readers.storage.places import DirectoryEntry
@@ -18,25 +19,41 @@ _CONFIGURATIONS = ("topics.json", "consumerOffset.json", "subscriptionGroup.json
 _JAVA_LONG = re.compile(r"[+-]?\d{1,40}")
 
 
+class StartDirectory(NamedTuple):
+    """The entries of a directory of the log or of a queue, the length of its files, and the setting for this length."""
+
+    entries: list[DirectoryEntry]
+    file_bytes: int
+    setting: str
+
+
+def start_directories(store: Store, conf: Mapping[str, str]) -> list[StartDirectory]:
+    """Return the directories with files that a start loads: of the log, then of the queues."""
+    size = log_file_bytes(store, conf)
+    found = [
+        StartDirectory(entries(store, directory), size, "mappedFileSizeCommitLog")
+        for directory in log_directories(store)
+    ]
+    size = queue_file_bytes(store, conf)
+    return found + [
+        StartDirectory(entries(store, store.queue_directory(*queue)), size, "mappedFileSizeConsumeQueue")
+        for queue in store.queues()
+    ]
+
+
 def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Iterator[Finding]:
     """Return what would prevent a broker from starting on a store.
 
     Source: store/MappedFileQueue.java load, common/ConfigManager.java load; docs/formats/store.md#segments.
     """
-    size = log_file_bytes(store, conf)
-    for directory in log_directories(store):
-        yield from _of_directory(store, entries(store, directory), size, rules, "mappedFileSizeCommitLog")
-    size = queue_file_bytes(store, conf)
-    for topic, queue_id in store.queues():
-        queue = entries(store, store.queue_directory(topic, queue_id))
-        yield from _of_directory(store, queue, size, rules, "mappedFileSizeConsumeQueue")
-    yield from _of_configuration(store)
+    for directory in start_directories(store, conf):
+        yield from refusals_of_directory(store, directory, rules)
+    yield from refusals_of_configuration(store)
 
 
-def _of_directory(
-    store: Store, found: list[DirectoryEntry], size: int, rules: RecoveryRules, key: str
-) -> Iterator[Finding]:
-    """Faults in the directory of a log or queue. Brokers before 4.5 load the files before the fault, and start."""
+def refusals_of_directory(store: Store, directory: StartDirectory, rules: RecoveryRules) -> Iterator[Finding]:
+    """Return the faults in a directory. Brokers before 4.5 load the files before the fault, and start."""
+    found, size, key = directory
     for number, entry in enumerate(found):
         if entry.is_directory and rules.skips_directories:
             continue
@@ -71,7 +88,8 @@ def empty_file_refusals(store: Store, fates: Sequence[QueueFate], rules: Recover
             )
 
 
-def _of_configuration(store: Store) -> Iterator[Finding]:
+def refusals_of_configuration(store: Store) -> Iterator[Finding]:
+    """Return the files of the configuration that a start cannot read."""
     for name in _CONFIGURATIONS:
         if not store.size_bytes("config", f"{name}.bak"):
             continue  # a missing or empty backup is no error: the broker begins with an empty table

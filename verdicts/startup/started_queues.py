@@ -18,15 +18,18 @@ from readers.queues.queue_parts import QueuePart
 from readers.queues.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, topic_bytes
 from readers.queues.unit_files import used_end
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from verdicts.startup.dledger_findings import queues_cut_at
+from verdicts.startup.dledger_log import committed_offset
 from verdicts.startup.findings import not_predictable
 from verdicts.startup.log_walk import LogWalk
 from verdicts.startup.queues import QueueFacts, QueueFate, recovered
 from verdicts.startup.recovery import loaded_log, recover_queues, start_file
-from verdicts.startup.rules import RecoveryRules, rules_of
+from verdicts.startup.rules import rules_of
 
 _NONE = np.empty(0, np.int64)
 _NO_RANGES = np.empty((0, 2), np.int64)
 _TOPICS = (HALF_TOPIC, OP_TOPIC)
+_SLOTS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,16 @@ class StartedQueue:
 
     Shape: the stored slots before `kept_end`; then `added`, the commit-log offset and length of each record that gets a
            slot; then up to `end` the stored slots again, which a start may leave behind new ones. `begin`: the first
-           slot, if the start makes the queue; None otherwise.
+           slot, if the start makes the queue; None otherwise. `is_complete`: no record lacks a slot.
+           `lost`: the stored slots, first and end, that the start cuts off and that no record gets again.
     """
 
     kept_end: int
     added: tuple[tuple[int, int], ...] = ()
     end: int = 0
     begin: int | None = None
+    is_complete: bool = False
+    lost: tuple[int, int] = (0, 0)
 
 
 def started_queues(
@@ -64,9 +70,12 @@ def started_queues(
         if not store.aborted:
             reach, reach_end = reach_of_queues(store, is_end=rules.queue_maximum_is_end)
             scanned_from = scanned_from if scanned_from < 0 else reach_end
+        cut = queues_cut_at(store, conf, rules) if store.is_dledger else None
+        if cut is not None:
+            return _cut_by_dledger(store, queue_id, files, ends, cut)
         records = _records(store, queue_id, last, scanned_from, log_end)
         if not any(len(rows) for rows in records.values()):
-            return {topic: StartedQueue(ends[topic], end=ends[topic]) for topic in _TOPICS}
+            return {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
         fates = [
             recovered(_facts(files[topic], topic, queue_id, ends[topic], records[topic]), rules, None)
             for topic in _TOPICS
@@ -81,14 +90,42 @@ def started_queues(
             one.close()
 
 
-def refuses_empty_files(store: Store, rules: RecoveryRules) -> bool:
-    """Whether a start ends because a queue's last file has no slot, and no queue reaches the end of the log.
+def _cut_by_dledger(
+    store: Store, queue_id: int, files: Mapping[str, SlotFiles], ends: Mapping[str, int], cut: int
+) -> dict[str, StartedQueue]:
+    """Return the queues after a start that cuts them at a place, and dispatches only what was not committed."""
+    again = committed_offset(store)
+    records: Mapping[str, Int64s] = {topic: np.empty((0, 3), np.int64) for topic in _TOPICS}
+    if again is not None:
+        before = dict.fromkeys(_TOPICS, (again - 1, 0))
+        records = _records(store, queue_id, before, again, written_end_offset(store.commit_log))
+    found = {}
+    for topic, slots in files.items():
+        kept_end = _kept_end(slots, ends[topic], cut)
+        added = tuple((offset, length) for offset, length, _ in records[topic].tolist())
+        begin = int(records[topic][0, 2]) if added and kept_end == slots.first else None
+        lost = (kept_end if begin is None else slots.first, ends[topic] if begin is None else begin)
+        kept_end = kept_end if begin is None else begin
+        found[topic] = StartedQueue(kept_end, added, kept_end + len(added), begin, lost=lost)
+    return found
+
+
+def _kept_end(files: SlotFiles, end: int, cut: int) -> int:
+    """Return the number of the first slot that leads to a place of the log at or after a cut."""
+    for begin in range(files.first, end, _SLOTS_AT_ONCE):
+        slots = files.read(begin, min(begin + _SLOTS_AT_ONCE, end))
+        are_later = (slots["commit_log_offset"].astype(np.int64) >= cut) & (slots["record_length_bytes"] > 0)
+        if are_later.any():
+            return begin + int(are_later.argmax())
+    return end
+
+
+def ends_in_empty_file(store: Store) -> bool:
+    """Whether a queue's last file has no slot, and no queue reaches the end of the log; see `refuses_empty_queue_file`.
 
     Raises: UnreadableFile, FileChanged.
     Source: store/ConsumeQueue.java correctMinOffset; docs/formats/consume_queues.md#empty-file.
     """
-    if not rules.refuses_empty_queue_file:
-        return False
     for topic, number in store.queues():
         files = SlotFiles(store, (SIMPLE, topic_bytes(topic), number))
         try:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools, are_among, int64s
 from readers.old_tables.beside_log import NONE
+from verdicts.check.window import are_askable
 from verdicts.transactions.futures import Futures
 from verdicts.transactions.judgement import Judgement
 from verdicts.transactions.undecided_ops import may_be_decided
@@ -141,7 +142,7 @@ def _of_waiting(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     is_immune = may_be_immune & (now - born < immunity * 1000)
     has_slot = (others.open_slot != NONE) | ((others.decided_slot != NONE) & ~others.is_predicted)
     is_slotless = others.is_prepared & others.has_tables & ~others.never_asks & ~has_slot & ~others.is_table_damaged
-    askable = np.asarray(pc.and_(pc.is_valid(halves.table["producer_group"]), pc.is_valid(halves.table["real_topic"])))
+    askable = are_askable(halves.table)
     poisoned = np.where(
         others.is_rocksdb, others.is_unreadable_key, ~others.is_prepared & ~(_are_readable(halves.table) & askable)
     )

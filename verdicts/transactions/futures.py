@@ -14,17 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s, int64s
-from verdicts.model.predicted import NEVER, REFUSED, UNASKED_ENDS, Event
+from verdicts.model.predicted import NEVER, REFUSED, UNASKED_ENDS, WORDS, Event
 from verdicts.transactions.judgement import Judgement
 
 _HOUR_MS = 3_600_000
 _FAR = np.iinfo(np.int64).max
-#: Events in the column `next_event`.
-WORDS: dict[Event, str] = {
-    Event.ASKED: "asked", Event.PUT_BACK: "put_back", Event.EXPIRED: "expired", Event.SPENT: "discarded",
-    Event.DROPPED: "dropped", Event.SKIPPED: "skipped", Event.STOPPED: "stopped", Event.CUT: "cut",
-    Event.UNREAD: "skipped", Event.UNKNOWN: "unknown",
-}  # fmt: skip
 NO_EVENT = "none"
 #: The words of events with which the check ends a transaction without asking.
 UNASKED_WORDS = tuple(WORDS[event] for event in UNASKED_ENDS)

@@ -75,7 +75,8 @@ def _clauses(
     yield is_pending & (judged.marks_count > 0), "; another of its half messages was rolled back"
     yield (
         is_pending & futures.is_spent,
-        "; it had all its {checks_count} checks: the next round of the check {discards} it without asking",
+        "; its {checks_count} checks reach transactionCheckMax {check_max}: the next round of the check {discards} it "
+        "without asking",
     )
     yield is_pending & futures.is_cut, "; the next start of its broker cuts it off the log at {cut}"
     yield is_pending & futures.is_refused, "; its broker does not start on this store"
@@ -269,6 +270,12 @@ class Values:
         """The fileReservedTime of its broker."""
         hours = {name: view.settings.file_reserved_time_hours for name, view in self._judged.views.items()}
         return text(self._judged.per_transaction(hours)[self._rows])
+
+    @property
+    def check_max(self) -> pa.Array:
+        """The transactionCheckMax of its broker."""
+        most = {name: view.settings.transaction_check_max for name, view in self._judged.views.items()}
+        return text(self._judged.per_transaction(most)[self._rows])
 
     @property
     def discards(self) -> pa.Array:

@@ -18,11 +18,12 @@ from readers.model.columns import Int64s
 from readers.model.findings import Finding
 from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.store.store import HALF_TOPIC, OP_TOPIC
+from verdicts.claims.op_numbers import half_queue_end
 from verdicts.missing.split_numbers import SplitNumbers, split_numbers
 from verdicts.verify.index_entries import IndexClaims, IndexPart
 from verdicts.verify.queue_claims import QueueClaims, QueueParts
 from verdicts.verify.records import older_design_rows, record_findings
-from verdicts.verify.store_files import half_end, values_of_records
+from verdicts.verify.store_files import values_of_records
 
 #: Records at which a broker with forceVerifyPropCRC=true may end its reading.
 _UNPROVED_PROPERTIES = ("record-properties", "record-property-crc")
@@ -142,7 +143,7 @@ class SplitWork:
         known.latest_time_ms = max(int(times.max()), known.latest_time_ms or 0)
 
     def _add_marks(self, ops: pa.RecordBatch) -> None:
-        end = half_end(self._store)
+        end = half_queue_end(self._store)
         if end is None or self._store.in_use:
             return
         marks = marks_of(ops)

@@ -174,17 +174,6 @@ def _bounds(store: Store, topic: str, queue_id: int) -> tuple[int, int] | None:
     return None
 
 
-def half_end(store: Store) -> int | None:
-    """Queue offset past the last slot of the half queue; None if unknown."""
-    files = slot_files(store, (SIMPLE, HALF_TOPIC.encode(), 0))
-    try:
-        return used_end(files.segments, files.layout) or None
-    except SourceError:
-        return None
-    finally:
-        files.close()
-
-
 def index_file_findings(store: Store, *, whole: bool) -> Iterator[Finding]:
     """Return faults in index files; without `whole`, only those of their headers."""
     if not whole:

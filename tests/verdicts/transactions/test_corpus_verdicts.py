@@ -90,7 +90,7 @@ def test_pending_is_the_open_part_of_audit(name: str) -> None:
 
 def test_show_finds_a_transaction_by_its_id_and_by_its_records(name: str) -> None:
     rows = audited(name)
-    for row in rows[:: max(1, len(rows) // 8)]:
+    for row in rows[:: max(1, len(rows) // 4)]:
         assert row in show([opened(name)], settings_of(name), row["transaction_id"]).table().to_pylist()
         for key in (row["keys"] or "").split(" ")[:1]:
             if key:

@@ -1,0 +1,129 @@
+"""The stores of public reports are judged as real brokers treated them: states, events, and statuses that follow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from readers.store.broker_settings import BrokerSettings, broker_settings
+from readers.store.store import HALF_TOPIC, Store, open_store
+from tests.conftest import MOMENT
+from tests.field import field_stores, right
+from tests.forge import damage
+from tests.verdicts.verifying import findings
+from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import open_rows, pending
+from verdicts.evidence.store_facts import known_until_ms
+
+Row = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _a_minute_after_the_last_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MOMENT, lambda store: known_until_ms(store) + 60_000)
+
+
+def settings_by(version: str | None) -> Any:
+    """Settings of a broker of this release, or of an unknown one."""
+
+    def settings(store: Store) -> BrokerSettings:
+        return broker_settings(store, version=version)
+
+    return settings
+
+
+def rows_and_codes(root: Path, version: str | None) -> tuple[list[Row], set[str]]:
+    """The rows of audit, and the findings; those of pending are the open part of both."""
+    reading = audit([open_store(root)], settings_by(version))
+    table = reading.table()
+    listed = pending([open_store(root)], settings_by(version))
+    assert listed.table().to_pylist() == open_rows(table).to_pylist()
+    codes = {finding.code for finding in reading.findings}
+    assert {"check-skips", "start-differs"} & codes == {"check-skips", "start-differs"} & {
+        finding.code for finding in listed.findings
+    }
+    return table.to_pylist(), codes
+
+
+@pytest.mark.parametrize("name", ["fillers-at-begin", "fillers-one-log-file"])
+@pytest.mark.parametrize("version", ["5.3.3", None])
+def test_halves_behind_fillers_are_lost_and_every_command_reports_it(
+    name: str, version: str | None, tmp_path: Path
+) -> None:
+    rows, codes = rows_and_codes(field_stores(name, tmp_path) / "store", version)
+    states = {row["half_copies"][-1]["queue_offset"]: row["state"] for row in rows}
+    for place, state in right(name)["by_queue_offset"].items():
+        assert states[int(place)] == state.split(":")[0]
+    assert "check-skips" in codes
+
+
+def test_queues_behind_the_log_are_filled_by_the_start_and_checked(tmp_path: Path) -> None:
+    root = field_stores("queues-behind-log-15", tmp_path) / "store"
+    rows, codes = rows_and_codes(root, "5.3.3")
+    asked = [row["half_copies"][-1]["queue_offset"] for row in rows if row["next_event"] == "asked"]
+    assert asked == list(range(22, 32))
+    assert "start-differs" not in codes
+
+
+@pytest.mark.parametrize("is_emptied", [False, True])
+def test_a_start_that_depends_on_the_release_is_a_finding(is_emptied: bool, tmp_path: Path) -> None:
+    """5.2.0 dispatches nothing after a clean stop; 5.3.3 and 5.5.0 dispatch what the queues lack."""
+    root = field_stores("queues-behind-log-15", tmp_path) / "store"
+    if is_emptied:
+        (file,) = damage.queue_files(root, HALF_TOPIC)
+        file.write_bytes(bytes(file.stat().st_size))
+    events = {}
+    for version in ("5.2.0", "5.3.3", "5.5.0"):
+        rows, codes = rows_and_codes(root, version)
+        assert "start-differs" not in codes
+        events[version] = [row["next_event"] for row in rows]
+    assert events["5.2.0"] != events["5.3.3"] == events["5.5.0"]
+    rows, codes = rows_and_codes(root, None)
+    assert "start-differs" in codes
+    assert [row["next_event"] for row in rows] == events["5.5.0"]
+
+
+def test_a_start_that_only_some_releases_refuse_is_a_finding(tmp_path: Path) -> None:
+    root = field_stores("zero-last-queue-file", tmp_path) / "store"
+    assert "start-differs" in rows_and_codes(root, None)[1]
+    for version in ("5.3.3", "5.5.0"):
+        assert "start-differs" not in rows_and_codes(root, version)[1]
+
+
+@pytest.mark.parametrize(("version", "checked"), [("5.2.0", [54]), ("5.3.3", [])])
+def test_a_dledger_start_that_cuts_the_queues_loses_halves(version: str, checked: list[int], tmp_path: Path) -> None:
+    """5.2.0 gives the half message 54 its slot again and checks it; 5.3.3 passes everything."""
+    root = field_stores("dledger-after-5.2.0", tmp_path) / "store"
+    rows, codes = rows_and_codes(root, version)
+    by_place = {row["half_copies"][-1]["queue_offset"]: row for row in rows if row["half_copies"]}
+    assert {by_place[place]["state"] for place in range(48, 54)} == {"LOST"}
+    assert [place for place, row in by_place.items() if row["state"] == "PENDING"] == checked
+    assert "check-skips" in codes
+    assert "start-differs" in rows_and_codes(root, None)[1]
+
+
+def test_one_half_of_two_with_a_number_is_lost(tmp_path: Path) -> None:
+    rows, _ = rows_and_codes(field_stores("two-halves-one-number", tmp_path) / "store", "5.3.3")
+    states = {str(row["half_copies"][-1]["commit_log_offset"]): row["state"] for row in rows}
+    for place, state in right("two-halves-one-number")["by_log_offset"].items():
+        assert states[place] == state
+    assert Counter(states.values())["PENDING"] == 6
+
+
+def test_file_queues_that_a_switch_to_rocksdb_left_behind_are_not_compared(tmp_path: Path) -> None:
+    root = field_stores("rocksdb-in-place", tmp_path) / "store"
+    rows, codes = rows_and_codes(root, None)
+    assert sum(row["state"] == "PENDING" for row in rows) == right("rocksdb-in-place")["pending"]
+    found = {(row["code"], row["expected"]) for row in findings(root)}
+    assert not {"cursor-beyond-end", "op-beyond-end"} & {*codes, *(code for code, _ in found)}
+    assert [slot for code, slot in found if code == "slot-missing"] == ["slot 0 of queue 0 of RMQ_SYS_TRANS_HALF_TOPIC"]
+
+
+def test_a_database_of_queues_that_cannot_be_read_is_a_finding_of_audit(tmp_path: Path) -> None:
+    root = field_stores("rocksdb-in-place", tmp_path) / "store"
+    (manifest,) = (root / "consumequeue").glob("MANIFEST*")
+    damage.write_bytes(manifest, 60, bytes(60))
+    assert "database-unread" in rows_and_codes(root, None)[1]

@@ -1,0 +1,91 @@
+"""The starts that a stopped broker of an uncertain release may make on its store, as far as the check differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from readers.model.releases import Version
+from readers.store.broker_settings import BrokerSettings
+from readers.store.store import Store
+from verdicts.check.check_stops import is_bundle
+from verdicts.check.slots import half_queues
+from verdicts.startup.findings import not_predictable
+from verdicts.startup.recovery import loaded_log
+from verdicts.startup.refusals import refusals_of_configuration, refusals_of_directory, start_directories
+from verdicts.startup.rules import RecoveryRules, possible_rules
+from verdicts.startup.started_queues import StartedQueue, ends_in_empty_file, started_queues
+
+#: The half and op queues after a start, by half queue; None if the broker does not start.
+_Started = tuple[dict[str, StartedQueue] | None, ...] | None
+
+
+def is_refused(store: Store, settings: BrokerSettings) -> bool:
+    """Whether no release that a stopped broker may have starts on its store; not known of a bundle."""
+    kinds = _kinds(store, settings)
+    if not kinds:
+        return False
+    refused = _Refusals(store, settings)
+    return all(refused.hold(rules) for rules in kinds) and not is_bundle(store)
+
+
+def differing_starts(store: Store, settings: BrokerSettings) -> list[Version]:
+    """Return a release of each group of possible ones whose starts leave the half and op queues in the same state.
+
+    Order: ascending; one release or none if all starts are the same.
+    Raises: UnreadableFile, FileChanged.
+    """
+    kinds = _kinds(store, settings)
+    if len(kinds) < 2 or is_bundle(store):
+        return []
+    groups: list[tuple[_Started, Version]] = []
+    for version, found in _starts(store, settings, kinds):
+        groups = [group for group in groups if group[0] != found]
+        groups.append((found, version))
+    return [version for _, version in groups]
+
+
+def _kinds(store: Store, settings: BrokerSettings) -> list[RecoveryRules]:
+    conf = settings.given or {}
+    return [] if store.in_use or not_predictable(store, conf) is not None else possible_rules(settings, conf)
+
+
+def _starts(
+    store: Store, settings: BrokerSettings, kinds: list[RecoveryRules]
+) -> Iterator[tuple[Version, _Started]]:
+    """Return the result of each kind of start, of the newest last."""
+    conf, queues = settings.given or {}, half_queues(store)
+    complete: dict[int, _Started] = {}  # where no record lacks a slot, a start depends only on the files that it loads
+    refused = _Refusals(store, settings)
+    for rules in kinds:
+        if refused.hold(rules):
+            yield rules.version, None
+            continue
+        files_count = len(loaded_log(store, conf, rules)[0])
+        found = complete.get(files_count)
+        if found is None:
+            found = tuple(started_queues(store, rules.version, conf, queue_id) for queue_id in queues)
+            if all(one is not None and all(queue.is_complete for queue in one.values()) for one in found):
+                complete[files_count] = found
+        yield rules.version, found
+
+
+class _Refusals:
+    """Which kinds of start a store prevents; its directories are listed once for all."""
+
+    def __init__(self, store: Store, settings: BrokerSettings) -> None:
+        self._store = store
+        self._directories = start_directories(store, settings.given or {})
+        self._is_unreadable = any(True for _ in refusals_of_configuration(store))
+        self._has_empty_file: bool | None = None
+
+    def hold(self, rules: RecoveryRules) -> bool:
+        """Whether a start by some rules does not succeed. Raises: UnreadableFile, FileChanged."""
+        if self._is_unreadable or any(
+            True for one in self._directories for _ in refusals_of_directory(self._store, one, rules)
+        ):
+            return True
+        if not rules.refuses_empty_queue_file:
+            return False
+        if self._has_empty_file is None:
+            self._has_empty_file = ends_in_empty_file(self._store)
+        return self._has_empty_file
