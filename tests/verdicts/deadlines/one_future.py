@@ -1,6 +1,7 @@
 """Every answer about the next minutes, compared with the simulation: all stores, six settings, three clocks.
 
-`python -m tests.verdicts.deadlines.one_future [STORE...]` prints what was compared, and each difference.
+`python -m tests.verdicts.deadlines.one_future [STORE...]` prints what was compared, and each difference. A STORE is a
+name of the corpus, or DIRECTORY=RELEASE for a store of a broker of this release.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 
 from readers.cursors.cursors import check_cursors
 from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store
+from readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.conftest import MOMENT
 from tests.forge.stores import opened
@@ -58,8 +59,16 @@ class Case:
     changes: str
     clock: str
 
+    def store(self) -> Store:
+        """The store, of the corpus or of a directory."""
+        directory, _, version = self.name.partition("=")
+        return open_store(directory) if version else opened(self.name)
+
     def settings(self, store: Store) -> BrokerSettings:
         """The settings that its broker had, with the changes."""
+        _, _, given = self.name.partition("=")
+        if given:
+            return broker_settings(store, conf=SETTINGS[self.changes], version=given)
         recipe = corpus.recipe(self.name)
         conf = {str(key): str(value) for key, value in recipe["broker_conf"].items()}
         version = str(recipe.get("upgrade", recipe["version"]))
@@ -84,7 +93,7 @@ class Compared:
 
 def compared(case: Case) -> Compared:
     """Compare what a store's rows say of the next minutes with the simulation of the same store at the same time."""
-    store = opened(case.name)
+    store = case.store()
     now_ms = known_until_ms(store) + CLOCKS[case.clock]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MOMENT, lambda _: now_ms)
