@@ -206,11 +206,17 @@ class _Simulation:
         """Yield the rows of each store; with --with, those of both configurations following each other."""
         import pyarrow as pa
 
+        from verdicts.deadlines.predicting import predict_from_files
+        from verdicts.evidence.store_facts import future_findings
         from verdicts.simulation.simulation_setup import simulated_checks
 
         for one in stores:
-            found, findings, notes = simulated_checks(one, self._configurations(one), cursors[one.root], self.now_ms)
+            configurations, own = self._configurations(one), cursors[one.root]
+            found, findings, notes = simulated_checks(one, configurations, own, self.now_ms)
             self.reading.findings += [*one.findings, *findings]
+            if own is not None:
+                future = predict_from_files(one, configurations[0].settings, own, self.now_ms)
+                self.reading.findings += future_findings(one, future)
             for note in notes:
                 self.voice.note(note)
             if not self.changed:
