@@ -43,8 +43,7 @@ KINDS: dict[str, Kind] = {
         "error",
         "a record of the commit log that has no slot in its consume queue",
         "no consumer receives it; a half message is never checked, an op message is never read",
-        "with a broker 3.2 or later (not with an earlier one), create an empty file `abort` before the start, first in "
-        "a copy of the store: the broker then dispatches the log again from its checkpoint",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
     "slot-pending": Kind(
         "note",

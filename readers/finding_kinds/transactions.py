@@ -82,8 +82,8 @@ KINDS: dict[str, Kind] = {
     "check-stopped": Kind(
         "error",
         "a message at which every round of the broker's check ends",
-        "earlier half messages are put back and checked again in each round, and each COMMIT answer delivers the "
-        "message again; later half messages are never checked",
+        "earlier half messages are handled again in each round: those that are checked are delivered again by each "
+        "COMMIT answer, those that are too old are discarded again; later half messages are never checked",
         "rmqtx pending STORE prints the commands that let the check continue",
     ),
     "undecidable": Kind(

@@ -262,16 +262,24 @@ def queue_bounds(store: Store, findings: list[Finding]) -> dict[tuple[str, int],
     return found
 
 
-def end_in_rocksdb(store: Store, topic: str, queue_id: int, findings: list[Finding] | None = None) -> int:
+def end_in_rocksdb(store: Store, topic: str, queue_id: int) -> int:
     """Return the queue offset past the last slot of a queue in RocksDB; 0 if no database can be read or has a slot.
 
     A broker that was switched to queues in RocksDB leaves the files of before, which end earlier (seen on 5.5.0).
-    `findings`: gets the damage; without it, another reader reports it.
+    Damage: reported by `unread_queues`.
+    """
+    return queue_bounds(store, []).get((topic, queue_id), (0, 0))[1] if store.has_rocksdb_queues else 0
+
+
+def unread_queues(store: Store) -> list[Finding]:
+    """Return why queues in RocksDB cannot be read; nothing if they can, or if the store has only files.
+
     Damage: database-unread, database-entry.
     """
-    if not store.has_rocksdb_queues:
-        return 0
-    return queue_bounds(store, [] if findings is None else findings).get((topic, queue_id), (0, 0))[1]
+    findings: list[Finding] = []
+    if store.has_rocksdb_queues:
+        queue_bounds(store, findings)
+    return findings
 
 
 def queue_directories(store: Store) -> list[str]:

@@ -21,13 +21,14 @@ _WORST = (CRITICAL, WARNING, UNKNOWN, OK)
 class Harm(IntEnum):
     """What a reason is about, in the order of harm: of two reasons with the same status the first one leads."""
 
-    DISCARDED_SOON = 0
-    STOPPED = 1
-    LOST = 2
-    DISCARDED = 3
-    DELIVERED_AGAIN = 4
-    PENDING = 5
-    UNKNOWN = 6
+    LOST_NEXT = 0
+    DISCARDED_SOON = 1
+    STOPPED = 2
+    LOST = 3
+    DISCARDED = 4
+    DELIVERED_AGAIN = 5
+    PENDING = 6
+    UNKNOWN = 7
 
 
 #: What a reason counts: the transactions whose causes are named with it.
@@ -94,7 +95,9 @@ def judge(
 
 
 def _judge_pending(outcome: Outcome, numbers: Numbers, thresholds: Thresholds) -> None:
-    """Age and number of what is pending now, and whether the check runs."""
+    """Age and number of what is pending now, and whether the check runs and reaches it."""
+    for sentence in numbers.unreached:
+        outcome.add(CRITICAL, sentence, Harm.LOST_NEXT)
     for store in numbers.stores:
         if store.check_stopped is not None:
             outcome.add(CRITICAL, store.check_stopped, Harm.STOPPED)

@@ -14,6 +14,7 @@ from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from rmqtx_cli.monitoring.numbers import PENDING, WITHOUT_OP, Causes, GroupNumbers, Numbers, StoreNumbers
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.pages.check_alive import stopped_sentence
+from rmqtx_cli.pages.headlines import passed_sentences
 from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.sources.brokers import BrokerSource
 from rmqtx_cli.sources.files import FileSource
@@ -79,11 +80,12 @@ def _measured(
     rows = reading.table().sort_by([("half_store_time_ms", "ascending")])
     columns = [
         "store", "transaction_id", "state", "advice", "flags", "half_store_time_ms", "half_copies", "discard_at_ms",
-        "producer_group", "topic",
+        "producer_group", "topic", "next_event", "answer_effect",
     ]
     for row in rows.select(columns).to_pylist():
         one = by_root[row["store"]]
-        if "commit_without_op" in row["flags"]:
+        is_asked = row["next_event"] is None or row["answer_effect"] is not None
+        if "commit_without_op" in row["flags"] and is_asked:
             one.commit_without_op_count += 1
         if row["state"] == "UNDECIDABLE":
             one.undecidable_count += 1
@@ -112,6 +114,7 @@ def _measured(
     for batch in rows.to_batches():
         harms.add(batch)
     numbers.soon = list(harms.soon_sentences(reading.predicted))
+    numbers.unreached = [*harms.cut_sentences(), *passed_sentences(reading.predicted)]
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers, rows
 

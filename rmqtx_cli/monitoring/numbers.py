@@ -90,7 +90,8 @@ class Numbers:
     store where there are several. `first_discard_id`: the transaction that a broker discards first.
     `unforetold_why`: why the discard time of some cannot be predicted. `causes_of`: by what an alert counts, how many
     of these transactions each cause explains, or could explain. `groups`: by store, topic and producer group. `soon`:
-    when brokers discard pending transactions, in sentences; none if that is not soon.
+    when brokers discard pending transactions, in sentences; none if that is not soon. `unreached`: what the next start
+    cuts off and what the check passes, in sentences.
     """
 
     taken_time_ms: int
@@ -105,6 +106,7 @@ class Numbers:
     unforetold_why: str | None = None
     causes_of: dict[str, Causes] = field(default_factory=dict)
     soon: list[str] = field(default_factory=list)
+    unreached: list[str] = field(default_factory=list)
     groups: dict[tuple[str, str, str], GroupNumbers] = field(default_factory=dict)
 
     def counted(self, count: int) -> int | None:

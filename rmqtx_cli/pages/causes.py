@@ -135,8 +135,9 @@ def counts_lines(found: Diagnosis) -> Iterator[str]:
     """How many transactions are unusual, and for how many of them a cause is known."""
     yield _counts_line(found)
     if waiting := found.waiting_count:
-        is_pending = "is pending and waits" if waiting == 1 else "are pending and wait"
-        yield f"{grouped(waiting)} {is_pending} for an answer: no broker runs on these files, so no producer is asked"
+        are_pending = "is pending" if waiting == 1 else "are pending"
+        why = "no broker runs on these files, so no producer is asked"
+        yield f"{grouped(waiting)} {are_pending} without an answer: {why}"
     if found.needs_release:
         yield "the store does not show the exact release of its broker: --broker-version makes the answer sharper"
     if found.needed_settings:

@@ -206,8 +206,10 @@ def check_cursor_lines(transaction: Transaction, places: Sequence[TimelineSource
         newest = copies[-1]
         where = f"check of {place.root}: " if len(places) > 1 else "check: "
         next_half = None if cursors.half is None else cursors.half.get(newest["queue_id"])
-        if next_half is None:
+        if cursors.half is None:
             yield f"{where}unknown cursor"
+        elif next_half is None:
+            yield f"{where}no stored cursor yet, so it begins at the first half message of the queue"
         elif newest["queue_offset"] < next_half:
             yield f"{where}next half {next_half}, past the newest copy {newest['queue_offset']}"
         else:

@@ -35,7 +35,7 @@ def pending_sentence(
 
     pending = rows.filter(pc.equal(rows["state"], "PENDING"))
     others = rows.num_rows - pending.num_rows
-    more = f"; also listed: {others} decided, discarded or UNDECIDABLE, which the check will still reach"
+    more = f"; also listed: {others} decided, discarded or UNDECIDABLE, with open copies"
     more = more if others else ""
     if not pending.num_rows:
         others_pending = count(pending_count, "pending transaction")
@@ -85,6 +85,7 @@ def pending_lines(
     lines = answer_lines(sentence, reading.check_stops, counts_of, live, None, is_one_store=is_one_store)
     yield next(lines)
     yield from refused_lines(reading.predicted)
+    yield from passed_lines(reading.predicted)
     yield from harms.cut_sentences()
     yield from harms.soon_sentences(reading.predicted, with_counts=False)
     later = {root: known for root, known in reading.predicted.items() if root not in harms.stores_with_soon}
@@ -103,6 +104,24 @@ def refused_lines(predicted: Mapping[str, Prediction]) -> Iterator[str]:
         if known.why == REFUSED:
             yield f"{escaped(root)}: the broker does not start on this store, so it checks nothing"
             yield next_line(f"rmqtx verify {quoted(root)}", "names the file that prevents the start")
+
+
+def passed_sentences(predicted: Mapping[str, Prediction]) -> Iterator[str]:
+    """Where the check passes slots of the half queue without reading them."""
+    for root, known in predicted.items():
+        if known.passed_count:
+            whose = f"{escaped(root)}: " if len(predicted) > 1 else ""
+            slots = f"{count(known.passed_count, 'slot')} of the half queue"
+            yield f"{whose}the check passes {slots} without reading them: open transactions in them are LOST"
+
+
+def passed_lines(predicted: Mapping[str, Prediction]) -> Iterator[str]:
+    """The same, and the command that makes the slots again."""
+    from rmqtx_cli.options.next_commands import next_line
+
+    yield from passed_sentences(predicted)
+    for root in (root for root, known in predicted.items() if known.passed_count and not known.is_running):
+        yield next_line(f"rmqtx rebuild queues {quoted(root)} --to NEW", "a copy with a slot for each half message")
 
 
 def answer_lines(

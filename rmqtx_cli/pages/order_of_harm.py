@@ -20,6 +20,7 @@ from readers.model.columns import Bools
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import escaped, grouped
 from rmqtx_cli.words.times import time_text
+from verdicts.model.predicted import ASSUMED_SETTINGS
 from verdicts.transactions.futures import UNASKED_WORDS
 
 if TYPE_CHECKING:
@@ -271,7 +272,8 @@ class Harms:
         for times, condition in ((asked, "unless a producer answers"), (of.unaskable, "and asks no producer")):
             if times:
                 parts.append(f"{_many(times, of)} {self._span(times, condition, is_running)}")
-        return f"the broker discards {', and '.join(parts)}"
+        is_assumed = known is not None and ASSUMED_SETTINGS in known.assumed
+        return f"the broker discards {', and '.join(parts)}{' (by default settings)' if is_assumed else ''}"
 
     def _span(self, times: Counter[int], condition: str, is_running: bool) -> str:
         """Return until when something happens, on which condition, and when it begins."""

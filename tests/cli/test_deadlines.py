@@ -47,7 +47,7 @@ def test_pending_by_deadline(rmqtx: Run, corpus_store: Stores, conf: Path) -> No
     result = rmqtx("pending", store, "--broker-conf", conf, "--sort", "deadline")
     assert "discard_in" in result.out
     assert "discard_at" in result.out
-    assert re.search(r" within \d+m\d+s of its start unless a producer answers, the first after ", result.err)
+    assert re.search(r" within \S+ of its start unless a producer answers", result.err)
     assert "if the broker starts now" not in result.err
 
 

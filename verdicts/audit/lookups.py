@@ -196,7 +196,9 @@ def lookup(
 def _completed(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts]) -> pa.Table:
     """Add the causes to rows; the futures of stores with open rows go into the reading."""
     roots = pc.unique(rows["store"].filter(is_open_row(rows))).to_pylist()
-    reading.predicted |= {root: fact.predicted for root, fact in facts.items() if root in roots}
+    reading.predicted |= {
+        root: fact.predicted for root, fact in facts.items() if root in roots or fact.predicted.passed_count
+    }
     reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items()}
     return with_causes(rows, reading.evidence)
 
@@ -246,7 +248,7 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
 
 
 def _recovery_begin(fact: StoreFacts, begin: int) -> int:
-    """Return the place before another from which the next start reads the log; the other one if there is none."""
+    """Return the place before another from which the next start reads the log, or that other one."""
     if fact.store.is_remote:
         return begin
     try:

@@ -298,7 +298,7 @@ def remedies(
     found = [] if name in shown else [(f"rmqtx show {name} {arguments}", f"{stop.place} is a copy of {which}")]
     files = "" if acting is None else f"{acting} --broker-version X.Y.Z"
     act = f"rmqtx commit {name}{files or f' {arguments}'} --reason TEXT"
-    found.append((act, "or rollback, or discard; then the check passes it"))
+    found.append((act, "or rollback, or discard; then the check goes on to the next such message, if there is one"))
     if acting is not None:
         found.append((f"{skip} --override abandoned --reason TEXT", "or skip it: the transaction is then LOST"))
     return found

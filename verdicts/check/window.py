@@ -130,15 +130,17 @@ class CheckWindows:
 
     def __init__(
         self, store: Store, conf: Mapping[str, str] | None = None, *, with_records: bool = False,
+        log_cut: int | None = None,
     ) -> None:
         """`conf`: the configuration of its broker, as far as it is known. `with_records`: keep the records of the last
-        window of half queue 0 too, if they are few.
+        window of half queue 0 too, if they are few. `log_cut`: where the next start cuts off the log, if it does.
         """
         self._store = store
         self._conf = dict(conf or {})
         self._kept: dict[tuple[CheckRules, int, int | None, int | None], CheckWindow] = {}
         self._with_records = with_records and not store.in_use
         self._records: list[Block] = []
+        self._log_cut = log_cut
 
     def __reduce__(self) -> tuple[type[CheckWindows], tuple[Store, dict[str, str]]]:
         return CheckWindows, (self._store, self._conf)
@@ -165,7 +167,9 @@ class CheckWindows:
         self, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None,
         records: list[Block] | None = None,
     ) -> CheckWindow:
-        return check_window(self._store, rules, queue_id, half_cursor, op_cursor, records, conf=self._conf)
+        return check_window(
+            self._store, rules, queue_id, half_cursor, op_cursor, records, conf=self._conf, log_cut=self._log_cut
+        )
 
     def take_records(self, offsets: Int64s) -> list[Block] | None:
         """Return the kept half copies, if they are those at commit-log offsets, else None; none are kept after this.
@@ -179,13 +183,13 @@ class CheckWindows:
 
 def check_window(
     store: Store, rules: CheckRules, queue_id: int, half_cursor: int | None, op_cursor: int | None,
-    records: list[Block] | None = None, *, conf: Mapping[str, str] | None = None,
+    records: list[Block] | None = None, *, conf: Mapping[str, str] | None = None, log_cut: int | None = None,
 ) -> CheckWindow:
     """Return the initial state of the check of one half queue, after the next start if its broker is stopped. A cursor
     of None begins at the queue's smallest offset.
 
     `records`: gets the half copies of the slots, if they are few. `conf`: the configuration of the broker, as far as it
-    is known.
+    is known. `log_cut`: where the next start cuts off the log, if it does.
 
     Damage: a slot whose record cannot be read stays a slot, as for the broker, and is a finding: its transaction, or
             the effect of its op, is unknown.
@@ -194,7 +198,7 @@ def check_window(
     """
     findings: list[Finding] = []
     with open_queue(store, HALF_TOPIC, queue_id) as halves, open_queue(store, OP_TOPIC, queue_id) as ops:
-        started = _started(store, rules, conf or {}, halves, ops)
+        started = _started(store, rules, conf or {}, halves, ops, log_cut)
         half_begin, op_begin = _begin(store, halves, started), _begin(store, ops, started)
         half_cursor = half_begin if half_cursor is None else half_cursor
         op_cursor = op_begin if op_cursor is None else op_cursor
@@ -237,10 +241,10 @@ def check_window(
 
 
 def _started(
-    store: Store, rules: CheckRules, conf: Mapping[str, str], halves: Queue, ops: Queue
+    store: Store, rules: CheckRules, conf: Mapping[str, str], halves: Queue, ops: Queue, log_cut: int | None
 ) -> Mapping[str, StartedQueue]:
     """Return the half and op queue as the check finds them, where that is not as they are stored."""
-    found = started_queues(store, rules.version, conf, halves.queue_id)
+    found = started_queues(store, rules.version, conf, halves.queue_id, log_cut)
     if found is not None or not (store.aborted or store.in_use):
         return found or {}
     tails = unqueued(store, halves.queue_id, halves, ops)

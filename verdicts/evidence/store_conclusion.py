@@ -17,6 +17,7 @@ from readers.model.findings import Finding
 from readers.model.reading import Coverage
 from readers.old_tables.beside_log import ROCKSDB, BesideLog
 from readers.old_tables.beside_tables import beside_log
+from readers.rocksdb.rocksdb_queues import unread_queues
 from readers.rocksdb.rocksdb_transactions import has_entries, no_database
 from readers.storage.segments import Segment
 from readers.store.store import Store
@@ -91,6 +92,7 @@ def conclude(
                 store, facts.cursors.half, splits.has_halves, joined_numbers(part.numbers for part in scanned)
             ),
             *number_findings(store, numbers),
+            *unread_queues(store),
             *_marks_beyond_end(store, scanned),
         ],
         missing=[*ranges, *examined.missing],

@@ -149,9 +149,17 @@ class StoreFacts:
 
     def has_read_log(self, log_cut: int | None) -> None:
         """Add to the future that the log was read, and where its next start cuts it because of damage."""
-        if self.future is not None:
-            assumed = tuple(name for name in self.future.assumed if name != UNREAD_LOG)
-            self.future = replace(self.future, log_cut=log_cut, assumed=assumed)
+        if self.future is None:
+            return
+        if log_cut is not None:
+            from verdicts.deadlines.predicting import predict_from_files
+
+            self.windows = CheckWindows(self.store, self.settings.given, log_cut=log_cut)
+            self.future = predict_from_files(
+                self.store, self.settings, self.cursors, self.clock_ms, windows=self.windows, stops=self.check_stops
+            )
+        assumed = tuple(name for name in self.future.assumed if name != UNREAD_LOG)
+        self.future = replace(self.future, log_cut=log_cut, assumed=assumed)
 
     def _beyond_end(self) -> str | None:
         """Return why the half cursor proves nothing: it lies beyond its queue, and the next start resets it.

@@ -434,7 +434,7 @@ def derived_findings(
     `numbers`: the queue offsets of all half messages in the log, if they are known.
     """
     found: list[Finding] = []
-    end = end_in_rocksdb(store, HALF_TOPIC, 0, found)
+    end = end_in_rocksdb(store, HALF_TOPIC, 0)
     try:
         with open_queue(store, HALF_TOPIC, 0) as queue:
             if not queue.exists and (has_halves or store.has_rocksdb_queues):

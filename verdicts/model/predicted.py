@@ -149,6 +149,12 @@ class Prediction:
         what = f"{self.why.text}{self.is_whole}{self.is_running}{self.log_cut}"
         return sha256(b"".join(part.tobytes() for part in parts) + what.encode()).hexdigest()
 
+    @property
+    def passed_count(self) -> int:
+        """The number of slots of half queues that lead to no half message, or that the check passes because of one."""
+        fillers = sum(len(numbers) for numbers in self.fillers.values())
+        return fillers + int((self.events == Event.SKIPPED).sum())
+
     def summary(self) -> str:
         """Return the number of half copies for each event in words."""
         if self.why == REFUSED:

@@ -28,6 +28,10 @@ from verdicts.missing.missing_ranges import derived_findings
 from verdicts.simulation.simulation import Simulated, SimulatedCheck
 from verdicts.simulation.simulation_without_queue import beside_tables
 from verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors
+from verdicts.startup.log_cut import scanned_cut
+
+#: A longer log is not read for damage at which the next start would cut it off.
+_SCANNED_BYTES_MAX = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +96,15 @@ def _half_topic_checks(
         if not store.in_use:
             started, why = starting_cursors(store, cursors, version, configuration.conf)
         notes += [] if why is None else [f"{store.root}: {why}"]
+        cut = scanned_cut(store, version, configuration.conf, _SCANNED_BYTES_MAX)
+        if cut is not None:
+            notes.append(f"{store.root}: the start cuts the log off at commit-log offset {cut} (rmqtx verify)")
         for queue_id in half_queues(store):
             half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
             window = windows.get((rules, queue_id, half, op))
             if window is None:
                 window = windows[rules, queue_id, half, op] = check_window(
-                    store, rules, queue_id, half, op, conf=configuration.conf
+                    store, rules, queue_id, half, op, conf=configuration.conf, log_cut=cut
                 )
                 findings += window.findings
                 findings += [] if number else _id_findings(store, window)

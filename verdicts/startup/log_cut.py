@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from readers.log.segment_scan import Span
+from readers.log.commit_log import last_with_data, written_end_offset
+from readers.log.segment_scan import SegmentScan, Span
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.releases import Version
@@ -42,6 +43,25 @@ def log_cut(
         return None
     end = max((_sound_end(segment, breaks[segment.file]) for segment in segments), default=0)
     return walk.end_offset if walk.end_offset < end else None
+
+
+def scanned_cut(store: Store, version: Version, conf: Mapping[str, str], bytes_max: int) -> int | None:
+    """Return the same by a scan of what the start reads; None too if that has more than `bytes_max` bytes.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    begin, end = read_from(store, version, conf), written_end_offset(store.commit_log)
+    if begin is None or end - begin > bytes_max:
+        return None
+    spans_of: dict[str, Sequence[Span]] = {}
+    last = last_with_data(store.commit_log)
+    for segment in store.commit_log:
+        if begin <= segment.base_offset <= last:
+            scan = SegmentScan(segment, is_last=segment.base_offset == last)
+            for _ in scan:
+                pass
+            spans_of[segment.file] = scan.spans
+    return log_cut(store, version, conf, spans_of)
 
 
 def read_from(store: Store, version: Version, conf: Mapping[str, str]) -> int | None:

@@ -25,7 +25,7 @@ _EXAMINED_MAX = 10_000
 #: Kind of record → the effect of its loss.
 _MEANINGS = {
     "half": "their transactions are never checked again, unless another copy is left",
-    "op": "the transactions that they ended are checked again, and may be delivered again",
+    "op": "what they ended is checked again, and may be delivered again, unless the check has passed it",
     "final": "consumers that have not read them yet never receive them; their transactions are checked again if no "
     "op is left",
     "discard copy": "the copies of discarded messages are lost",

@@ -51,9 +51,11 @@ class StartedQueue:
 
 
 def started_queues(
-    store: Store, version: Version, conf: Mapping[str, str], queue_id: int
+    store: Store, version: Version, conf: Mapping[str, str], queue_id: int, log_cut: int | None = None
 ) -> dict[str, StartedQueue] | None:
     """Return the half and op queue after the next start of a stopped broker; None if the start is not predicted.
+
+    `log_cut`: where the start cuts off the log, if it does.
 
     Raises: UnreadableFile, FileChanged.
     """
@@ -66,6 +68,9 @@ def started_queues(
         ends = {topic: used_end(one.segments, one.layout) for topic, one in files.items()}
         last = {topic: _place(one, ends[topic]) for topic, one in files.items()}
         log_end = written_end_offset(tuple(segments))
+        if log_cut is not None:
+            ends = {topic: _kept_end(one, ends[topic], log_cut) for topic, one in files.items()}
+            return {topic: StartedQueue(ends[topic], end=ends[topic]) for topic in _TOPICS}
         reach, scanned_from = -1, min((place for place, _ in last.values()), default=-1)
         if not store.aborted:
             reach, reach_end = reach_of_queues(store, is_end=rules.queue_maximum_is_end)

@@ -91,7 +91,7 @@ def _advice(judged: Judgement, futures: Futures, is_masked: Bools) -> pa.Array:
     is_resumable &= ~is_asked_again
     is_asked = judged.newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | unread)
     choices = [
-        (judged.is_closable, "close"),
+        (judged.is_closable & ~futures.is_cut, "close"),
         (is_pending & judged.newest_is(judged.others.is_prepared) & ~is_asked, "decide"),
         # A resumed half is appended at the end: a stopped check does not reach it either, and one that is older than
         # fileReservedTime is discarded again without asking.

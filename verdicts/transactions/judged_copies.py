@@ -85,7 +85,7 @@ class JudgedCopies:
         # The check reads ops from the op cursor on; earlier ops have no effect (cursors set back by hand).
         names_offset = np.asarray(pc.is_valid(marks.table["half_commit_log_offset"]))
         seen = ~op_cursor_known | names_offset | (marks.integers("queue_offset") >= op_cursor)
-        seen &= ~is_passed_over
+        seen &= ~(is_passed_over | self._are_cut(marks))
         self.is_marked_per_copy = self._is_copy_with(self.decides_per_mark)
         self.is_settled_for_check_per_copy = np.where(settling == BY_MARKS, self._is_copy_with(seen), settling >= 0)
         self._find_hidden_copies(seen & shared.is_foreign & ~shared.is_ambiguous, settling)
