@@ -53,6 +53,8 @@ _OLDER_HALVES_BYTES_MAX = 4 << 20
 _TOPICS_MAX = 256
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 _OPS_AT_ONCE = 1 << 16
+#: How much of the log after the last slot of a killed broker's half or op queue is read, in bytes.
+_TAIL_BYTES_MAX = 256 << 20
 
 
 def offset_of(identity: str) -> int | None:
@@ -95,9 +97,25 @@ class DerivedFiles:
             if self._store.aborted or self._store.in_use:
                 # Records that were not dispatched when the broker was killed, or are being dispatched now; there are
                 # none after a clean stop (the broker removes `abort` only then).
-                self._scan_into(self._index.covered_until_offset or self._store.log_begin_offset, None)
+                self._scan_into(self._tail_begin(), None)
             self._stack = stack.pop_all()
         return self
+
+    def _tail_begin(self) -> int:
+        """Return from where the log may have records that are not in the index or, after a kill, in their queue.
+
+        Raises: Untrusted if a queue ends far before the index.
+        """
+        covered = self._index.covered_until_offset or self._store.log_begin_offset
+        if self._store.in_use:
+            return covered
+        begin = covered
+        for queue in (self._half_queue, self._op_queue):
+            last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
+            if last and covered - last[0] > _TAIL_BYTES_MAX:
+                raise Untrusted(f"the queue of {queue.topic} ends {covered - last[0]} bytes before the index")
+            begin = min(begin, *last)
+        return begin
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()

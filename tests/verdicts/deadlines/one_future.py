@@ -170,7 +170,7 @@ def _answers(row: Row, simulated: list[Row], *, is_stopped: bool) -> Iterator[tu
         yield "next_event", row["next_event"], "asked" if first[1] == "asked" else _ENDS[first[1]]
         yield "next_event_at", row["next_event_at_ms"], first[0]
     if first is None:
-        yield "no event", row["next_event"] in ("none", "stopped", "skipped", "put_back"), True
+        yield "no event", row["next_event"] in ("none", "stopped", "skipped", "put_back", "cut"), True
     is_expired = row["state"] == "PENDING" and not asked and any(end == "expired" for _, end in ends)
     yield "expired", "expired" in row["flags"], is_expired
 

@@ -16,7 +16,7 @@ from readers.log.record_layout import AT
 from readers.model.errors import EvidenceMissing
 from readers.model.reading import NoteKind, Reading
 from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
-from tests.forge.damage import flip_byte, log_files
+from tests.forge.damage import flip_byte, log_files, queue_files
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
 from verdicts.audit.local_audit import audit
@@ -333,3 +333,17 @@ def require_a_scan_where_it_is_asked_for(root: Path, name: str, identity: str | 
             for scan in (True, False)
         )
         assert shown == by_scan
+
+
+@pytest.mark.parametrize("topic", [HALF_TOPIC, OP_TOPIC])
+@pytest.mark.parametrize("name", rest_is_slow(["killed-5.3.3", "killed-4.9.7", "killed-5.1.4", "killed-5.5.0"], 1))
+def test_a_queue_that_lost_its_newest_slots_in_a_kill(name: str, topic: str, tmp_path: Path) -> None:
+    """The next start enters them again; the index ends behind their records, and only the log has their places."""
+    root = copy_of(name, tmp_path)
+    file = queue_files(root, topic)[-1]
+    data = file.read_bytes()
+    end = len(data.rstrip(b"\0")) // 20 * 20
+    file.write_bytes(data[: end - 60] + bytes(len(data) - end + 60))
+    rows = audit([open_store(root)], settings_of(name)).table()
+    assert pending([open_store(root)], settings_of(name)).table().to_pylist() == open_rows(rows).to_pylist()
+    assert len(open_rows(rows)) == len(open_rows(audit([opened(name)], settings_of(name)).table()))
