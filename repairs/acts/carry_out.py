@@ -22,7 +22,7 @@ from repairs.acts.medium import Medium
 from repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from repairs.acts.request import ActRequest
 from repairs.acts.rocksdb_halves import is_in_rocksdb
-from repairs.acts.situation import NamedRecord, Situation, copies_without_op
+from repairs.acts.situation import NamedRecord, Situation
 from repairs.acts.wait_for_effect import prove
 from repairs.receipts.journal import Journal
 from repairs.receipts.receipts import Receipt
@@ -72,7 +72,7 @@ def _guard(act: CheckedAct, medium: Medium, conduct: Conduct, without: Sequence[
     queue_offset = request.queue_offset
     if queue_offset is None and request.action == "close" and not is_in_rocksdb(situation.half_copy):
         # A copy that an op message settles is closed already.
-        queue_offset = max(copies_without_op(situation.row), default=None)
+        queue_offset = max(medium.open_copies(situation), default=None)
     if queue_offset is not None:
         situation = replace(situation, named=medium.record(situation, queue_offset))
     elif situation.half_copy is None and "not-a-half" in conduct.overrides:

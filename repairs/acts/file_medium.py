@@ -274,17 +274,19 @@ class FileMedium:
             op = rocksdb_op_of(named.raw, unique_key=key, broker_host=host, now_ms=_now_ms())
             self._append("op", op, receipt)
             return Answer(ResponseCode.SUCCESS, None)
-        numbers = [*self._open_copies(named, situation), named.queue_offset]
+        older = [number for number in self.open_copies(situation) if number < named.queue_offset]
+        numbers = [*older, named.queue_offset]
         for part in [numbers] if self._rules.ops_are_lists else [[number] for number in numbers]:
             op = op_of(part, self._rules, queue_id=named.queue_id, broker_host=host, now_ms=_now_ms())
             self._append("op", op, receipt)
         return Answer(ResponseCode.SUCCESS, None)
 
-    def _open_copies(self, named: NamedRecord, situation: Situation) -> list[int]:
-        """Queue offsets of older copies that the check will still reach and no op message settles."""
-        begin = (check_cursors(self._store).half or {}).get(named.queue_id, 0)
-        numbers = copies_without_op(situation.row, queue_id=named.queue_id)
-        return [number for number in numbers if begin <= number < named.queue_offset]
+    def open_copies(self, situation: Situation) -> list[int]:
+        """See `Medium`: the copies that the check will still reach, by its cursors."""
+        row, cursors = situation.row, check_cursors(self._store)
+        queue_id = row["half_copies"][-1]["queue_id"] if row["half_copies"] else 0
+        begin, op_begin = ((known or {}).get(queue_id, 0) for known in (cursors.half, cursors.op))
+        return [number for number in copies_without_op(row, op_begin, queue_id=queue_id) if number >= begin]
 
     def _append(self, what: str, draft: RecordDraft, receipt: Receipt) -> Placed:
         """Plan a record, and record its place in the receipt."""

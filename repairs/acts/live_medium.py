@@ -25,7 +25,14 @@ from repairs.acts.claims import Claims, claimed
 from repairs.acts.group_watch import GroupWatch, Others
 from repairs.acts.medium import Tail
 from repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
-from repairs.acts.situation import ActConditions, NamedRecord, Situation, named_record, newest_first
+from repairs.acts.situation import (
+    ActConditions,
+    NamedRecord,
+    Situation,
+    copies_without_op,
+    named_record,
+    newest_first,
+)
 from repairs.receipts.receipts import Receipt, answered
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
@@ -136,6 +143,10 @@ class LiveMedium:
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """See `Medium`."""
         return self._record([copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset])
+
+    def open_copies(self, situation: Situation) -> list[int]:
+        """See `Medium`."""
+        return copies_without_op(situation.row)
 
     def wait(self, wait_ms: int) -> None:
         """See `Medium`. Notes group members that are connected at any moment, and brokers without a waiting decision.

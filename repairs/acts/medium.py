@@ -57,6 +57,9 @@ class Medium(Protocol):
     def check_cursors(self) -> dict[str, int]:
         """Return the next half queue offset that the check reads, by store; no entry where it is unknown."""
 
+    def open_copies(self, situation: Situation) -> list[int]:
+        """Return the half queue offsets of the copies that no op message settles, as far as is known, ascending."""
+
     def decide(self, named: NamedRecord, situation: Situation, decision: int, receipt: Receipt) -> Answer:
         """Commit or roll back a half copy; the request and the response are recorded in the receipt.
 

@@ -75,13 +75,14 @@ def newest_first(copies: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
     return sorted(copies, key=lambda copy: (-int(copy[order]), -int(copy["queue_offset"])))
 
 
-def copies_without_op(row: Mapping[str, Any], **of: Any) -> list[int]:
+def copies_without_op(row: Mapping[str, Any], op_cursor: int = 0, **of: Any) -> list[int]:
     """Half queue offsets of a transaction's half copies that no op message names.
 
-    `of`: values that the entries of the copies must have, for example their store or queue.
+    `op_cursor`: where the check reads op messages from; earlier ones have no effect on what it still reaches. `of`:
+    values that the entries of the copies must have, for example their store or queue.
     Order: ascending, each once.
     """
-    marked = {mark["half_queue_offset"] for mark in row["op_marks"]}
+    marked = {mark["half_queue_offset"] for mark in row["op_marks"] if (mark["queue_offset"] or 0) >= op_cursor}
     copies = [copy for copy in row["half_copies"] if all(copy[name] == value for name, value in of.items())]
     return sorted({int(copy["queue_offset"]) for copy in copies} - marked)
 

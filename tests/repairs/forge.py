@@ -10,7 +10,7 @@ from typing import Any
 from remoting.protocol.answers import Answer
 from remoting.protocol.codes import COMMIT, ROLLBACK
 from repairs.acts.medium import Tail
-from repairs.acts.situation import ActConditions, NamedRecord, Situation
+from repairs.acts.situation import ActConditions, NamedRecord, Situation, copies_without_op
 from repairs.receipts.receipts import Receipt, answered
 
 STORE = "broker-a@127.0.0.1:10911"
@@ -116,6 +116,9 @@ class FakeMedium:
     def tail(self, transaction_ids: Collection[str]) -> Tail:
         found, self.fresh = self.fresh, []
         return Tail([(name, copy) for name, copy in found if name in transaction_ids], len(found))
+
+    def open_copies(self, situation: Situation) -> list[int]:
+        return copies_without_op(situation.row)
 
     def check_cursors(self) -> dict[str, int]:
         return {} if self.cursor is None else {STORE: self.cursor}
