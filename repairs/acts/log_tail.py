@@ -112,7 +112,7 @@ def _first_store_time_ms(segment: Segment) -> int | None:
 
 def _walk(segment: Segment, end: LogEnd, *, is_last: bool) -> None:
     """Scan one file, and update `end`."""
-    scan = SegmentScan(segment, is_last=is_last)
+    scan = SegmentScan(segment, is_last=is_last, with_fillers=True)  # the fillers of a salvage are records for a broker
     for block in scan:
         _require_sound_bodies(segment, block)
         _count(block, end)

@@ -227,8 +227,11 @@ def _job(depth: DepthOptions, files: StoreOptions, table: TransactionTable | Non
     return Verify(depth.level, files.broker_version, settings, table)
 
 
-#: Damage of the log that `rmqtx salvage` leaves out of a copy.
-_SALVAGED = frozenset({"record-damaged", "segment-gap", "segment-overlap", "start-cuts-log"})
+#: Damage that makes a start end the log, or fail: `rmqtx salvage` leaves it out of a copy. In a copy that it made, lost
+#: bytes are damage still, but the start reads the empty messages in their place.
+_SALVAGED = frozenset({"segment-gap", "segment-overlap", "start-cuts-log", "start-endless"})
+#: Where the start is not predicted, damaged bytes may end the log.
+_MAY_END_LOG = ("record-damaged", "start-unforeseen")
 
 
 @dataclass(slots=True)
@@ -238,8 +241,8 @@ class _FindingCounts:
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Commands of single findings that replace the advice of their kind, by code, one in a line.
     commands: dict[str, str] = field(default_factory=dict)
-    #: Stores whose log is damaged.
-    damaged: dict[str, None] = field(default_factory=dict)
+    #: The codes of each store.
+    codes: dict[str, set[str]] = field(default_factory=dict)
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the same batches and count them."""
@@ -249,9 +252,17 @@ class _FindingCounts:
             for code, advice in zip(codes, batch["advice"].to_pylist(), strict=True):
                 if advice != (KINDS[code].advice or None):
                     self.commands.setdefault(code, advice)
-            stores = zip(codes, batch["store"].to_pylist(), strict=True)
-            self.damaged.update(dict.fromkeys(store for code, store in stores if code in _SALVAGED))
+            for code, store in zip(codes, batch["store"].to_pylist(), strict=True):
+                self.codes.setdefault(store, set()).add(code)
             yield batch
+
+    @property
+    def damaged(self) -> list[str]:
+        """The stores whose log the next start of their broker ends, or may end, too early."""
+        return [
+            store for store, codes in self.codes.items()
+            if codes & _SALVAGED or codes.issuperset(_MAY_END_LOG)
+        ]
 
     @property
     def is_failure(self) -> bool:
