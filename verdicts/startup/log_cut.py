@@ -17,7 +17,7 @@ from verdicts.startup.findings import not_predictable
 from verdicts.startup.log_walk import walk_log
 from verdicts.startup.recovery import loaded_log, start_file
 from verdicts.startup.rules import RecoveryRules, rules_of
-from verdicts.startup.started_queues import reach_of_queues
+from verdicts.startup.started_queues import queue_reach
 
 
 def log_cut(
@@ -77,7 +77,7 @@ def read_from(store: Store, version: Version, conf: Mapping[str, str]) -> int | 
 
 
 def _first_file(store: Store, segments: Sequence[Segment], conf: Mapping[str, str], rules: RecoveryRules) -> int:
-    reach = -1 if store.aborted else reach_of_queues(store, is_end=rules.queue_maximum_is_end)[0]
+    reach = -1 if store.aborted else queue_reach(store).as_counted(rules)
     return start_file(store, segments, conf, reach, rules)
 
 

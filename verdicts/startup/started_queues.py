@@ -6,8 +6,10 @@ afford it: the log itself counts as sound.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +26,7 @@ from verdicts.startup.findings import not_predictable
 from verdicts.startup.log_walk import LogWalk
 from verdicts.startup.queues import QueueFacts, QueueFate, recovered
 from verdicts.startup.recovery import loaded_log, recover_queues, start_file
-from verdicts.startup.rules import rules_of
+from verdicts.startup.rules import RecoveryRules, rules_of
 
 _NONE = np.empty(0, np.int64)
 _NO_RANGES = np.empty((0, 2), np.int64)
@@ -73,8 +75,9 @@ def started_queues(
             return {topic: StartedQueue(ends[topic], end=ends[topic]) for topic in _TOPICS}
         reach, scanned_from = -1, min((place for place, _ in last.values()), default=-1)
         if not store.aborted:
-            reach, reach_end = reach_of_queues(store, is_end=rules.queue_maximum_is_end)
-            scanned_from = scanned_from if scanned_from < 0 else reach_end
+            reached = queue_reach(store)
+            reach = reached.as_counted(rules)
+            scanned_from = scanned_from if scanned_from < 0 else reached.end
         cut = queues_cut_at(store, conf, rules) if store.is_dledger else None
         if cut is not None:
             return _cut_by_dledger(store, queue_id, files, ends, cut)
@@ -131,20 +134,13 @@ def ends_in_empty_file(store: Store) -> bool:
     Raises: UnreadableFile, FileChanged.
     Source: store/ConsumeQueue.java correctMinOffset; docs/formats/consume_queues.md#empty-file.
     """
-    for topic, number in store.queues():
-        files = SlotFiles(store, (SIMPLE, topic_bytes(topic), number))
-        try:
-            last = files.segments[-1].base_offset if files.segments else 0
-            if last and used_end(files.segments[-1:], files.layout) == 0 < used_end(files.segments, files.layout):
-                return reach_of_queues(store, is_end=True)[1] < _record_end(store)
-        finally:
-            files.close()
-    return False
+    found = queue_reach(store)
+    return found.has_empty_last_file and found.end < _record_end(store)
 
 
 def _record_end(store: Store) -> int:
     """Return the end of the last record of a log, as far as records follow those in its queues."""
-    end = reach_of_queues(store, is_end=True)[1]
+    end = queue_reach(store).end
     for block in scan_segments(store, [], [], from_offset=max(0, end), with_fillers=True):
         end = max(end, int(block.commit_log_offsets[-1] + block.lengths[-1]))
     return end
@@ -158,18 +154,60 @@ def _place(files: SlotFiles, end: int) -> tuple[int, int]:
     return int(slot["commit_log_offset"]), int(slot["record_length_bytes"])
 
 
-def reach_of_queues(store: Store, *, is_end: bool) -> tuple[int, int]:
-    """Return the furthest place that any queue refers to, as the broker counts it, and the end of that record."""
-    reach = end = -1
+class QueueReach(NamedTuple):
+    """How far the queues of a store lead.
+
+    Shape: `begin`, `end`: the furthest begin and end of a record in the last slot of any queue, -1 if there is none.
+           `has_empty_last_file`: a queue with slots has none in its last file. Units: bytes of the log.
+    """
+
+    begin: int
+    end: int
+    has_empty_last_file: bool
+
+    def as_counted(self, rules: RecoveryRules) -> int:
+        """Return the furthest place that any queue refers to, as a release counts it."""
+        return self.end if rules.queue_maximum_is_end else self.begin
+
+
+#: What was found for each store that is still held: a start is played for several releases.
+_REACHES: dict[int, tuple[weakref.ref[Store], QueueReach]] = {}
+
+
+def queue_reach(store: Store) -> QueueReach:
+    """Return how far the queues of a store lead; for a stopped broker each queue is read once.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    number = id(store)
+    known = _REACHES.get(number)
+    if known is not None and known[0]() is store:
+        return known[1]
+    found = _queue_reach(store)
+    if not store.in_use:
+        _REACHES[number] = weakref.ref(store, lambda _: _forget(number)), found
+    return found
+
+
+def _forget(number: int) -> None:
+    _REACHES.pop(number, None)
+
+
+def _queue_reach(store: Store) -> QueueReach:
+    begin = end = -1
+    has_empty = False
     for kind in (SIMPLE, BATCH):
         for topic, number in store.queues(kind):
             files = SlotFiles(store, (kind, topic_bytes(topic), number))
             try:
-                offset, length = _place(files, used_end(files.segments, files.layout))
+                used = used_end(files.segments, files.layout)
+                offset, length = _place(files, used)
+                last = files.segments[-1].base_offset if files.segments else 0
+                has_empty |= kind == SIMPLE and bool(last) and 0 < used <= last // files.layout.size_bytes
             finally:
                 files.close()
-            reach, end = max(reach, offset + length if is_end else offset), max(end, offset + length)
-    return reach, end
+            begin, end = max(begin, offset), max(end, offset + length)
+    return QueueReach(begin, end, has_empty)
 
 
 def _records(
