@@ -229,8 +229,9 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
         if begin is None:
             continue
         end = written_end_offset(fact.store.commit_log)
-        begin = _half_before(fact.store, begin)
-        begin = next((one for one in (_recovery_begin(fact, begin), begin) if end - one <= bytes_max), begin)
+        begin, start = _half_before(fact.store, begin), _recovery_begin(fact)
+        if start is not None and end - start <= bytes_max:
+            begin = min(begin, start)
         length = end - begin
         if fact.store.is_remote or length > bytes_max:
             reading.notes.append(Note(
@@ -241,22 +242,23 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
             continue
         try:
             _require_sound_rest(fact, begin)
+            if start is not None and begin <= start:
+                fact.has_read_log(None)
         except (Untrusted, UnreadableFile) as reason:
             reading.notes.append(_scanned_for(reason.message))
             return True
     return False
 
 
-def _recovery_begin(fact: StoreFacts, begin: int) -> int:
-    """Return the place before another from which the next start reads the log, or that other one."""
+def _recovery_begin(fact: StoreFacts) -> int | None:
+    """Return the place from which the next start reads the log; None if it is not known, or the store is remote."""
     if fact.store.is_remote:
-        return begin
+        return None
     try:
         version = supposed_version(fact.settings, fact.check_stops)[0]
-        found = read_from(fact.store, version, fact.settings.given or {})
+        return read_from(fact.store, version, fact.settings.given or {})
     except SourceError:
-        return begin  # reported by the reader of the file
-    return begin if found is None else min(begin, found)
+        return None  # reported by the reader of the file
 
 
 def _half_before(store: Store, offset: int) -> int:
