@@ -31,13 +31,13 @@ class StoreEvidence:
     Shape: `last_op_offset`: commit-log offset of the last op message, -1 without any; None if unknown.
            `first_op_offset`: that of the op message with queue offset 0; None if unknown or if the queue has none.
            `stop`: where the check of its half queue is stopped. `conf`: the configuration of its broker; None if
-           unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`: neither the cursor file nor its backup can
-           be parsed. `topics`: those in config/topics.json; None if unknown. `topics_without_group`: topics of which a
-           consumer group has a cursor and is not in config/subscriptionGroup.json. `logs`: what the logs of its broker
-           show; None if they were not read. `was_stopped`: it was stopped in order. `op_interval_ms`: how long its
-           broker collects op messages (transactionOpBatchInterval), by default if `conf` is unknown. `light_halves`: its
-           half messages that are in light queues, ascending. `proxy_keeps_ms`: how long the proxies before the broker keep
-           the place of a half message; None if no configuration of a proxy was given.
+           unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`: neither the cursor file nor its backup
+           can be parsed. `topics`: those in config/topics.json; None if unknown. `topics_without_group`: topics of
+           which a consumer group has a cursor and is not in config/subscriptionGroup.json. `logs`: what the logs of
+           its broker show; None if they were not read. `was_stopped`: it was stopped in order. `op_interval_ms`: how
+           long its broker collects op messages (transactionOpBatchInterval), by default if `conf` is unknown.
+           `light_halves`: its half messages that are in light queues, ascending. `proxy_keeps_ms`: how long the
+           proxies before the broker keep the place of a half message; None if no configuration of a proxy was given.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
