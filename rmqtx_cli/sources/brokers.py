@@ -181,6 +181,11 @@ class BrokerSource:
             self.voice.note(f"no producer of group {group} is connected: no process answers the checks")
         if len(groups) > _GROUPS_NAMED_MAX:
             self.voice.note(f"no producer is connected in {len(groups) - _GROUPS_NAMED_MAX} more groups")
+        if groups and any(fact.has_proxy for fact in self.facts):
+            self.voice.note(
+                "a proxy uses the broker: an application may run and be connected to a proxy that forgot its group; "
+                "rmqtx explain proxy-forgot-producer"
+            )
         if behind := groups_asked_through(rows, PROXY):
             more = f" and {len(behind) - _GROUPS_NAMED_MAX} more" if len(behind) > _GROUPS_NAMED_MAX else ""
             named = ", ".join(behind[:_GROUPS_NAMED_MAX]) + more

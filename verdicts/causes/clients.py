@@ -61,7 +61,7 @@ def _returned_by_timer(found: Evidence) -> Support:
     return fits(rows & (has_copy | found.state("PENDING")), rows & has_copy)
 
 
-def _without_producer(found: Evidence) -> Support:
+def without_producer(found: Evidence) -> Support:
     """None is connected to the running broker, or its log shows that none was when the newest copy was checked."""
     was_checked = found.any_of(found.copies, found.copies.checks > 0)
     proven = found.state("PENDING") & was_checked & found.has_no_producer
@@ -117,13 +117,14 @@ CAUSES = (
             "on 4.3.0 to 5.5.0",
             since=HALF_TOPIC_DESIGN.since,
         ),),
-        rule=_without_producer,
+        rule=without_producer,
         shows_in=(WIRE, BROKER_LOG),
         consequence="the check counts up, and the broker discards it after transactionCheckMax checks",
         act="start a producer of the group; a Java client that runs may have no route to the broker before its first "
-        "send: let it send one message. Or stand in: rmqtx answer",
+        "send: let it send one message; behind a proxy see proxy-forgot-producer. Or stand in: rmqtx answer",
         change="Java clients from 5.2.0 on connect at their start if their constructor gets the topics",
         shown_by=(), decides="transaction.log of the time of its last check",
+        rivals=("proxy-forgot-producer",),
     ),
     Cause(
         "producer-clock-ahead",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from readers.model.errors import SourceError
 from readers.queues.consume_queue import open_queue
 from readers.store.fastjson import read_config
+from readers.store.proxy_conf import PROXY_TOPIC
 from readers.store.store import OP_TOPIC, Store
 from verdicts.causes.light_queues import halves_in_light_queues
 from verdicts.evidence.store_facts import StoreFacts
@@ -17,12 +18,13 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
-    settings = facts.settings
+    settings, topics = facts.settings, _topics(facts.store)
     return StoreEvidence(
         settings.version_low, settings.version_high, _last_op_offset(facts), _first_op_offset(facts.store),
         facts.store.was_killed, facts.check_stops[-1] if facts.check_stops else None, settings.given,
         are_cursors_damaged=any(one.code == "config-damaged" for one in facts.cursors.findings),
-        topics=_topics(facts.store),
+        topics=topics,
+        has_proxy=PROXY_TOPIC in (topics or ()),
         topics_without_group=_topics_without_group(facts.store),
         was_stopped=not facts.store.aborted and not facts.store.in_use,
         op_interval_ms=settings.transaction_op_batch_interval_ms if settings.batches_ops is not False else 0,

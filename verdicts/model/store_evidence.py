@@ -38,6 +38,7 @@ class StoreEvidence:
            long its broker collects op messages (transactionOpBatchInterval), by default if `conf` is unknown.
            `light_halves`: its half messages that are in light queues, ascending. `proxy_keeps_ms`: how long the
            proxies before the broker keep the place of a half message; None if no configuration of a proxy was given.
+           `has_proxy`: a proxy of 5.x has used the broker: it has the topic of the heartbeats.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -54,6 +55,7 @@ class StoreEvidence:
     topics_without_group: frozenset[str] = frozenset()
     logs: LogEvidence | None = None
     proxy_keeps_ms: int | None = None
+    has_proxy: bool = False
     was_stopped: bool = False
     op_interval_ms: int = 3_000
     light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)

@@ -51,7 +51,7 @@ NO_STORE = (
 #: Causes that only a broker's log shows; stores have none. See test_broker_logs.py.
 FROM_LOGS = tuple(word for word, cause in CAUSES.items() if cause.shows_in == (BROKER_LOG,))
 #: Causes whose stores are not made yet.
-FROM_SOURCES = ("check-thread-ended",)
+FROM_SOURCES = ("check-thread-ended", "proxy-forgot-producer")
 #: Causes that leave the same records as their rivals.
 SAME_RECORDS = (
     "rocksdb-asks-again", "decided-only-at-checks", "acting-slave-gave-up", "topic-refused-by-slave",
