@@ -89,6 +89,13 @@ def _names_original(found: Evidence) -> Int64s:
     return np.flatnonzero((named < 0) | (found.copies.checks[named] == 0))
 
 
+#: Sources: client/impl/producer/DefaultMQProducerImpl.java sendMessageInTransaction of 4.6.0, 5.4.0 and 5.5.0; #1543,
+#: #9923.
+_DELAYS_REFUSED = (
+    "the Java client 5.5.0 refuses delays and timers in transactions (\"Transactional messages do not support delayed "
+    "delivery\"), those of 4.6.0 to 5.4.0 clear only the delay level; clients in other languages may pass both on"
+)
+
 CAUSES = (
     Cause(
         "decided-only-at-checks", "every decision of its producer group came at a check, and none directly",
@@ -176,7 +183,7 @@ CAUSES = (
         "topic; each check diverts it again",
         act="rmqtx show ID --store STORE; send the message again from the application, then rmqtx rollback ID -n "
         "HOST:PORT",
-        change="do not set delays on transactional messages; Java clients from 4.6.0 on clear the delay level",
+        change=f"do not set delays on transactional messages; {_DELAYS_REFUSED}",
         shown_by=("delayed-4.3.0", "delayed-4.4.0"),
     ),
     Cause(
@@ -189,7 +196,7 @@ CAUSES = (
         consequence="the half message is never in the half topic: no check, no delivery, no discard copy; only a line "
         "with [BUG] in the broker's log",
         act="send the message again from the application",
-        change="do not set delay levels on transactional messages; Java clients from 4.6.0 on clear them",
+        change=f"do not set delay levels on transactional messages; {_DELAYS_REFUSED}",
         shown_by=("delayed-5.5.0",),
         decides="whether it has a delay level or a timer: a timer returns it; rmqtx show ID --store STORE",
         rivals=("timer-diverts-half",),
@@ -197,7 +204,7 @@ CAUSES = (
     Cause(
         "timer-diverts-half", "a timer on the half message sent the half itself through the timer wheel",
         affected=(Change(
-            "brokers divert every message with a timer, half messages too; clients clear only the delay level",
+            "brokers divert every message with a timer, half messages too",
             "broker/util/HookUtils.java handleScheduleMessage; seen on 5.1.4 to 5.5.0", since=TIMERS.since,
         ),),
         rule=_returned_by_timer,
@@ -205,7 +212,8 @@ CAUSES = (
         "into the half topic, and each check diverts it again",
         act="rmqtx show ID --store STORE; send the message again from the application, then rmqtx rollback ID -n "
         "HOST:PORT",
-        change="do not set TIMER_DELAY_SEC, TIMER_DELAY_MS or TIMER_DELIVER_MS on transactional messages",
+        change="do not set TIMER_DELAY_SEC, TIMER_DELAY_MS or TIMER_DELIVER_MS on transactional messages; "
+        f"{_DELAYS_REFUSED}",
         shown_by=("delayed-5.1.4", "delayed-5.3.3", "delayed-5.5.0", "timer-5.3.0"),
         decides="whether it has a delay level or a timer: only a timer returns it; rmqtx show ID --store STORE",
         rivals=("schedule-drops-half",),
