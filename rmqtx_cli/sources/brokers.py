@@ -67,11 +67,14 @@ class BrokerOpener:
     def opened(self, *written: Path | None) -> Iterator[BrokerSource]:  # noqa: ARG002 -- no file of theirs is here
         """See `SourceOpener`. Connections end with the block."""
         from remoting.live.store_facts import live_store
+        from rmqtx_cli.sources.opening import conf_lines
 
         with self.looked_up() as source:
             source.facts.extend(live_store(broker) for broker in source.brokers.brokers)
             for fact in source.facts:
                 self.voice.note(f"{fact.root}: {fact.describe(verbose=self.voice.verbose)}")
+            for line in conf_lines(fact.settings for fact in source.facts):
+                self.voice.note(line)
             yield source
 
     @contextmanager

@@ -81,7 +81,7 @@ def test_only_a_live_broker_shows_a_proxy_that_vouches() -> None:
 MISSING, FORGOTTEN = "producer-not-connected", "proxy-forgot-producer"
 
 
-def strengths_live(name: str, **facts: object) -> dict[str, set[str]]:
+def strengths_live(name: str, **facts: Any) -> dict[str, set[str]]:
     """The strengths of causes if no producer of any group is connected to the live broker."""
     store = opened(name)
     settings = broker_settings(store, version="5.3.3")
@@ -90,7 +90,7 @@ def strengths_live(name: str, **facts: object) -> dict[str, set[str]]:
     count = rows.num_rows
     rows = rows.append_column("producer_alive", pa.array([False] * count))
     rows = rows.append_column("asked_through", pa.array(["nobody"] * count))
-    of_store: Any = replace(reading.evidence[store.root], read=frozenset(SOURCES), **facts)
+    of_store = replace(reading.evidence[store.root], read=frozenset(SOURCES), **facts)
     found: dict[str, set[str]] = {}
     for one in applied(Evidence(rows, {store.root: of_store})):
         found[one.cause.word] = {strength for strength, chosen in one.rows.items() if chosen.any()}
@@ -98,7 +98,7 @@ def strengths_live(name: str, **facts: object) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("facts", [{"has_proxy": True}, {"proxy_keeps_ms": 30_000}])
-def test_a_missing_producer_is_only_possible_behind_a_proxy(facts: dict[str, object]) -> None:
+def test_a_missing_producer_is_only_possible_behind_a_proxy(facts: dict[str, Any]) -> None:
     """A proxy may have forgotten a group whose application runs and is connected to the proxy."""
     found = strengths_live("common-5.3.3")
     assert "explains" in found[MISSING]
