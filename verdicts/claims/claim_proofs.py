@@ -30,6 +30,7 @@ from readers.store.store import HALF_TOPIC, Store
 from verdicts.claims.log_claim import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim
 from verdicts.claims.log_claims import LogClaims
 from verdicts.missing.missing_ranges import SEARCHED_BYTES_MAX, UnfoundSlot, stands_between_its_neighbours
+from verdicts.missing.record_around import STALE_RUN_MIN, are_refuted
 from verdicts.missing.split_numbers import is_shifted_slot
 
 #: The number of a witness's entries before the log's end that are compared with their records.
@@ -225,6 +226,8 @@ def _is_of_this_queue(store: Store, claim: LogClaim, end: int, log: SegmentedLog
         slot = UnfoundSlot(topic, number, claim.record_offset, claim.record_length_bytes or 0, queue_id)
         if stands_between_its_neighbours(store, slot):
             return False  # then the slot is damaged
+    if are_refuted(log, places[-STALE_RUN_MIN:].tolist()):
+        return False  # then the slots behind them are of an older log too
     return _is_not_another_logs(log, list(zip(places.tolist(), sizes.tolist(), strict=True)))
 
 
