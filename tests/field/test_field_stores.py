@@ -150,6 +150,7 @@ def test_slots_of_an_older_log_hide_no_record(first: int, tmp_path: Path) -> Non
     }
     assert Counter(row["state"] for row in rows) == {"PENDING": 7, "COMMITTED": 3}
     assert "slot-mismatch" in codes
+    assert "log-missing" not in codes
 
 
 def test_slots_that_only_point_beyond_the_log_leave_it_open(tmp_path: Path) -> None:

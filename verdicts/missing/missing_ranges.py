@@ -348,7 +348,7 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot, *, is_st
         log.close()
     around = None if block is not None or segment is None else record_around(segment, offset - segment.base_offset)
     actual = "no record" if sound is None else "another record"
-    if around is not None:
+    if around is not None and segment is not None:
         actual = f"a place inside the record at commit-log offset {segment.base_offset + around}"
     result.findings.append(
         Finding(
