@@ -26,9 +26,10 @@ class LineKind:
     Shape: `word`: stable name. `log`: the file that has it; a kind that moved between releases has several. `begins`:
            the text that the message of the line begins with. `pattern`: matched from there on; its groups are the
            fields: `log_offset` and `queue_offset` of a record, `offset_id` (its last 16 digits are the offset),
-           `group`, `unique_key` of a transaction, `epoch_ms`. `releases`: those that have the text. `source`: upstream
-           file. `has_exception`: the next line is the exception. `is_shown`: whether the line is an event of a
-           transaction.
+           `group` of producers, `topic`, `unique_key` of a transaction, `epoch_ms`. `releases`: those that have the
+           text. `source`: upstream file. `has_exception`: the next line is the exception. `is_shown`: whether the line
+           is an event of a transaction. `thread`: a part of the name of the thread that writes the line; lines of
+           other threads are not of this kind.
     """
 
     word: str
@@ -40,6 +41,7 @@ class LineKind:
     rest: str = ""
     has_exception: bool = False
     is_shown: bool = True
+    thread: str = ""
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,10 +49,10 @@ class LineKind:
 
     @property
     def names(self) -> str:
-        """What the line names: a record, a group of producers, or only the broker."""
+        """What the line names: a record, a group of producers, a topic, or only the broker."""
         if {"log_offset", "offset_id", "unique_key"} & set(self.fields):
             return "record"
-        return "group" if "group" in self.fields else "broker"
+        return next((name for name in ("group", "topic") if name in self.fields), "broker")
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -68,6 +70,8 @@ _PRODUCERS = "broker/client/ProducerManager.java"
 _ROCKS = "broker/transaction/rocksdb/TransactionalMessageRocksDBService.java"
 _MESSAGE = r".{0,400}?queueOffset=(?P<queue_offset>\d+),.{0,400}?commitLogOffset=(?P<log_offset>\d+)"
 _ALL = "4.3.0 to 5.5.1"
+#: The thread in which a slave synchronises with its master.
+_SCHEDULED = "BrokerControllerScheduledThread"
 _TRANSACTION, _BROKER, _STORE, _REMOTING = LOG_NAMES
 
 KINDS: tuple[LineKind, ...] = (
@@ -227,6 +231,21 @@ KINDS: tuple[LineKind, ...] = (
         "producer-left", (_BROKER,), "unregister a producer group[",
         "the last producer of the group disconnected", _ALL, _PRODUCERS,
         rest=r"(?P<group>.*)\] from groupChannelTable",
+    ),
+    LineKind(
+        "slave-deleted-topic", (_BROKER,), "delete topic config OK, topic: TopicConfig [topicName=",
+        "a slave deleted a topic while it synchronised with its master", "5.0.0 to 5.5.1",
+        "broker/topic/TopicConfigManager.java", rest=r"(?P<topic>[^,\]]{1,255})[,\]]", is_shown=False,
+        thread=_SCHEDULED,
+    ),
+    LineKind(
+        "slave-synchronised", (_BROKER,), "Update slave topic config from master",
+        "the broker was a slave: it took over the topics of its master", _ALL, "broker/slave/SlaveSynchronize.java",
+        is_shown=False,
+    ),
+    LineKind(
+        "became-master", (_BROKER,), "Begin to change to master", "the broker became a master while it ran",
+        "4.5.0 to 5.5.1", "broker/BrokerController.java, broker/controller/ReplicasManager.java", is_shown=False,
     ),
 )
 BY_WORD: dict[str, LineKind] = {kind.word: kind for kind in KINDS}

@@ -58,6 +58,7 @@ class LogLine(NamedTuple):
     group: str | None = None
     unique_key: str | None = None
     exception: str | None = None
+    topic: str | None = None
 
 
 @dataclass
@@ -170,12 +171,13 @@ class _FileScan:
         message = line[begin: begin + _MATCHED_BYTES_MAX].decode("utf-8", "backslashreplace").rstrip("\r")
         for kind in candidates:
             match = kind.pattern.match(message)
-            if match is None:
+            if match is None or kind.thread.encode() not in line[:begin]:
                 continue
             fields = match.groupdict()
             return LogLine(
                 kind, str(self.file.path), number, self._time_ms(line), _kept(message), _log_offset(fields),
                 fields.get("group"), fields.get("unique_key"), _exception(following) if kind.has_exception else None,
+                fields.get("topic"),
             )
         return None
 

@@ -100,6 +100,12 @@ OPS_WAIT_TWICE = Change(
     "broker/transaction/queue/TransactionalMessageServiceImpl.java batchSendOpMessage; #10199",
     since=OP_LISTS.since, until=(5, 5, 0),
 )  # fmt: skip
+OP_THREAD_SPINS = Change(
+    "after the first decision the thread for op messages does not wait: it uses a whole core of the processor",
+    "broker/transaction/queue/TransactionalOpBatchService.java; #10966, #10967 (open); the sources of 5.5.0 and 5.5.1; "
+    "seen on 5.5.0, not on 5.3.3 and 5.4.0",
+    since=(5, 5, 0),
+)  # fmt: skip
 DESTINATION_LEFT_OUT = Change(
     "COMMIT records have neither REAL_TOPIC nor REAL_QID",
     "broker/processor/EndTransactionProcessor.java; seen on 5.4.0 and 5.5.0", since=(5, 4, 0),
@@ -169,6 +175,12 @@ SLAVE_REFUSES_TYPES = Change(
     "a slave refuses a topic with attributes such as message.type, and the topics after it",
     "broker/slave/SlaveSynchronize.java; #9403, #9404; the class files of 5.3.1 to 5.5.1; seen on 5.3.3",
     since=(5, 3, 2), until=(5, 3, 4),
+)  # fmt: skip
+SLAVE_DELETES_TOPICS = Change(
+    "at each synchronisation, every minute, a slave deletes all its topics and subscription groups one by one, and "
+    "then takes over those of its master",
+    "broker/slave/SlaveSynchronize.java; #9984, #9990; the sources of 5.3.4 to 5.5.1; seen on 5.4.0",
+    since=SLAVE_REFUSES_TYPES.until or ALWAYS, until=(5, 5, 0),
 )  # fmt: skip
 ERROR_ENDS_CHECK = Change(
     "an Error ends the thread of the check, and nothing starts it again", "common/ServiceThread.java; #1783",

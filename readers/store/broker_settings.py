@@ -52,7 +52,7 @@ _SETTINGS: dict[str, _Setting] = {
     "transaction_time_out_ms": _Setting("transactionTimeOut", 64),
     "transaction_check_max": _Setting("transactionCheckMax"),
     "transaction_check_interval_ms": _Setting("transactionCheckInterval", 64),
-    "transaction_op_batch_interval_ms": _Setting("transactionOpBatchInterval", 64),
+    "transaction_op_batch_interval_ms": _Setting("transactionOpBatchInterval"),
     "file_reserved_time_hours": _Setting("fileReservedTime"),
     "max_hash_slots": _Setting("maxHashSlotNum"),
     "max_index_entries": _Setting("maxIndexNum"),
@@ -153,6 +153,15 @@ def broker_settings(
     """
     low, high, origin = _bounds(store, version, has_op_lists, discard_topic_seen)
     return _settings(conf or {}, low, high, origin)
+
+
+def settings_of_conf(conf: Mapping[str, str], version: str | None = None) -> BrokerSettings:
+    """Return the settings of a broker with this configuration, without a store. `version`: its version.
+
+    Raises: BadRequest if `version` is not a version.
+    """
+    exact = None if version is None else parse_version(version)
+    return _settings(conf, exact, exact, {})
 
 
 def settings_of_broker(conf: Mapping[str, str], version: str) -> BrokerSettings:
@@ -277,7 +286,7 @@ def _value(
 ) -> tuple[int, str]:
     given = conf.get(setting.key)
     if given is not None:
-        number = _java_integer(given, setting.bits)
+        number = java_integer(given, setting.bits)
         if number is not None:
             return number, FROM_CONF
     number, origin = _default(setting, low, high)
@@ -308,13 +317,21 @@ def _possible_defaults(setting: _Setting, low: Version | None, high: Version | N
     ]
 
 
+def setting_in_force(settings: BrokerSettings, key: str) -> tuple[int, str] | None:
+    """Return the value of a setting, and its origin without the reason; None for a setting without a field."""
+    name = next((name for name, setting in _SETTINGS.items() if setting.key == key), None)
+    if name is None:
+        return None
+    return int(getattr(settings, name)), settings.origin.get(name, "given").partition(", because ")[0]
+
+
 def conf_integer(conf: Mapping[str, str], key: str, default: int, bits: int) -> int:
     """Return a number of the configuration as a broker parses it, or the default."""
-    number = _java_integer(conf.get(key, ""), bits)
+    number = java_integer(conf.get(key, ""), bits)
     return default if number is None else number
 
 
-def _java_integer(text: str, bits: int) -> int | None:
+def java_integer(text: str, bits: int) -> int | None:
     """Return the result of Integer.parseInt or Long.parseLong; None if they fail and the broker keeps its default.
 
     Source: common/MixAll.java properties2Object.

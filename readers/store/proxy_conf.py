@@ -8,6 +8,10 @@ from readers.model.errors import BadText, UnreadableFile
 from readers.model.findings import as_text
 from readers.store.fastjson import parse, read_text
 
+#: The topic that each proxy of a cluster creates on brokers, for the heartbeats of its clients.
+#: Source: proxy/config/ProxyConfig.java heartbeatSyncerTopicName, proxy/service/sysmessage/HeartbeatSyncer.java; seen
+#: on 5.3.3.
+PROXY_TOPIC = "DefaultHeartBeatSyncerTopic"
 EXPIRE_KEY = "transactionDataExpireMillis"
 #: How long a proxy keeps the place of a half message after the send, and after each check.
 #: Source: proxy/config/ProxyConfig.java 5.0.0 to 5.5.0.

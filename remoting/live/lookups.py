@@ -21,6 +21,7 @@ from remoting.live.store_facts import LiveStore, live_store
 from remoting.live.witnesses import LiveWitnesses, Named
 from remoting.protocol.answers import BrokerAddresses
 from verdicts.audit.lookups import SHORT_ID_LENGTH_MIN, is_short_for, open_rows, short_note, undecidable_findings
+from verdicts.causes.groups import habits_of
 from verdicts.causes.strengths import with_causes
 from verdicts.model.reading import VerdictReading
 from verdicts.model.witnesses import Witnesses
@@ -174,6 +175,7 @@ def _reading(
         reading.evidence = {fact.root: fact.evidence() for fact in known}
     rows = _with_what_cannot_be_known(rows, known)
     rows = with_causes(with_producers(rows, brokers, members), reading.evidence)
+    reading.habits = habits_of(judged, reading.evidence)
     reading.batches = rows.select(schema.names).to_batches()
     return reading
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from readers.model.errors import BadRequest
 from readers.model.findings import Finding
-from readers.model.releases import ANY_QUERY_SPAN, HALF_TOPIC_DESIGN, ROCKSDB_TRANSACTIONS, Version
+from readers.model.releases import ANY_QUERY_SPAN, HALF_TOPIC_DESIGN, PROXIES, ROCKSDB_TRANSACTIONS, Version
 from readers.store.broker_settings import BrokerSettings, settings_of_broker
+from readers.store.proxy_conf import PROXY_TOPIC
 from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC
 from remoting.connections.broker import Broker
 from remoting.live.queues import first_kept
@@ -39,7 +40,7 @@ class LiveStore:
            topic when this was made; `rocksdb_begin` and `rocksdb_end`: bounds of the queue of transactions in RocksDB,
            which has no cursor. `booted_time_ms`: start of the broker. `query_span_ms`: longest time span of a query for
            a key; None: any. `index_whole_since_ms`: the index has all records stored since then; a killed broker drops
-           its newest index file, and fills it again only from the recovered offset on.
+           its newest index file, and fills it again only from the recovered offset on. `has_proxy`: see StoreEvidence.
     """
 
     broker: Broker
@@ -68,6 +69,7 @@ class LiveStore:
     check_stops: list[CheckStop] = field(default_factory=list)
     future: Prediction | None = None
     half_numbers: HalfNumbers = field(default_factory=HalfNumbers)
+    has_proxy: bool = False
 
     @property
     def root(self) -> str:
@@ -113,6 +115,7 @@ class LiveStore:
         stop = self.check_stops[-1] if self.check_stops else None
         return StoreEvidence(
             settings.version_low, settings.version_high, stop=stop, conf=settings.given, read=frozenset({FILES, WIRE}),
+            has_proxy=self.has_proxy,
             op_interval_ms=settings.transaction_op_batch_interval_ms if settings.batches_ops is not False else 0,
         )
 
@@ -163,9 +166,24 @@ def live_store(broker: Broker) -> LiveStore:
         index_whole_since_ms=reported.booted_time_ms + _START_MS,
         booted_time_ms=reported.booted_time_ms,
         scheduled=_scheduled(runtime),
+        has_proxy=_has_proxy(broker, settings),
     )
     facts.findings.extend(_findings(facts, half_begin))
     return facts
+
+
+def _has_proxy(broker: Broker, settings: BrokerSettings) -> bool:
+    """Whether the broker has the topic of the proxies; without the topic it refuses the pull.
+
+    The topic is empty as long as no consumer uses a proxy.
+    """
+    if PROXIES.between(settings.version_low, settings.version_high) is False:
+        return False
+    try:
+        broker.pull(PROXY_TOPIC, 0, 0, 1)
+    except Refused:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,27 @@ _FREE_BYTES_MIN = 1 << 30
 _VARIABLES = ("RMQTX_CONFIG", "RMQTX_STORE", "NAMESRV_ADDR", "RMQTX_STATE_DIR", "SPARK_REMOTE", "PYSPARK_PYTHON")
 
 
+def parts_of_conf(file: Path, version: str | None) -> Iterator[Part]:
+    """Yield a part for each line of a broker.conf that the broker does not take as written, with the value in force."""
+    from readers.model.errors import SourceError
+    from readers.store.broker_conf import read_broker_conf
+    from readers.store.broker_settings import settings_of_conf
+    from readers.store.conf_notes import conf_notes
+
+    part = f"broker.conf {file}"
+    try:
+        settings = settings_of_conf(read_broker_conf(file), version)
+    except SourceError as error:
+        yield problem(HERE, part, str(error))
+        return
+    notes = conf_notes(settings)
+    for text in notes:
+        yield note(HERE, part, text.removeprefix("broker.conf: "), "correct the line, and start the broker again")
+    if not notes:
+        yield ok(HERE, part, f"{count(len(settings.given or ()), 'setting')}, all as brokers read them")
+    yield ok(HERE, "settings of transactions", settings.describe())
+
+
 def parts_here(
     stores: Sequence[str], temporary: str | None, *, needs_spark: bool, needs_connect: bool
 ) -> Iterator[Part]:

@@ -88,5 +88,8 @@ def check_value(name: str, values: tuple[str, ...], text: str, option: str) -> N
     Raises: BadRequest if it is not one of them, so that no row could have it.
     """
     if values and text not in values:
-        advice = f"for unknown values: '{name} is null'" if text == "null" else did_you_mean(text, values)
+        if name == "causes" and text in _causes():
+            advice = f"a cause of whole producer groups: rmqtx diagnose STORE --where 'cause = {text}'"
+        else:
+            advice = f"for unknown values: '{name} is null'" if text == "null" else did_you_mean(text, values)
         raise BadRequest(f"{option}: {name} is never {text!r}", advice=advice)

@@ -16,14 +16,34 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from verdicts.causes.diagnosing import Diagnosis
+    from verdicts.model.reading import VerdictReading
 
 #: How a strength is printed.
 STRENGTH_WORDS = {"explains": "explains", "could_explain": "could explain", "ruled_out": "ruled out"}
 _LABEL_CELLS = 16
+_GROUPS_NAMED_MAX = 3
 _PAGE_SOURCES = (
     "store", "cause", "strength", "title", "transactions_count", "half_copies_count", "first_time_ms", "last_time_ms",
     "examples", "consequence", "would_decide", "act", "change", "releases",
 )  # fmt: skip
+
+
+def group_cause_lines(reading: VerdictReading, arguments: str) -> Iterator[str]:
+    """A line for each cause of whole producer groups, which the rows do not have."""
+    from verdicts.causes.groups import group_causes
+
+    by_word: dict[str, list[tuple[str, int]]] = {}
+    for _, word, group, rows in group_causes(reading.habits):
+        by_word.setdefault(word, []).append((group, rows))
+    for word, groups in by_word.items():
+        names = ", ".join(escaped(group) for group, _ in groups[:_GROUPS_NAMED_MAX])
+        more = f" and {len(groups) - _GROUPS_NAMED_MAX} more" if len(groups) > _GROUPS_NAMED_MAX else ""
+        yield (
+            f"{word} could explain {count(sum(rows for _, rows in groups), 'transaction')} of the producer "
+            f"{'group' if len(groups) == 1 else 'groups'} {names}{more}: a cause of whole groups is not in the column "
+            "causes"
+        )
+        yield next_line(f"rmqtx diagnose {arguments} --where 'cause = {word}'")
 
 
 def causes_view(*, with_store: bool) -> View:

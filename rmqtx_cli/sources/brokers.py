@@ -67,11 +67,14 @@ class BrokerOpener:
     def opened(self, *written: Path | None) -> Iterator[BrokerSource]:  # noqa: ARG002 -- no file of theirs is here
         """See `SourceOpener`. Connections end with the block."""
         from remoting.live.store_facts import live_store
+        from rmqtx_cli.sources.opening import conf_lines
 
         with self.looked_up() as source:
             source.facts.extend(live_store(broker) for broker in source.brokers.brokers)
             for fact in source.facts:
                 self.voice.note(f"{fact.root}: {fact.describe(verbose=self.voice.verbose)}")
+            for line in conf_lines(fact.settings for fact in source.facts):
+                self.voice.note(line)
             yield source
 
     @contextmanager
@@ -181,6 +184,11 @@ class BrokerSource:
             self.voice.note(f"no producer of group {group} is connected: no process answers the checks")
         if len(groups) > _GROUPS_NAMED_MAX:
             self.voice.note(f"no producer is connected in {len(groups) - _GROUPS_NAMED_MAX} more groups")
+        if groups and any(fact.has_proxy for fact in self.facts):
+            self.voice.note(
+                "a proxy uses the broker: an application may run and be connected to a proxy that forgot its group; "
+                "rmqtx explain proxy-forgot-producer"
+            )
         if behind := groups_asked_through(rows, PROXY):
             more = f" and {len(behind) - _GROUPS_NAMED_MAX} more" if len(behind) > _GROUPS_NAMED_MAX else ""
             named = ", ".join(behind[:_GROUPS_NAMED_MAX]) + more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,13 +101,31 @@ def say_header(opened: Opened, voice: say.Voice) -> None:
 
 
 def header_lines(opened: Opened, *, verbose: bool = False) -> list[str]:
-    """A line about each store: consistency and broker version; `verbose`: all settings."""
+    """A line about each store: consistency and broker version; `verbose`: all settings. Then those of `conf_lines`."""
     lines = []
     for store in opened.stores:
         settings = opened.settings_of(store)
         known = settings.describe() if verbose else settings.describe_briefly()
         lines.append(f"{store.root}: {consistency(store)}; {known}")
-    return lines
+    return lines + conf_lines(map(opened.settings_of, opened.stores))
+
+
+def conf_lines(settings: Iterable[BrokerSettings]) -> list[str]:
+    """A line for each line of broker.conf that the brokers do not take as written, with the value in force."""
+    from readers.store.conf_notes import conf_notes
+
+    return list(dict.fromkeys(note for one in settings for note in conf_notes(one)))
+
+
+def say_conf_notes(stores: Sequence[Store], files: StoreOptions, voice: say.Voice) -> None:
+    """Print the lines of `conf_lines` for stores with the given configuration."""
+    from readers.store.broker_conf import read_broker_conf
+    from readers.store.broker_settings import broker_settings
+
+    if files.broker_conf is not None:
+        conf = read_broker_conf(files.broker_conf)
+        for line in conf_lines(broker_settings(store, conf=conf, version=files.broker_version) for store in stores):
+            voice.note(line)
 
 
 def refuse_inside(output: Path | None, stores: Sequence[Store]) -> None:

@@ -25,6 +25,7 @@ TABLES = {**ALL_TABLES, **RESULT_TABLES}
     [
         ("state = discarded", "did you mean DISCARDED?"),
         ("state = DISCARDD", "did you mean DISCARDED?"),
+        ("causes = decided-only-at-checks", "rmqtx diagnose STORE --where 'cause = decided-only-at-checks'"),
         ("not state != discarded", "did you mean DISCARDED?"),
         ("flags = comit_after_discard", "did you mean commit_after_discard"),
         ("flags != stale", "did you mean stalled"),

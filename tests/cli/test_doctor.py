@@ -50,6 +50,38 @@ def test_credentials_are_named_and_not_shown(rmqtx: Run, monkeypatch: pytest.Mon
     assert SECRET not in result.out + result.err
 
 
+WRONG = "transactionTimeout=20000\ntransactionCheckMax=15L\n"
+
+
+def test_a_configuration_that_brokers_do_not_take_as_written(rmqtx: Run, tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(WRONG, "utf-8")
+    result = rmqtx("doctor", "--broker-conf", file, "--broker-version", "5.3.3", "--format", "jsonl")
+    rows = [row for row in map(json.loads, result.out.splitlines()) if row["part"] == f"broker.conf {file}"]
+    assert [row["outcome"] for row in rows] == ["note", "note"]
+    assert rows[0]["found"].endswith("in force is transactionTimeOut 6000 (default of 4.3.1 or later)")
+    file.write_text("transactionTimeOut=20000\n", "utf-8")
+    status, found = parts(rmqtx, "--broker-conf", file)
+    assert status == exit_status.DONE
+    assert found[f"broker.conf {file}"]["outcome"] == "ok"
+    _, found = parts(rmqtx, "--broker-conf", tmp_path / "none")
+    assert found[f"broker.conf {tmp_path / 'none'}"]["outcome"] == "problem"
+
+
+@pytest.mark.parametrize("command", ["pending", "audit", "verify", "stores", "simulate", "check", "diagnose", "report"])
+def test_they_are_noted_wherever_deadlines_are_printed(
+    command: str, rmqtx: Run, common: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(WRONG, "utf-8")
+    more = ("-o", tmp_path / "report.html") if command == "report" else ()
+    lines = [line for line in rmqtx(command, common, "--broker-conf", file, *more).err.splitlines()
+             if line.startswith("rmqtx: broker.conf: ")]  # fmt: skip
+    assert len(lines) == 2, lines
+    assert "its name is transactionTimeOut: in force is transactionTimeOut 6000" in lines[0]
+    assert "cannot parse '15L': in force is transactionCheckMax 15" in lines[1]
+
+
 def test_a_store_that_is_not_there(rmqtx: Run, tmp_path: Path) -> None:
     status, found = parts(rmqtx, tmp_path / "none")
     assert status == exit_status.FINDINGS

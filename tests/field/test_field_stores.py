@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -127,3 +128,41 @@ def test_a_database_of_queues_that_cannot_be_read_is_a_finding_of_audit(tmp_path
     (manifest,) = (root / "consumequeue").glob("MANIFEST*")
     damage.write_bytes(manifest, 60, bytes(60))
     assert "database-unread" in rows_and_codes(root, None)[1]
+
+
+def with_slots(root: Path, places: list[int]) -> Path:
+    """Nine slots of an older log behind the half queue's end, in a file of their own."""
+    queue = root / "consumequeue" / HALF_TOPIC / "0"
+    assert [file.name for file in sorted(queue.iterdir())] == ["0" * 20]
+    slots = b"".join(struct.pack(">qiq", place, 344, 0) for place in places)
+    (queue / "00000000000000000200").write_bytes(slots.ljust(200, b"\0"))
+    return root
+
+
+@pytest.mark.parametrize("first", [2000, 3500, 4200])
+def test_slots_of_an_older_log_hide_no_record(first: int, tmp_path: Path) -> None:
+    """They point into records, some of them beyond the end of the log: no byte is missing, the slots are the damage."""
+    root = field_stores("foreign-message-id", tmp_path) / "store"
+    whole, _ = rows_and_codes(root, "5.3.3")
+    rows, codes = rows_and_codes(with_slots(root, [first + 150 * number for number in range(9)]), "5.3.3")
+    assert {row["transaction_id"]: row["state"] for row in rows} == {
+        row["transaction_id"]: row["state"] for row in whole
+    }
+    assert Counter(row["state"] for row in rows) == {"PENDING": 7, "COMMITTED": 3}
+    assert "slot-mismatch" in codes
+    assert "log-missing" not in codes
+
+
+def test_slots_that_only_point_beyond_the_log_leave_it_open(tmp_path: Path) -> None:
+    """Slots of an older log and a log that lost its end look the same."""
+    root = field_stores("foreign-message-id", tmp_path) / "store"
+    rows, codes = rows_and_codes(with_slots(root, [5000 + 300 * number for number in range(9)]), "5.3.3")
+    assert Counter(row["state"] for row in rows) == {"UNDECIDABLE": 7, "COMMITTED": 3}
+    assert "log-missing" in codes
+
+
+def test_one_slot_that_points_into_a_record_is_no_reason_to_pass_the_next(tmp_path: Path) -> None:
+    """It may be damaged alone: the records of the slots behind it are lost with the log's end."""
+    root = field_stores("foreign-message-id", tmp_path) / "store"
+    places = [3600, *(5000 + 300 * number for number in range(8))]
+    assert "UNDECIDABLE" in {row["state"] for row in rows_and_codes(with_slots(root, places), "5.3.3")[0]}

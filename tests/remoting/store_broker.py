@@ -15,6 +15,7 @@ from readers.log.record_at import block_at
 from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings
 from readers.store.fastjson import read_config
+from readers.store.proxy_conf import PROXY_TOPIC
 from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
 from remoting.protocol.answers import PROXY_PRODUCER
 from remoting.protocol.codes import RequestCode, ResponseCode
@@ -118,7 +119,8 @@ class StoreBroker:
         return response(request, offset=str(low + sum(1 for time_ms in times if time_ms < wanted)))
 
     def _pull(self, request: Frame) -> Frame:
-        if request.fields["topic"] == OP_TOPIC and self.version.startswith("4."):
+        topic = request.fields["topic"]
+        if (topic == OP_TOPIC and self.version.startswith("4.")) or (topic == PROXY_TOPIC and not self._is_proxied()):
             return response(request, ResponseCode.TOPIC_NOT_EXIST)
         begin, count = int(request.fields["queueOffset"]), int(request.fields["maxMsgNums"])
         low, high = self._range(request)
@@ -128,6 +130,10 @@ class StoreBroker:
         return response(
             request, code, body=body, nextBeginOffset=str(max(begin, end)), minOffset=str(low), maxOffset=str(high)
         )
+
+    def _is_proxied(self) -> bool:
+        config = read_config(self.store, "topics.json").value
+        return isinstance(config, dict) and PROXY_TOPIC in config.get("topicConfigTable", {})
 
     def _slots(self, request: Frame) -> Frame:
         begin, count = int(request.fields["index"]), int(request.fields["count"])

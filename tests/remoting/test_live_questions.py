@@ -20,6 +20,7 @@ from remoting.connections.broker import Broker
 from remoting.connections.client import Client
 from remoting.live import half_and_op_tables
 from remoting.live import lookups as live_lookups
+from remoting.live.store_facts import live_store
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.frames import Frame
 from tests.brokers import corpus
@@ -191,6 +192,14 @@ def test_a_proxy_is_not_the_application(
         rows = live_lookups.pending([one.broker]).table()
         assert set(rows["producer_alive"].to_pylist()) == {alive}
         assert set(rows["asked_through"].to_pylist()) == {through}
+
+
+@pytest.mark.parametrize(("name", "has_proxy"), [("proxy-5.3.3", True), ("common-5.3.3", False)])
+def test_a_live_broker_shows_that_a_proxy_uses_it(name: str, has_proxy: bool, tmp_path: Path, client: Client) -> None:
+    """A proxy may have forgotten the group of a living producer: then a missing producer is only possible."""
+    one = Served(name, tmp_path, client)
+    with one.server:
+        assert live_store(one.broker).evidence().has_proxy == has_proxy
 
 
 def test_ops_in_the_brokers_memory_are_said_of_what_is_pending(tmp_path: Path, client: Client) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,13 +29,14 @@ from readers.store.store import Store
 from verdicts.audit.log_copies import with_log_copies
 from verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store_marks
 from verdicts.causes.evidence import NEEDED_COLUMNS
+from verdicts.causes.groups import habits_of
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import with_causes
 from verdicts.evidence.belonging import tied_groups
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
-from verdicts.model.reading import VerdictReading
+from verdicts.model.reading import Habits, VerdictReading
 from verdicts.model.store_evidence import StoreEvidence
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.model.witnesses import Witnesses
@@ -106,27 +108,30 @@ class _Verdict:
         return Witnesses.of(halves, marks, finals, discards, offset_marks)
 
 
-def _judge_partition(task: _Verdict) -> list[pa.RecordBatch]:
+def _judge_partition(task: _Verdict) -> tuple[list[pa.RecordBatch], Habits]:
     names = task.schema.names
     has_causes = "causes" in names
     rows = judge(task.witnesses(), task.views, {*names, *(NEEDED_COLUMNS if has_causes else ())})
+    habits: Habits = Counter()
     if has_causes:
         rows = with_causes(rows, task.evidence)
-    return list(rows.select(names).combine_chunks().to_batches())
+        habits = habits_of(rows, task.evidence)
+    return list(rows.select(names).combine_chunks().to_batches()), habits
 
 
-def _judge_somewhere(task: _Verdict) -> Path | list[pa.RecordBatch]:
+def _judge_somewhere(task: _Verdict) -> tuple[Path | list[pa.RecordBatch], Habits]:
     """Return the verdicts, from another process as a file."""
     import multiprocessing
 
+    batches, habits = _judge_partition(task)
     if multiprocessing.parent_process() is None:
-        return _judge_partition(task)
+        return batches, habits
     assert task.spool.directory is not None
     path = task.spool.directory / f"verdicts-{task.numbers[0]}.arrow"
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, task.schema) as writer:
-        for batch in _judge_partition(task):
+        for batch in batches:
             writer.write_batch(batch)
-    return path
+    return path, habits
 
 
 def audit(
@@ -193,9 +198,12 @@ def _audit(
                 for numbers in tied_partitions(ties, count)
             ]
             if directory is None:
-                yield from _judge_partition(tasks[0])
+                batches, habits = _judge_partition(tasks[0])
+                reading.habits.update(habits)
+                yield from batches
             else:
-                for number, judged in enumerate(pool.run(_judge_somewhere, tasks)):
+                for number, (judged, habits) in enumerate(pool.run(_judge_somewhere, tasks)):
+                    reading.habits.update(habits)
                     show_phase(progress, "judging", number + 1, len(tasks))
                     yield from _taken(judged) if isinstance(judged, Path) else judged
 

@@ -25,6 +25,16 @@ STRENGTHS: dict[str, str] = {
     "was; would_decide names what decides it",
     "ruled_out": "the records would fit, but this release of the broker, or its configuration, does not behave so",
 }
+#: What an advice to upgrade to OP_THREAD_SPINS adds.
+OP_THREAD_NOTE = (
+    "from 5.5.0 on the thread for op messages uses a whole core after the first decision (upstream issue #10966, open "
+    "in 5.5.1)"
+)
+#: What an advice to upgrade to SLAVE_REFUSES_TYPES or SLAVE_DELETES_TOPICS adds.
+SLAVE_NOTE = (
+    "for slaves 5.5.0 or later: those of 5.3.2 and 5.3.3 refuse topics with attributes, those of 5.3.4 and 5.4.0 "
+    "delete their topics at each synchronisation"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def _returned_by_timer(found: Evidence) -> Support:
     return fits(rows & (has_copy | found.state("PENDING")), rows & has_copy)
 
 
-def _without_producer(found: Evidence) -> Support:
+def without_producer(found: Evidence) -> Support:
     """None is connected to the running broker, or its log shows that none was when the newest copy was checked."""
     was_checked = found.any_of(found.copies, found.copies.checks > 0)
     proven = found.state("PENDING") & was_checked & found.has_no_producer
@@ -88,6 +88,13 @@ def _names_original(found: Evidence) -> Int64s:
     named = found.copy_of_mark
     return np.flatnonzero((named < 0) | (found.copies.checks[named] == 0))
 
+
+#: Sources: client/impl/producer/DefaultMQProducerImpl.java sendMessageInTransaction of 4.6.0, 5.4.0 and 5.5.0; #1543,
+#: #9923.
+_DELAYS_REFUSED = (
+    "the Java client 5.5.0 refuses delays and timers in transactions (\"Transactional messages do not support delayed "
+    "delivery\"), those of 4.6.0 to 5.4.0 clear only the delay level; clients in other languages may pass both on"
+)
 
 CAUSES = (
     Cause(
@@ -117,13 +124,14 @@ CAUSES = (
             "on 4.3.0 to 5.5.0",
             since=HALF_TOPIC_DESIGN.since,
         ),),
-        rule=_without_producer,
+        rule=without_producer,
         shows_in=(WIRE, BROKER_LOG),
         consequence="the check counts up, and the broker discards it after transactionCheckMax checks",
         act="start a producer of the group; a Java client that runs may have no route to the broker before its first "
-        "send: let it send one message. Or stand in: rmqtx answer",
+        "send: let it send one message; behind a proxy see proxy-forgot-producer. Or stand in: rmqtx answer",
         change="Java clients from 5.2.0 on connect at their start if their constructor gets the topics",
         shown_by=(), decides="transaction.log of the time of its last check",
+        rivals=("proxy-forgot-producer",),
     ),
     Cause(
         "producer-clock-ahead",
@@ -175,7 +183,7 @@ CAUSES = (
         "topic; each check diverts it again",
         act="rmqtx show ID --store STORE; send the message again from the application, then rmqtx rollback ID -n "
         "HOST:PORT",
-        change="do not set delays on transactional messages; Java clients from 4.6.0 on clear the delay level",
+        change=f"do not set delays on transactional messages; {_DELAYS_REFUSED}",
         shown_by=("delayed-4.3.0", "delayed-4.4.0"),
     ),
     Cause(
@@ -188,7 +196,7 @@ CAUSES = (
         consequence="the half message is never in the half topic: no check, no delivery, no discard copy; only a line "
         "with [BUG] in the broker's log",
         act="send the message again from the application",
-        change="do not set delay levels on transactional messages; Java clients from 4.6.0 on clear them",
+        change=f"do not set delay levels on transactional messages; {_DELAYS_REFUSED}",
         shown_by=("delayed-5.5.0",),
         decides="whether it has a delay level or a timer: a timer returns it; rmqtx show ID --store STORE",
         rivals=("timer-diverts-half",),
@@ -196,7 +204,7 @@ CAUSES = (
     Cause(
         "timer-diverts-half", "a timer on the half message sent the half itself through the timer wheel",
         affected=(Change(
-            "brokers divert every message with a timer, half messages too; clients clear only the delay level",
+            "brokers divert every message with a timer, half messages too",
             "broker/util/HookUtils.java handleScheduleMessage; seen on 5.1.4 to 5.5.0", since=TIMERS.since,
         ),),
         rule=_returned_by_timer,
@@ -204,7 +212,8 @@ CAUSES = (
         "into the half topic, and each check diverts it again",
         act="rmqtx show ID --store STORE; send the message again from the application, then rmqtx rollback ID -n "
         "HOST:PORT",
-        change="do not set TIMER_DELAY_SEC, TIMER_DELAY_MS or TIMER_DELIVER_MS on transactional messages",
+        change="do not set TIMER_DELAY_SEC, TIMER_DELAY_MS or TIMER_DELIVER_MS on transactional messages; "
+        f"{_DELAYS_REFUSED}",
         shown_by=("delayed-5.1.4", "delayed-5.3.3", "delayed-5.5.0", "timer-5.3.0"),
         decides="whether it has a delay level or a timer: only a timer returns it; rmqtx show ID --store STORE",
         rivals=("schedule-drops-half",),

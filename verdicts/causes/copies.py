@@ -12,7 +12,7 @@ from readers.model.releases import (
     RESUME_REQUEST,
     Change,
 )
-from verdicts.causes.cause import Cause, Support, proves
+from verdicts.causes.cause import SLAVE_NOTE, Cause, Support, proves
 from verdicts.causes.evidence import Evidence
 
 
@@ -47,7 +47,7 @@ CAUSES = (
         consequence="the producer cannot read the check and never answers it; the broker discards the message again; "
         "consumers cannot read it, if that copy is committed",
         act="rmqtx show ID --store STORE: the first copy still has the readable body; rmqtx commit ID names it",
-        change="upgrade to 5.3.2 or later, or do not resume compressed messages",
+        change=f"do not resume compressed messages, or upgrade to 5.3.2 or later; {SLAVE_NOTE}",
         shown_by=("discards-4.9.7",),
         rivals=("check-spoils-compressed",),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from readers.model.releases import CHECK_WAITS_FOR_PUT, ERROR_ENDS_CHECK, Change
-from verdicts.causes.cause import Cause, Support, fits, proves
+from verdicts.causes.cause import SLAVE_NOTE, Cause, Support, fits, proves
 from verdicts.causes.evidence import Evidence
 
 
@@ -41,7 +41,8 @@ CAUSES = (
         "that the check had put back, are checked again",
         act="before the broker starts, restore the file from a backup of config/; rmqtx simulate STORE --half-cursor 0 "
         "--op-cursor 0 shows what the check does without it",
-        change="upgrade to 5.3.4 or later, which sync these files to the disk; keep a copy of config/",
+        change="keep a copy of config/; upgrade to 5.3.4 or later, which sync these files to the disk; "
+        f"{SLAVE_NOTE}",
         shown_by=(),
     ),
 )

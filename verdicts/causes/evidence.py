@@ -185,14 +185,19 @@ class Evidence:
     @property
     def has_topic(self) -> Bools:
         """Whether the topic of each transaction is among those of its store; true where either is unknown."""
+        return np.asarray(pc.is_null(self._column("topic"))) | self.topic_among(lambda one: one.topics)
+
+    def topic_among(self, topics: Callable[[StoreEvidence], frozenset[str] | None]) -> Bools:
+        """Whether the topic of each transaction is among some topics of its store; true where those are unknown."""
         column = self._column("topic")
-        is_listed: Bools = np.asarray(pc.is_null(column))
+        found = np.zeros(self.count, np.bool_)
         for number, one in enumerate(self.stores.values()):
             is_here = self.store == number
-            if one.topics is not None:
-                is_here &= np.asarray(pc.is_in(column, value_set=pa.array(sorted(one.topics), pa.string())))
-            is_listed |= is_here
-        return is_listed
+            listed = topics(one)
+            if listed is not None:
+                is_here &= np.asarray(pc.is_in(column, value_set=pa.array(sorted(listed), pa.string())))
+            found |= is_here
+        return found
 
     # --- records ------------------------------------------------------------------------------------------------------
 

@@ -5,17 +5,52 @@ What a group has is known only after its last transaction: counts are kept by gr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from readers.model.columns import Bools, Int64s, int64s
+from verdicts.causes.cause import NONE
 from verdicts.causes.counting import Count
 from verdicts.causes.evidence import Evidence
+from verdicts.causes.register import CAUSES
+from verdicts.model.reading import Habits
+from verdicts.model.store_evidence import StoreEvidence
 
 #: With fewer transactions a group does not show a habit.
 _TRANSACTIONS_MIN = 5
+
+
+#: The causes of whole producer groups.
+GROUP_CAUSES = tuple(word for word, cause in CAUSES.items() if cause.contradicted is not None)
+
+
+def habits_of(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> Habits:
+    """Count the transactions that fit the causes of whole producer groups, and those that contradict them.
+
+    Shape: `rows` has NEEDED_COLUMNS. Habits of several tables add up.
+    """
+    counted: Habits = Counter()
+    if rows.num_rows and stores:
+        found = Evidence(rows, stores)
+        for word in GROUP_CAUSES:
+            cause = CAUSES[word]
+            assert cause.contradicted is not None
+            for is_against, chosen in ((False, cause.rule(found) > NONE), (True, cause.contradicted(found))):
+                for store, group, numbers in _by_group(found, chosen):
+                    counted[store, word, group, is_against] += len(numbers)
+    return counted
+
+
+def group_causes(habits: Habits) -> list[tuple[str, str, str, int]]:
+    """Return store, cause, producer group and number of transactions where a group has a cause of whole groups."""
+    return sorted(
+        (store, word, group, count) for (store, word, group, is_against), count in habits.items()
+        if not is_against and count >= _TRANSACTIONS_MIN and not habits[store, word, group, True]
+    )
 
 
 @dataclass(slots=True)

@@ -45,18 +45,22 @@ def _is_logged(found: Evidence) -> Bools:
 
 
 def _lost_at_kill(found: Evidence) -> Support:
-    """A COMMIT record after the last op message of a killed broker proves it; an open one only fits."""
+    """A COMMIT record after the last op message of a killed broker proves it; an open one only fits.
+
+    A slave takes no decisions: its kill loses no op message, and it has the COMMIT records of its master.
+    """
+    is_slave = found.of_store(lambda one: one.is_slave)
     lost = _lacks_op(found) & ~(_is_behind_all_ops(found) & found.of_store(lambda one: one.was_stopped))
     lost &= _is_behind_all_ops(found) | ~_is_logged(found)
     proven = _lacks_op(found) & _is_behind_all_ops(found) & found.of_store(lambda one: one.was_killed)
-    return fits(lost | found.flag("may_be_decided"), proven)
+    return fits(lost | (found.flag("may_be_decided") & ~is_slave), proven & ~is_slave)
 
 
 def _lost_at_stop(found: Evidence) -> Support:
     """The same of a broker that was stopped in order; before later op messages it may have been a kill too."""
     behind = _is_behind_all_ops(found)
     rows = _lacks_op(found) & np.where(behind, found.of_store(lambda one: one.was_stopped), ~_is_logged(found))
-    return fits(rows, rows & behind)
+    return fits(rows, rows & behind & ~found.of_store(lambda one: one.is_slave))
 
 
 def _not_written(found: Evidence) -> Support:

@@ -12,9 +12,10 @@ from readers.model.columns import Bools
 from readers.model.releases import PROXIES, Change
 from readers.model.tables import NOBODY, PRODUCER, PROXY
 from readers.store.proxy_conf import EXPIRE_MS_DEFAULT
-from verdicts.causes.cause import Cause, Support, fits
+from verdicts.causes.cause import NONE, Cause, Support, fits
+from verdicts.causes.clients import without_producer
 from verdicts.causes.evidence import Evidence
-from verdicts.model.store_evidence import FILES, WIRE
+from verdicts.model.store_evidence import BROKER_LOG, FILES, WIRE
 
 #: A shorter time without the place loses few decisions: checks come every 30 s, and some milliseconds later.
 _GAP_MS_MIN = 1_000
@@ -71,6 +72,12 @@ def _vouched_for(found: Evidence) -> Support:
     return fits(found.asked_through(PROXY) & found.state("PENDING") & was_checked)
 
 
+def _producer_forgotten(found: Evidence) -> Support:
+    """No producer is connected to the broker, and a proxy has used it: clients may still be connected to the proxy."""
+    behind = found.is_grpc | found.of_store(lambda one: one.has_proxy or one.proxy_keeps_ms is not None)
+    return fits((without_producer(found) > NONE) & behind)
+
+
 CAUSES = (
     Cause(
         "proxy-forgot-half",
@@ -123,5 +130,27 @@ CAUSES = (
         shown_by=(),
         decides="the application's log: whether it got the checks and answered UNKNOWN",
         shows_in=(WIRE,),
+    ),
+    Cause(
+        "proxy-forgot-producer",
+        "no producer was connected to the broker; the application may run, connected to a proxy that forgot its group",
+        affected=(Change(
+            "a proxy of 5.1.0 to 5.5.1 drops a producer group of which it has no heartbeat yet, and registers it again "
+            "only with the next transaction",
+            "proxy/service/transaction/ClusterTransactionService.java scanProducerHeartBeat; #8316, #11170 (open); "
+            "seen on 5.3.3",
+            since=PROXIES.since,
+        ),),
+        rule=_producer_forgotten,
+        consequence="the broker counts checks that reach no application, and discards the transaction after the last; "
+        "the application is connected, sends heartbeats, and is not asked",
+        act="look for the group in the log of the proxy, and in the application; if the application runs, let it send "
+        "one more transaction through the proxy. Or stand in: rmqtx answer",
+        change="let producers send their first transaction half a minute after their start, or connect producers of "
+        "transactions to the brokers",
+        shown_by=(),
+        decides="whether the application runs, and the proxy's list of its producers",
+        shows_in=(WIRE, BROKER_LOG),
+        rivals=("producer-not-connected",),
     ),
 )

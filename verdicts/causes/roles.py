@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from readers.model.columns import Bools, Int64s, int64s
-from readers.model.releases import ACTING_SLAVE, SLAVE_REFUSES_TYPES, Change
-from verdicts.causes.cause import Cause, Support, fits
+from readers.model.releases import ACTING_SLAVE, SLAVE_DELETES_TOPICS, SLAVE_REFUSES_TYPES, Change
+from verdicts.causes.cause import OP_THREAD_NOTE, Cause, Support, fits, releases_text
 from verdicts.causes.checks import checks_begin_again
 from verdicts.causes.evidence import Evidence, Records
 from verdicts.causes.needs import need
+from verdicts.model.store_evidence import BROKER_LOG, FILES, StoreEvidence
 
 _ESCAPE = "broker/failover/EscapeBridge.java"
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
@@ -99,6 +100,23 @@ def _topic_refused(found: Evidence) -> Support:
     return fits(~found.has_topic)
 
 
+def _topic_deleted(found: Evidence) -> Support:
+    """The broker does not have the topic; the log of a slave shows that it deleted the topic at a synchronisation."""
+    is_missing = ~found.has_topic
+    return fits(is_missing, is_missing & found.topic_among(_deleted_topics))
+
+
+def _deleted_topics(facts: StoreEvidence) -> frozenset[str]:
+    return frozenset() if facts.logs is None else facts.logs.topics.get("slave-deleted-topic", frozenset())
+
+
+def _group_deleted(found: Evidence) -> Support:
+    """A consumer group that has read the topic is not among those of the broker."""
+    return fits(found.topic_among(lambda one: one.topics_without_group))
+
+
+_DELETING = releases_text(SLAVE_DELETES_TOPICS)
+
 CAUSES = (
     Cause(
         "acting-slave-sent-copies",
@@ -138,9 +156,46 @@ CAUSES = (
         "is created again",
         act="mqadmin updateTopic -b HOST:PORT -t TOPIC -a +message.type=TRANSACTION: then consumers receive what was "
         "committed",
-        change="upgrade to 5.3.4 or later, the slaves first",
+        change=f"upgrade to 5.5.0 or later, the slaves first; not to {_DELETING}, in which a slave deletes its topics "
+        f"at each synchronisation; {OP_THREAD_NOTE}",
         shown_by=("acting-5.3.3",),
         decides="the log of the slave: \"SyncTopicConfig Exception\"; otherwise the topic was deleted, or the slave "
         "became a master before it fetched it, which it does once a minute",
+        rivals=("slave-deletes-topics",),
+    ),
+    Cause(
+        "slave-deletes-topics",
+        "the broker has half messages of the topic and not the topic: as a slave it deleted its topics to fetch them "
+        "again",
+        affected=(SLAVE_DELETES_TOPICS,),
+        rule=_topic_deleted,
+        fits_uneventful=True,
+        shows_in=(FILES, BROKER_LOG),
+        consequence="a slave that ends or becomes the master in that moment lacks the topics: consumers cannot read "
+        "what is committed, and producers get \"topic not exist\", until the topics are created again",
+        act="mqadmin updateTopic -b HOST:PORT -t TOPIC -a +message.type=TRANSACTION for each topic; or copy "
+        "config/topics.json of the master while this broker is stopped",
+        change=f"upgrade to 5.5.0 or later, the slaves first; {OP_THREAD_NOTE}; until then keep a copy of config/ of "
+        "the master",
+        shown_by=(),
+        decides="the log of the slave: --broker-logs DIR; \"delete topic config OK\" for many topics within a second",
+        rivals=("topic-refused-by-slave",),
+    ),
+    Cause(
+        "slave-deletes-groups",
+        "a consumer group that has read the topic is missing: as a slave the broker deleted its subscription groups to "
+        "fetch them again",
+        affected=(SLAVE_DELETES_TOPICS,),
+        rule=_group_deleted,
+        fits_uneventful=True,
+        consequence="with autoCreateSubscriptionGroup=false the group cannot consume what is committed; otherwise it "
+        "gets default settings (retries, order)",
+        act="mqadmin updateSubGroup -b HOST:PORT -g GROUP; or copy config/subscriptionGroup.json of the master while "
+        "this broker is stopped",
+        change=f"upgrade to 5.5.0 or later, the slaves first; {OP_THREAD_NOTE}; until then keep a copy of config/ of "
+        "the master",
+        shown_by=(),
+        decides="the log of the slave: \"delete subscription group OK\" for many groups within a second; otherwise an "
+        "operator deleted the group",
     ),
 )

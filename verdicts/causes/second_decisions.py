@@ -16,7 +16,7 @@ from readers.model.releases import (
     RESUME_REQUEST,
     Change,
 )
-from verdicts.causes.cause import Cause, Support, fits, proves
+from verdicts.causes.cause import OP_THREAD_NOTE, SLAVE_NOTE, Cause, Support, fits, proves
 from verdicts.causes.evidence import Evidence
 from verdicts.model.store_evidence import OP_WRITE_MS
 
@@ -186,7 +186,7 @@ CAUSES = (
         consequence="a producer that answers COMMIT again has the message delivered twice",
         act="if the broker still checks it: rmqtx close ID -n HOST:PORT",
         change="set transactionTimeOut above the longest local transaction and transactionOpBatchInterval together "
-        "(before 5.5.0: twice the interval)",
+        f"(before 5.5.0: twice the interval); {OP_THREAD_NOTE}",
         shown_by=("dledger-5.1.4",),
         decides="the producer's log: whether it decided before or after the check put the newer copy back",
         rivals=("decision-names-old-copy",),
@@ -198,7 +198,8 @@ CAUSES = (
         consequence="with default settings an op message is up to 6 s late, as long as transactionTimeOut: the check "
         "asks for a committed transaction, and a COMMIT answer delivers it twice",
         act="if the broker still checks it: rmqtx close ID -n HOST:PORT",
-        change="upgrade to 5.5.0 or later; before, set transactionOpBatchInterval to 1000",
+        change="set transactionOpBatchInterval to 1000, well below transactionTimeOut, and start the broker again; or "
+        f"upgrade to 5.5.0 or later; {OP_THREAD_NOTE}",
         shown_by=("oplate-5.3.3",),
         decides="transactionOpBatchInterval: add --broker-conf FILE",
     ),
@@ -238,7 +239,8 @@ CAUSES = (
         rule=_masked,
         consequence="the broker never checks it again and never discards it: without a decision it is lost",
         act="decide it by hand: rmqtx commit ID -n HOST:PORT, or rmqtx rollback ID -n HOST:PORT",
-        change="do not decide records outside the half topic; upgrade to 5.4.0 or later",
+        change=f"do not decide records outside the half topic; upgrade to 5.4.0 or later; {SLAVE_NOTE}; "
+        f"{OP_THREAD_NOTE}",
         shown_by=("masked-4.3.0", "masked-4.4.0", "masked-4.9.7", "masked-5.1.4", "masked-5.3.3", "timer-5.3.0"),
     ),
     Cause(

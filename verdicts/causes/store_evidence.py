@@ -5,6 +5,7 @@ from __future__ import annotations
 from readers.model.errors import SourceError
 from readers.queues.consume_queue import open_queue
 from readers.store.fastjson import read_config
+from readers.store.proxy_conf import PROXY_TOPIC
 from readers.store.store import OP_TOPIC, Store
 from verdicts.causes.light_queues import halves_in_light_queues
 from verdicts.evidence.store_facts import StoreFacts
@@ -17,12 +18,14 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
 
     Damage: what cannot be read is unknown; the audit reports it.
     """
-    settings = facts.settings
+    settings, topics = facts.settings, _topics(facts.store)
     return StoreEvidence(
         settings.version_low, settings.version_high, _last_op_offset(facts), _first_op_offset(facts.store),
         facts.store.was_killed, facts.check_stops[-1] if facts.check_stops else None, settings.given,
         are_cursors_damaged=any(one.code == "config-damaged" for one in facts.cursors.findings),
-        topics=_topics(facts.store),
+        topics=topics,
+        has_proxy=PROXY_TOPIC in (topics or ()),
+        topics_without_group=_topics_without_group(facts.store),
         was_stopped=not facts.store.aborted and not facts.store.in_use,
         op_interval_ms=settings.transaction_op_batch_interval_ms if settings.batches_ops is not False else 0,
         light_halves=halves_in_light_queues(facts.store),
@@ -31,8 +34,26 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
 
 def _topics(store: Store) -> frozenset[str] | None:
     """Return the topics of config/topics.json; None if they are unknown."""
-    config = read_config(store, "topics.json").value
-    table = config.get("topicConfigTable") if isinstance(config, dict) else None
+    return _table(store, "topics.json", "topicConfigTable")
+
+
+def _topics_without_group(store: Store) -> frozenset[str]:
+    """Return the topics of which a consumer group has a cursor, and is not in config/subscriptionGroup.json.
+
+    The broker itself has cursors of its own topics without a subscription group.
+    """
+    groups = _table(store, "subscriptionGroup.json", "subscriptionGroupTable")
+    cursors = _table(store, "consumerOffset.json", "offsetTable")
+    if groups is None or cursors is None:
+        return frozenset()
+    named = (key.partition("@") for key in cursors)
+    return frozenset(topic for topic, at, group in named if at and group not in groups)
+
+
+def _table(store: Store, file: str, name: str) -> frozenset[str] | None:
+    """Return the keys of a table of a configuration file; None if they are unknown."""
+    config = read_config(store, file).value
+    table = config.get(name) if isinstance(config, dict) else None
     return frozenset(table) if isinstance(table, dict) else None
 
 

@@ -98,8 +98,12 @@ def _fitting_rivals(
 
 
 def cause_words() -> list[str]:
-    """Return the values of the column `causes`: the words of all causes as explaining, then as possible ones."""
-    return [f"{word}{mark}" for mark in _MARKS.values() for word in CAUSES]
+    """Return the values of the column `causes`: the words as explaining causes, then as possible ones.
+
+    Causes of whole producer groups are not among them: they are known only after the last transaction.
+    """
+    words = [word for word, cause in CAUSES.items() if cause.contradicted is None]
+    return [f"{word}{mark}" for mark in _MARKS.values() for word in words]
 
 
 def with_causes(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> pa.Table:

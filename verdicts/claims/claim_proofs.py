@@ -30,10 +30,13 @@ from readers.store.store import HALF_TOPIC, Store
 from verdicts.claims.log_claim import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim
 from verdicts.claims.log_claims import LogClaims
 from verdicts.missing.missing_ranges import SEARCHED_BYTES_MAX, UnfoundSlot, stands_between_its_neighbours
+from verdicts.missing.record_around import STALE_RUN_MIN, are_refuted
 from verdicts.missing.split_numbers import is_shifted_slot
 
 #: The number of a witness's entries before the log's end that are compared with their records.
 _COMPARED = 8
+#: The most slots of an older log that are recognised at the end of a queue.
+_STALE_SLOTS_MAX = 1024
 #: The most claims that are examined, the furthest first.
 _EXAMINED = 32
 _LENGTH_UNKNOWN = -1
@@ -127,7 +130,9 @@ def contradicted_claims(
             and claim.record_offset < decoded.end_offset
             and not any(begin <= claim.record_offset < end for begin, end in holes)
         ]  # fmt: skip
-        return [claim for claim in inside if not _is_damaged_slot(store, claim)]
+        return [
+            claim for claim in inside if not _is_damaged_slot(store, claim) and not _is_of_older_log(store, claim, log)
+        ]
     finally:
         log.close()
 
@@ -141,6 +146,25 @@ def _is_damaged_slot(store: Store, claim: LogClaim) -> bool:
         return stands_between_its_neighbours(store, slot)
     except SourceError:
         return True
+
+
+def _is_of_older_log(store: Store, claim: LogClaim, log: SegmentedLog) -> bool:
+    """Whether the last slots of a queue are left from before the log was cut: the log refutes them, not those before.
+
+    Then no record is missing, and the slots are reported one by one.
+    """
+    if claim.kind != QUEUE or claim.slot is None:
+        return False
+    topic, queue_id, number = claim.slot
+    try:
+        with open_queue(store, topic, queue_id) as queue:
+            _, places, sizes, _ = queue.read(max(queue.min_offset, number + 1 - _STALE_SLOTS_MAX), number + 1)
+        if not are_refuted(log, places[-STALE_RUN_MIN:].tolist()):
+            return False
+        before = zip(places[:-STALE_RUN_MIN][::-1].tolist(), sizes[:-STALE_RUN_MIN][::-1].tolist(), strict=True)
+        return any(is_there(log, offset, length) for offset, length in before)
+    except SourceError:
+        return False
 
 
 def broken_claim_findings(store: Store, claims: LogClaims) -> list[Finding]:
@@ -225,6 +249,8 @@ def _is_of_this_queue(store: Store, claim: LogClaim, end: int, log: SegmentedLog
         slot = UnfoundSlot(topic, number, claim.record_offset, claim.record_length_bytes or 0, queue_id)
         if stands_between_its_neighbours(store, slot):
             return False  # then the slot is damaged
+    if are_refuted(log, places[-STALE_RUN_MIN:].tolist()):
+        return False  # then the slots behind them are of an older log too
     return _is_not_another_logs(log, list(zip(places.tolist(), sizes.tolist(), strict=True)))
 
 

@@ -38,6 +38,7 @@ from readers.store.store import (
     WAITING_TOPICS,
     Store,
 )
+from verdicts.missing.record_around import STALE_RUN_MIN, record_around
 from verdicts.missing.split_numbers import SplitNumbers
 from verdicts.model.verdict_inputs import MissingRange
 
@@ -308,8 +309,12 @@ def _add_unfound_slots(result: MissingBytes, store: Store, slots: list[UnfoundSl
         if len(mine) > _UNFOUND_SLOTS_MAX or _is_most_of_its_queue(store, topic, len(mine)):
             result.findings.append(_foreign_queue(store, topic, mine))
             continue
-        for slot in mine:
-            _add_unfound(result, store, slot)
+        run_count, number = 0, -1
+        for slot in sorted(mine, key=lambda slot: slot.queue_offset):
+            is_next = slot.queue_offset == number + 1 and run_count >= STALE_RUN_MIN
+            is_refuted = _add_unfound(result, store, slot, is_stale=is_next)
+            run_count = (run_count if slot.queue_offset == number + 1 else 0) + 1 if is_refuted else 0
+            number = slot.queue_offset
 
 
 def _is_most_of_its_queue(store: Store, topic: str, count: int) -> bool:
@@ -327,7 +332,11 @@ def _foreign_queue(store: Store, topic: str, slots: list[UnfoundSlot]) -> Findin
     )
 
 
-def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
+def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot, *, is_stale: bool) -> bool:
+    """Add what a slot shows of a missing record; return whether the log shows that no record is missing there.
+
+    `is_stale`: the slots before it are of an older log.
+    """
     topic, number, offset = slot.topic, slot.queue_offset, slot.commit_log_offset
     end = offset + slot.record_length_bytes
     log = store.log()
@@ -337,7 +346,10 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
         is_elsewhere = stands_between_its_neighbours(store, slot)
     finally:
         log.close()
+    around = None if block is not None or segment is None else record_around(segment, offset - segment.base_offset)
     actual = "no record" if sound is None else "another record"
+    if around is not None and segment is not None:
+        actual = f"a place inside the record at commit-log offset {segment.base_offset + around}"
     result.findings.append(
         Finding(
             store.root, "slot-mismatch", None if segment is None else segment.file,
@@ -345,8 +357,9 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
             commit_log_offset=offset, expected=f"slot {number} of {topic}", actual=actual,
         )
     )
-    if is_elsewhere:  # then the slot is damaged
-        return
+    is_refuted = around is not None or (is_stale and sound is None)
+    if is_elsewhere or is_refuted:  # then the slot is damaged, or of an older log: no byte is missing
+        return is_refuted
     what = f"slot {number} of {topic} points to commit-log offset {offset}, where no record of this topic begins"
     missing = MissingRange(store.root, offset, end, what)
     if block is None:
@@ -354,6 +367,7 @@ def _add_unfound(result: MissingBytes, store: Store, slot: UnfoundSlot) -> None:
     else:
         is_damaged = sound is None or not block.topic_is(topic)[0]
         _add_record_of(result, missing, topic, number, block, is_damaged=is_damaged)
+    return False
 
 
 def _add_doubtful_topic(result: MissingBytes, store: Store, finding: Finding) -> None:

@@ -20,6 +20,7 @@ _GROWTH = 1 << 20
 #: More names of groups are not kept, and then the logs count as incomplete: they are text of clients.
 _GROUPS_MAX = 100_000
 _NOTHING = np.empty(0, np.int64)
+_ROLES = ("slave-synchronised", "broker-started", "became-master")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class LogEvidence:
     Shape: `covered_ms`: rows of begin and end of what the transaction logs cover, sorted, not overlapping. `named`: for
            a kind of line the commit-log offsets that its lines name. `of_groups`: for a kind and a group the times of
            its lines. `moments`: for a kind the times of its lines, for a kind with an exception those of "kind
-           exception" too. `counts`: lines by kind.
+           exception" too. `topics`: for a kind the topics that its lines name. `counts`: lines by kind.
     Order: arrays are sorted and have each value once.
     Units: commit-log offsets; seconds since 1970.
     """
@@ -38,7 +39,14 @@ class LogEvidence:
     named: Mapping[str, Int64s] = field(default_factory=dict)
     of_groups: Mapping[tuple[str, str], Int64s] = field(default_factory=dict)
     moments: Mapping[str, Int64s] = field(default_factory=dict)
+    topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether the broker synchronised as a slave, and neither started nor became a master afterwards."""
+        last = {kind: int(self.moments.get(kind, _NOTHING).max(initial=-1)) for kind in _ROLES}
+        return last["slave-synchronised"] > max(last["broker-started"], last["became-master"])
 
     def names(self, kinds: Iterable[str], offsets: Int64s) -> Bools:
         """Whether a line of one of the kinds names each commit-log offset."""
@@ -105,6 +113,7 @@ class LogGathering:
         self._named: dict[str, _Values] = defaultdict(_Values)
         self._groups: dict[tuple[str, str], _Values] = defaultdict(_Values)
         self._moments: dict[str, _Values] = defaultdict(_Values)
+        self._topics: dict[str, set[str]] = defaultdict(set)
         self._counts: Counter[str] = Counter()
         self._is_full = False
 
@@ -119,6 +128,8 @@ class LogGathering:
         self._counts[word] += 1
         if line.log_offset is not None:
             self._named[word].add(line.log_offset)
+        if line.topic is not None and len(self._topics[word]) < _GROUPS_MAX:
+            self._topics[word].add(line.topic)
         if line.time_ms is None:
             return
         names = line.kind.names
@@ -141,7 +152,8 @@ class LogGathering:
         return LogEvidence(
             _merged(covered), {word: values.all() for word, values in self._named.items()},
             {key: values.all() for key, values in self._groups.items()},
-            {word: values.all() for word, values in self._moments.items()}, dict(self._counts),
+            {word: values.all() for word, values in self._moments.items()},
+            {word: frozenset(values) for word, values in self._topics.items()}, dict(self._counts),
         )
 
 

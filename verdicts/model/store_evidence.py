@@ -31,12 +31,14 @@ class StoreEvidence:
     Shape: `last_op_offset`: commit-log offset of the last op message, -1 without any; None if unknown.
            `first_op_offset`: that of the op message with queue offset 0; None if unknown or if the queue has none.
            `stop`: where the check of its half queue is stopped. `conf`: the configuration of its broker; None if
-           unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`: neither the cursor file nor its backup can
-           be parsed. `topics`: those in config/topics.json; None if unknown. `logs`: what the logs of its broker show;
-           None if they were not read. `was_stopped`: it was stopped in order. `op_interval_ms`: how long its broker
-           collects op messages (transactionOpBatchInterval), by default if `conf` is unknown. `light_halves`: its half
-           messages that are in light queues, ascending. `proxy_keeps_ms`: how long the proxies before the broker keep
-           the place of a half message; None if no configuration of a proxy was given.
+           unknown. `read`: what was read, of SOURCES. `are_cursors_damaged`: neither the cursor file nor its backup
+           can be parsed. `topics`: those in config/topics.json; None if unknown. `topics_without_group`: topics of
+           which a consumer group has a cursor and is not in config/subscriptionGroup.json. `logs`: what the logs of
+           its broker show; None if they were not read. `was_stopped`: it was stopped in order. `op_interval_ms`: how
+           long its broker collects op messages (transactionOpBatchInterval), by default if `conf` is unknown.
+           `light_halves`: its half messages that are in light queues, ascending. `proxy_keeps_ms`: how long the
+           proxies before the broker keep the place of a half message; None if no configuration of a proxy was given.
+           `has_proxy`: a proxy of 5.x has used the broker: it has the topic of the heartbeats.
     Units: commit-log offsets; versions are (5, 1, 4).
     """
 
@@ -50,11 +52,23 @@ class StoreEvidence:
     read: frozenset[str] = frozenset({FILES})
     are_cursors_damaged: bool = False
     topics: frozenset[str] | None = None
+    topics_without_group: frozenset[str] = frozenset()
     logs: LogEvidence | None = None
     proxy_keeps_ms: int | None = None
+    has_proxy: bool = False
     was_stopped: bool = False
     op_interval_ms: int = 3_000
     light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether its broker is known to be a slave, which refuses decisions: by its logs, or by its configuration.
+
+        A controller changes roles; the configuration does not show its choice.
+        """
+        conf = self.conf or {}
+        is_configured = conf.get("brokerRole") == "SLAVE" and conf.get("enableControllerMode", "").lower() != "true"
+        return is_configured or (self.logs is not None and self.logs.is_slave)
 
     @property
     def op_hold_ms(self) -> int:

@@ -282,12 +282,14 @@ class _AuditRun:
 
     def written(self, reading: VerdictReading, source: Source) -> int:
         """Write the answer and the rows; return the exit status."""
+        from rmqtx_cli.pages.causes import group_cause_lines
 
         def answer() -> Iterator[str]:
             yield from self.counted.answer(
                 source.stores, source.arguments, reading, self.listing.now_ms, source.live
             )
             if self.asked.at is None:
+                yield from group_cause_lines(reading, source.arguments)
                 yield from self.counted.why_lines(source.arguments)
 
         if self._instead:

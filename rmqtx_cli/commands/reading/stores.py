@@ -53,7 +53,7 @@ def command(
     from readers.store.broker_settings import broker_settings
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, store_row
-    from rmqtx_cli.sources.opening import refuse_inside
+    from rmqtx_cli.sources.opening import refuse_inside, say_conf_notes
 
     paths = paths or _configured(voice)
     if files.commit_log and len(paths) > 1:
@@ -64,6 +64,7 @@ def command(
     if not stores:
         return exit_status.UNREADABLE
     refuse_inside(output.output, stores)
+    say_conf_notes(stores, files, voice)
     pairs = [store_row(store, broker_settings(store, conf=conf, version=files.broker_version)) for store in stores]
     _write([row for row, _ in pairs], listing)
     findings = [finding for _, found in pairs for finding in found]

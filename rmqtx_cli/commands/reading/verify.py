@@ -130,7 +130,7 @@ def command(
     meets that condition.
     """
     from rmqtx_cli.sources.engine_run import engine_run
-    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_consistency
+    from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_conf_notes, say_consistency
 
     depth.check()
     _refuse_unfit(depth, files, database)
@@ -139,6 +139,7 @@ def command(
     refuse_inside(output.output, opened.stores)
     state = _state_file(depth, opened.stores)
     say_consistency(opened.stores, voice)
+    say_conf_notes(opened.stores, files, voice)
     with engine_run(context, "verifying", opened.stores, listing, database.engine_of(engine), provenance) as run:
         job = _job(depth, files, database.read(opened.stores, run.engine))
         reading = _reading(job, opened.stores, run, depth, state, voice)

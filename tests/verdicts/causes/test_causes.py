@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.model.releases import parse_version
+from readers.model.releases import OP_THREAD_SPINS, SLAVE_DELETES_TOPICS, SLAVE_REFUSES_TYPES, parse_version
 from readers.store.broker_settings import broker_settings
 from readers.store.store import open_store
 from tests.brokers import corpus
@@ -38,6 +39,8 @@ DECIDED_TWICE = ("double_commit", "rollback_then_commit", "commit_then_rollback"
 
 #: Causes that no broker can be made to have, shown by changed files: a power loss.
 FORGED = ("cursors-unreadable",)
+#: Causes that stores of public reports, or changed files, show: tests/field/test_field_causes.py.
+IN_FIELD = ("slave-deletes-topics", "slave-deletes-groups")
 #: Causes that stores of other brokers show, beside those of the corpus (test_roles.py).
 BESIDE = ("rocksdb-slave-drops",)
 #: Causes that no store of the corpus shows: tests/brokers/test_causes.py provokes them.
@@ -48,7 +51,7 @@ NO_STORE = (
 #: Causes that only a broker's log shows; stores have none. See test_broker_logs.py.
 FROM_LOGS = tuple(word for word, cause in CAUSES.items() if cause.shows_in == (BROKER_LOG,))
 #: Causes whose stores are not made yet.
-FROM_SOURCES = ("check-thread-ended",)
+FROM_SOURCES = ("check-thread-ended", "proxy-forgot-producer")
 #: Causes that leave the same records as their rivals.
 SAME_RECORDS = (
     "rocksdb-asks-again", "decided-only-at-checks", "acting-slave-gave-up", "topic-refused-by-slave",
@@ -78,7 +81,7 @@ def decisions(name: str) -> dict[str, list[dict[str, Any]]]:
 def test_the_declaration_is_complete(word: str) -> None:
     cause = CAUSES[word]
     assert cause.word == word
-    assert cause.shown_by or word in (*NO_STORE, *FORGED, *BESIDE, *FROM_SOURCES, *FROM_LOGS, *NOT_IN_CORPUS)
+    assert cause.shown_by or word in (*NO_STORE, *FORGED, *IN_FIELD, *BESIDE, *FROM_SOURCES, *FROM_LOGS, *NOT_IN_CORPUS)
     assert set(cause.shown_by) <= set(corpus.all_names())
     assert set(cause.rivals) <= set(CAUSES) - {word}
     assert all(change.what and change.source for change in cause.affected)
@@ -91,7 +94,9 @@ def test_the_declaration_is_complete(word: str) -> None:
 def test_stores_with_the_cause_show_it(word: str) -> None:
     found = [strengths(diagnosed(name, version_of(name))[1])[word] for name in CAUSES[word].shown_by]
     assert all(one.get("explains") or one.get("could_explain") for one in found), found
-    open_ones = (*NO_STORE, *FORGED, *BESIDE, *FROM_SOURCES, *SAME_RECORDS, *FROM_LOGS, *NOT_IN_CORPUS)
+    open_ones = (
+        *NO_STORE, *FORGED, *IN_FIELD, *BESIDE, *FROM_SOURCES, *SAME_RECORDS, *FROM_LOGS, *NOT_IN_CORPUS,
+    )
     assert any("explains" in one for one in found) or word in open_ones
 
 
@@ -255,6 +260,23 @@ def test_a_missing_op_queue_proves_no_lost_op(damage: str, tmp_path: Path) -> No
             file.write_bytes(bytes(file.stat().st_size))
     assert store_evidence(store_facts(open_store(root), broker_settings)).last_op_offset is None
     assert store_evidence(store_facts(opened("killed-5.3.3"), broker_settings)).last_op_offset is not None
+
+
+@pytest.mark.parametrize("word", CAUSES)
+def test_an_advice_to_upgrade_names_the_defects_of_that_release(word: str) -> None:
+    """Slaves of 5.3.2 to 5.4.0 lose topics, and from 5.5.0 on a thread uses a whole core."""
+    change = CAUSES[word].change
+    for text in re.findall(r"upgrade to (\d+\.\d+\.\d+)", change):
+        release = parse_version(text)
+        if SLAVE_REFUSES_TYPES.holds(release) or SLAVE_DELETES_TOPICS.holds(release):
+            assert "for slaves 5.5.0 or later" in change
+        assert ("a whole core" in change) == OP_THREAD_SPINS.holds(release) or "for slaves" in change
+
+
+def test_late_op_messages_are_first_answered_by_a_setting() -> None:
+    assert CAUSES["op-waits-twice"].change.startswith("set transactionOpBatchInterval to 1000")
+    assert "5.3.4" not in CAUSES["topic-refused-by-slave"].change.partition(";")[0]
+    assert "a whole core" in CAUSES["op-written-late"].change
 
 
 def test_releases_as_text() -> None:

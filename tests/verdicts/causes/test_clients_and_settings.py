@@ -92,6 +92,14 @@ def test_a_client_that_ignores_the_result() -> None:
     assert len([case for case in at_once if case.startswith("result_ignored")]) == 10
 
 
+@pytest.mark.parametrize("word", ["delay-diverts-half", "schedule-drops-half", "timer-diverts-half"])
+def test_delays_that_newer_clients_refuse(word: str) -> None:
+    """The client 5.5.0 throws for delay levels and timers; 4.6.0 to 5.4.0 clear the level and keep the timer."""
+    change = CAUSES[word].change
+    assert "the Java client 5.5.0 refuses delays and timers in transactions" in change
+    assert "those of 4.6.0 to 5.4.0 clear only the delay level" in change
+
+
 def test_a_group_without_a_producer() -> None:
     found = evidence("common-5.3.3")
     alive = pa.array([None if number % 3 == 2 else bool(number % 3) for number in range(found.count)])

@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from collections import Counter
 
+import pyarrow as pa
+import pytest
+
+from readers.store.broker_settings import broker_settings
 from tests.forge.stores import opened
 from tests.verdicts.causes.diagnosed import diagnosed, settings_of, strengths
+from verdicts.audit import local_audit
 from verdicts.audit.local_audit import audit
 from verdicts.causes.diagnosing import Diagnosis
 from verdicts.causes.evidence import NEEDED_COLUMNS
+from verdicts.causes.groups import GROUP_CAUSES, group_causes
 from verdicts.causes.store_evidence import store_evidence
+from verdicts.causes.strengths import cause_words
 from verdicts.evidence.store_facts import store_facts
 
 NAME, WORD = "parallel-5.3.3", "decided-only-at-checks"
+
+
+@pytest.mark.parametrize("name", ["ignored-4.3.1", "parallel-5.3.3", "common-4.3.0", "proxy-5.3.3", "common-5.3.3"])
+@pytest.mark.parametrize("split_bytes", [None, 1 << 14])
+def test_audit_counts_the_groups_that_diagnose_names(
+    name: str, split_bytes: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Habits of parts of a store add up: a group is the same over one partition and over several."""
+    if split_bytes is not None:
+        monkeypatch.setattr(local_audit, "ONE_PROCESS_BYTES_MAX", 0)
+        monkeypatch.setattr(local_audit, "PARTITION_BYTES", split_bytes)
+    reading = audit([opened(name)], broker_settings, columns=("state", "causes"), processes=1)
+    for _ in reading:
+        pass
+    found = Counter({word: count for _, word, _, count in group_causes(reading.habits)})
+    named = {
+        row["cause"]: row["transactions_count"] for row in diagnosed(name)[1] if row["cause"] in GROUP_CAUSES
+    }
+    assert found == named
+    assert bool(named) == name.startswith(("ignored-", "parallel-", "proxy-"))
+    assert not set(GROUP_CAUSES) & {word.rstrip("?") for word in cause_words()}
 
 
 def test_a_group_whose_decisions_all_came_at_checks() -> None:

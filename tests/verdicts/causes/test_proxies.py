@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,8 @@ from verdicts.audit.local_audit import audit
 from verdicts.causes.cause import FITS
 from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from verdicts.causes.register import CAUSES
+from verdicts.causes.strengths import applied
+from verdicts.model.store_evidence import SOURCES
 
 NAME = "proxy-5.3.3"
 FORGOT, REMOTING, VOUCHES = "proxy-forgot-half", "proxy-loses-remoting-decision", "proxy-vouches-for-the-dead"
@@ -73,6 +76,44 @@ def test_remoting_clients_are_found_where_the_proxy_is_known() -> None:
 def test_only_a_live_broker_shows_a_proxy_that_vouches() -> None:
     assert plans_with(VOUCHES) == {}
     assert plans_with(VOUCHES, asked_through="proxy") == {}, "no transaction that is open was checked"
+
+
+MISSING, FORGOTTEN = "producer-not-connected", "proxy-forgot-producer"
+
+
+def strengths_live(name: str, **facts: Any) -> dict[str, set[str]]:
+    """The strengths of causes if no producer of any group is connected to the live broker."""
+    store = opened(name)
+    settings = broker_settings(store, version="5.3.3")
+    reading = audit([store], lambda _: settings, columns=NEEDED_COLUMNS)
+    rows = reading.table()
+    count = rows.num_rows
+    rows = rows.append_column("producer_alive", pa.array([False] * count))
+    rows = rows.append_column("asked_through", pa.array(["nobody"] * count))
+    of_store = replace(reading.evidence[store.root], read=frozenset(SOURCES), **facts)
+    found: dict[str, set[str]] = {}
+    for one in applied(Evidence(rows, {store.root: of_store})):
+        found[one.cause.word] = {strength for strength, chosen in one.rows.items() if chosen.any()}
+    return found
+
+
+@pytest.mark.parametrize("facts", [{"has_proxy": True}, {"proxy_keeps_ms": 30_000}])
+def test_a_missing_producer_is_only_possible_behind_a_proxy(facts: dict[str, Any]) -> None:
+    """A proxy may have forgotten a group whose application runs and is connected to the proxy."""
+    found = strengths_live("common-5.3.3")
+    assert "explains" in found[MISSING]
+    assert FORGOTTEN not in found
+    found = strengths_live("common-5.3.3", **facts)
+    assert found[MISSING] == found[FORGOTTEN] == {"could_explain"}
+    assert CAUSES[FORGOTTEN].decides.endswith("the proxy's list of its producers")
+
+
+def test_files_show_that_a_proxy_has_used_the_broker() -> None:
+    store = opened(NAME)
+    reading = audit([store], lambda _: broker_settings(store), columns=NEEDED_COLUMNS)
+    reading.table()
+    assert reading.evidence[store.root].has_proxy
+    assert strengths_live(NAME)[FORGOTTEN] == {"could_explain"}
 
 
 @pytest.mark.parametrize(

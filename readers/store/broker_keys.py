@@ -1,0 +1,167 @@
+"""The settings that brokers accept, by the type of their value.
+
+Source: the methods `set...` of BrokerConfig, BrokerIdentity, MessageStoreConfig, NettyServerConfig, NettyClientConfig,
+AuthConfig and of the tiered store, which MixAll.properties2Object calls; the class files of 3.1.4, 3.2.6, 4.4.0, 4.5.0,
+4.9.7, 5.1.4, 5.2.0, 5.3.0 to 5.3.3 and 5.5.0. Names are those of any of these releases.
+"""
+
+from __future__ import annotations
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: Numbers of 32 bits.
+INTS = _names("""
+    accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio ackMessageThreadPoolNums ackThreadPoolQueueCapacity
+    aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond adminBrokerThreadPoolNums
+    adminBrokerThreadPoolQueueCapacity batchDispatchRequestThreadPoolNums batchWriteKvCqSize
+    bitMapLengthConsumeQueueExt brokerElectionPriority brokerHeartbeatInterval brokerPermission
+    cleanOfflineBrokerInterval cleanResourceInterval clientAsyncSemaphoreValue clientCallbackExecutorThreads
+    clientChannelMaxIdleTimeSeconds clientManageThreadPoolNums clientManagerThreadPoolQueueCapacity
+    clientOnewaySemaphoreValue clientSelectorThreads clientSocketRcvBufSize clientSocketSndBufSize
+    clientWorkerThreads combineCQMaxExtraSearchCommitLogFiles commercialBaseCount commercialBigCount
+    commercialSizePerMsg commercialTimerCount commercialTransCount commitCommitLogLeastPages
+    commitCommitLogThoroughInterval commitIntervalCommitLog commitLogRecoverMaxNum commitLogRollingInterval
+    commitLogRollingMinimumSize commitLogSwapMapReserveFileNum compactionCqMappedFileSize compactionMappedFileSize
+    compactionScheduleInternal compactionThreadNum consumerManageThreadPoolNums
+    consumerManagerThreadPoolQueueCapacity correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval
+    defaultPopShareQueueNum defaultQueryMaxNum defaultTopicQueueNums deleteCommitLogFilesInterval
+    deleteConsumeQueueFilesInterval deleteFileBatchMax destroyMapedFileIntervalForcibly disappearTimeAfterStart
+    diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio dispatchCqCacheNum
+    dispatchCqThreads endTransactionPoolQueueCapacity endTransactionThreadPoolNums expectConsumerNumUseFilter
+    fileReservedTime filterServerNums flushCommitLogLeastPages flushCommitLogThoroughInterval
+    flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval flushConsumerOffsetHistoryInterval
+    flushConsumerOffsetInterval flushIntervalCommitLog flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile
+    haHousekeepingInterval haListenPort haMaxGapNotInSync haSendHeartbeatInterval haSlaveFallbehindMax
+    haTransferBatchSize heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity inSyncReplicas listenPort
+    liteLagLatencyTopK litePullMessageThreadPoolNums litePullThreadPoolQueueCapacity
+    loadBalanceProcessorThreadPoolNums loadBalanceThreadPoolQueueCapacity logicQueueSwapMapReserveFileNum
+    mapedFileSizeCommitLog mapedFileSizeConsumeQueue mappedFileSizeCommitLog mappedFileSizeConsumeQueue
+    mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog mapperFileSizeBatchConsumeQueue maxAsyncPutMessageRequests
+    maxBatchDeleteFilesNum maxClientEventCount maxCommitJitter maxConsumeQueueScan maxDelayTime
+    maxErrorRateOfBloomFilter maxFilterMessageSize maxHashSlotNum maxIndexNum maxLmqConsumeQueueNum
+    maxMessageFilterNumForNotification maxMessageSize maxMsgsNumBatch maxOffsetMapSize maxRecoveryCommitlogFiles
+    maxRocksDBIndexQueryDays maxStatsIdleTimeInMinutes maxTopicLength maxTransferBytesOnMessageInDisk
+    maxTransferBytesOnMessageInMemory maxTransferCountOnMessageInDisk maxTransferCountOnMessageInMemory
+    metricsExportBatchMaxDataPoints metricsOtelCardinalityLimit metricsPromExporterPort minInSyncReplicas
+    popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime popCkStayBufferTimeOut popFromRetryProbability
+    popFromRetryProbabilityForPriority popPollingMapExpireTimeSeconds popPollingMapSize popPollingSize
+    popReviveConcurrency popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead printChannelGroupsMinNum
+    processReplyMessageThreadPoolNums pullBatchMaxMessageCount pullMessageThreadPoolNums pullThreadPoolQueueCapacity
+    putMessageFutureThreadPoolNums putMessageTimeout putMsgIndexHightWater putThreadPoolQueueCapacity
+    queryMessageThreadPoolNums queryThreadPoolQueueCapacity readAheadBatchSizeFactorThreshold readAheadMaxFactor
+    readAheadMessageCountThreshold readAheadMessageSizeThreshold readAheadMinFactor recoverThreadPoolNums
+    redeleteHangedFileInterval registerBrokerTimeoutMills registerNameServerPeriod replicasPerDiskPartition
+    replyThreadPoolQueueCapacity reviveQueueNum rocksdbFlushWalFrequency sampleCountThreshold sampleSteps
+    scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked sendHeartbeatTimeoutMillis
+    sendMessageThreadPoolNums sendThreadPoolQueueCapacity serverAsyncSemaphoreValue serverCallbackExecutorThreads
+    serverChannelMaxIdleTimeSeconds serverOnewaySemaphoreValue serverSelectorThreads serverSocketBacklog
+    serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads sharedByteBufferNum shutdownWaitTimeSeconds
+    slaveTimeout spinLockCollisionRetreatOptimalDegree splitMetadataSize splitRegistrationSize
+    statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
+    statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum syncBrokerMemberGroupPeriod
+    syncFlushTimeout tieredStoreFileReservedTime tieredStoreGroupCommitCount tieredStoreGroupCommitSize
+    tieredStoreGroupCommitTimeout tieredStoreIndexFileMaxHashSlotNum tieredStoreIndexFileMaxIndexNum
+    tieredStoreIndexFileRollingIdleInterval tieredStoreMaxGroupCommitCount tieredStoreMaxPendingLimit
+    timerColdDataCheckIntervalMs timerCongestNumEachSlot timerFlushIntervalMs timerGetMessageThreadNum
+    timerMaxDelaySec timerMetricSmallThreshold timerPrecisionMs timerProgressLogIntervalMs timerPutMessageThreadNum
+    timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerReputServiceQueueCapacity
+    timerRocksDBRollIntervalHours timerRocksDBRollRangeHours timerRollWindowSlot timerWheelSnapshotIntervalMs
+    topicQueueLockNum totalReplicas tranRedoLogMapedFileSize tranStateTableMapedFileSize transactionCheckMax
+    transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads transactionCheckRocksdbQueueCapacity
+    transactionOpBatchInterval transactionOpMsgMaxSize transientStorePoolSize travelCqFileNumWhenGetMessage
+    updateNameServerAddrPeriod userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
+    writeBufferHighWaterMark writeBufferLowWaterMark
+""")
+#: Numbers of 64 bits.
+LONGS = _names("""
+    broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond brokerId brokerNotActiveTimeoutMillis
+    cgColdReadThreshold channelExpiredTimeout channelNotActiveInterval checkSyncStateSetPeriod
+    checkTransactionMessageAtleastInterval checkTransactionMessageTimerInterval cleanRocksDBDirtyCQIntervalMin
+    cleanSwapedMapInterval commitLogForceSwapMapInterval commitLogSwapMapInterval consumerFallbehindThreshold
+    consumerOffsetUpdateVersionStep controllerHeartBeatTimeoutMills delayOffsetUpdateVersionStep
+    fetchNamesrvAddrInterval filterDataCleanTimeSpan flushDelayOffsetInterval forwardTimeout globalColdReadThreshold
+    haMaxTimeSlaveNotCatchup liteEventCheckInterval liteEventFullDispatchDelayTime
+    liteEventFullDispatchDelayTimeForWildcardGroup liteSubscriptionCheckInterval liteSubscriptionCheckTimeoutMills
+    liteTtlCheckInterval loadBalancePollNameServerInterval logicQueueForceSwapMapInterval logicQueueSwapMapInterval
+    maxChecksumRange maxHaTransferByteInSecond maxLiteSubscriptionCount maxPopPollingSize
+    maxReconnectIntervalTimeSeconds maxSlaveResendLength memTableFlushInterval memTableFlushIntervalMs
+    metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills
+    minLiteTTl osPageCacheBusyTimeOutMills popInflightMessageThreshold popLongPollingForceNotifyInterval
+    queryMessageMaxTimeSpan readAheadCacheExpireDuration reviveAckWaitMs reviveInterval reviveMaxSlow reviveScanTime
+    rocksdbWalFileRollingThreshold shortPollingTimeMills startAcceptSendRequestTimeStamp statRocksDBCQIntervalSec
+    subscriptionExpiredTimeout syncBrokerMetadataPeriod syncControllerMetadataPeriod tieredStoreCommitLogMaxSize
+    tieredStoreConsumeQueueMaxSize tieredStoreDeleteFileInterval timerRocksDBPrecisionMs transactionCheckInterval
+    transactionMetricFlushInterval transactionTimeOut waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
+    waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
+    waitTimeMillsInTransactionQueue
+""")
+#: Switches: a word other than `true` is off.
+SWITCHES = _names("""
+    accountStatsEnable accountStatsPrintZeroValues aclEnable allAckInSyncStateSet allowRecallWhenBrokerNotWriteable
+    appendAckAsync appendCkAsync appendTopicForTimerDeleteKey asyncLearner asyncSendEnable authenticationEnabled
+    authorizationEnabled autoCreateSubscriptionGroup autoCreateTopicEnable autoDeleteUnusedStats
+    autoMessageVersionOnTopicLen brokerFastFailureEnable brokerTopicEnable checkCRCOnRecover
+    checkCommitLogOffsetOnRecover checkTransactionMessageEnable cleanFileForciblyEnable
+    clearRetryTopicWhenDeleteTopic clientCloseSocketIfTimeout clientPooledByteBufAllocatorEnable clusterTopicEnable
+    coldCtrStrategyEnable coldDataFlowControlEnable coldDataScanEnable combineCQEnableCheckSelf
+    combineCQUseRocksdbForLmq commercialEnable compatibleWithOldNameSrv compressedRegister dataReadAheadEnable
+    debugLockEnable disableCallbackExecutor disableConsumeIfConsumerReadSlowly disableNettyWorkerGroup
+    diskFallRecorded dispatchFromSenderThread duplicationEnable enableAcceleratedRecovery enableAsyncReput
+    enableAutoInSyncReplicas enableBatchPush enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently
+    enableCalcFilterBitMap enableCleanExpiredOffset enableCompaction enableConnectionMetrics enableConsumeQueueExt
+    enableControllerMode enableCreateSysGroup enableDLegerCommitLog enableDetailStat enableFastChannelEventProcess
+    enableLagAndDlqMetrics enableLiteEventMode enableLitePopLog enableLmq enableLmqQuota enableLmqStats
+    enableLogConsumeQueueRepeatedlyBuildWhenRecover enableMessageStoreMetrics enableMixedMessageType
+    enableMultiDispatch enableNetWorkFlowControl enableNotifyAfterPopOrderLockRelease
+    enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge enablePopLog enablePopMessageThreshold
+    enablePopMetrics enablePropertyFilter enableReconnectForGoAway enableRegisterProducer enableRemoteEscape
+    enableRemotingMetrics enableRequestMetrics enableRetryTopicV2 enableRocksDBLog enableRunningFlagsInFlush
+    enableScheduleAsyncDeliver enableScheduleMessageStats enableShutdownGracefully enableSingleTopicRegister
+    enableSkipLongAwaitingAck enableSlaveActingMaster enableSplitMetadata enableSplitRegistration enableStatsMetrics
+    enableTransactionMetrics enableTransparentRetry enabledAppendPropCRC estimateAccumulation
+    fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup fetchNameSrvAddrByDnsLookup
+    fetchNamesrvAddrByAddressServer filterSupportRetry flushCommitLogTimed forceRegister forceVerifyPropCRC
+    haFlowControlEnable highSpeedMode inBrokerContainer indexFileReadEnable indexFileWriteEnable indexRocksDBEnable
+    initPopOffsetByCheckMsgInMem isolateLogEnable iteratorWhenUseRocksdbConsumeQueue liteLagCountMetricsEnable
+    liteLagLatencyCollectEnable liteLagLatencyMetricsEnable litePullMessageEnable lockInStrictMode longPollingEnable
+    mappedFileSwapEnable messageIndexEnable messageIndexSafe metricsInDelta migrateAuthFromV1Enabled
+    notifyConsumerIdsChangedEnable offsetCheckInSlave persistConsumerOffsetIncrementally popConsumerFSServiceInit
+    popConsumerKVServiceEnable popConsumerKVServiceInit popConsumerKVServiceLog popResponseReturnActualRetryTopic
+    popReviveSkipIfGroupAbsent printChannelGroups priorityOrderAsc putConsumeQueueDataByFileChannel
+    readAheadCacheEnable readUnCommitted realTimeNotifyConsumerChange realTimePersistRocksDBConfig
+    recallMessageEnable recheckReputOffsetFromCq recordGetMessageResult recoverConcurrently rejectPullConsumerEnable
+    rejectTransactionMessage retrieveMessageFromPopRetryTopicV1 rocksdbCQDoubleWriteEnable scanAvailableNameSrv
+    searchBcqByCacheEnable serverLoadBalancerEnable serverNettyWorkerGroupEnable serverPooledByteBufAllocatorEnable
+    skipPreOnline skipWhenCKRePutReachMaxTimes slaveReadEnable storeReplyMessageEnable syncFromLastFile
+    syncMasterFlushOffsetWhenStartup tieredStoreCrcCheckEnable tieredStoreDeleteFileEnable tieredStoreGroupCommit
+    timerEnableCheckMetrics timerEnableRetryUntilSuccess timerInterceptDelayLevel timerRecallToTimeWheelEnable
+    timerRecallToTimelineEnable timerRocksDBEnable timerRocksDBStopScan timerSkipUnknownError timerStopEnqueue
+    timerWheelEnable timerWheelSnapshotFlush traceOn traceTopicEnable transRocksDBEnable
+    transWriteOriginTransHalfEnable transferMetadataJsonToRocksdb transferMsgByHeap transferOffsetJsonToRocksdb
+    transientStorePoolEnable useABSLock useEpollNativeSelector useMessageFilterForNotification usePIDColdCtrStrategy
+    useReentrantLockWhenPutMessage useSeparateRetryQueue useSeparateStorePathForRocksdbCQ useServerSideResetOffset
+    useSingleRocksDBForAllConfigs useStaticSubscription useTLS validateSystemTopicWhenUpdateTopic
+    wakeCommitWhenPutMessage wakeFlushWhenPutMessage warmMapedFileEnable writeWithoutMmap
+""")
+#: Texts, words of a list, fractions, and settings with another type in another release.
+OTHERS = _names("""
+    authConfigPath authenticationMetadataProvider authenticationProvider authenticationStrategy
+    authenticationWhitelist authorizationMetadataProvider authorizationProvider authorizationStrategy
+    authorizationWhitelist bindAddress bottomMostCompressionTypeForConsumeQueueStore brokerClusterName
+    brokerConfigPath brokerIP1 brokerIP2 brokerName brokerRole clusterName combineAssignOffsetCQType
+    combineCQLoadingCQTypes combineCQPreferCQType configBlackList configManagerVersion configName
+    connectTimeoutMillis controllerAddr dLegerGroup dLegerPeers dLegerSelfId defaultMessageRequestMode deleteWhen
+    flushDiskType haMasterAddress initAuthenticationUser innerClientAuthenticationCredentials
+    logicalDiskSpaceCleanForciblyThreshold messageDelayLevel messageStorePlugIn metricsExporterType
+    metricsGrpcExporterHeader metricsGrpcExporterTarget metricsLabel metricsPromExporterHost msgTraceTopicName
+    namesrvAddr objectStoreAccessKey objectStoreBucket objectStoreEndpoint objectStoreSecretKey preferredLeaderId
+    readAheadCacheSizeThresholdRate readOnlyCommitLogStorePaths regionId rmqAddressServerDomain
+    rmqAddressServerSubGroup rocketmqHome rocksdbCompressionType socksProxyConfig storePathBrokerIdentity
+    storePathCommitLog storePathDLedgerCommitLog storePathEpochFile storePathRootDir storeType
+    tieredBackendServiceProvider tieredMetadataServiceProvider tieredStorageLevel tieredStoreFilePath
+    timerRocksDBRollMaxTps timerRocksDBTimeExpiredMaxTps
+""")
+KEYS = INTS | LONGS | SWITCHES | OTHERS
