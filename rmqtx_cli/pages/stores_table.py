@@ -90,7 +90,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         "generation": generation(store, seen),
         "designs": words,
         "designs_shown_by": [design.why for design in seen],
-        "broker_versions": settings.version,
+        "broker_versions": settings.broker,
         "settings": settings.describe(),
         "is_in_use": None if store.is_remote else store.in_use,  # a lock is not copied
         "used_by_process": store.used_by_process,
