@@ -67,7 +67,7 @@ def is_of_rust(store: Store) -> bool:
 
 
 def record_offset(store: Store) -> int:
-    """Return the commit-log offset of the record to which the checkpoint refers (5.5.0+); 0 if there is none."""
+    """Return the commit-log offset of the record to which the checkpoint refers (5.5.0+); 0 without one."""
     offset = checkpoint_values(store).get("logics_offset", 0)
     return 0 if offset and is_of_rust(store) else offset
 
