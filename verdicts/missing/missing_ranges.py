@@ -481,7 +481,8 @@ def op_queue_findings(store: Store, op_cursors: Mapping[int, int] | None, *, has
             if cursor is not None and cursor > queue.max_offset and not store.in_use:
                 return [Finding(
                     store.root, "group-cursor-beyond-end", place,
-                    expected=f"at most {queue.max_offset} for {CHECK_GROUP} in queue 0 of {OP_TOPIC}", actual=str(cursor),
+                    expected=f"at most {queue.max_offset} for {CHECK_GROUP} in queue 0 of {OP_TOPIC}",
+                    actual=str(cursor),
                     meaning="the check moves this cursor to the end of the queue: it does not read op messages that "
                     "get a slot before it, and asks again about what they decided",
                 )]

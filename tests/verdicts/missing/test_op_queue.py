@@ -78,5 +78,5 @@ def test_an_op_cursor_after_the_end_of_the_op_queue_is_a_finding(root: Path) -> 
         f"at most 1 for CID_RMQ_SYS_TRANS in queue 0 of {OP_TOPIC}", "7",
     )
     listed = pending([open_store(root)], settings)
-    assert listed.table().num_rows == 7
+    assert listed.table().num_rows == 10  # the check does not read the op message before its cursor
     assert "group-cursor-beyond-end" in {one.code for one in listed.findings}
