@@ -88,7 +88,8 @@ class DerivedFiles:
                     "the half topic has no files of consume queues (normal before 4.3, and with transactions or queues "
                     "in RocksDB)"
                 )
-            if self._half_queue.max_offset and not self._op_queue.exists:
+            cursor = (self._facts.cursors.half or {}).get(0, self._half_queue.min_offset)
+            if cursor < self._half_queue.max_offset and not self._op_queue.exists:
                 raise Untrusted("the op topic has no file of a consume queue: the log shows whether it has op messages")
             self._require_half_topic_alone()
             self._require_cursors_in_queues()
