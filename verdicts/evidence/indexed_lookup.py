@@ -88,11 +88,11 @@ class DerivedFiles:
                     "the half topic has no files of consume queues (normal before 4.3, and with transactions or queues "
                     "in RocksDB)"
                 )
+            self._require_half_topic_alone()
+            self._require_cursors_in_queues()
             cursor = (self._facts.cursors.half or {}).get(0, self._half_queue.min_offset)
             if cursor < self._half_queue.max_offset and not self._op_queue.exists:
                 raise Untrusted("the op topic has no file of a consume queue: the log shows whether it has op messages")
-            self._require_half_topic_alone()
-            self._require_cursors_in_queues()
             if not self._index.exists and self._half_queue.exists:
                 raise Untrusted("there is no index")
             if self._store.aborted or self._store.in_use:

@@ -90,7 +90,7 @@ def conclude(
             *derived_findings(
                 store, facts.cursors.half, splits.has_halves, joined_numbers(part.numbers for part in scanned)
             ),
-            *op_queue_findings(store, facts.cursors.op, has_ops=any(part.last_op_offset >= 0 for part in scanned)),
+            *op_queue_findings(store, facts.cursors.op, has_ops=any(part.has_op_messages for part in scanned)),
             *number_findings(store, numbers),
             *_marks_beyond_end(store, scanned),
         ],
