@@ -58,8 +58,8 @@ class SplitFacts:
            `later_hashes`: the identities of half and discard copies stored after the given time. `last_op_offset`: that
            of the last op message, `last_half_number`: the highest half queue offset of a half copy; -1 without any.
            `high_marks`: op marks beyond the end of the half queue, rows of op message and number.
-           `numbers`: the queue offsets of the half messages of half queue 0. `has_op_messages`: not only ROLLBACK records
-           of the design before.
+           `numbers`: the queue offsets of the half messages of half queue 0. `has_op_messages`: not only
+           ROLLBACK records of the design before.
     Units: bytes of the commit log; milliseconds.
     """
 
