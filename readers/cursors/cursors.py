@@ -100,10 +100,15 @@ def _check_cursors(store: Store, config: Config, name: str | None) -> CheckCurso
 def transaction_metrics(store: Store) -> dict[str, int] | None:
     """Return the broker's count of open transactions by real topic (5.2.0+); None if the file does not exist.
 
+    rocketmq-rust writes `topics` in place of `transactionCount`.
+
     The count drifts: repeated decisions count twice, a restart loses up to 3 s.
     Source: docs/formats/cursors.md#transaction-metrics.
     """
-    counts = _entry(read_config(store, "transactionMetrics").value, "transactionCount")
+    value = read_config(store, "transactionMetrics").value
+    counts = _entry(value, "transactionCount")
+    if counts is None:
+        counts = _entry(value, "topics")
     if not isinstance(counts, dict):
         return None
     found = {topic: _entry(metric, "count") for topic, metric in counts.items()}

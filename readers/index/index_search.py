@@ -7,10 +7,13 @@ the files do not cover (`Index.uncovered`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
 from readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile, columns_of, entries_at, heads_of, open_index_file
+from readers.index.record_keys import typed_id_key
+from readers.index.typed_ids import has_typed_ids
 from readers.model.columns import Int64s
 from readers.model.errors import FileChanged, UnreadableFile
 from readers.model.findings import Finding
@@ -41,6 +44,7 @@ class Index:
 
     def __init__(self, store: Store, slots_count: int | None = None) -> None:
         self.store = store.root
+        self._of_store = store
         self.findings: list[Finding] = []
         self.files: list[IndexFile] = []
         self._doubtful: set[str] = set()
@@ -57,6 +61,11 @@ class Index:
                 given.append(file.slots_count)  # the next file most likely has the same number
             if file.slots_count is not None and file.entries_count:
                 self.files.append(file)
+
+    @cached_property
+    def has_typed_ids(self) -> bool:
+        """Whether ids may have entries as `topic#U#id`, as rocketmq-rust writes them."""
+        return has_typed_ids(self._of_store, self.files)
 
     @property
     def exists(self) -> bool:
@@ -113,7 +122,13 @@ class Index:
         Order:  key number, commit-log offset.
         Damage: index-damaged, unreadable-file; `uncovered` is valid afterwards.
         """
-        return self.find_hashes(key_hashes(keys).astype(np.int64), from_offsets)
+        if not self.has_typed_ids or not keys:
+            return self.find_hashes(key_hashes(keys).astype(np.int64), from_offsets)
+        lows = np.zeros(len(keys), np.int64) if from_offsets is None else from_offsets
+        both = key_hashes([*keys, *map(typed_id_key, keys)]).astype(np.int64)
+        numbers, offsets = self.find_hashes(both, np.concatenate([lows, lows]))
+        found = np.unique(np.stack([numbers % len(keys), offsets], axis=1), axis=0)
+        return found[:, 0], found[:, 1]
 
     def find_hashes(self, hashes: Int64s, from_offsets: Int64s | None = None) -> tuple[Int64s, Int64s]:
         """Return where records with keys of the given hashes may be, as `find`: places in `hashes`, and offsets."""

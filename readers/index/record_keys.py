@@ -37,9 +37,32 @@ def _indexed(block: Block) -> Block:
     return block if rows.all() else block.take(rows)
 
 
-def _pairs(rows: Block, keys: pa.Array, owners: Int64s) -> tuple[Int64s, Int64s]:
+def typed_id_pairs(block: Block) -> tuple[Int64s, Int64s]:
+    """Return the index entries of `unique_key_pairs`, in the same order, as rocketmq-rust writes them: `topic#U#id`."""
+    rows = _indexed(block)
+    return _pairs(rows, *_unique_keys(rows), separator=b"#U#")
+
+
+def key_pairs_with_typed_ids(block: Block) -> tuple[Int64s, Int64s]:
+    """Return the index entries of `key_pairs` as rocketmq-rust writes them."""
+    rows = _indexed(block)
+    pairs = [typed_id_pairs(block), _pairs(rows, *_business_keys(rows))]
+    return np.concatenate([offsets for offsets, _ in pairs]), np.concatenate([hashes for _, hashes in pairs])
+
+
+def explained_hashes(block: Block) -> set[int]:
+    """Return the hashes of all entries that a broker of any release or implementation writes for a block's records."""
+    return {value for pairs in (key_pairs, tag_pairs, typed_id_pairs) for value in pairs(block)[1].tolist()}
+
+
+def typed_id_key(key: bytes) -> bytes:
+    """Return the key that rocketmq-rust writes for the id in a key of the form `topic#id`."""
+    return key.replace(b"#", b"#U#", 1)
+
+
+def _pairs(rows: Block, keys: pa.Array, owners: Int64s, separator: bytes = b"#") -> tuple[Int64s, Int64s]:
     topics = rows.coded_topics()
-    prefixes = [topic + b"#" for topic in topics.dictionary.to_pylist()]
+    prefixes = [topic + separator for topic in topics.dictionary.to_pylist()]
     numbers = np.asarray(topics.indices).astype(np.int64)[owners]
     return rows.commit_log_offsets[owners], _hashes(keys, numbers, prefixes)
 

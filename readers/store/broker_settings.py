@@ -26,6 +26,7 @@ from readers.model.releases import (
     parse_version,
     release_before,
 )
+from readers.store.implementation import RUST, rust_mark
 from readers.store.store import Store
 from readers.store.version_signs import at_least, at_most, rewritten_since, set_back
 
@@ -106,6 +107,16 @@ class BrokerSettings:
         parts += [] if high is None else [f"{dotted(high)} or earlier"]
         return " and ".join(parts) or "of an unknown version"
 
+    @property
+    def broker(self) -> str:
+        """The version as text, or its known bounds; for rocketmq-rust, the releases by whose rules it is read."""
+        return self.version if self.rust_mark is None else f"{RUST}, read as {self.version}"
+
+    @property
+    def rust_mark(self) -> str | None:
+        """The file that shows that rocketmq-rust ran on the store; None if no file does."""
+        return self.origin.get("rust")
+
     def describe(self) -> str:
         """Return one line: the version and its origin, then every setting that verdicts depend on with its origin.
 
@@ -120,9 +131,9 @@ class BrokerSettings:
         return f"{broker}; {assumed} setting{'s' if assumed > 1 else ''} assumed (--verbose)" if assumed else broker
 
     def _broker(self, *, with_origin: bool = True) -> str:
-        names = [name for name in ("version_low", "version_high") if with_origin and name in self.origin]
+        names = [name for name in ("rust", "version_low", "version_high") if with_origin and name in self.origin]
         causes = dict.fromkeys(self.origin[name] for name in names)
-        known = f"broker {self.version}" + (f" ({', '.join(causes)})" if causes else "")
+        known = f"broker {self.broker}" + (f" ({', '.join(causes)})" if causes else "")
         return known + (f", previously {self.origin['once']}" if "once" in self.origin else "")
 
     def _shown(self) -> list[str]:
@@ -152,6 +163,8 @@ def broker_settings(
     Raises: BadRequest if `version` is not a version.
     """
     low, high, origin = _bounds(store, version, has_op_lists, discard_topic_seen)
+    if (mark := rust_mark(store)) is not None:
+        origin["rust"] = mark
     return _settings(conf or {}, low, high, origin)
 
 

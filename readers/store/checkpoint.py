@@ -28,7 +28,9 @@ CHECKPOINT_FIELDS = Layout(
               since=dotted(CHECKPOINT_OF_MASTER.since)),
         Field("confirm_offset", "q", "commit-log offset that the replicas confirmed", "byte",
               since=dotted(CHECKPOINT_CONFIRMED.since)),
-        Field("logics_offset", "q", "commit-log offset of the last record in flushed consume queues", "byte",
+        Field("logics_offset", "q",
+              "commit-log offset of the last record in flushed consume queues; rocketmq-rust: up to where the index is "
+              "complete", "byte",
               since=dotted(CHECKPOINT_OF_QUEUES.since)),
     ),
     48,

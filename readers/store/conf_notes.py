@@ -17,7 +17,7 @@ _BY_LOWER = {key.lower(): key for key in sorted(KEYS)}
 _ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 _WORDS = {"brokerRole": _ROLES, "flushDiskType": ("ASYNC_FLUSH", "SYNC_FLUSH")}
 _TEXT_MAX = 60
-#: A key that differs in more letters is no misspelling.
+#: A key that differs in more letters is another word.
 _ALIKE_MIN = 0.85
 
 

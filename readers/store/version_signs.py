@@ -38,6 +38,7 @@ from readers.model.releases import (
 from readers.store.checkpoint import checkpoint_values
 from readers.store.cursor_files import ChosenCursorFile, chosen_cursor_file
 from readers.store.fastjson import read_config, read_text
+from readers.store.implementation import rust_mark
 from readers.store.paths import CURSOR_FILES, PATHS
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
 
@@ -79,7 +80,7 @@ def at_least(store: Store) -> Iterator[tuple[Version, str]]:
             yield file.written_since, f"config/{file.name}"
     if _has_topic_flags(store):
         yield TOPIC_FLAGS.since, "config/topics.json"
-    values = checkpoint_values(store)
+    values = {} if rust_mark(store) is not None else checkpoint_values(store)  # rocketmq-rust writes others there
     # zero shows nothing: a broker without a controller or slave leaves these fields at zero
     for name, since in {
         "master_flushed_offset": CHECKPOINT_OF_MASTER.since, "confirm_offset": CHECKPOINT_CONFIRMED.since,

@@ -96,6 +96,11 @@ def _version(store: Store, settings: BrokerSettings) -> Version:
     Raises: UnsafeStore.
     """
     low, high = settings.version_low, settings.version_high
+    if settings.rust_mark is not None:
+        raise UnsafeStore(
+            f"cannot change {store.root}: rocketmq-rust ran on it ({settings.rust_mark}), and rmqtx writes only the "
+            "records of Java brokers", advice="start the broker, and decide with --broker HOST:PORT",
+        )
     if low is None or low != high:
         raise UnsafeStore(
             f"cannot change {store.root}: the broker's version is unknown (its files show {settings.version}), and "

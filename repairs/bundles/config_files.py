@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from readers.cursors.cursors import check_cursors, read_cursors
+from readers.index.typed_ids import record_offset
 from readers.log.light_queues import PREFIX
 from readers.log.record_at import block_at
 from readers.model.java_hashes import java_hash
@@ -237,7 +238,7 @@ def _without_left_out(store: Store) -> dict[str, int]:
 
     The bundle may leave that record out; its log would seem to be cut.
     """
-    offset, log = checkpoint_values(store).get("logics_offset", 0), store.log()
+    offset, log = record_offset(store), store.log()
     try:
         return {"logics_offset": 0} if offset > 0 and block_at(log, offset) is not None else {}
     finally:

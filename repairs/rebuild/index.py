@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from readers.index.index import ENTRY, HEADER, INDEX_SLOT
-from readers.index.record_keys import key_pairs, tag_pairs
+from readers.index.record_keys import key_pairs, key_pairs_with_typed_ids, tag_pairs
 from readers.log.header_rules import plausible_times
 from readers.log.record_block import Block
 from readers.model.columns import Int32s, Int64s
@@ -28,7 +28,7 @@ def _name(time_ms: int) -> str:
 class IndexBuilder:
     """Writes the index files of a store below `root`; blocks are added in the order of the log.
 
-    `with_tags`: also index tags, as 5.5.0 does.
+    `with_tags`: also index tags, as 5.5.0 does. `with_typed_ids`: index ids as `topic#U#id`, as rocketmq-rust does.
     Shape:  `completed_time_ms`: store time of the last entry of the last full file, for the checkpoint; 0 if no file is
             full.
     Raises: OSError where a file cannot be written.
@@ -39,6 +39,7 @@ class IndexBuilder:
     root: Path
     sizes: StoreSizes
     with_tags: bool = False
+    with_typed_ids: bool = False
     completed_time_ms: int = 0
     entries_count: int = 0
     _heads: Int32s = field(init=False)
@@ -51,7 +52,8 @@ class IndexBuilder:
 
     def add(self, block: Block) -> None:
         """Add the keys of a block's records."""
-        found = [key_pairs(block), *([tag_pairs(block)] if self.with_tags else [])]
+        pairs = key_pairs_with_typed_ids if self.with_typed_ids else key_pairs
+        found = [pairs(block), *([tag_pairs(block)] if self.with_tags else [])]
         offsets, hashes = (np.concatenate(columns) for columns in zip(*found, strict=True))
         if not len(offsets):
             return

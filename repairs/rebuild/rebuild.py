@@ -23,6 +23,7 @@ from readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
 from readers.queues.slot_files import BATCH, SIMPLE
 from readers.store.broker_settings import BrokerSettings
 from readers.store.checkpoint import checkpoint_values
+from readers.store.implementation import rust_mark
 from readers.store.store import Store
 from repairs.changes.file_copies import copy_tree
 from repairs.changes.fingerprints import require_links_inside
@@ -91,7 +92,8 @@ class DerivedBuilder:
     def __post_init__(self) -> None:
         extended = {(os.fsencode(topic), number) for topic, number in self.store.queues(EXTENSION)}
         self._queues = QueueBuilder(self.store, self.root, self.sizes, frozenset(extended))
-        self._index = IndexBuilder(self.root, self.sizes, with_tags=self.with_tags)
+        is_rust = rust_mark(self.store) is not None
+        self._index = IndexBuilder(self.root, self.sizes, with_tags=self.with_tags, with_typed_ids=is_rust)
         if self.parts & set(OLD_PARTS):
             self._tables = StateTableBuilder(self.store, self.root, self.table_sizes or table_sizes(self.store))
 

@@ -28,13 +28,14 @@ class Harm(IntEnum):
     DISCARDED = 4
     DELIVERED_AGAIN = 5
     PENDING = 6
-    UNKNOWN = 7
+    LOST_BY_FAILOVER = 7
+    UNKNOWN = 8
 
 
 #: What a reason counts: the transactions whose causes are named with it.
 _COUNTED = {
     Harm.DISCARDED_SOON: PENDING, Harm.STOPPED: PENDING, Harm.LOST: ENDED, Harm.DISCARDED: ENDED,
-    Harm.DELIVERED_AGAIN: WITHOUT_OP, Harm.PENDING: PENDING,
+    Harm.DELIVERED_AGAIN: WITHOUT_OP, Harm.PENDING: PENDING, Harm.LOST_BY_FAILOVER: PENDING,
 }  # fmt: skip
 #: A cursor that has not moved for this time, with half messages ahead of it, is frozen. Units: milliseconds.
 _FROZEN_MS_MIN = 120_000
@@ -89,6 +90,8 @@ def judge(
     if numbers.commit_without_op_count:
         number = count(numbers.commit_without_op_count, "transaction")
         outcome.add(WARNING, f"{number} committed without an op message: may be delivered again", Harm.DELIVERED_AGAIN)
+    for store, lacking in numbers.copies_lacking.items():
+        outcome.add(WARNING, f"a failover to {store} loses pending transactions: {lacking}", Harm.LOST_BY_FAILOVER)
     if numbers.evidence_missing:
         outcome.add(UNKNOWN, f"evidence is missing or damaged: {', '.join(numbers.evidence_missing)}")
     return outcome

@@ -115,6 +115,8 @@ def _measured(
         harms.add(batch)
     numbers.soon = list(harms.soon_sentences(reading.predicted))
     numbers.unreached = [*harms.cut_sentences(), *passed_sentences(reading.predicted)]
+    lacking = [one for one in reading.findings if one.code == "copy-lacks-pending"]
+    numbers.copies_lacking = {one.store: one.actual or "" for one in lacking}
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers, rows
 

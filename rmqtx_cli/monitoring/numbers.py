@@ -91,7 +91,8 @@ class Numbers:
     `unforetold_why`: why the discard time of some cannot be predicted. `causes_of`: by what an alert counts, how many
     of these transactions each cause explains, or could explain. `groups`: by store, topic and producer group. `soon`:
     when brokers discard pending transactions, in sentences; none if that is not soon. `unreached`: what the next start
-    cuts off and what the check passes, in sentences.
+    cuts off and what the check passes, in sentences. `copies_lacking`: how many pending transactions a copy of a
+    broker's log lacks, in words, by its store.
     """
 
     taken_time_ms: int
@@ -100,6 +101,7 @@ class Numbers:
     oldest_id: str | None = None
     oldest_of: str = ""
     evidence_missing: list[str] = field(default_factory=list)
+    copies_lacking: dict[str, str] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
     pending_ids: set[str] = field(default_factory=set)
     first_discard_id: str | None = None

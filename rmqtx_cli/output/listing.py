@@ -99,14 +99,25 @@ class Listing:
     @property
     def needed(self) -> list[str]:
         """The columns that must be read: those listed, and those of conditions and orders."""
-        return list(dict.fromkeys(self._derived[name].source if name in self._derived else name
-                                  for name in self._named()))  # fmt: skip
+        return list(dict.fromkeys(map(self._source, self._named())))
 
     def _named(self) -> list[str]:
         """The columns that are listed, or that conditions and orders name, derived ones included."""
         conditions = [condition.columns for condition in (self._where, self._fail_on) if condition is not None]
         orders = [order.column for order in self._orders]
         return list(dict.fromkeys([*self.columns, *(name for names in conditions for name in sorted(names)), *orders]))
+
+    @property
+    def named_by_options(self) -> dict[str, list[str]]:
+        """The columns of the table that --fields and conditions name, by option; of derived ones their source."""
+        conditions = {"--where": self._where, "--fail-on": self._fail_on}
+        named = {option: sorted(one.columns) for option, one in conditions.items() if one is not None}
+        if self.asked.fields is not None:
+            named["--fields"] = self.columns
+        return {option: [self._source(name) for name in names] for option, names in named.items()}
+
+    def _source(self, name: str) -> str:
+        return self._derived[name].source if name in self._derived else name.partition(".")[0]
 
     @property
     def carries_meta(self) -> bool:

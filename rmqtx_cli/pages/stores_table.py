@@ -17,9 +17,14 @@ from readers.model.findings import Finding
 from readers.model.tables import column
 from readers.queues.consume_queue import open_queue
 from readers.rocksdb.rocksdb_queues import queue_bounds
+from readers.store.checkpoint import checkpoint_values
+from readers.store.epoch_file import FILE_NAME as EPOCH_FILE
+from readers.store.epoch_file import read_epochs
+from readers.store.implementation import rust_mark
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.words.text import count, escaped, size
+from verdicts.audit.log_copies import glance_at_copies
 from verdicts.check.half_lag import half_lag
 from verdicts.claims.log_agreement import agreement_findings, has_data
 from verdicts.claims.log_claims import LogClaims, log_claims
@@ -56,6 +61,9 @@ STORES = pa.schema(
         column("op_next_offset", pa.int64(), "offset of the op message that the check reads next"),
         column("discarded_count", pa.int64(), "copies in the discard queue"),
         column("trust", pa.list_(pa.string()), "sentences about what can be trusted and what cannot"),
+        column("confirm_offset", pa.int64(), "offset up to which replicas confirmed the log; null without replicas"),
+        column("epochs", pa.list_(pa.string()), "epochs of the controller's masters, each as `epoch from offset`"),
+        column("copy_of", pa.string(), "the store before it in the list that has the log of the same broker"),
     ]
 )
 #: The columns that a narrow table keeps longest have the lowest rank.
@@ -66,6 +74,8 @@ STORES_VIEW = View(
 
 
 NO_QUEUE = (None, None)
+#: The newest bytes of logs of one broker that are compared.
+_COMPARED_BYTES = 1 << 20
 
 
 def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], list[Finding]]:
@@ -90,7 +100,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         "generation": generation(store, seen),
         "designs": words,
         "designs_shown_by": [design.why for design in seen],
-        "broker_versions": settings.version,
+        "broker_versions": settings.broker,
         "settings": settings.describe(),
         "is_in_use": None if store.is_remote else store.in_use,  # a lock is not copied
         "used_by_process": store.used_by_process,
@@ -110,8 +120,37 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         "op_next_offset": None if cursors.op is None else cursors.op.get(0),
         "discarded_count": discarded,
         "trust": list(_trust(store, findings, words, claims, cursor=half_next, half_max=half_max)),
+        "confirm_offset": _confirm_offset(store),
+        "epochs": _epochs(store, findings),
+        "copy_of": None,
     }
     return row, findings
+
+
+def compared_copies(rows: list[dict[str, Any]], stores: Sequence[Store]) -> list[Finding]:
+    """Add to the rows which stores have the log of one broker; return the findings about those that differ."""
+    firsts, found = glance_at_copies(stores, _COMPARED_BYTES)
+    differing = {finding.store for finding in found}
+    for row in rows:
+        if (first := firsts.get(row["store"])) is None:
+            continue
+        row["copy_of"] = first
+        how = "differ" if row["store"] in differing else "are equal"
+        row["trust"].append(f"has the log of the same broker as {first}; the newest bytes that both have {how}")
+    return found
+
+
+def _confirm_offset(store: Store) -> int | None:
+    return None if rust_mark(store) is not None else checkpoint_values(store).get("confirm_offset") or None
+
+
+def _epochs(store: Store, findings: list[Finding]) -> list[str]:
+    if not store.has(EPOCH_FILE):
+        return []
+    reading = read_epochs(store)
+    rows = reading.table().to_pylist()
+    findings += reading.findings
+    return [f"{row['epoch']} from {row['begin_offset']}" for row in rows]
 
 
 def generation(store: Store, seen: Sequence[SeenDesign]) -> str:
@@ -233,6 +272,10 @@ def _page(row: dict[str, Any]) -> Iterator[str]:
         yield f"half queue  {half}"
         yield f"op queue    {_queue(0, row['op_max_offset'], row['op_next_offset'], None)}"
         yield f"discarded   {_discarded(row)}"
+    if row["confirm_offset"] is not None or row["epochs"]:
+        confirmed = "unknown" if row["confirm_offset"] is None else f"up to {row['confirm_offset']}"
+        epochs = f"; epoch {', '.join(row['epochs'])}" if row["epochs"] else ""
+        yield f"replicas    confirmed {confirmed}{epochs}"
     for number, sentence in enumerate(row["trust"]):
         yield f"{'' if number else 'trust':<10}  {sentence}"
 

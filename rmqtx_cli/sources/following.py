@@ -45,6 +45,22 @@ def refuse_with_follow(options: Mapping[str, object]) -> None:
             raise BadRequest(f"{name} cannot be combined with --follow", advice=advice)
 
 
+def refuse_columns_not_followed(listing: Listing) -> None:
+    """Refuse conditions on columns that are null in every followed row, and --fields that name one.
+
+    Raises: BadRequest for the first that is named.
+    """
+    from verdicts.follow.change_log import NOT_FOLLOWED
+
+    for option, columns in listing.named_by_options.items():
+        for name in columns:
+            if name in NOT_FOLLOWED:
+                raise BadRequest(
+                    f"{option}: {name} cannot be combined with --follow, which leaves it empty",
+                    advice="run rmqtx audit without --follow, which fills this column",
+                )
+
+
 def refuse_spark(options: EngineOptions) -> None:
     """Refuse options that ask for Spark.
 
@@ -82,6 +98,7 @@ class Following:
 
     def run(self, listing: Listing) -> int:
         """Follow until idle or interrupted; returns the exit status."""
+        refuse_columns_not_followed(listing)
         if listing.format not in STREAMING_FORMATS:
             names = ", ".join(STREAMING_FORMATS)
             raise BadRequest(f"--follow cannot write {listing.format}, which needs an end", advice=f"use {names}")

@@ -92,6 +92,43 @@ def test_what_cannot_be_followed_is_one_line(rmqtx: Run, common: Path, arguments
     assert len(result.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("option", "text", "column"),
+    [
+        ("--where", "causes = op-written-late", "causes"),
+        ("--where", "state = PENDING and not (causes ~ late or checks > 3)", "causes"),
+        ("--where", "causes is null", "causes"),
+        ("--fail-on", "next_event = asked", "next_event"),
+        ("--where", "answer_effect != deliver", "answer_effect"),
+        ("--where", "next_event_at_ms > 1", "next_event_at_ms"),
+        ("--where", "discard_at < 2030-01-01T00:00:00Z", "discard_at_ms"),
+        ("--where", "discard_in_ms < 60000", "discard_at_ms"),
+        ("--where", "discard_in < 60000", "discard_at_ms"),
+        ("--fields", "id,causes", "causes"),
+        ("--fields", "id,discard_in", "discard_at_ms"),
+    ],
+)
+def test_columns_that_are_not_followed_are_refused(
+    rmqtx: Run, common: Path, option: str, text: str, column: str
+) -> None:
+    result = rmqtx("audit", common, "--follow", "--until-idle", option, text)
+    assert (result.status, result.out) == (2, "")
+    (line,) = result.err.splitlines()
+    assert f"{option}: {column} cannot be combined with --follow" in line
+    assert "without --follow" in line
+    assert rmqtx("audit", common, option, text).status in (0, 1)
+
+
+def test_every_column_that_follow_leaves_empty_is_refused(rmqtx: Run, common: Path) -> None:
+    followed = rows_of(rmqtx("audit", common, "--follow", "--until-idle", "--format", "jsonl").out)
+    whole = rows_of(rmqtx("audit", common, "--format", "jsonl").out)
+    filled = {name for row in whole for name, value in row.items() if value is not None}
+    empty = filled - {name for row in followed for name, value in row.items() if value is not None}
+    assert {"causes", "next_event"} <= empty
+    for name in empty:
+        assert rmqtx("audit", common, "--follow", "--until-idle", "--where", f"{name} is not null").status == 2
+
+
 def test_no_checkpoint_is_written_into_a_store(rmqtx: Run, common: Path) -> None:
     result = rmqtx("audit", common, "--follow", "--checkpoint", common / "commitlog" / "mine")
     assert result.status == 2

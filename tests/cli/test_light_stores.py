@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from rmqtx_cli.words.exit_status import DONE, FINDINGS
 from tests.cli.conftest import Run
 
@@ -53,3 +55,14 @@ def test_the_header_says_who_ran_last_and_who_once_ran(rmqtx: Run, corpus_store:
     assert "broker 4.9.8 or earlier (config/consumerOffset.json), previously 5.4.0 or later (rocksdbstore)" in said
     assert "assumed, default of 4.3.1 or later (5 before): transactionCheckMax 15" in said, "that is a guess"
     assert "default before 5.1.1: transactionCheckInterval 60000" in said
+
+
+@pytest.mark.parametrize("command", ["pending", "audit"])
+def test_pending_and_audit_have_the_warning_of_verify(rmqtx: Run, corpus_store: Unpack, command: str) -> None:
+    store = corpus_store("lmq-4.9.3")
+    forgetting = rmqtx(command, store, "--broker-version", "4.9.3")
+    assert forgetting.err.count("warning: cursors-not-loaded") == 1
+    assert "67 half copies are read again" in forgetting.err
+    for version in ("4.9.4", "5.3.3"):
+        assert "cursors-not-loaded" not in rmqtx(command, store, "--broker-version", version).err
+    assert "cursors-not-loaded" not in rmqtx(command, corpus_store("lmq-5.3.2")).err

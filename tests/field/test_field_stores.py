@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import filecmp
 import struct
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from readers.cursors.cursors import transaction_metrics
+from readers.index.index_search import open_index
+from readers.model.errors import UnsafeStore
 from readers.store.broker_settings import BrokerSettings, broker_settings
 from readers.store.store import HALF_TOPIC, Store, open_store
+from repairs.acts.file_preconditions import require_changeable
+from repairs.rebuild.rebuild import rebuild
+from repairs.records.store_sizes import store_sizes
 from tests.conftest import MOMENT
 from tests.field import field_stores, right
 from tests.forge import damage
@@ -18,6 +26,7 @@ from tests.verdicts.verifying import findings
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import open_rows, pending
 from verdicts.evidence.store_facts import known_until_ms
+from verdicts.verify.verify import FULL
 
 Row = dict[str, Any]
 
@@ -166,3 +175,97 @@ def test_one_slot_that_points_into_a_record_is_no_reason_to_pass_the_next(tmp_pa
     root = field_stores("foreign-message-id", tmp_path) / "store"
     places = [3600, *(5000 + 300 * number for number in range(8))]
     assert "UNDECIDABLE" in {row["state"] for row in rows_and_codes(with_slots(root, places), "5.3.3")[0]}
+
+
+# --- rocketmq-rust ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def of_rust(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that rocketmq-rust wrote; not to be changed."""
+    return field_stores("rust-1.0.0", tmp_path_factory.mktemp("rust")) / "store"
+
+
+def copy_of(root: Path, to: Path, *names: str) -> Path:
+    """A copy of a store, or of some of its files; its index has holes where it is zero, as the original."""
+    for name in names or [path.name for path in root.iterdir()]:
+        subprocess.run(["cp", "-a", "--sparse=always", root / name, to / name], check=True)
+    return to
+
+
+def states_by_key(rows: list[Row]) -> dict[str, str]:
+    return {row["keys"]: row["state"] for row in rows}
+
+
+def error_codes(root: Path) -> set[str]:
+    """The errors and warnings of a whole verification."""
+    return {row["code"] for row in findings(root, FULL) if row["severity"] != "note"}
+
+
+def test_a_store_of_rocketmq_rust_is_read_as_it_was_written(of_rust: Path) -> None:
+    rows, codes = rows_and_codes(of_rust, None)
+    assert states_by_key(rows) == right("rust-1.0.0")["by_key"]
+    for key, delivered in right("rust-1.0.0")["delivered"].items():
+        (row,) = (row for row in rows if row["keys"] == key)
+        assert [final["commit_log_offset"] for final in row["final_records"]] == delivered
+    assert codes == set()
+    assert error_codes(of_rust) == set()
+    settings = broker_settings(open_store(of_rust))
+    assert settings.broker == "rocketmq-rust, read as 5.2.0 or later"
+    assert transaction_metrics(open_store(of_rust)) == {"TR": 2}
+
+
+def test_pending_uses_the_index_of_rocketmq_rust(of_rust: Path) -> None:
+    listed = pending([open_store(of_rust)], settings_by(None))
+    assert {row["keys"] for row in listed.table().to_pylist()} == {"KEY_late2", "KEY_late5"}
+    assert [note.text for note in listed.notes if "scanned" in note.text] == []
+
+
+def test_a_copy_without_the_files_that_show_rocketmq_rust_has_no_damage(of_rust: Path, tmp_path: Path) -> None:
+    """The keys of the index show it."""
+    root = copy_of(of_rust, tmp_path, "commitlog", "consumequeue", "index", "checkpoint")
+    assert error_codes(root) == {"config-missing"}
+    states = states_by_key(audit([open_store(root)], settings_by(None)).table().to_pylist())
+    assert Counter(states.values()) == {"COMMITTED": 9, "ROLLED_BACK": 8, "DISCARDED": 6, "UNDECIDABLE": 2}
+
+
+def test_damage_of_a_store_of_rocketmq_rust_is_found(of_rust: Path, tmp_path: Path) -> None:
+    root = copy_of(of_rust, tmp_path)
+    log = open_store(root).commit_log[0]
+    data = Path(log.file).read_bytes()
+    lone = data.index(b"FD0000000000000000000000000000025ECF4E0E2F2A891E62890002", 1195)  # KEY_g1: only its half has it
+    damage.flip_byte(Path(log.file), lone + 50, 1)
+    assert "words-contradict" in rows_and_codes(root, None)[1]
+    assert {"index-mismatch"} <= error_codes(root)
+
+
+def test_a_changed_entry_of_the_index_of_rocketmq_rust_is_found(of_rust: Path, tmp_path: Path) -> None:
+    root = copy_of(of_rust, tmp_path)
+    (index,) = open_index(open_store(root)).files
+    damage.flip_byte(Path(index.segment.file), index.entry_position(4) + 3)  # the id of the half message KEY_g0
+    assert error_codes(root) & {"index-mismatch", "index-damaged"}
+
+
+def test_a_log_cut_before_what_rocketmq_rust_had_indexed_is_found(of_rust: Path, tmp_path: Path) -> None:
+    root = copy_of(of_rust, tmp_path, "commitlog", "consumequeue", "checkpoint", "config")
+    damage.zero_bytes(root / "commitlog" / ("0" * 20), 25820, 437)  # KEY_late5, the last half message
+    for file in damage.queue_files(root):
+        data = file.read_bytes()
+        for place in range(0, len(data), 20):
+            if int.from_bytes(data[place : place + 8], "big") == 25820:
+                damage.zero_bytes(file, place, 20)
+    _, codes = rows_and_codes(root, None)
+    assert "log-missing" in codes
+
+
+def test_nothing_is_written_into_a_store_of_rocketmq_rust(of_rust: Path) -> None:
+    store = open_store(of_rust)
+    with pytest.raises(UnsafeStore, match=r"rocketmq-rust ran on it \(timer-v2/FORMAT\)"):
+        require_changeable(store, broker_settings(store, version="5.5.0"), {})
+
+
+def test_the_index_of_rocketmq_rust_is_rebuilt_byte_for_byte(of_rust: Path, tmp_path: Path) -> None:
+    store = open_store(of_rust)
+    rebuild(["index"], store, tmp_path / "new", store_sizes(store, None), with_tags=True)
+    (old,), (new,) = ((root / "index").iterdir() for root in (of_rust, tmp_path / "new"))
+    assert filecmp.cmp(old, new, shallow=False)

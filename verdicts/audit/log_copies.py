@@ -23,6 +23,7 @@ from readers.log.splits import plan_splits
 from readers.model.columns import Bools
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
+from readers.model.shell_words import quoted
 from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
 from verdicts.model.reading import VerdictReading
@@ -58,26 +59,65 @@ class LogCopies:
             )
 
 
-def log_copies(stores: Sequence[Store]) -> list[LogCopies]:
+def log_copies(
+    stores: Sequence[Store], newest_bytes: int | None = None, *, is_exact: bool = True
+) -> list[LogCopies]:
     """Return the groups of stores that have the log of one broker, compared byte by byte; remote ones are left out.
 
     A log that is shorter than another, or begins later, does not differ from it.
+    `newest_bytes`: compare only the newest bytes of the common range, and the rest only if these differ: copies that
+    have different histories differ from some place on. None: compare all. `is_exact`: then find the first
+    difference of the logs; else that of the newest bytes is returned.
     """
     by_host: dict[str, list[Store]] = defaultdict(list)
     for store in stores if len(stores) > 1 else ():
         host = None if store.is_remote else _store_host(store)
         if host is not None:
             by_host[host].append(store)
-    return [group for mine in by_host.values() for group in _groups(mine)]
+    return [group for mine in by_host.values() for group in _groups(mine, _Depth(newest_bytes, is_exact))]
 
 
-def _groups(stores: list[Store]) -> Iterator[LogCopies]:
+def copy_findings(stores: Sequence[Store], newest_bytes: int | None = None) -> list[Finding]:
+    """Return the findings about copies of one log among some stores, for commands that list no transactions.
+
+    `newest_bytes`: as in `log_copies`.
+    """
+    return [finding for group in log_copies(stores, newest_bytes) for finding in group.findings()]
+
+
+def glance_at_copies(stores: Sequence[Store], newest_bytes: int) -> tuple[dict[str, str], list[Finding]]:
+    """Return which stores have the log of an earlier one, and those that differ from it, without reading the logs.
+
+    Shape: root → root of the first store with the log of the same broker; a finding without offsets for each store
+           that differs in the newest bytes of the common range: where the difference begins is not searched.
+    """
+    firsts: dict[str, str] = {}
+    found = []
+    for group in log_copies(stores, newest_bytes, is_exact=False):
+        for root in group.roots[1:]:
+            firsts[root] = group.roots[0]
+        for root, _, _ in group.differences:
+            found.append(Finding(
+                root, "logs-differ", expected=f"the bytes of {group.roots[0]}",
+                actual=f"other records in the newest {newest_bytes >> 20} MiB that both have",
+                advice=f"rmqtx verify {quoted(group.roots[0])} {quoted(root)}",
+            ))  # fmt: skip
+    return firsts, found
+
+
+@dataclass(frozen=True, slots=True)
+class _Depth:
+    newest_bytes: int | None
+    is_exact: bool
+
+
+def _groups(stores: list[Store], depth: _Depth) -> Iterator[LogCopies]:
     left = stores
     while len(left) > 1:
         first, others = left[0], left[1:]
         mine = [store for store in others if _is_copy(first, store)]
         if mine:
-            compared = [(store.root, _difference(first, store)) for store in mine]
+            compared = [(store.root, _difference(first, store, depth)) for store in mine]
             yield LogCopies(
                 (first.root, *(root for root, _ in compared)),
                 tuple((root, *found) for root, found in compared if found is not None),
@@ -135,7 +175,7 @@ def _is_copy(one: Store, other: Store) -> bool:
     return False
 
 
-def _difference(one: Store, other: Store) -> tuple[int, int] | None:
+def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int] | None:
     """Return the begin of the first different record of two logs and the end of the last different byte, if any."""
     first: int | None = None
     last = 0
@@ -143,6 +183,12 @@ def _difference(one: Store, other: Store) -> tuple[int, int] | None:
         begin, end = _common(one, other)
         with ExitStack() as stack:
             logs = [stack.enter_context(closing(store.log())) for store in (one, other)]
+            if depth.newest_bytes is not None and end - begin > depth.newest_bytes:
+                newest = end - depth.newest_bytes
+                if not depth.is_exact:
+                    begin = newest
+                elif not any(True for _ in _compared(logs, newest, end)):
+                    begin = end
             for place, differs in _compared(logs, begin, end):
                 rows = np.flatnonzero(differs)
                 if len(rows):
@@ -189,13 +235,17 @@ def _record_begin(store: Store, offset: int) -> int:
 
 
 def with_log_copies(
-    batches: Iterator[pa.RecordBatch], stores: Sequence[Store], reading: VerdictReading
+    batches: Iterator[pa.RecordBatch], stores: Sequence[Store], reading: VerdictReading,
+    newest_bytes: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an audit; at its end add the findings about copies of one log to the reading."""
+    """Yield the rows of an audit; at its end add the findings about copies of one log to the reading.
+
+    `newest_bytes`: as in `log_copies`.
+    """
     if len(stores) < 2:
         yield from batches
         return
-    counted = OpenInCopies(groups := log_copies(stores))
+    counted = OpenInCopies(groups := log_copies(stores, newest_bytes))
     for batch in batches:
         counted.add(batch)
         yield batch

@@ -20,6 +20,7 @@ from readers.model.tables import TRANSACTIONS
 from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import HALF_TOPIC, Store
+from verdicts.audit.log_copies import with_log_copies
 from verdicts.audit.message_ids import stores_of_message_id
 from verdicts.audit.not_found import not_found
 from verdicts.causes.store_evidence import store_evidence
@@ -45,6 +46,8 @@ _OPEN_BYTES_MAX = 4 << 20
 #: Ids of one process have the same beginning and end in a counter: a shorter part would be a guess.
 SHORT_ID_LENGTH_MIN = 4
 _SHORT_IDS_MAX = 3
+#: The newest bytes of logs of one broker that are compared without a scan.
+_COMPARED_BYTES = 64 << 20
 #: The flag of decided or discarded transactions that the broker checks again, whether or not an act can close them.
 OPEN_AGAIN_FLAG = "open_after_decision"
 
@@ -74,7 +77,8 @@ def pending(
     else:
         _return_memory()
         reading.undecidable_count = len(_undecidable(table))
-        reading.batches = _completed(open_rows(table), reading, facts).to_batches()
+        batches = _completed(open_rows(table), reading, facts).to_batches()
+        reading.batches = list(with_log_copies(iter(batches), stores, reading, _COMPARED_BYTES))
     return reading
 
 

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from readers.cursors.cursors import CheckCursors, transaction_metrics
 from readers.index.index import HEADER
+from readers.index.typed_ids import indexed_end_offset, record_offset
 from readers.model.errors import SourceError
 from readers.old_tables.redo_log import FILES as REDO_FILES
 from readers.old_tables.state_table import FILES as STATE_FILES
 from readers.rocksdb.rocksdb import open_database
 from readers.rocksdb.rocksdb_transactions import DIRECTORY as ROCKSDB_DIRECTORY
 from readers.rocksdb.rocksdb_transactions import FAMILY, LAST_OFFSET, LAST_OFFSET_VALUE, has_entries
-from readers.store.checkpoint import checkpoint_values, flushed_time_ms
+from readers.store.checkpoint import flushed_time_ms
 from readers.store.epoch_file import FILE_NAME as EPOCH_FILE
 from readers.store.epoch_file import read_epochs
 from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, Store
@@ -40,14 +41,20 @@ _TIMER_QUEUE_OFFSET = 16
 
 
 def checkpoint_claims(store: Store) -> Iterator[LogClaim]:
-    """The checkpoint: the store time of the last flushed record, and from 5.5.0 on the place of a record."""
+    """The checkpoint: the store time of the last flushed record, and from 5.5.0 on the place of a record.
+
+    rocketmq-rust writes up to where the index is complete.
+    """
     place = store.place("checkpoint")
     time_ms = flushed_time_ms(store)
     if time_ms is not None:
         yield LogClaim(CHECKPOINT, place, store_time_ms=time_ms)
-    offset = checkpoint_values(store).get("logics_offset", 0)
+    offset = record_offset(store)
     if offset > 0:
         yield of_record(CHECKPOINT, place, offset)
+    end = indexed_end_offset(store)
+    if end > 0:
+        yield LogClaim(CHECKPOINT, place, end)
 
 
 def index_claims(store: Store) -> Iterator[LogClaim]:

@@ -59,9 +59,15 @@ def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Predicti
     if (time_ms := transaction["discard_at_ms"]) is None:
         why = next((known.whys[offset] for offset in offsets if offset in known.whys), known.why)
         return Deadline(None, is_running=known.is_running, why=why, assumed=known.assumed)
-    places = np.flatnonzero(np.isin(known.offsets, offsets) & (known.times_ms == time_ms))
-    place = int(places[0])
-    return Deadline(
-        time_ms, int(known.checks_to_come[place]), bool(known.are_expired[place]), bool(known.may_be_later[place]),
-        known.is_running, assumed=known.assumed,
-    )
+    # Copies of one log are stores of their own: the broker of another one may discard it later.
+    for root in dict.fromkeys([transaction["store"], *(copy["store"] for copy in transaction["half_copies"])]):
+        if (one := predicted.get(root)) is None:
+            continue
+        places = np.flatnonzero(np.isin(one.offsets, offsets) & (one.times_ms == time_ms))
+        if len(places):
+            place = int(places[0])
+            return Deadline(
+                time_ms, int(one.checks_to_come[place]), bool(one.are_expired[place]), bool(one.may_be_later[place]),
+                one.is_running, assumed=one.assumed,
+            )
+    return Deadline(time_ms, is_running=known.is_running, assumed=known.assumed)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from readers.index.index import ENTRY, IndexFile
 from readers.index.index_search import Index, open_index
-from readers.index.record_keys import key_pairs, tag_pairs
+from readers.index.record_keys import explained_hashes
 from readers.log.properties import UNIQ_KEY
 from readers.log.record_at import block_at
 from readers.log.transaction_records import JUDGED_HALVES
@@ -87,8 +87,7 @@ def _lone(batches: Mapping[str, Sequence[pa.RecordBatch]], hashes: Mapping[str, 
 def _suspects(index: Index, rows: pa.Table) -> list[int]:
     """Return places that are in the index with other hashes than that of the record's id."""
     offsets = np.asarray(rows["commit_log_offset"])
-    names = pc.binary_join_element_wise(rows["topic"], rows["transaction_id"], "#")
-    own = column_key_hashes(pc.fill_null(names, "").combine_chunks()).astype(np.int64)
+    forms = [_hashes(rows, separator) for separator in (("#", "#U#") if index.has_typed_ids else ("#",))]
     is_known, is_same = np.zeros(len(offsets), np.bool_), np.zeros(len(offsets), np.bool_)
     for file in index.files:
         for places, found in _entries_between(file, int(offsets[0]), int(offsets[-1])):
@@ -100,9 +99,15 @@ def _suspects(index: Index, rows: pa.Table) -> list[int]:
             is_known |= counts > 0
             rows_of = np.repeat(np.arange(len(offsets)), counts)
             entries = np.arange(len(rows_of)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
-            is_same[rows_of[found[entries] == own[rows_of]]] = True
+            for own in forms:
+                is_same[rows_of[found[entries] == own[rows_of]]] = True
     suspects: list[int] = offsets[is_known & ~is_same].tolist()
     return suspects if len(suspects) <= _SUSPECTS_MAX else []
+
+
+def _hashes(rows: pa.Table, separator: str) -> Int64s:
+    names = pc.binary_join_element_wise(rows["topic"], rows["transaction_id"], separator)
+    return column_key_hashes(pc.fill_null(names, "").combine_chunks()).astype(np.int64)
 
 
 def _entries_between(index: IndexFile, first: int, last: int) -> Iterator[tuple[Int64s, Int64s]]:
@@ -137,7 +142,7 @@ def _examined(store: Store, log: SegmentedLog, index: Index, offset: int) -> Dou
     block = block_at(log, offset)
     if block is None:
         return None
-    explained = {*key_pairs(block)[1].tolist(), *tag_pairs(block)[1].tolist()}
+    explained = explained_hashes(block)
     entries = [pair for file in index.files for pair in _entries_between(file, offset, offset)]
     left = sorted({value for places, found in entries for value in found[places == offset].tolist()} - explained)
     known = index.offsets_of_hashes(np.array(left, np.int64)) if left else {}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.index.index_search import Index
-from readers.index.record_keys import key_pairs, tag_pairs, unique_key_pairs
+from readers.index.record_keys import key_pairs, tag_pairs, typed_id_pairs, unique_key_pairs
 from readers.log.record_block import Block
 from readers.model.columns import Int64s, are_among
 from readers.model.java_hashes import column_key_hashes
@@ -32,8 +32,10 @@ def entries_of(index: Index, keys: Sequence[tuple[str | pa.Array, pa.Array]]) ->
 
     `keys`: topics and names; one topic for all names, or one for each.
     """
+    separators = ("#", "#U#") if index.has_typed_ids else ("#",)
     hashes = np.concatenate([
-        column_key_hashes(pc.binary_join_element_wise(topics, names, "#")).astype(np.int64) for topics, names in keys
+        column_key_hashes(pc.binary_join_element_wise(topics, names, separator)).astype(np.int64)
+        for topics, names in keys for separator in separators
     ])
     numbers, offsets = index.find_hashes(hashes)
     return Entries(offsets, hashes[numbers])
@@ -53,7 +55,7 @@ def require_keys(block: Block, offsets: Int64s, hashes: Int64s) -> None:
     if not len(wanted):
         return
     rest = block.take(np.unique(wanted >> _HASH_BITS))
-    for pairs in (key_pairs, tag_pairs):  # tags are in the index from 5.5.0 on
+    for pairs in (key_pairs, tag_pairs, typed_id_pairs):  # tags are in the index from 5.5.0 on
         wanted = wanted[~are_among(wanted, _packed(places, *pairs(rest)))]
     if not len(wanted):
         return

@@ -31,7 +31,7 @@ from verdicts.ends.unfound_entries import evidence_of_entries
 from verdicts.evidence.store_facts import StoreFacts
 from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.missing.hidden_records import bounded
-from verdicts.missing.missing_ranges import derived_findings, missing_bytes
+from verdicts.missing.missing_ranges import derived_findings, missing_bytes, op_queue_findings
 from verdicts.missing.split_numbers import joined_numbers
 from verdicts.startup.log_cut import log_cut
 
@@ -91,6 +91,7 @@ def conclude(
             *derived_findings(
                 store, facts.cursors.half, splits.has_halves, joined_numbers(part.numbers for part in scanned)
             ),
+            *op_queue_findings(store, facts.cursors.op, has_ops=any(part.has_op_messages for part in scanned)),
             *number_findings(store, numbers),
             *unread_queues(store),
             *_marks_beyond_end(store, scanned),

@@ -36,7 +36,7 @@ from verdicts.model.verdict_inputs import (
     StoreView,
     idle_ops,
 )
-from verdicts.simulation.starting_cursors import not_read
+from verdicts.simulation.starting_cursors import not_read, starting_findings
 
 FLUSH_LAG_MS_MAX = 10_000
 
@@ -146,6 +146,8 @@ class StoreFacts:
             self.store, self.settings, self.cursors, self.clock_ms, windows=self.windows, stops=self.check_stops
         )
         self.findings += future_findings(self.store, self.future)
+        if not self.store.in_use:
+            self.findings += starting_findings(self.store, self.settings, self.settings.given)
 
     def has_read_log(self, log_cut: int | None) -> None:
         """Add to the future that the log was read, and where its next start cuts it because of damage."""

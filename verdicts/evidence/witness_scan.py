@@ -58,7 +58,8 @@ class SplitFacts:
            `later_hashes`: the identities of half and discard copies stored after the given time. `last_op_offset`: that
            of the last op message, `last_half_number`: the highest half queue offset of a half copy; -1 without any.
            `high_marks`: op marks beyond the end of the half queue, rows of op message and number.
-           `numbers`: the queue offsets of the half messages of half queue 0.
+           `numbers`: the queue offsets of the half messages of half queue 0. `has_op_messages`: not only
+           ROLLBACK records of the design before.
     Units: bytes of the commit log; milliseconds.
     """
 
@@ -76,6 +77,7 @@ class SplitFacts:
     unmatched_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     checks_seen_max: int = 0
     last_op_offset: int = -1
+    has_op_messages: bool = False
     last_half_number: int = -1
     high_marks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
@@ -161,6 +163,7 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
         result.hashes[name] = np.concatenate([np.empty(0, np.uint64), *hashes])
     _count_halves(result)
     facts.checks_seen_max = int(column(result.halves, "checks_count").max(initial=0))
+    facts.has_op_messages = any(batch.num_rows for batch in ops)
     facts.last_op_offset = int(column([*ops, *result.offset_marks], "commit_log_offset").max(initial=-1))
     _find_unmatched_ends(result)
     witnesses = {name: getattr(result, name) for name in IDENTIFIED}

@@ -7,8 +7,9 @@ judged again. If only the view has changed, these verdicts can change (the rules
   may_be_decided, because the time window of ops in memory moves too;
 - only the clock moved, as at every step: immunity and fileReservedTime depend on it: transactions that are immune, or
   came close to fileReservedTime since, or became older; if the clock was set back, all PENDING ones;
-- the future changed, that is what the check does next with any half copy: PENDING, LOST and UNDECIDABLE ones, and those
-  that the broker checks again;
+- the future changed, that is what the check does next with any half copy: PENDING, LOST and UNDECIDABLE ones, those
+  that the broker checks again, and those with a copy at or after the check cursor: a decision counts for the check only
+  if a slot leads to its op message;
 - a check cursor moved: transactions with a copy at or after the lower one of old and new cursor (`is_ahead_per_copy`:
   the state PENDING, and the flag open_after_decision of decided or discarded ones), and all PENDING, LOST or
   UNDECIDABLE ones, because their reason contains the cursor;
@@ -81,6 +82,7 @@ def mark_unsettled(database: FollowDatabase, number: int, before: dict[str, Any]
         database.connection.execute(
             "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts WHERE advice IN ('close', 'wait')"
         )
+        _mark_behind_cursors(database, number, before["half_cursors"], now["half_cursors"])
     if not _is_earlier(before.get("now_ms"), now["now_ms"]):
         _mark_too_old(database, before["now_ms"], now)
     if before["reference_time_ms"] != now["reference_time_ms"]:

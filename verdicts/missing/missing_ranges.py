@@ -30,6 +30,7 @@ from readers.queues.consume_queue import Queue, open_queue
 from readers.rocksdb.rocksdb_queues import end_in_rocksdb
 from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import (
+    CHECK_GROUP,
     DISCARD_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
@@ -476,6 +477,31 @@ def derived_findings(
     except SourceError:
         pass  # the reader of the queue reports it
     return found
+
+
+def op_queue_findings(store: Store, op_cursors: Mapping[int, int] | None, *, has_ops: bool) -> list[Finding]:
+    """Return faults of the op queue from which the check reads decisions: no file, or a check cursor after its end.
+
+    `has_ops`: the log has op messages.
+    """
+    if store.has_rocksdb_queues:
+        return []
+    try:
+        with open_queue(store, OP_TOPIC, 0) as queue:
+            place, cursor = as_text(store.queue_directory(OP_TOPIC, 0)), (op_cursors or {}).get(0)
+            if not queue.exists:
+                return [Finding(store.root, "queue-missing", place)] if has_ops else []
+            if cursor is not None and cursor > queue.max_offset and not store.in_use:
+                return [Finding(
+                    store.root, "group-cursor-beyond-end", place,
+                    expected=f"at most {queue.max_offset} for {CHECK_GROUP} in queue 0 of {OP_TOPIC}",
+                    actual=str(cursor),
+                    meaning="the check moves this cursor to the end of the queue: it does not read op messages that "
+                    "get a slot before it, and asks again about what they decided",
+                )]
+    except SourceError:
+        pass  # the reader of the queue reports it
+    return []
 
 
 def _why_before_begin(

@@ -15,6 +15,7 @@ from readers.model.findings import KINDS, Finding
 from readers.queues.slot_files import queue_text
 from readers.store.broker_settings import BrokerSettings
 from readers.store.checkpoint import checkpoint_values
+from readers.store.implementation import rust_mark
 from readers.store.store import Store
 from verdicts.startup.dledger_findings import dledger_findings
 from verdicts.startup.log_findings import log_findings
@@ -83,6 +84,8 @@ def not_predictable(store: Store, conf: Mapping[str, str]) -> str | None:
     """Return why the start cannot be predicted; None if it can."""
     if store.has_rocksdb_queues:
         return "the consume queues are in RocksDB"
+    if rust_mark(store) is not None:
+        return "the broker is rocketmq-rust, whose starts are not predicted"
     if conf.get("duplicationEnable") == "true":
         return "duplicationEnable=true: the start depends on the confirmed offset"
     if store.has("epochFileCheckpoint"):

@@ -157,7 +157,7 @@ def _place(files: SlotFiles, end: int) -> tuple[int, int]:
 class QueueReach(NamedTuple):
     """How far the queues of a store lead.
 
-    Shape: `begin`, `end`: the furthest begin and end of a record in the last slot of any queue, -1 if there is none.
+    Shape: `begin`, `end`: the furthest begin and end of a record in the last slot of any queue, -1 without a slot.
            `has_empty_last_file`: a queue with slots has none in its last file. Units: bytes of the log.
     """
 

@@ -88,6 +88,8 @@ class JudgedCopies:
         seen &= ~(is_passed_over | self._are_cut(marks))
         self.is_marked_per_copy = self._is_copy_with(self.decides_per_mark)
         self.is_settled_for_check_per_copy = np.where(settling == BY_MARKS, self._is_copy_with(seen), settling >= 0)
+        # An op message in the log settles nothing if no slot of the op queue leads to it.
+        self.is_settled_for_check_per_copy &= ~(in_half_topic & self._is_played_as_open())
         self._find_hidden_copies(seen & shared.is_foreign & ~shared.is_ambiguous, settling)
         self.is_open_per_copy = np.where(
             others.is_prepared, others.is_asked, self.is_ahead_per_copy & ~self.is_settled_for_check_per_copy
@@ -128,6 +130,13 @@ class JudgedCopies:
         self.event_per_copy[cut] = Event.CUT
         self.event_ms_per_copy[cut] = self.discard_ms_per_copy[cut] = NEVER
         self.asks_per_copy[cut] = 0
+
+    def _is_played_as_open(self) -> Bools:
+        """Half copies that the check of a stopped broker reads and treats as open."""
+        stores = [name for name, view in self.views.items() if view.future is not None and not view.future.is_running]
+        here = np.asarray(pc.is_in(self.halves.table["store"], value_set=pa.array(stores, pa.string())))
+        found: Bools = here & np.isin(self.event_per_copy, READ_EVENTS)
+        return found
 
     def _are_cut(self, group: Group) -> Bools:
         """Records that the next start of their broker cuts off the log."""

@@ -132,8 +132,11 @@ class Judgement(FoundStates):
                 mine = np.logical_or.reduce([group.any_of(rows == one.commit_log_offset) for group, rows in pairs])
                 what = f"the record at commit-log offset {one.commit_log_offset}, which has another id in the index"
                 self._undecide(mine & ~has_other, "id_damaged", what)
-                keys = key_hashes([f"{one.topic}#{name}".encode() for name in names]).astype(np.int64)
-                may_own = np.isin(keys, np.array(one.key_hashes, np.int64)) & ~states.are("COMMITTED")
+                forms = [
+                    key_hashes([f"{one.topic}{separator}{name}".encode() for name in names]).astype(np.int64)
+                    for separator in ("#", "#U#")  # of Java brokers, and of rocketmq-rust
+                ]
+                may_own = np.isin(forms, np.array(one.key_hashes, np.int64)).any(axis=0) & ~states.are("COMMITTED")
                 self._undecide(may_own & has_other, "id_perhaps_damaged", what)
 
     def _undecide_where_ends_name_nothing(self, states: StateNumbers) -> None:

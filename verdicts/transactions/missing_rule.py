@@ -226,7 +226,11 @@ class MissingRule:
             for number, text in enumerate(own_keys.to_pylist()) if text
             for key in text.split(" ") if key
         ]
-        by_key = key_hashes([f"{topic}#{key}".encode() for _, key in pairs]).astype(np.int64)
+        texts = [f"{topic}#{key}" for _, key in pairs]
+        for number in known:  # as rocketmq-rust writes ids
+            pairs.append((number, ""))
+            texts.append(f"{topic}#U#{names[number]}")
+        by_key = key_hashes([text.encode() for text in texts]).astype(np.int64)
         return [by_id, np.array([number for number, _ in pairs], np.int64), by_key]
 
     def _by_gap(self, gap: UnexplainedBytes) -> Bools:

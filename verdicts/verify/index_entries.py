@@ -17,7 +17,15 @@ import numpy.typing as npt
 
 from readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile
 from readers.index.index_search import open_index
-from readers.index.record_keys import key_pairs, may_lack_entries, tag_pairs
+from readers.index.record_keys import (
+    explained_hashes,
+    key_pairs,
+    may_lack_entries,
+    tag_pairs,
+    typed_id_pairs,
+    unique_key_pairs,
+)
+from readers.index.typed_ids import has_typed_ids
 from readers.log.record_at import block_at
 from readers.log.record_block import Block
 from readers.model.columns import Int64s
@@ -65,6 +73,8 @@ class IndexClaims:
     _allowed: list[tuple[Int64s, Int64s]] = field(default_factory=list)
     """Optional entries."""
     _stored: list[tuple[Int64s, Int64s]] = field(default_factory=list)
+    _typed: list[tuple[Int64s, Int64s, Int64s]] = field(default_factory=list)
+    """Ids in the two forms of Java and of rocketmq-rust: offset, hash of the one, hash of the other."""
 
     def add(self, block: Block) -> None:
         """Add the records of a block."""
@@ -77,6 +87,9 @@ class IndexClaims:
                 self._allowed.append(key_pairs(block.take(may_lack)))
                 block = block.take(~may_lack)
             offsets, hashes = key_pairs(block)
+            if may_have_typed_ids(self.store):
+                self._allowed.append(typed := typed_id_pairs(block))
+                self._typed.append((typed[0], unique_key_pairs(block)[1], typed[1]))
             self._offsets.append(offsets)
             self._hashes.append(hashes)
 
@@ -107,8 +120,12 @@ class IndexClaims:
             except SourceError:
                 covered[:] = False  # reported when the whole store is examined
         absent = covered & is_key & ~found
+        if self._typed:
+            offsets_of, plain, typed = (np.concatenate(part) for part in zip(*self._typed, strict=True))
+            is_found = np.isin(_packed(offsets_of, typed, begin_offset), wanted[found])
+            absent &= ~np.isin(wanted, _packed(offsets_of, plain, begin_offset)[is_found])
         part.lacking = np.stack([offsets[absent], wanted[absent] & 0x7FFFFFFF], axis=1)
-        self._offsets, self._hashes, self._allowed, self._stored = [], [], [], []
+        self._offsets, self._hashes, self._allowed, self._stored, self._typed = [], [], [], [], []
         return part
 
     @staticmethod
@@ -167,6 +184,14 @@ def index_files(store: Store) -> list[IndexFile]:
     if not isinstance(files, list):
         files = cache["index"] = [file for file in open_index(store).files if file.why_incomplete() is None]
     return files
+
+
+def may_have_typed_ids(store: Store) -> bool:
+    """Whether the index may have ids as rocketmq-rust writes them; determined once per process."""
+    cache = cache_of(store)
+    if "typed_ids" not in cache:
+        cache["typed_ids"] = has_typed_ids(store, index_files(store))
+    return bool(cache["typed_ids"])
 
 
 def newest_entries_have_tags(store: Store) -> bool:
@@ -292,7 +317,7 @@ class IndexComparison:
                 if entry[1] in self._reported_offsets:
                     continue
                 block = block_at(log, entry[1])
-                known = [] if block is None else [*key_pairs(block)[1].tolist(), *tag_pairs(block)[1].tolist()]
+                known = set[int]() if block is None else explained_hashes(block)
                 if entry[2] not in known:
                     wrong.append(entry)
                 else:  # a search that was misled did not reach it

@@ -11,6 +11,7 @@ import numpy as np
 from readers.cursors.cursors import read_cursors
 from readers.index.index_scan import scan_entries
 from readers.index.index_search import open_index
+from readers.index.typed_ids import record_offset
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
@@ -67,8 +68,12 @@ def checkpoint_findings(store: Store, last_store_time_ms: int | None) -> Iterato
 
 def values_of_records(store: Store) -> list[int]:
     """Return the values of the checkpoint that brokers take from records: store times, and an offset from 5.5.0 on."""
+    return [value for value in _of_records(store).values() if value > 0]
+
+
+def _of_records(store: Store) -> dict[str, int]:
     values = checkpoint_values(store)
-    return [values[name] for name in (*_TIMES, _RECORD_OFFSET) if values.get(name, 0) > 0]
+    return {**{name: values.get(name, 0) for name in _TIMES}, _RECORD_OFFSET: record_offset(store)}
 
 
 def checkpoint_record_findings(
@@ -79,9 +84,7 @@ def checkpoint_record_findings(
     `first`: commit-log offset and store time of the first record. `held`: values of the checkpoint that a record has.
     Order: the file's.
     """
-    values = checkpoint_values(store)
-    for name in (*_TIMES, _RECORD_OFFSET):
-        value = values.get(name, 0)
+    for name, value in _of_records(store).items():
         is_time = name != _RECORD_OFFSET
         if store.in_use or value in held or value <= (first[1] if is_time else first[0]):
             continue

@@ -227,7 +227,10 @@ def _listing(
 
     schema, view = opener.schema, opener.view(now_ms, with_state=True)
     if asked.follow:
-        view = replace(view, nothing="nothing new or changed")
+        from verdicts.follow.change_log import NOT_FOLLOWED
+
+        filled = tuple(column for column in view.columns if not set(column.sources) <= set(NOT_FOLLOWED))
+        view = replace(view, columns=filled, nothing="nothing new or changed")
     elif asked.condition is not None:
         view = replace(view, nothing="no transaction meets the condition")
     if asked.summary:

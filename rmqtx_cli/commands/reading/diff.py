@@ -190,6 +190,8 @@ class _DiffRun:
 
         A table without any choice of rows is withheld where the sides have no transaction in common.
         """
+        from verdicts.audit.log_copies import copy_findings
+
         listing, counted = self.listing, self.counted
         asked = listing.asked
         is_chosen = any((asked.output, listing.where, listing.fail_on, asked.fields, listing.limit))
@@ -203,6 +205,8 @@ class _DiffRun:
         else:
             listing.write(rows, to_the_end=True, answer=counted.lines)
             listing.say_limit("difference")
+        # That logs differ is part of the answer, and no reason to doubt it: it does not change the status.
+        listing.voice.findings(copy_findings(self.opened.stores))
         return reading, is_withheld
 
     def reading(self) -> Reading:

@@ -52,7 +52,7 @@ def command(
     from readers.store.broker_conf import read_broker_conf
     from readers.store.broker_settings import broker_settings
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, store_row
+    from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, compared_copies, store_row
     from rmqtx_cli.sources.opening import refuse_inside, say_conf_notes
 
     paths = paths or _configured(voice)
@@ -66,8 +66,8 @@ def command(
     refuse_inside(output.output, stores)
     say_conf_notes(stores, files, voice)
     pairs = [store_row(store, broker_settings(store, conf=conf, version=files.broker_version)) for store in stores]
+    findings = [*compared_copies([row for row, _ in pairs], stores), *(one for _, found in pairs for one in found)]
     _write([row for row, _ in pairs], listing)
-    findings = [finding for _, found in pairs for finding in found]
     voice.findings(findings)
     if worst:
         return worst

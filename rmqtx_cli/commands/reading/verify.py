@@ -131,6 +131,7 @@ def command(
     """
     from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_conf_notes, say_consistency
+    from verdicts.verify.copies import with_copy_findings
 
     depth.check()
     _refuse_unfit(depth, files, database)
@@ -143,6 +144,8 @@ def command(
     with engine_run(context, "verifying", opened.stores, listing, database.engine_of(engine), provenance) as run:
         job = _job(depth, files, database.read(opened.stores, run.engine))
         reading = _reading(job, opened.stores, run, depth, state, voice)
+        is_partial = depth.quick or depth.max_duration is not None
+        reading.batches = with_copy_findings(iter(reading.batches), opened.stores, is_partial=is_partial)
         counted = _written(reading, listing, depth)
     _say_amounts(reading, listing)
     is_failure = listing.has_failed if fail_on is not None else counted.is_failure

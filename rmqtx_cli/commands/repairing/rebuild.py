@@ -88,7 +88,7 @@ def command(
     (source,) = opened.stores
     conf = None if files.broker_conf is None else read_broker_conf(files.broker_conf)
     settings = opened.settings_of(source)
-    voice.note(f"{source.root}: {consistency(source)}; broker {settings.version}")
+    voice.note(f"{source.root}: {consistency(source)}; broker {settings.broker}")
     with_tags = index_has_tags(source, settings)
     with shown("rebuilding", voice) as progress:
         parts = _parts(part, source)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
+import pytest
 
 from readers.store.broker_settings import broker_settings
 from readers.store.store import open_store
+from rmqtx_cli.main import status_of
+from tests.brokers import corpus
+from tests.conftest import MOMENT
 from tests.field import field_stores, right
+from tests.forge import damage
 from tests.forge.logs import Forge
 from verdicts.audit.local_audit import audit
 from verdicts.audit.log_copies import log_copies
+from verdicts.audit.lookups import pending
+from verdicts.evidence.store_facts import known_until_ms
 from verdicts.model.reading import VerdictReading
 
 
@@ -102,3 +110,104 @@ def test_stores_of_other_brokers_are_not_compared(tmp_path: Path) -> None:
     assert log_copies([open_store(root) for root in roots]) == []
     reading, _ = audited(*roots)
     assert not pc.any(pc.equal(reading.table()["state"], "UNDECIDABLE")).as_py()
+
+
+# --- the other commands -----------------------------------------------------------------------------------------------
+
+
+def codes_of(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    """The status of a command, and all that it printed."""
+    status = status_of([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    return status, printed.out + printed.err
+
+
+@pytest.fixture
+def _later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MOMENT, lambda store: known_until_ms(store) + 60_000)
+
+
+@pytest.mark.usefixtures("_later")
+def test_pending_reads_cursors_and_queues_and_finds_what_a_slave_lacks(tmp_path: Path) -> None:
+    root = field_stores("partial-slave", tmp_path)
+    stores = [open_store(root / name) for name in ("master", "slave")]
+    reading = pending(stores, broker_settings)
+    assert reading.table().num_rows == 38 + 15  # the slave has 15 of the open half messages
+    assert [note.text for note in reading.notes if "scanned" in note.text] == []
+    assert found(reading, "copy-lacks-pending") == [("slave", None, "38 of them are not in this copy")]
+    assert found(reading, "logs-differ") == []
+
+
+def diverged(to: Path) -> list[Path]:
+    """Two sound logs with five half messages in common and two of their own each."""
+    roots = []
+    for name in ("new", "old"):
+        forge = Forge(to / name)
+        for number in range(5):
+            forge.half(f"COMMON{number}")
+        for number in range(2):
+            forge.half(f"{name.upper()}{number}")
+        roots.append(forge.write())
+    return roots
+
+
+@pytest.mark.parametrize(
+    ("command", "codes"),
+    [
+        ("audit", {"logs-differ", "copy-lacks-pending"}), ("pending", {"logs-differ", "copy-lacks-pending"}),
+        ("verify", {"logs-differ"}), ("stores", {"logs-differ"}), ("diff", {"logs-differ"}),
+    ],
+)  # fmt: skip
+def test_every_command_finds_logs_that_differ(
+    command: str, codes: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new, old = diverged(tmp_path)
+    _, text = codes_of(capsys, command, new, old)
+    assert codes <= {word for word in ("logs-differ", "copy-lacks-pending") if word in text}
+    _, alone = codes_of(capsys, *((command, new) if command != "diff" else (command, new, new)))
+    assert "logs-differ" not in alone
+
+
+def test_check_names_them_and_what_a_failover_loses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new, old = diverged(tmp_path)
+    _, text = codes_of(capsys, "check", new, old, "--state-dir", tmp_path / "state", "--format", "json")
+    reasons = [one["reason"] for one in json.loads(text)["reasons"]]
+    assert any("logs-differ" in reason for reason in reasons)
+    assert f"a failover to {new} loses pending transactions: 2 of them are not in this copy" in reasons
+
+
+def test_report_of_a_master_and_its_slave(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A transaction that the broker of the slave discards later has its deadline from there."""
+    root = field_stores("joined-slave-earlier", tmp_path)
+    page = tmp_path / "page.md"
+    status, _ = codes_of(capsys, "report", root / "master", root / "slave", "-o", page)
+    assert status == 3
+    assert "logs-differ" in page.read_text(encoding="utf-8")
+
+
+def test_stores_shows_copies_confirmed_offset_and_epochs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = field_stores("partial-slave", tmp_path)
+    status, text = codes_of(capsys, "stores", root / "master", root / "slave", "--format", "jsonl", "--quiet")
+    master, slave = (json.loads(line) for line in text.splitlines())
+    assert status == 0
+    assert (master["copy_of"], slave["copy_of"]) == (None, str(root / "master"))
+    assert slave["confirm_offset"] == 22538
+    assert any("the newest bytes that both have are equal" in sentence for sentence in slave["trust"])
+    (replica,) = [json.loads(codes_of(
+        capsys, "stores", corpus.unpack("controller-5.1.4", tmp_path), "--format", "jsonl", "--quiet")[1])]  # fmt: skip
+    assert replica["epochs"] == ["1 from 0"]
+
+
+def test_only_the_newest_bytes_are_compared_unless_these_differ(tmp_path: Path) -> None:
+    """A difference before them is not searched; one in them leads to the first one."""
+    new, old = diverged(tmp_path)
+    stores = [open_store(new), open_store(old)]
+    ((first,),) = [group.differences for group in log_copies(stores)]
+    assert [group.differences for group in log_copies(stores, 64)] == [(first,)]
+    file = old / "commitlog" / ("0" * 20)
+    file.write_bytes((new / "commitlog" / ("0" * 20)).read_bytes())
+    damage.flip_byte(file, 30)
+    stores = [open_store(new), open_store(old)]
+    ((early,),) = [group.differences for group in log_copies(stores)]
+    assert early[1] == 0
+    assert [group.differences for group in log_copies(stores, 64)] == [()]
