@@ -117,7 +117,7 @@ class DerivedFiles:
             last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
             if last and covered - last[0] > _TAIL_BYTES_MAX:
                 raise Untrusted(f"the queue of {queue.topic} ends {covered - last[0]} bytes before the index")
-            begin = min(begin, *last)
+            begin = min([begin, *last])
         return begin
 
     def __exit__(self, *_: object) -> None:
