@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from readers.store.store import HALF_TOPIC, OP_TOPIC
 from tests.brokers import corpus
+from tests.forge.damage import log_files, queue_files, write_bytes, zero_bytes
+from tests.forge.stores import copy_of
 from tests.representatives import rest_is_slow
 from tests.verdicts.deadlines.one_future import CLOCKS, SETTINGS, Case, cases, compared
 
@@ -37,3 +42,27 @@ def test_every_answer_is_what_the_simulation_plays(case: Case) -> None:
 @pytest.mark.parametrize("name", corpus.corpus_names())
 def test_every_store_with_every_setting_at_every_clock(name: str) -> None:
     assert [line for case in cases([name]) for line in compared(case).differences] == []
+
+
+def damaged(name: str, how: str, to: Path) -> str:
+    """A copy of a store with a hole in its log, or with a queue that lost its newest slots, and its release."""
+    root = copy_of(name, to)
+    if how == "hole":
+        file = log_files(root)[-1]
+        write_bytes(file, len(file.read_bytes().rstrip(b"\0")) * 2 // 3, bytes(range(1, 251)) * 8)
+    else:
+        topic = HALF_TOPIC if how == "half slots" else OP_TOPIC
+        file = queue_files(root, topic)[-1]
+        end = len(file.read_bytes().rstrip(b"\0")) // 20 * 20
+        zero_bytes(file, end - 60, 60)
+    return f"{root}={corpus.recipe(name)['version']}"
+
+
+@pytest.mark.parametrize("how", ["hole", "half slots", "op slots"])
+@pytest.mark.parametrize("name", rest_is_slow(["killed-5.3.3", "common-4.9.7", "common-5.5.0", "killed-5.1.4"], 2))
+def test_answers_about_damaged_stores_are_what_the_simulation_plays(name: str, how: str, tmp_path: Path) -> None:
+    place = damaged(name, how, tmp_path)
+    for clock in CLOCKS:
+        found = compared(Case(place, "eleven years of fileReservedTime", clock))
+        assert found.differences == []
+        assert found.counts.total() > 10
