@@ -97,8 +97,8 @@ KINDS: dict[str, Kind] = {
     "check-skips": Kind(
         "error",
         "slots of the half queue that lead to no half message, and that the check has not reached",
-        "the half messages with these numbers are never checked; nor are those in the slots after them whose records "
-        "lie in the same file of the log: rmqtx audit lists them as LOST",
+        "no half message with one of these numbers is checked, nor are those behind them that the check passes for the "
+        "same reason: rmqtx audit lists them as LOST",
         "rmqtx rebuild queues writes the queue again, in a copy of the store",
     ),
     "start-differs": Kind(

@@ -37,6 +37,7 @@ SETTINGS: dict[str, tuple[str, str]] = {
     "brokerRole": (_BROKER, "ASYNC_MASTER, SYNC_MASTER or SLAVE"),
     "forceVerifyPropCRC": (_BROKER, "whether a record needs a sound checksum in its properties"),
     "rejectTransactionMessage": (_BROKER, "whether the broker refuses half messages"),
+    "autoCreateSubscriptionGroup": (_BROKER, "whether a consumer group that is not known may consume"),
     "transRocksDBEnable": (_BROKER, "whether open transactions are kept in RocksDB (5.4.0 and later)"),
     "transactionDataExpireMillis": (_PROXY, "milliseconds for which the proxy keeps the place of a half message: a "
                                     "later decision finds no place"),

@@ -39,8 +39,8 @@ from tests.forge.stores import unpacked
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
-def request(*stores: str | Path) -> Request:
-    return Request([str(store) for store in stores], LiveOptions(), StoreOptions(), None)
+def request(*stores: str | Path, broker_conf: Path | None = None) -> Request:
+    return Request([str(store) for store in stores], LiveOptions(), StoreOptions(broker_conf=broker_conf), None)
 
 
 def wait_for_results(schedule: Schedule, count: int) -> None:
@@ -83,9 +83,10 @@ def samples_of(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 def test_it_serves_what_check_counts(rmqtx: Run, tmp_path: Path) -> None:
-    root = unpacked("killed-5.3.3")
-    said: list[str] = []
-    schedule = Schedule(request(root), 3600, 60, said.append)
+    root, said = unpacked("killed-5.3.3"), list[str]()
+    conf = tmp_path / "broker.conf"
+    conf.write_text("fileReservedTime=100000\n")  # nothing is too old to be checked, whenever this runs
+    schedule = Schedule(request(root, broker_conf=conf), 3600, 60, said.append)
     schedule.start()
     with serving(schedule) as server:
         wait_for_results(schedule, 1)
@@ -95,7 +96,9 @@ def test_it_serves_what_check_counts(rmqtx: Run, tmp_path: Path) -> None:
         assert "/metrics" in fetched(server.url)[1]
     schedule.stop()
     found = samples_of(text)
-    counted = json.loads(rmqtx("check", root, "--format", "json", "--state-dir", tmp_path).out)
+    counted = json.loads(rmqtx(
+        "check", root, "--format", "json", "--state-dir", tmp_path, "--broker-conf", conf
+    ).out)  # fmt: skip
     (store,) = counted["stores"]
     labels = {"store": str(root)}
     assert found["rmqtx_up"] == [({}, 1)]

@@ -29,7 +29,7 @@ from verdicts.check.check_rules import supposed_version
 from verdicts.deadlines.deadline import is_open_row
 from verdicts.evidence.derived_trust import Untrusted, require_own_slots, sound_blocks
 from verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
-from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
 from verdicts.model.reading import VerdictReading
 from verdicts.model.witnesses import Witnesses
 from verdicts.startup.log_cut import read_from
@@ -82,12 +82,16 @@ def pending(
     return reading
 
 
-def open_transactions(store: Store, settings: BrokerSettings, scanned_bytes_max: int) -> pa.Table | None:
+def open_transactions(
+    store: Store, settings: BrokerSettings, scanned_bytes_max: int, findings: list[Finding]
+) -> pa.Table | None:
     """Return the rows of `pending` for a store whose log was read and is sound; `discard_at_ms` is not needed.
 
+    `findings`: gets what is wrong with the future of the store.
     Damage: if the derived files cannot be trusted, the log is scanned; None if it is longer than `scanned_bytes_max`.
     """
     facts = {store.root: store_facts(store, lambda _: settings)}
+    findings += future_findings(store, facts[store.root].predicted)
     reading = VerdictReading(TRANSACTIONS, [])
     table = _by_derived_files(reading, facts, _open_ones)
     if table is not None:
@@ -228,7 +232,9 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
     Queues and index do not show damage in the log. A range of more than `bytes_max` is not read, with a note.
     """
     for root, fact in facts.items():
-        mine = rows.filter(pc.and_(pc.equal(rows["store"], root), pc.not_equal(rows["state"], "COMMITTED")))
+        # What is committed and has no event depends on nothing that comes later.
+        is_settled = pc.and_(pc.equal(rows["state"], "COMMITTED"), pc.equal(rows["next_event"], "none"))
+        mine = rows.filter(pc.and_(pc.equal(rows["store"], root), pc.invert(pc.fill_null(is_settled, False))))
         begin = pc.min(pc.struct_field(pc.list_flatten(mine["half_copies"]), "commit_log_offset")).as_py()
         if begin is None:
             continue

@@ -522,6 +522,8 @@ def _why_before_begin(
     slots = queue.read(queue.first_offset, begin)[0]
     if store.log_begin_offset > 0 and len(slots):
         return None, None
+    if numbers is None:
+        return "the half queue begins after the cursor; rmqtx audit reads the log and finds out why", None
     return (
         "the half queue begins after the cursor, and no slot is left of the half messages in between: this store never "
         "received them (a slave that began later, with the cursors of its master), or its queue was cut",

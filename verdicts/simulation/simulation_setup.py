@@ -99,6 +99,10 @@ def _half_topic_checks(
         cut = scanned_cut(store, version, configuration.conf, _SCANNED_BYTES_MAX)
         if cut is not None:
             notes.append(f"{store.root}: the start cuts the log off at commit-log offset {cut} (rmqtx verify)")
+            findings += [] if number else [Finding(
+                store.root, "start-cuts-log", commit_log_offset=cut, expected="all records of the log",
+                actual=f"the start ends the log at commit-log offset {cut}",
+            )]  # fmt: skip
         for queue_id in half_queues(store):
             half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
             window = windows.get((rules, queue_id, half, op))

@@ -23,8 +23,8 @@ CHECK_PASS_MS_MAX = 60_000
 FLAGS: dict[str, str] = {
     "duplicate_commit": "more than one COMMIT record names one of its copies: consumers receive the message once for "
     "each record",
-    "commit_without_op": "a COMMIT record and no op mark: if the check will still reach a copy, the broker checks it "
-    "again and may deliver it again",
+    "commit_without_op": "a COMMIT record and no op mark: if the check will still reach a copy and asks a producer, "
+    "the answer COMMIT delivers it again (rmqtx show ID: next)",
     "commit_after_rollback": "a COMMIT record was written after an op message, or a ROLLBACK record, had ended it",
     "commit_after_discard": "a COMMIT record was written after the broker had discarded it",
     "discarded_though_decided": "the broker discarded a copy although a commit or rollback was already recorded",

@@ -64,7 +64,8 @@ class JudgedCopies:
         is_known = self.cursor_is_known_per_copy & in_half_topic
         self.is_numbered_ahead_per_copy = is_known & (queue_offsets >= cursor)
         self._find_futures()
-        is_read = in_half_topic & np.isin(self.event_per_copy, READ_EVENTS)  # a start can begin at an older cursor
+        # A start can begin at an older cursor; where it cuts the log first, the state is that of before.
+        is_read = in_half_topic & np.isin(self.event_per_copy, READ_EVENTS) & ~self._is_of_cut_store()
         self.is_ahead_per_copy = (is_known & has_slot & reached & (self.event_per_copy != Event.SKIPPED)) | is_read
         is_passed = self.cursor_is_known_per_copy & (queue_offsets < cursor)
         self.is_slotless_per_copy = in_half_topic & ~has_slot & ~is_passed
@@ -136,6 +137,12 @@ class JudgedCopies:
         stores = [name for name, view in self.views.items() if view.future is not None and not view.future.is_running]
         here = np.asarray(pc.is_in(self.halves.table["store"], value_set=pa.array(stores, pa.string())))
         found: Bools = here & np.isin(self.event_per_copy, READ_EVENTS)
+        return found
+
+    def _is_of_cut_store(self) -> Bools:
+        """Half copies of stores whose log the next start cuts."""
+        cut = [name for name, view in self.views.items() if view.future is not None and view.future.log_cut is not None]
+        found: Bools = np.asarray(pc.is_in(self.halves.table["store"], value_set=pa.array(cut, pa.string())))
         return found
 
     def _are_cut(self, group: Group) -> Bools:

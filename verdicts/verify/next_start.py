@@ -31,7 +31,8 @@ def next_stop_findings(store: Store, settings: BrokerSettings) -> Iterator[Findi
 
 
 def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Finding]:
-    """Return the decided transactions that the broker asks about again after a start, if there are any.
+    """Return the decided transactions that the broker asks about again after a start, what its check passes, and
+    whether that depends on its release.
 
     Shape: the verdicts are those of `pending`; the place is the first half copy of the first of them.
     Damage: a file that cannot be read is reported elsewhere; then nothing is predicted.
@@ -39,24 +40,26 @@ def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Find
     if store.in_use or not store.has("consumequeue", HALF_TOPIC):
         return
     try:
-        rows = open_transactions(store, settings, ONE_PROCESS_BYTES_MAX)
+        found: list[Finding] = []
+        rows = open_transactions(store, settings, ONE_PROCESS_BYTES_MAX, found)
     except SourceError:
         return
+    yield from found
     if rows is None:
         yield Finding(store.root, "start-unforeseen", actual=_UNKNOWN)
         return
-    found = rows.filter(pc.or_(_has_flag(rows, "may_be_decided"), pc.not_equal(rows["state"], "PENDING")))
-    found = found.filter(pc.is_valid(found["answer_effect"]))  # what the check discards without asking is not checked
-    if not found.num_rows:
+    again = rows.filter(pc.or_(_has_flag(rows, "may_be_decided"), pc.not_equal(rows["state"], "PENDING")))
+    again = again.filter(pc.is_valid(again["answer_effect"]))  # what the check discards without asking is not checked
+    if not again.num_rows:
         return
-    counts = {state: pc.sum(pc.equal(found["state"], state)).as_py() for state in STATES}
+    counts = {state: pc.sum(pc.equal(again["state"], state)).as_py() for state in STATES}
     words = [f"{counts[state]} {state}" for state in STATES if counts[state] and state != "PENDING"]
     if counts["PENDING"]:
         words.append(f"{counts['PENDING']} PENDING that may have been rolled back before the broker was killed")
     elif pending_count := _perhaps_rolled_back(store, settings, rows):
         words.append(f"{pending_count} PENDING of which some may have been rolled back just before the stop")
     text = ", ".join(words)
-    copies = found["half_copies"].combine_chunks().flatten()
+    copies = again["half_copies"].combine_chunks().flatten()
     place = pc.min(pc.struct_field(copies, "commit_log_offset")).as_py()
     yield Finding(
         store.root, "start-checks-again", commit_log_offset=place, actual=text,
