@@ -14,7 +14,7 @@ from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from rmqtx_cli.monitoring.numbers import PENDING, WITHOUT_OP, Causes, GroupNumbers, Numbers, StoreNumbers
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.pages.check_alive import stopped_sentence
-from rmqtx_cli.pages.headlines import passed_sentences
+from rmqtx_cli.pages.headlines import passed_sentences, refused_sentences
 from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.sources.brokers import BrokerSource
 from rmqtx_cli.sources.files import FileSource
@@ -114,7 +114,8 @@ def _measured(
     for batch in rows.to_batches():
         harms.add(batch)
     numbers.soon = list(harms.soon_sentences(reading.predicted))
-    numbers.unreached = [*harms.cut_sentences(), *passed_sentences(reading.predicted)]
+    predicted = reading.predicted
+    numbers.unreached = [*refused_sentences(predicted), *harms.cut_sentences(), *passed_sentences(predicted)]
     lacking = [one for one in reading.findings if one.code == "copy-lacks-pending"]
     numbers.copies_lacking = {one.store: one.actual or "" for one in lacking}
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})

@@ -95,14 +95,23 @@ def pending_lines(
     yield from lines
 
 
-def refused_lines(predicted: Mapping[str, Prediction]) -> Iterator[str]:
+def refused_sentences(predicted: Mapping[str, Prediction]) -> Iterator[str]:
     """Which brokers do not start on their store, so that nothing happens to its transactions until it is repaired."""
-    from rmqtx_cli.options.next_commands import next_line
     from verdicts.model.predicted import REFUSED
 
     for root, known in predicted.items():
         if known.why == REFUSED:
             yield f"{escaped(root)}: the broker does not start on this store, so it checks nothing"
+
+
+def refused_lines(predicted: Mapping[str, Prediction]) -> Iterator[str]:
+    """The same, and the command that names the file."""
+    from rmqtx_cli.options.next_commands import next_line
+    from verdicts.model.predicted import REFUSED
+
+    yield from refused_sentences(predicted)
+    for root, known in predicted.items():
+        if known.why == REFUSED:
             yield next_line(f"rmqtx verify {quoted(root)}", "names the file that prevents the start")
 
 

@@ -202,7 +202,7 @@ class Summary:
         `arguments`: the options that open the same stores or brokers, quoted for a shell. `live`: the same for live
         brokers, None for files. `reading`: read to its end.
         """
-        from rmqtx_cli.pages.headlines import answer_lines, passed_lines
+        from rmqtx_cli.pages.headlines import answer_lines, passed_lines, refused_lines
 
         damaged = self.damaged(reading.findings)
         line = self.next_line(arguments, [store.root for store in stores if store.root in damaged])
@@ -216,6 +216,7 @@ class Summary:
         )
         if harm and not is_first:
             yield harm
+        yield from refused_lines(reading.predicted)
         yield from passed_lines(reading.predicted)
 
     def sentence(self, now_ms: int) -> str:

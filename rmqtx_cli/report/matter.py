@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rmqtx_cli.pages.causes import counts_lines
 from rmqtx_cli.pages.check_alive import check_sentence, next_lines
-from rmqtx_cli.pages.headlines import passed_sentences
+from rmqtx_cli.pages.headlines import passed_sentences, refused_sentences
 
 if TYPE_CHECKING:
     from rmqtx_cli.report.gathering import Gathered
@@ -27,7 +27,8 @@ def sentence(text: str) -> str:
 def _harm(found: Gathered) -> str:
     """What is harmed, worst first; a check that is stopped; and whether damage may hide more."""
     stops = found.facts.stops
-    parts = [*found.summary.harms.sentences(found.facts.predicted), *passed_sentences(found.facts.predicted)]
+    predicted = found.facts.predicted
+    parts = [*refused_sentences(predicted), *found.summary.harms.sentences(predicted), *passed_sentences(predicted)]
     parts += [check_sentence(stop, found.summary.never_asked_counts(stop.store)) for stop in stops[:1]]
     parts += [f"the check is stopped in {len(stops) - 1} more stores"] if len(stops) > 1 else []
     is_damaged = any(finding.kind.severity == "error" for finding in found.facts.findings)

@@ -99,8 +99,12 @@ def test_a_start_that_depends_on_the_release_is_a_finding(is_emptied: bool, tmp_
 def test_a_start_that_only_some_releases_refuse_is_a_finding(tmp_path: Path) -> None:
     root = field_stores("zero-last-queue-file", tmp_path) / "store"
     assert "start-differs" in rows_and_codes(root, None)[1]
-    for version in ("5.3.3", "5.5.0"):
-        assert "start-differs" not in rows_and_codes(root, version)[1]
+    for version, is_refused in (("5.3.3", True), ("5.5.0", False)):
+        rows, codes = rows_and_codes(root, version)
+        assert "start-differs" not in codes
+        assert ("start-refused" in codes) is is_refused
+        events = {row["next_event"] for row in rows if row["state"] == "PENDING"}
+        assert events == ({"stopped"} if is_refused else {"asked"})
 
 
 @pytest.mark.parametrize(("version", "checked"), [("5.2.0", [54]), ("5.3.3", [])])

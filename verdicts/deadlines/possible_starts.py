@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from readers.model.findings import Finding
 from readers.model.releases import Version
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import Store
@@ -19,13 +20,19 @@ from verdicts.startup.started_queues import StartedQueue, ends_in_empty_file, st
 _Started = tuple[dict[str, StartedQueue] | None, ...] | None
 
 
-def is_refused(store: Store, settings: BrokerSettings) -> bool:
-    """Whether no release that a stopped broker may have starts on its store; not known of a bundle."""
+def refused_by_all(store: Store, settings: BrokerSettings) -> list[Finding]:
+    """Return why no release that a stopped broker may have starts on its store; nothing if one does, and of a bundle.
+
+    Damage: start-refused, for the newest of these releases.
+    Raises: UnreadableFile, FileChanged.
+    """
     kinds = _kinds(store, settings)
     if not kinds:
-        return False
+        return []
     refused = _Refusals(store, settings)
-    return all(refused.hold(rules) for rules in kinds) and not is_bundle(store)
+    if not all(refused.hold(rules) for rules in kinds) or is_bundle(store):
+        return []
+    return refused.findings(kinds[-1])
 
 
 def differing_starts(store: Store, settings: BrokerSettings) -> list[Version]:
@@ -77,6 +84,15 @@ class _Refusals:
         self._directories = start_directories(store, settings.given or {})
         self._is_unreadable = any(True for _ in refusals_of_configuration(store))
         self._has_empty_file: bool | None = None
+
+    def findings(self, rules: RecoveryRules) -> list[Finding]:
+        """Return why a start by some rules does not succeed."""
+        found = [one for directory in self._directories for one in refusals_of_directory(self._store, directory, rules)]
+        found += refusals_of_configuration(self._store)
+        return found or [Finding(
+            self._store.root, "start-refused", self._store.place("consumequeue"),
+            expected="at least one slot in the last file of a queue", actual="only zeros",
+        )]  # fmt: skip
 
     def hold(self, rules: RecoveryRules) -> bool:
         """Whether a start by some rules does not succeed. Raises: UnreadableFile, FileChanged."""

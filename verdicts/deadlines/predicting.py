@@ -23,6 +23,7 @@ from readers.cursors.cursors import CheckCursors
 from readers.log.designs import HALF_TOPIC_DESIGN, PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
 from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
+from readers.model.findings import Finding
 from readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED, Version, dotted
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import Store
@@ -34,7 +35,7 @@ from verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_sett
 from verdicts.check.steps import Stop
 from verdicts.check.window import ABSENT, CheckWindow, CheckWindows, StoredHalves, StoredOps
 from verdicts.deadlines.discard_rounds import Discards, OpenHalves, discards_by_round
-from verdicts.deadlines.possible_starts import differing_starts, is_refused
+from verdicts.deadlines.possible_starts import differing_starts, refused_by_all
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.predicted import (
     ASSUMED,
@@ -131,6 +132,7 @@ def _predict(
 ) -> Prediction:
     designs = [seen.word for seen in designs_of(store)]
     why, is_whole = NOT_BEFORE, False
+    refusals: list[Finding] = []
     if STATE_TABLE in designs or PREPARED_RECORDS in designs:
         asks = STATE_TABLE in designs and not PREPARED_NOT_CHECKED.holds(settings.version_low or ALWAYS)
         why = NEVER_DISCARDED if asks else NEVER_ASKED
@@ -148,7 +150,7 @@ def _predict(
         why = NO_CURSOR
     elif settings.broker_role == "SLAVE":
         why = SLAVE
-    elif is_refused(store, settings):
+    elif refusals := refused_by_all(store, settings):
         why = REFUSED
     else:
         version = supposed_version(settings, stops)[0]
@@ -163,7 +165,7 @@ def _predict(
             )
             is_whole &= part.is_whole
             parts.append(part)
-    return replace(_together(parts, store.in_use, why), is_whole=is_whole)
+    return replace(_together(parts, store.in_use, why), is_whole=is_whole, refusals=tuple(refusals))
 
 
 def _standing(part: Prediction) -> Prediction:

@@ -182,8 +182,8 @@ class StoreFacts:
 
 
 def future_findings(store: Store, future: Prediction) -> list[Finding]:
-    """Return what is wrong with a future: halves that the check passes, and one that depends on the release."""
-    found = []
+    """Return what is wrong with a future: a start that fails, halves that the check passes, a part of the release."""
+    found = list(future.refusals)
     for queue_id, numbers in future.fillers.items():
         if len(numbers):
             found.append(Finding(

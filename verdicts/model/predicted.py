@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from readers.model.columns import Bools, Int64s
+from readers.model.findings import Finding
 
 #: The default file reservation of 72 hours, at a round every 30 seconds, ends every half before this.
 ROUNDS_MAX = 10_000
@@ -124,6 +125,7 @@ class Prediction:
            slot that leads to it. `fillers`: the half slots without a record, by queue. `log_cut`: where the next start
            cuts the log off, if it does. `assumed`: what was assumed, of ASSUMED. `differing`: if the start of the
            possible releases lead to different events, a release and a summary of its events for each future.
+           `refusals`: why its broker does not start.
     """
 
     is_running: bool = False
@@ -142,6 +144,7 @@ class Prediction:
     log_cut: int | None = None
     assumed: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
+    refusals: tuple[Finding, ...] = ()
 
     def digest(self) -> str:
         """Return a digest of what happens to each copy next, without its times."""
