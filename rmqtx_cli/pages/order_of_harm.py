@@ -263,32 +263,38 @@ class Harms:
 
     def _when(self, of: _OfStore, known: Prediction | None) -> str:
         is_running = known is not None and known.is_running
+        # The time of a stopped broker counts from its start, whenever the sentence is printed.
+        from_ms = known.start_ms if known is not None and known.start_ms else self.now_ms
         parts = []
         if of.unasked:
             which = "next" if is_running else "first"
-            when = self._moment(min(of.unasked), is_running)
+            when = _moment(min(of.unasked), from_ms, is_running)
             parts.append(f"{_many(of.unasked, of)} unasked in its {which} round, {when}")
         asked = of.times - of.unasked - of.unaskable
         for times, condition in ((asked, "unless a producer answers"), (of.unaskable, "and asks no producer")):
             if times:
-                parts.append(f"{_many(times, of)} {self._span(times, condition, is_running)}")
+                parts.append(f"{_many(times, of)} {_span(times, from_ms, condition, is_running)}")
         is_assumed = known is not None and ASSUMED_SETTINGS in known.assumed
         return f"the broker discards {', and '.join(parts)}{' (by default settings)' if is_assumed else ''}"
 
-    def _span(self, times: Counter[int], condition: str, is_running: bool) -> str:
-        """Return until when something happens, on which condition, and when it begins."""
-        first, last = (duration_text(max(0, time_ms - self.now_ms)) for time_ms in (min(times), max(times)))
-        if is_running:
-            return f"within {last} {condition}, the first in {first}, at {time_text(min(times))}"
-        return f"within {last} of its start {condition}" + ("" if first == last else f", the first after {first}")
 
-    def _moment(self, time_ms: int, is_running: bool) -> str:
-        left_ms = time_ms - self.now_ms
-        if left_ms <= 0:
-            return "now" if is_running else "as soon as it starts"
-        if is_running:
-            return f"in {duration_text(left_ms)}, at {time_text(time_ms)}"
-        return f"{duration_text(left_ms)} after it starts"
+def _span(times: Counter[int], from_ms: int, condition: str, is_running: bool) -> str:
+    """Return until when something happens, on which condition, and when it begins."""
+    lefts_ms = [max(0, time_ms - from_ms) for time_ms in (min(times), max(times))]
+    first, last = (duration_text(left_ms) for left_ms in lefts_ms)
+    if is_running:
+        return f"within {last} {condition}, the first in {first}, at {time_text(min(times))}"
+    begin = "" if first == last else f", the first {f'after {first}' if lefts_ms[0] else 'at once'}"
+    return f"within {last} of its start {condition}{begin}"
+
+
+def _moment(time_ms: int, from_ms: int, is_running: bool) -> str:
+    left_ms = time_ms - from_ms
+    if left_ms <= 0:
+        return "now" if is_running else "as soon as it starts"
+    if is_running:
+        return f"in {duration_text(left_ms)}, at {time_text(time_ms)}"
+    return f"{duration_text(left_ms)} after it starts"
 
 
 def _many(times: Counter[int], of: _OfStore) -> str:

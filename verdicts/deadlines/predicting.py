@@ -90,7 +90,7 @@ def predict_from_files(
     if len(others) > 1:
         differing = tuple(f"{dotted(version)}: {one.summary()}" for version, one in others)
         found = replace(_only_skipped_by_all(found, [one for _, one in others]), differing=differing)
-    return replace(found, assumed=_assumed(store, settings))
+    return replace(found, assumed=_assumed(store, settings), start_ms=0 if store.in_use else now_ms)
 
 
 def _other_futures(

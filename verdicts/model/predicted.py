@@ -125,7 +125,7 @@ class Prediction:
            slot that leads to it. `fillers`: the half slots without a record, by queue. `log_cut`: where the next start
            cuts the log off, if it does. `assumed`: what was assumed, of ASSUMED. `differing`: if the start of the
            possible releases lead to different events, a release and a summary of its events for each future.
-           `refusals`: why its broker does not start.
+           `refusals`: why its broker does not start. `start_ms`: when a stopped broker is assumed to start.
     """
 
     is_running: bool = False
@@ -145,6 +145,7 @@ class Prediction:
     assumed: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()
     refusals: tuple[Finding, ...] = ()
+    start_ms: int = 0
 
     def digest(self) -> str:
         """Return a digest of what happens to each copy next, without its times."""
