@@ -29,7 +29,8 @@ def damaged(tmp_path: Path) -> Path:
 def test_what_rests_on_absence_is_the_same_by_show_and_audit(damaged: Path) -> None:
     store, settings = open_store(damaged), settings_of(NAME)
     rows = audit([store], settings).table().to_pylist()
-    committed = [row for row in rows if row["state"] == "COMMITTED"]
+    # A committed one with a copy that the check has not reached depends on where the next start ends the log.
+    committed = [row for row in rows if row["state"] == "COMMITTED" and row["next_event"] == "none"]
     chosen = [committed[-1], next(row for row in rows if row["state"] == "UNDECIDABLE")]  # behind the damage, before it
     for row in chosen:
         reading = show([open_store(damaged)], settings, row["transaction_id"])
