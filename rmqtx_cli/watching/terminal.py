@@ -98,14 +98,17 @@ def full_screen(wake_reader: int, wake_writer: int) -> Iterator[Terminal]:
 
 def _enter(descriptor: int) -> None:
     tty.setcbreak(descriptor)
-    sys.stdout.write("\x1b[?1049h\x1b[?25l\x1b[2J")
-    sys.stdout.flush()
+    _write("\x1b[?1049h\x1b[?25l\x1b[2J")
+
+
+def _write(text: str) -> None:
+    """Write to the terminal at once: a signal may interrupt a write of `sys.stdout`, which cannot begin another."""
+    os.write(sys.stdout.fileno(), text.encode())
 
 
 def _leave(descriptor: int, before: list[Any]) -> None:
     try:
         termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
-        sys.stdout.write("\x1b[?25h\x1b[?1049l")
-        sys.stdout.flush()
+        _write("\x1b[?25h\x1b[?1049l")
     except (OSError, termios.error):
         pass  # the terminal is gone
