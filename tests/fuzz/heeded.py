@@ -7,7 +7,6 @@ of the queues of the check, only those at or after its cursors have an effect on
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,9 +17,7 @@ from readers.cursors.cursors import check_cursors
 from readers.model.findings import Finding
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.forge.stores import settings_of
-from tests.fuzz.file_damages import DAMAGES, change_text, place_in
-from tests.fuzz.matrix import CELLS, KINDS, OTHER_KINDS, Baseline, _rows, _write, baseline
-from tests.fuzz.meaningless import used_bytes
+from tests.fuzz.matrix import CELLS, Baseline, _rows, _write, case_of
 from verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
@@ -60,25 +57,14 @@ class Compared:
 
 def compare(number: int, seed: int = 0, cells: tuple[tuple[str, str, str, str], ...] = CELLS) -> Compared:
     """Play the case with a number, as `matrix.play` does, and compare the verification with the audit."""
-    cell = cells[number % len(cells)]
-    chance = random.Random(f"{seed} {number}")
-    name, kind, damage, where = cell
-    base = baseline(name)
-    found = sorted(base.root.glob((KINDS | OTHER_KINDS)[kind]))
-    files = [file for file in found if file.stat().st_size and any(file.read_bytes())]
-    if not files:
-        return Compared(number, cell, "no such file", (), is_compared=False)
-    file = chance.choice(files)
-    before = file.read_bytes()
-    after = DAMAGES[damage](before, place_in(used_bytes(before), where, chance), chance)
-    done = f"{file.relative_to(base.root)}: {change_text(before, after)}"
-    if after == before:
-        return Compared(number, cell, done, (), is_compared=False)
+    case = case_of(number, seed, cells)
+    if case.file is None or case.after == case.before:
+        return Compared(number, case.cell, case.done, (), is_compared=False)
     try:
-        _write(file, after)
-        return Compared(number, cell, done, tuple(_silent(base, name)))
+        _write(case.file, case.after)
+        return Compared(number, case.cell, case.done, tuple(_silent(case.base, case.cell[0])))
     finally:
-        _write(file, before)
+        _write(case.file, case.before)
 
 
 def _silent(base: Baseline, name: str) -> Iterable[str]:

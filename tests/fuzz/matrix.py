@@ -109,8 +109,20 @@ def baseline(name: str) -> Baseline:
     )
 
 
-def play(number: int, seed: int = 0, cells: tuple[tuple[str, str, str, str], ...] = CELLS) -> Played:
-    """Play the case with a number; the number and the seed determine everything in it."""
+@dataclass(frozen=True)
+class DamageCase:
+    """One damage of one file; `file` is None where the store has no such file. `done`: the damage in words."""
+
+    cell: tuple[str, str, str, str]
+    base: Baseline
+    file: Path | None
+    before: bytes
+    after: bytes | None
+    done: str
+
+
+def case_of(number: int, seed: int, cells: tuple[tuple[str, str, str, str], ...]) -> DamageCase:
+    """The case with a number; the number and the seed determine everything in it."""
     cell = cells[number % len(cells)]
     chance = random.Random(f"{seed} {number}")
     name, kind, damage, where = cell
@@ -118,13 +130,22 @@ def play(number: int, seed: int = 0, cells: tuple[tuple[str, str, str, str], ...
     found = sorted(base.root.glob((KINDS | OTHER_KINDS)[kind]))
     files = [file for file in found if file.stat().st_size and any(file.read_bytes())]
     if not files:
-        return Played(number, cell, "no such file", UNCHANGED)
+        return DamageCase(cell, base, None, b"", b"", "no such file")
     file = chance.choice(files)
     before = file.read_bytes()
     after = DAMAGES[damage](before, place_in(used_bytes(before), where, chance), chance)
-    done = f"{file.relative_to(base.root)}: {change_text(before, after)}"
-    if after == before:
+    return DamageCase(cell, base, file, before, after, f"{file.relative_to(base.root)}: {change_text(before, after)}")
+
+
+def play(number: int, seed: int = 0, cells: tuple[tuple[str, str, str, str], ...] = CELLS) -> Played:
+    """Play the case with a number; the number and the seed determine everything in it."""
+    case = case_of(number, seed, cells)
+    cell, base, done = case.cell, case.base, case.done
+    name, kind, *_ = cell
+    before, after = case.before, case.after
+    if case.file is None or after == before:
         return Played(number, cell, done, UNCHANGED)
+    file = case.file
     try:
         _write(file, after)
         with alarm(SECONDS_MAX):
