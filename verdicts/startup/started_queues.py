@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from readers.log.commit_log import scan_segments, written_end_offset
+from readers.log.commit_log import last_with_data, scan_segments, written_end_offset
 from readers.model.columns import Int64s
 from readers.model.releases import Version
 from readers.queues.queue_parts import QueuePart
@@ -69,7 +69,7 @@ def started_queues(
     try:
         ends = {topic: used_end(one.segments, one.layout) for topic, one in files.items()}
         last = {topic: _place(one, ends[topic]) for topic, one in files.items()}
-        log_end = written_end_offset(tuple(segments))
+        log_end, is_torn = _log_end(store)
         if log_cut is not None:
             ends = {topic: _kept_end(one, ends[topic], log_cut) for topic, one in files.items()}
             return {topic: StartedQueue(ends[topic], end=ends[topic]) for topic in _TOPICS}
@@ -82,7 +82,7 @@ def started_queues(
         if cut is not None:
             return _cut_by_dledger(store, queue_id, files, ends, cut)
         records = _records(store, queue_id, last, scanned_from, log_end)
-        if not any(len(rows) for rows in records.values()):
+        if not is_torn and not any(len(rows) for rows in records.values()):
             return {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
         fates = [
             recovered(_facts(files[topic], topic, queue_id, ends[topic], records[topic]), rules, None)
@@ -91,7 +91,7 @@ def started_queues(
         maximum = max(reach, *(fate.maximum for fate in fates))
         first = start_file(store, segments, conf, maximum, rules)
         walk = LogWalk(first, len(segments) - 1, log_end, "")
-        recover_queues(store, segments, walk, fates, rules, reach=min(reach, log_end))
+        recover_queues(store, segments, walk, fates, rules, only_doubted=not is_torn, reach=min(reach, log_end))
         return {topic: _started(fate) for topic, fate in zip(_TOPICS, fates, strict=True)}
     finally:
         for one in files.values():
@@ -126,6 +126,24 @@ def _kept_end(files: SlotFiles, end: int, cut: int) -> int:
         if are_later.any():
             return begin + int(are_later.argmax())
     return end
+
+
+def _log_end(store: Store) -> tuple[int, bool]:
+    """Return where the data of a log ends, and whether that is before the end of a record that a queue leads to.
+
+    A power loss can take the end of the log and leave the queues: the recovery ends the log after its last record.
+    """
+    reach, written_end = queue_reach(store), written_end_offset(store.commit_log)
+    if reach.begin < store.log_begin_offset:
+        return written_end, False
+    for block in scan_segments(store, [], [], from_offset=reach.begin, to_offset=reach.end, with_fillers=True):
+        if reach.begin in block.commit_log_offsets:
+            return written_end, False
+    last = last_with_data(store.commit_log)
+    end = store.log_begin_offset
+    for block in scan_segments(store, [], [], from_offset=last, to_offset=written_end, with_fillers=True):
+        end = int(block.commit_log_offsets[-1] + block.lengths[-1])
+    return max(end, last), True
 
 
 def ends_in_empty_file(store: Store) -> bool:

@@ -1,0 +1,76 @@
+"""Play histories on the brokers' own classes and compare what rmqtx says; `python -m tests.histories`.
+
+Exit status 1 if anything differs. A history that differs is made short, and kept with its store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from tests.brokers import maven
+from tests.histories.machine import RELEASES
+from tests.histories.playing import Result, Stage, played
+from tests.histories.steps import drawn_history
+
+_CHUNK = 60
+
+
+def chunk(version: str, seeds: range, kept: Path | None) -> Result:
+    """Play some seeds on a release."""
+    result = Result(version)
+    with tempfile.TemporaryDirectory(prefix="rmqtx-histories-") as home, Stage(version, Path(home)) as stage:
+        for history, found in played(stage, map(drawn_history, seeds), kept):
+            result.histories += 1
+            result.counts += found.counts
+            if found.differences:
+                result.differing[history["seed"]] = found.differences
+    return result
+
+
+def main() -> int:
+    """Play, and print a line for each release and for each difference."""
+    parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
+    parser.add_argument("--histories", type=int, default=100, help="of each release")
+    parser.add_argument("--seed", type=int, default=0, help="of the first history; the others count up")
+    parser.add_argument("--releases", nargs="+", choices=RELEASES, default=RELEASES)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--keep", type=Path, help="where the stores of histories that differ are kept")
+    options = parser.parse_args()
+    why_not = maven.why_not()
+    if why_not is not None:
+        print(f"no broker can be run: {why_not}", file=sys.stderr)
+        return 1
+    begin = time.monotonic()
+    results = {version: Result(version) for version in options.releases}
+    end = options.seed + options.histories
+    with ProcessPoolExecutor(options.processes) as pool:
+        tasks = [
+            pool.submit(chunk, version, range(first, min(first + _CHUNK, end)), options.keep)
+            for first in range(options.seed, end, _CHUNK)
+            for version in options.releases
+        ]
+        for task in as_completed(tasks):
+            one = task.result()
+            total = results[one.version]
+            total.histories += one.histories
+            total.counts += one.counts
+            total.differing |= one.differing
+            for seed, sentences in one.differing.items():
+                print(f"{one.version} {seed}: {len(sentences)} differences", *sentences[:6], sep="\n  ", flush=True)
+    for one in results.values():
+        print(f"{one.version}: {one.histories} histories, {len(one.differing)} differ; {dict(sorted(one.counts.items()))}")
+    counts = sum((one.counts for one in results.values()), Counter())
+    histories = sum(one.histories for one in results.values())
+    seconds = time.monotonic() - begin
+    print(f"{histories} histories, {counts.total()} answers, {histories / seconds * 3600:.0f} histories an hour")
+    return 1 if any(one.differing for one in results.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

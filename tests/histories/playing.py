@@ -1,0 +1,121 @@
+"""Play histories on a release's classes, and compare; a history that differs is made as short as it can be."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.histories.comparing import Compared, compare
+from tests.histories.machine import Machine, MachineFailed
+from tests.histories.steps import Step
+from tests.histories.world import World
+
+#: A JVM keeps some threads of every broker that ran in it.
+_HISTORIES_OF_A_JVM = 60
+_PLAYS_TO_SHRINK_MAX = 120
+#: How long after its last step a store is read.
+_LATER_MS = 60_000
+
+
+@dataclass(slots=True)
+class Result:
+    """Histories of one release. Shape: `differing`: by seed, the sentences."""
+
+    version: str
+    histories: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    differing: dict[int, list[str]] = field(default_factory=dict)
+
+
+class Stage:
+    """The classes of one release, a new JVM now and then; a context."""
+
+    def __init__(self, version: str, home: Path) -> None:
+        self.version = version
+        self.home = home
+        self._machine: Machine | None = None
+        self._played = 0
+        home.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the JVM."""
+        if self._machine is not None:
+            self._machine.close()
+            self._machine = None
+
+    def play(self, history: Step, *, keep: Path | None = None) -> Compared:
+        """Play a history on a new store, and compare. `keep`: where its store is to be kept."""
+        if self._machine is None or self._played >= _HISTORIES_OF_A_JVM:
+            self.close()
+            self._machine, self._played = Machine(self.version, self.home), 0
+        self._played += 1
+        root, fork = self.home / "store", self.home / "fork"
+        for place in (root, fork):
+            shutil.rmtree(place, ignore_errors=True)
+        world = World(self._machine, root, history["conf"])
+        try:
+            world.start()
+            for step in history["steps"]:
+                world.play(step)
+            if world.is_running:
+                world.stop()
+            found = compare(world, self.version, fork, world.now_ms + _LATER_MS)
+        except MachineFailed as error:
+            self.close()
+            return Compared(differences=[f"machine: {error}"])
+        except Exception:  # a crash of rmqtx is a difference, and the next histories are played all the same
+            self.close()
+            return Compared(differences=[f"crash: {traceback.format_exc()}"])
+        if keep is not None:
+            shutil.rmtree(keep, ignore_errors=True)
+            shutil.copytree(root, keep / "store")
+            (keep / "history.json").write_text(json.dumps(history, indent=1) + "\n")
+            (keep / "broker.conf").write_text("".join(f"{name}={value}\n" for name, value in world.conf.items()))
+            (keep / "differences.txt").write_text("\n".join([f"now_ms {world.now_ms + _LATER_MS}", *found.differences]))
+        return found
+
+
+def kinds(compared: Compared) -> set[str]:
+    """The kinds of the differences."""
+    return {line.split(" ", 1)[0] for line in compared.differences}
+
+
+def shrunk(history: Step, is_same: Callable[[Step], bool]) -> Step:
+    """The history without the steps that a difference does not need."""
+    steps = list(history["steps"])
+    left, size = _PLAYS_TO_SHRINK_MAX, max(1, len(steps) // 2)
+    while size and left:
+        begin = 0
+        while begin < len(steps) and left:
+            fewer = steps[:begin] + steps[begin + size :]
+            left -= 1
+            if fewer and is_same({**history, "steps": fewer}):
+                steps = fewer
+            else:
+                begin += size
+        size //= 2
+    return {**history, "steps": steps}
+
+
+def played(stage: Stage, histories: Iterable[Step], kept: Path | None) -> Iterator[tuple[Step, Compared]]:
+    """Play histories; each that differs is shrunk, and kept with its store."""
+    for history in histories:
+        found = stage.play(history)
+        if found.differences and kept is not None:
+            wanted = kinds(found)
+            short = shrunk(history, lambda one, wanted=wanted: bool(wanted & kinds(stage.play(one))))  # type: ignore[misc]
+            stage.play(short, keep=kept / f"{stage.version}-{history['seed']}")
+        yield history, found

@@ -1,0 +1,82 @@
+"""What can happen in a history, drawn from a seed. A step names transactions by number, so any part of a history can
+be played alone.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+Step = dict[str, Any]
+
+GROUPS = ("orders", "payments")
+TOPICS = ("TopicA", "TopicB")
+SECOND_MS, HOUR_MS = 1_000, 3_600_000
+#: How far the clock goes on between steps; short ones are more frequent.
+PAUSES_MS = (3, 3, 40, 40, 700, 2_500, 7_000, 7_000, 31_000, 61_000, 61_000, 600_000, HOUR_MS, 30 * HOUR_MS, 80 * HOUR_MS)
+DECISIONS = ("commit", "commit", "rollback", "unknown")
+#: Which place of a transaction a decision names.
+NAMED = ("newest", "newest", "newest", "newest", "newest", "newest", "first", "previous", "wrong number", "other half")
+ANSWERS = ("none", "none", "none", "unknown", "commit", "rollback")
+PROPERTIES: tuple[dict[str, str], ...] = (
+    {}, {}, {}, {}, {"KEYS": "order-1"}, {"TAGS": "red", "KEYS": "a b"}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "20"},
+    {"CHECK_IMMUNITY_TIME_IN_SECONDS": "100"}, {"note": "x" * 300}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "-1"},
+)  # fmt: skip
+
+
+def drawn_conf(random: Random) -> dict[str, str]:
+    """The settings of a broker."""
+    conf = {
+        "transactionTimeOut": random.choice(("3000", "6000", "6000", "20000")),
+        "transactionCheckMax": random.choice(("1", "2", "3", "5", "15", "15")),
+        "transactionCheckInterval": random.choice(("5000", "30000", "30000", "60000")),
+        "fileReservedTime": random.choice(("24", "48", "72", "72")),
+    }
+    if random.random() < 0.3:
+        conf["transactionOpBatchInterval"] = random.choice(("1000", "3000"))
+    return conf
+
+
+def drawn_steps(random: Random, count: int) -> list[Step]:
+    """Some steps. A history ends with a stop or a kill."""
+    steps: list[Step] = []
+    halves = 0
+    while len(steps) < count:
+        steps.append({"do": "wait", "ms": random.choice(PAUSES_MS)})
+        draw = random.random()
+        if draw < 0.34 or not halves:
+            for _ in range(random.choice((1, 1, 2, 4))):
+                steps.append({
+                    "do": "half", "number": halves, "group": random.choice(GROUPS), "topic": random.choice(TOPICS),
+                    "properties": random.choice(PROPERTIES), "body_bytes": random.choice((8, 8, 60, 900)),
+                    "has_id": random.random() > 0.02,
+                })  # fmt: skip
+                halves += 1
+        elif draw < 0.62:
+            steps.append({
+                "do": "end", "number": random.randrange(halves), "decision": random.choice(DECISIONS),
+                "named": random.choice(NAMED), "is_check": random.random() < 0.5,
+            })  # fmt: skip
+        elif draw < 0.80:
+            steps.append({"do": "check", "answers": [random.choice(ANSWERS) for _ in range(random.randint(1, 6))]})
+        elif draw < 0.86:
+            steps.append({"do": "batch"})
+        elif draw < 0.89:
+            steps.append({"do": "message", "topic": random.choice(TOPICS)})
+        elif draw < 0.91:
+            steps.append({"do": "persist"})
+        elif draw < 0.93:
+            steps.append({"do": "flush"})
+        elif draw < 0.96:
+            steps.append({"do": "restart", "conf": drawn_conf(random) if random.random() < 0.5 else None})
+        else:
+            steps.append({"do": "kill", "lost": random.choice((0.0, 0.0, 0.5, 1.0))})
+    steps.append({"do": random.choice(("stop", "stop", "end by kill"))})
+    return steps
+
+
+def drawn_history(seed: int) -> Step:
+    """A history of a seed, for any release."""
+    random = Random(seed)
+    conf = drawn_conf(random)
+    return {"seed": seed, "conf": conf, "steps": drawn_steps(random, random.choice((6, 12, 25, 50)))}

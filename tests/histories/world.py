@@ -1,0 +1,322 @@
+"""A history while it is played: the machine, the clock, and what happened to each transaction."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from remoting.connections.connection import Request
+from remoting.producer.producer import heartbeat_body, properties_text
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.frames import Frame
+from tests.histories.machine import Effects, Machine
+from tests.histories.steps import GROUPS, TOPICS, Step
+
+BEGIN_MS = 1_790_000_000_000
+DECISION_CODES = {"commit": 8, "rollback": 12, "unknown": 0}
+_CREATE_TOPIC = 17
+#: The broker writes its cursors and the log, and flushes them, at least so often.
+_PERSISTED_MS, _FLUSHED_MS = 5_000, 61_000
+_BATCH_MS = 3_000
+PAGE_BYTES = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of the log, as the broker reads it."""
+
+    commit_log_offset: int
+    size_bytes: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    prepared_offset: int
+    store_time_ms: int
+    born_time_ms: int
+    checks: int | None
+    body: bytes
+
+    @property
+    def number(self) -> int | None:
+        """The transaction whose message it carries."""
+        word = self.body.split(b" ", 1)[0]
+        return int(word[3:]) if word.startswith(b"tx-") else None
+
+
+@dataclass(slots=True)
+class Transaction:
+    """What happened to one transaction.
+
+    Shape: `copies`: half copies as (queue offset, commit-log offset), oldest first. `accepted`: decisions that the
+           broker accepted, with the queue offset that they named. `delivered`, `discarded`: places of such records.
+           `dropped`: places of the copies that a check discarded, with a record of it or without one.
+    """
+
+    number: int
+    group: str
+    topic: str
+    unique_key: str | None
+    copies: list[tuple[int, int]] = field(default_factory=list)
+    accepted: list[tuple[str, int]] = field(default_factory=list)
+    delivered: list[int] = field(default_factory=list)
+    discarded: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+
+
+def parsed_records(effects: Effects) -> list[Record]:
+    """The records that a machine printed."""
+    import base64
+
+    found = []
+    for line in effects.lines:
+        word, *rest = line.split("\t")
+        if word != "record":
+            continue
+        numbers = [int(value) for value in (rest[0], rest[1], *rest[3:9])]
+        offset, size, queue_id, queue_offset, flag, prepared, stored, born = numbers
+        checks = None if rest[9] == "null" else int(rest[9])
+        found.append(Record(offset, size, rest[2], queue_id, queue_offset, flag, prepared, stored, born, checks, base64.b64decode(rest[10])))
+    return found
+
+
+class World:
+    """One history being played by one machine."""
+
+    def __init__(self, machine: Machine, root: Path, conf: Mapping[str, str]) -> None:
+        self.machine = machine
+        self.root = root
+        self.conf = dict(conf)
+        self.now_ms = BEGIN_MS
+        self.transactions: dict[int, Transaction] = {}
+        self.records: dict[int, Record] = {}
+        self.asked: list[tuple[int, int]] = []
+        self.refusal: str | None = None
+        self.is_running = False
+        self.has_lost_bytes = False
+
+    # -- the broker ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the broker on the store, with producers of all groups."""
+        self.machine.clock(self.now_ms)
+        self.refusal = self.machine.start(self.root, self.conf).refusal
+        self.is_running = self.refusal is None
+        if self.is_running:
+            greet(self.machine)
+            self._learn(0)
+
+    def stop(self) -> None:
+        """Stop the broker in order."""
+        self.machine.step("stop")
+        self.is_running = False
+
+    def kill(self, lost: float) -> None:
+        """Kill the broker: its files stay as the page cache has them, or without a part of the pages not yet written."""
+        where = self.machine.step("where").lines[0].split()
+        flushed, end = int(where[1]), int(where[2])
+        left = self.root.with_name(self.root.name + ".killed")
+        copied(self.root, left)
+        self.machine.step("abandon")
+        shutil.rmtree(self.root)
+        left.rename(self.root)
+        self.is_running = False
+        if lost:
+            place = lost_from(flushed, end, lost)
+            self.has_lost_bytes |= place < end
+            zero_from(self.root, place)
+
+    # -- steps --------------------------------------------------------------------------------------------------
+
+    def play(self, step: Step) -> None:
+        """Carry out one step; one that names what does not exist does nothing."""
+        act = getattr(self, "_" + step["do"].replace(" ", "_"))
+        if self.is_running:
+            act(step)
+
+    def _wait(self, step: Step) -> None:
+        self.now_ms += step["ms"]
+        self.machine.clock(self.now_ms)
+        if step["ms"] >= _PERSISTED_MS:  # the broker's timers would have done both meanwhile
+            self.machine.step("persist")
+        if step["ms"] >= _FLUSHED_MS:
+            self.machine.step("flush")
+
+    def _half(self, step: Step) -> None:
+        number = step["number"]
+        key = f"{number:032X}" if step["has_id"] else None
+        properties = {"WAIT": "true", "TRAN_MSG": "true", "PGROUP": step["group"], **step["properties"]}
+        if key is not None:
+            properties["UNIQ_KEY"] = key
+        body = f"tx-{number} ".encode().ljust(step["body_bytes"], b".")
+        answer = self._send(step["group"], step["topic"], body, properties, 4)
+        if answer is not None and answer.code == 0:
+            self.transactions[number] = Transaction(number, step["group"], step["topic"], key)
+            self._learn()
+
+    def _message(self, step: Step) -> None:
+        self._send(GROUPS[0], step["topic"], b"an ordinary message", {"WAIT": "true", "UNIQ_KEY": f"{len(self.records):032X}"}, 0)
+        self._learn()
+
+    def _send(self, group: str, topic: str, body: bytes, properties: Mapping[str, str], flag: int) -> Frame | None:
+        fields = {
+            "a": group, "b": topic, "c": topic, "d": 0, "e": 0, "f": flag, "g": self.now_ms, "h": 0,
+            "i": properties_text(properties), "j": 0, "k": False, "l": 0, "m": False,
+        }  # fmt: skip
+        return self.machine.request("producer", Request(RequestCode.SEND_MESSAGE_V2, fields, body))
+
+    def _end(self, step: Step) -> None:
+        one = self.transactions.get(step["number"])
+        if one is None or not one.copies:
+            return
+        queue_offset, offset = one.copies[-1]
+        if step["named"] == "first":
+            queue_offset, offset = one.copies[0]
+        elif step["named"] == "previous":
+            queue_offset, offset = one.copies[-2:][0]
+        elif step["named"] == "wrong number":
+            queue_offset += 1
+        elif step["named"] == "other half":
+            other = next((t for t in self.transactions.values() if t.number > one.number and t.copies), one)
+            queue_offset, offset = other.copies[-1]
+        self._decide(one, step["decision"], queue_offset, offset, is_check=step["is_check"])
+
+    def _decide(self, one: Transaction, decision: str, queue_offset: int, offset: int, *, is_check: bool) -> None:
+        name = one.unique_key or "none"
+        fields = {
+            "producerGroup": one.group, "tranStateTableOffset": queue_offset, "commitLogOffset": offset,
+            "commitOrRollback": DECISION_CODES[decision], "fromTransactionCheck": is_check, "msgId": name,
+            "transactionId": name,
+        }  # fmt: skip
+        answer = self.machine.request("producer", Request(RequestCode.END_TRANSACTION, fields))
+        if answer is not None and answer.code == 0 and decision != "unknown":
+            owner = next((t for t in self.transactions.values() if (queue_offset, offset) in t.copies), one)
+            owner.accepted.append((decision, queue_offset))
+        self._learn()
+
+    def _check(self, step: Step) -> None:
+        effects = self.machine.step("check")
+        self._learn()
+        self.now_ms = clock_of(effects)
+        places = {offset: number for number, one in self.transactions.items() for _, offset in one.copies}
+        for words in (line.split("\t") for line in effects.lines):
+            if words[0] == "discard" and int(words[2]) in places:
+                self.transactions[places[int(words[2])]].dropped.append(int(words[2]))
+        for turn, (_, frame) in enumerate(effects.asked):
+            if frame.code != RequestCode.CHECK_TRANSACTION_STATE:
+                continue
+            offset, queue_offset = int(frame.fields["commitLogOffset"]), int(frame.fields["tranStateTableOffset"])
+            self.asked.append((queue_offset, offset))
+            answer = step["answers"][turn % len(step["answers"])]
+            one = self.transactions.get(places.get(offset, -1))
+            if one is not None and answer != "none":
+                self._decide(one, answer, queue_offset, offset, is_check=True)
+
+    def _batch(self, _: Step) -> None:
+        self.now_ms += _BATCH_MS
+        self.machine.clock(self.now_ms)
+        self.machine.step("batch")
+        self._learn()
+
+    def _persist(self, _: Step) -> None:
+        self.machine.step("persist")
+
+    def _flush(self, _: Step) -> None:
+        self.machine.step("flush")
+
+    def _restart(self, step: Step) -> None:
+        self.stop()
+        self.conf = dict(step["conf"] or self.conf)
+        self.start()
+
+    def _kill(self, step: Step) -> None:
+        self.kill(step["lost"])
+        self.start()
+
+    def _stop(self, _: Step) -> None:
+        self.stop()
+
+    def _end_by_kill(self, _: Step) -> None:
+        self.kill(0.0)
+
+    # -- what happened ------------------------------------------------------------------------------------------
+
+    def _learn(self, begin: int | None = None) -> None:
+        """Read the records since the last step; all of them after a start, which may have cut some off."""
+        if begin is None:
+            begin = max((r.commit_log_offset + r.size_bytes for r in self.records.values()), default=0)
+        else:
+            self.records.clear()
+            for one in self.transactions.values():
+                one.copies, one.delivered, one.discarded = [], [], []
+        for record in parsed_records(self.machine.step("records", begin)):
+            self.records[record.commit_log_offset] = record
+            one = self.transactions.get(-1 if record.number is None else record.number)
+            if one is None:
+                if record.topic == HALF_TOPIC and record.number is not None:
+                    one = self.transactions.setdefault(record.number, Transaction(record.number, "", "", None))
+                else:
+                    continue
+            place = record.commit_log_offset
+            if record.topic == HALF_TOPIC:
+                one.copies.append((record.queue_offset, place))
+            elif record.topic == DISCARD_TOPIC:
+                one.discarded.append(place)
+            elif record.topic in TOPICS:
+                one.delivered.append(place)
+
+
+def greet(machine: Machine) -> None:
+    """Register producers of all groups, and create the topics."""
+    machine.request("producer", Request(RequestCode.HEART_BEAT, body=heartbeat_body("producer@1", GROUPS)))
+    for topic in TOPICS:
+        fields = {
+            "topic": topic, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
+            "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
+        }  # fmt: skip
+        machine.request("producer", Request(_CREATE_TOPIC, fields))
+
+
+def clock_of(effects: Effects) -> int:
+    """The time at the end of a round."""
+    return next(int(line.split("\t")[1]) for line in effects.lines if line.startswith("clock"))
+
+
+def op_numbers(record: Record) -> list[int]:
+    """The queue offsets that an op message names."""
+    return [int(word) for word in record.body.decode().split(",") if word] if record.topic == OP_TOPIC else []
+
+
+def copied(root: Path, to: Path) -> Path:
+    """Copy a store; holes stay holes."""
+    import subprocess
+
+    shutil.rmtree(to, ignore_errors=True)
+    subprocess.run(["cp", "-a", "--sparse=always", str(root), str(to)], check=True)
+    return to
+
+
+def lost_from(flushed: int, end: int, share: float) -> int:
+    """Where the pages begin that a power loss takes: whole ones, and in the first what was written since the flush."""
+    places = [flushed, *range((flushed // PAGE_BYTES + 1) * PAGE_BYTES, end, PAGE_BYTES), end]
+    return places[min(int((1 - share) * len(places)), len(places) - 1)]
+
+
+def zero_from(root: Path, place: int) -> None:
+    """Zero the log from a place on."""
+    for file in sorted((root / "commitlog").iterdir()):
+        begin = max(place - int(file.name), 0)
+        size = file.stat().st_size
+        if begin < size:
+            with file.open("r+b") as stream:
+                stream.seek(begin)
+                stream.write(bytes(size - begin))
+
+
+def summary(world: World) -> dict[int, Any]:
+    """What happened, by transaction, for a person."""
+    return {number: (one.copies, one.accepted, one.delivered, one.discarded) for number, one in world.transactions.items()}
