@@ -64,7 +64,9 @@ def main() -> int:
             for seed, sentences in one.differing.items():
                 print(f"{one.version} {seed}: {len(sentences)} differences", *sentences[:6], sep="\n  ", flush=True)
     for one in results.values():
-        print(f"{one.version}: {one.histories} histories, {len(one.differing)} differ; {dict(sorted(one.counts.items()))}")
+        print(
+            f"{one.version}: {one.histories} histories, {len(one.differing)} differ; {dict(sorted(one.counts.items()))}"
+        )
     counts = sum((one.counts for one in results.values()), Counter())
     histories = sum(one.histories for one in results.values())
     seconds = time.monotonic() - begin

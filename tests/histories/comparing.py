@@ -16,6 +16,7 @@ from readers.store.broker_settings import broker_settings
 from readers.store.store import HALF_TOPIC, open_store
 from remoting.protocol.codes import RequestCode
 from tests.conftest import MOMENT
+from tests.forge import damage
 from tests.histories.machine import Machine
 from tests.histories.world import (
     Record,
@@ -33,6 +34,7 @@ from verdicts.check.half_queue_check import play_round
 from verdicts.check.steps import Action, Round
 from verdicts.simulation.simulation import Simulated
 from verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
+from verdicts.verify.next_start import next_start_findings
 
 Row = dict[str, Any]
 ROUNDS = 5
@@ -88,8 +90,9 @@ def said_of(root: Path, version: str, conf: Mapping[str, str], now_ms: int) -> S
         looked_up = pending([store], lambda _: settings).table().to_pylist()
         as_is = SimulatedConfiguration("as is", settings, dict(conf))
         checks, findings, _ = simulated_checks(store, [as_is], check_cursors(store), now_ms)
+        starts = next_start_findings(store, settings)
     check = next((one for one in checks if isinstance(one, Simulated)), None)
-    return Said(rows, looked_up, check, [one.code for one in findings])
+    return Said(rows, looked_up, check, [one.code for one in (*findings, *starts)])
 
 
 class Fork:
@@ -114,11 +117,13 @@ class Fork:
         half_cursor, op_cursor, half_end = (max(int(word), 0) for word in words[1:4])
         asked = tuple(
             (int(frame.fields["tranStateTableOffset"]), int(frame.fields["commitLogOffset"]))
-            for _, frame in effects.asked if frame.code == RequestCode.CHECK_TRANSACTION_STATE
+            for _, frame in effects.asked
+            if frame.code == RequestCode.CHECK_TRANSACTION_STATE
         )
         discarded = tuple(
             (int(words[1]), int(words[2]))
-            for words in (line.split("\t") for line in effects.lines) if words[0] == "discard"
+            for words in (line.split("\t") for line in effects.lines)
+            if words[0] == "discard"
         )
         end_ms = clock_of(effects)
         machine.clock(end_ms + _BATCH_MS)
@@ -142,8 +147,9 @@ def compare(world: World, version: str, work: Path, now_ms: int) -> Compared:
     said = said_of(world.root, version, world.conf, now_ms)
     root = copied(world.root, work)
     fork = Fork(world.machine, root, world.conf, now_ms)
+    result.take("start", "", "start-refused" in said.findings, fork.refusal is not None)
     if fork.refusal is not None:
-        result.differences.append(f"start: refused: {fork.refusal}")
+        fork.end()
         return result
     future = _compare_rounds(result, said, fork, now_ms)
     fork.end()
@@ -180,30 +186,39 @@ def _compare_rounds(result: Compared, said: Said, fork: Fork, now_ms: int) -> li
 
 def _facts(happened: Observed) -> dict[str, object]:
     return {
-        "asked": sorted(queue_offset for queue_offset, _ in happened.asked), "gone": len(happened.discarded), "half cursor": happened.half_cursor,
-        "op cursor": happened.op_cursor, "half end": happened.half_end, "seconds": (happened.end_ms - happened.begin_ms) // 1_000,
-    }  # fmt: skip
+        "asked": sorted(queue_offset for queue_offset, _ in happened.asked),
+        "gone": len(happened.discarded),
+        "half cursor": happened.half_cursor,
+        "op cursor": happened.op_cursor,
+        "half end": happened.half_end,
+        "seconds": (happened.end_ms - happened.begin_ms) // 1_000,
+    }
 
 
 def _played_facts(check: Simulated, played: Round) -> dict[str, object]:
     actions = Counter(step.action for step in played.steps)
     are_askable = check.window.are_askable.tolist()
-    asked = [
-        step.written.queue_offset for step in played.steps
-        if step.action is Action.CHECKED and step.written and are_askable[step.written.row]
-    ]
     return {
-        "asked": sorted(asked), "gone": actions[Action.DISCARDED] + actions[Action.EXPIRED],
-        "half cursor": played.state.half_cursor, "op cursor": played.state.op_cursor,
-        "half end": played.state.half_end, "seconds": (played.end_ms - played.begin_ms) // 1_000,
-    }  # fmt: skip
+        "asked": sorted(
+            step.written.queue_offset
+            for step in played.steps
+            if step.action is Action.CHECKED and step.written and are_askable[step.written.row]
+        ),
+        "gone": actions[Action.DISCARDED] + actions[Action.EXPIRED],
+        "half cursor": played.state.half_cursor,
+        "op cursor": played.state.op_cursor,
+        "half end": played.state.half_end,
+        "seconds": (played.end_ms - played.begin_ms) // 1_000,
+    }
 
 
 def _compare_rows(result: Compared, world: World, said: Said, future: list[Observed]) -> None:
     by_place = {copy["commit_log_offset"]: row for row in said.rows for copy in row["half_copies"]}
     open_rows = [row for row in said.rows if row["state"] == "PENDING" or row["advice"] in ("close", "wait")]
     result.take("pending", "all", [_key(r) for r in said.looked_up], [_key(r) for r in open_rows])
+    begin = min((int(file.name) for file in damage.log_files(world.root)), default=0)
     for one in world.transactions.values():
+        one.copies = [(number, place) for number, place in one.copies if place >= begin]
         if not one.copies:
             continue
         row = by_place.get(one.copies[-1][1])
@@ -213,14 +228,16 @@ def _compare_rows(result: Compared, world: World, said: Said, future: list[Obser
             continue
         result.take("copies", where, [c["commit_log_offset"] for c in row["half_copies"]], [o for _, o in one.copies])
         first = first_event(one, future)
-        if row["state"] == "UNDECIDABLE" and world.has_lost_bytes:
+        if row["state"] == "UNDECIDABLE" and world.damages:
             result.counts["undecidable"] += 1
             continue
         states = true_states(world, one, first, future)
         said_state = row["state"] if row["state"] in states else "/".join(sorted(states))
         result.take("state", f"{where} {row['reason_code']}", row["state"], said_state)
         if row["next_event"] != "unknown" and row["state"] != "UNDECIDABLE":
-            result.take("event", f"{where} {row['state']} {row['reason_code']}", row["next_event"], _as_said(first, row))
+            result.take(
+                "event", f"{where} {row['state']} {row['reason_code']}", row["next_event"], _as_said(first, row)
+            )
 
 
 def _key(row: Row) -> tuple[Any, ...]:

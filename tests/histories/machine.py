@@ -22,7 +22,8 @@ SOURCES = Path(__file__).with_name("java")
 RELEASES = ("4.3.0", "4.4.0", "4.5.2", "4.9.7", "5.0.0", "5.1.4", "5.2.0", "5.3.3", "5.5.0")
 ADDRESS = "10.0.0.2:10911"
 _PATIENCE_SECONDS = 60
-#: Small files, so that segments and queues roll over; nothing is flushed but by a step, so that a history has one course.
+#: Small files, so that segments and queues roll over; nothing is flushed but by a step, so that a history can be
+#: repeated.
 SMALL_FILES: dict[str, str] = {
     "mappedFileSizeCommitLog": "16384", "mapedFileSizeCommitLog": "16384", "mappedFileSizeConsumeQueue": "400",
     "mapedFileSizeConsumeQueue": "400", "maxIndexNum": "1000",
@@ -94,7 +95,9 @@ class Machine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:

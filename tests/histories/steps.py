@@ -7,13 +7,31 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from tests.histories.damages import DAMAGES
+
 Step = dict[str, Any]
 
 GROUPS = ("orders", "payments")
 TOPICS = ("TopicA", "TopicB")
 SECOND_MS, HOUR_MS = 1_000, 3_600_000
 #: How far the clock goes on between steps; short ones are more frequent.
-PAUSES_MS = (3, 3, 40, 40, 700, 2_500, 7_000, 7_000, 31_000, 61_000, 61_000, 600_000, HOUR_MS, 30 * HOUR_MS, 80 * HOUR_MS)
+PAUSES_MS = (
+    3,
+    3,
+    40,
+    40,
+    700,
+    2_500,
+    7_000,
+    7_000,
+    31_000,
+    61_000,
+    61_000,
+    600_000,
+    HOUR_MS,
+    30 * HOUR_MS,
+    80 * HOUR_MS,
+)
 DECISIONS = ("commit", "commit", "rollback", "unknown")
 #: Which place of a transaction a decision names.
 NAMED = ("newest", "newest", "newest", "newest", "newest", "newest", "first", "previous", "wrong number", "other half")
@@ -72,7 +90,14 @@ def drawn_steps(random: Random, count: int) -> list[Step]:
         else:
             steps.append({"do": "kill", "lost": random.choice((0.0, 0.0, 0.5, 1.0))})
     steps.append({"do": random.choice(("stop", "stop", "end by kill"))})
+    if random.random() < 0.4:
+        steps.append(drawn_damage(random))
     return steps
+
+
+def drawn_damage(random: Random) -> Step:
+    """Something that happens to the files of a stopped broker."""
+    return {"do": "damage", "kind": random.choice(tuple(DAMAGES)), "place": round(random.random(), 4)}
 
 
 def drawn_history(seed: int) -> Step:

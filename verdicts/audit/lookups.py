@@ -32,7 +32,7 @@ from verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
 from verdicts.model.reading import VerdictReading
 from verdicts.model.witnesses import Witnesses
-from verdicts.startup.log_cut import read_from
+from verdicts.startup.log_cut import read_from, unaccepted_bodies
 from verdicts.transactions.judge import judge
 
 if TYPE_CHECKING:
@@ -294,6 +294,8 @@ def _require_sound_rest(fact: StoreFacts, begin: int) -> None:
     empty = np.empty(0, np.int64)
     numbers, offsets = [empty], [empty]
     for block in sound_blocks(fact, begin, None):
+        if not fact.store.in_use and len(wrong := unaccepted_bodies(block)):
+            raise Untrusted(f"the body of the record at {wrong[0, 0]} of {block.file} does not match its CRC")
         halves = block.take(block.topic_is(HALF_TOPIC))
         numbers.append(halves.header("queue_offset").astype(np.int64))
         offsets.append(halves.commit_log_offsets)

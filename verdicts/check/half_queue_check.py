@@ -17,7 +17,7 @@ from readers.store.store import DISCARD_TOPIC, HALF_TOPIC
 from verdicts.check.check_rules import CheckRules
 from verdicts.check.decisions import is_expired, is_spent, is_stored_since, is_waited_for, is_younger, wait_for_ops_ms
 from verdicts.check.slot_reads import SlotRead
-from verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op
+from verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op, Undispatched
 from verdicts.check.steps import Action, CheckStep, Round, Stop
 
 ROUND_LIMIT_MS = 60_000
@@ -77,6 +77,7 @@ class _Pass:
     steps: list[CheckStep] = field(default_factory=list)
     appended: dict[int, HalfCopy] = field(default_factory=dict)
     queue_end: int = 0
+    undispatched: Undispatched | None = None
 
     @property
     def now_ms(self) -> int:
@@ -91,7 +92,7 @@ class _Pass:
     def play(self) -> Round:
         """Play the round."""
         state = self.state
-        self.op_cursor, self.queue_end = state.op_cursor, state.half_end
+        self.op_cursor, self.queue_end, self.undispatched = state.op_cursor, state.half_end, state.undispatched
         half_cursor = state.half_cursor
         try:
             self._pull_ops(state.op_cursor)
@@ -104,6 +105,7 @@ class _Pass:
         kept = {place: copy for place, copy in state.appended.items() if place >= half_cursor}
         after = replace(
             state, half_cursor=half_cursor, half_end=self.queue_end, op_cursor=self.op_cursor,
+            undispatched=self.undispatched,
             appended=kept | {place: copy for place, copy in self.appended.items() if place >= half_cursor},
         )  # fmt: skip
         return Round(self.begin_ms, self.now_ms, tuple(self.steps), stop, state, after)
@@ -251,9 +253,14 @@ class _Pass:
         return True
 
     def _append(self, action: Action, place: int, half: HalfCopy, counted: HalfCopy) -> None:
-        copy = counted._replace(queue_offset=self.queue_end, store_time_ms=self.now_ms, is_spoiled=counted.spoils)
-        self.appended[self.queue_end] = copy
-        self.queue_end += 1
+        number, has_slot = self.queue_end, True
+        if self.undispatched is not None:
+            number += self.undispatched.copies_count
+            self.undispatched, has_slot = self.undispatched.written(counted.copy_bytes, is_half=True)
+        copy = counted._replace(queue_offset=number, store_time_ms=self.now_ms, is_spoiled=counted.spoils)
+        if has_slot:
+            self.appended[self.queue_end] = copy
+            self.queue_end += 1
         self.steps.append(CheckStep(action, place, half, self.now_ms, copy, copy.copy_bytes))
 
     def _discard(
@@ -261,6 +268,8 @@ class _Pass:
     ) -> tuple[int, Stop | None]:
         """Discard a half; the loop continues even if the copy could not be written."""
         written = counted.copy_bytes + _LONGER_TOPIC_BYTES if self.rules.writes_discard_copy and counted.fits else 0
+        if self.undispatched is not None:
+            self.undispatched, _ = self.undispatched.written(written, is_half=False)
         self.steps.append(
             CheckStep(action, place, half, self.now_ms, written_bytes=written, is_own_copy=place in self.appended)
         )

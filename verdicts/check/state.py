@@ -98,12 +98,35 @@ class OpWindow(Protocol):
         """Return the op in a slot; None if it cannot be read."""
 
 
+class Undispatched(NamedTuple):
+    """New half copies that get no slot: the half queue leads behind the end of the log, and takes no record before.
+
+    Shape: `log_end`: where the next record is written. `maximum`: the place up to which records get no slot.
+           `compares_ends`: a record counts by its end, not by its begin. `copies_count`: copies without a slot until
+           now; the number of the next copy is larger than that of its slot by this count.
+    Source: store/ConsumeQueue.java putMessagePositionInfo; docs/formats/consume_queues.md#dispatch.
+    """
+
+    log_end: int
+    maximum: int
+    compares_ends: bool
+    copies_count: int = 0
+
+    def written(self, length_bytes: int, *, is_half: bool) -> tuple[Undispatched, bool]:
+        """Return the state after a record, and whether this gets a slot."""
+        end = self.log_end + length_bytes
+        has_slot = (end if self.compares_ends else self.log_end) > self.maximum
+        count = self.copies_count + (is_half and not has_slot)
+        return self._replace(log_end=end, copies_count=count), has_slot
+
+
 @dataclass(frozen=True, slots=True)
 class CheckState:
     """One half queue with its op queue. Ends are the queue offsets after the last slot; 0 for a queue without any.
 
     Shape: `reads`: what the store returns for stored half slots without a record at their place; `op_reads`: the same
-           for op slots. `left_out`: half slots that a bundle left out: they count as settled.
+           for op slots. `left_out`: half slots that a bundle left out: they count as settled. `undispatched`: None if
+           a new copy gets a slot at once.
     """
 
     queue_id: int
@@ -119,6 +142,7 @@ class CheckState:
     reads: Mapping[int, SlotRead] = field(default_factory=dict)
     op_reads: Mapping[int, SlotRead] = field(default_factory=dict)
     left_out: frozenset[int] = frozenset()
+    undispatched: Undispatched | None = None
 
     def copy_at(self, queue_offset: int) -> HalfCopy | None:
         """The half copy in a slot, stored or put back by a simulated round; None if it cannot be read."""

@@ -39,7 +39,7 @@ from verdicts.check.slots import (
     slots_without_record,
     unqueued,
 )
-from verdicts.check.state import CheckState, HalfCopy, Op
+from verdicts.check.state import CheckState, HalfCopy, Op, Undispatched
 from verdicts.startup.started_queues import StartedQueue, started_queues
 
 #: What 5.2.0 and later append to a record's properties where enabledAppendPropCRC=true, and its length in bytes.
@@ -219,7 +219,7 @@ def check_window(
             queue_id, half_cursor, half_begin, half_slots.end, op_cursor, op_begin, op_slots.end,
             stored_halves, stored_ops, reads=_reads(store, halves, half_slots, reads[HALF_TOPIC].own_numbers),
             op_reads=_reads(store, ops, op_slots, reads[OP_TOPIC].own_numbers),
-            left_out=_left_out(halves, half_slots),
+            left_out=_left_out(halves, half_slots), undispatched=_undispatched(started.get(HALF_TOPIC)),
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
         findings += [
@@ -254,6 +254,13 @@ def _started(
         )
         for queue in (halves, ops)
     }
+
+
+def _undispatched(started: StartedQueue | None) -> Undispatched | None:
+    """Return what keeps new half copies from a slot; None if nothing does."""
+    if started is None or not started.hinders_new_slots:
+        return None
+    return Undispatched(started.log_end, started.maximum, started.compares_ends)
 
 
 def _begin(store: Store, queue: Queue, started: Mapping[str, StartedQueue]) -> int:

@@ -287,6 +287,7 @@ def _open_slots(window: CheckWindow, rules: CheckRules) -> tuple[Bools, bool]:
     lengths, prepared = (halves.numbers[name][rows] for name in ("fixed_properties_bytes", "prepared_queue_offset"))
     is_plain = (
         are_ops_plain
+        and state.undispatched is None
         and state.half_cursor <= state.half_end  # a cursor beyond the end is corrected first
         and bool(((halves.rows >= 0) | np.isin(slots, list(state.left_out))).all())
         and not state.reads

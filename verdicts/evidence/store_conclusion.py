@@ -33,9 +33,11 @@ from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.missing.hidden_records import bounded
 from verdicts.missing.missing_ranges import derived_findings, missing_bytes, op_queue_findings
 from verdicts.missing.split_numbers import joined_numbers
-from verdicts.startup.log_cut import log_cut
+from verdicts.startup.log_cut import log_cut, with_bodies
 
 _Place = tuple[Segment, int, int]
+#: Bodies are not compared with their CRC if a start reads more than this of the log.
+_BODY_BYTES_MAX = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,9 @@ def conclude(
     )  # fmt: skip
     if concluded.future is not None:
         version = supposed_version(facts.settings, facts.check_stops)[0]
-        concluded.has_read_log(log_cut(store, version, facts.settings.given or {}, splits.spans_of))
+        conf = facts.settings.given or {}
+        spans_of, is_whole = with_bodies(store, version, conf, splits.spans_of, _BODY_BYTES_MAX)
+        concluded.has_read_log(log_cut(store, version, conf, spans_of), with_bodies=is_whole)
     return Conclusion(
         concluded, splits.coverage, [halves_of(block, store.root, JUDGED_HALVES) for block in damaged], examined.ties
     )

@@ -149,8 +149,11 @@ class StoreFacts:
         if not self.store.in_use:
             self.findings += starting_findings(self.store, self.settings, self.settings.given)
 
-    def has_read_log(self, log_cut: int | None) -> None:
-        """Add to the future that the log was read, and where its next start cuts it because of damage."""
+    def has_read_log(self, log_cut: int | None, *, with_bodies: bool = True) -> None:
+        """Add to the future that the log was read, and where its next start cuts it because of damage.
+
+        `with_bodies`: the bodies of what the start reads were compared with their CRC.
+        """
         if self.future is None:
             return
         if log_cut is not None:
@@ -160,7 +163,7 @@ class StoreFacts:
             self.future = predict_from_files(
                 self.store, self.settings, self.cursors, self.clock_ms, windows=self.windows, stops=self.check_stops
             )
-        assumed = tuple(name for name in self.future.assumed if name != UNREAD_LOG)
+        assumed = tuple(name for name in self.future.assumed if name != UNREAD_LOG or not with_bodies)
         self.future = replace(self.future, log_cut=log_cut, assumed=assumed)
 
     def _beyond_end(self) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from readers.log.commit_log import last_with_data, written_end_offset
+from readers.log.record_block import Block
 from readers.log.segment_scan import SegmentScan, Span
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
@@ -25,7 +26,7 @@ def log_cut(
 ) -> int | None:
     """Return the commit-log offset from which a start cuts off sound records; None if it keeps all of them.
 
-    `spans_of`: by file, what a scan found to be no record. Bodies that do not match their CRC are not known here.
+    `spans_of`: by file, what a scan found to be no record, and records that `with_bodies` found not to be accepted.
     Damage: a file that cannot be read is reported elsewhere; then nothing is predicted.
     """
     is_damaged = any(span.kind == "damaged" for spans in spans_of.values() for span in spans)
@@ -57,11 +58,49 @@ def scanned_cut(store: Store, version: Version, conf: Mapping[str, str], bytes_m
     last = last_with_data(store.commit_log)
     for segment in store.commit_log:
         if begin <= segment.base_offset <= last:
-            scan = SegmentScan(segment, is_last=segment.base_offset == last)
-            for _ in scan:
-                pass
-            spans_of[segment.file] = scan.spans
+            spans_of[segment.file] = _with_bodies(segment, is_last=segment.base_offset == last)
     return log_cut(store, version, conf, spans_of)
+
+
+def with_bodies(
+    store: Store, version: Version, conf: Mapping[str, str], spans_of: Mapping[str, Sequence[Span]], bytes_max: int
+) -> tuple[Mapping[str, Sequence[Span]], bool]:
+    """Return the spans with the records whose body a start does not accept, and whether all that it reads was read.
+
+    Nothing is read if the start reads more than `bytes_max` bytes.
+    Damage: a file that cannot be read is reported elsewhere.
+    """
+    try:
+        begin, end = read_from(store, version, conf), written_end_offset(store.commit_log)
+        if begin is None or store.is_remote or end - begin > bytes_max:
+            return spans_of, begin is None
+        last = last_with_data(store.commit_log)
+        return dict(spans_of) | {
+            segment.file: _with_bodies(segment, is_last=segment.base_offset == last)
+            for segment in store.commit_log if begin <= segment.base_offset <= last
+        }, True
+    except SourceError:
+        return spans_of, False
+
+
+def _with_bodies(segment: Segment, *, is_last: bool) -> list[Span]:
+    scan = SegmentScan(segment, is_last=is_last)
+    spans = []
+    for block in scan:
+        for begin, end in unaccepted_bodies(block).tolist():
+            spans.append(Span("damaged", begin, end - begin))
+    return [*scan.spans, *spans]
+
+
+def unaccepted_bodies(block: Block) -> Int64s:
+    """Return the records whose body does not match its CRC: rows [from, to) of positions in the file.
+
+    Source: store/CommitLog.java checkMessageAndReturnSize.
+    """
+    wrong = (~block.body_crc_matches() | (block.header("body_crc") < 0)) & (block.body_lengths > 0)
+    begins = block.positions[wrong].astype(np.int64)
+    found: Int64s = np.stack([begins, begins + block.lengths[wrong]], axis=1)
+    return found
 
 
 def read_from(store: Store, version: Version, conf: Mapping[str, str]) -> int | None:

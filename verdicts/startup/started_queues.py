@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +42,8 @@ class StartedQueue:
            slot; then up to `end` the stored slots again, which a start may leave behind new ones. `begin`: the first
            slot, if the start makes the queue; None otherwise. `is_complete`: no record lacks a slot.
            `lost`: the stored slots, first and end, that the start cuts off and that no record gets again.
+           `maximum`: the place of the log up to which new records get no slot, if that is after `log_end`, the end of
+           the log; `compares_ends`: whether a record counts by its end.
     """
 
     kept_end: int
@@ -50,6 +52,14 @@ class StartedQueue:
     begin: int | None = None
     is_complete: bool = False
     lost: tuple[int, int] = (0, 0)
+    maximum: int = -1
+    log_end: int = 0
+    compares_ends: bool = False
+
+    @property
+    def hinders_new_slots(self) -> bool:
+        """Whether records after the end of the log get no slot."""
+        return self.maximum > self.log_end
 
 
 def started_queues(
@@ -83,7 +93,10 @@ def started_queues(
             return _cut_by_dledger(store, queue_id, files, ends, cut)
         records = _records(store, queue_id, last, scanned_from, log_end)
         if not is_torn and not any(len(rows) for rows in records.values()):
-            return {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
+            whole = {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
+            return {
+                topic: _reaching(queue, _counted(last[topic], rules), log_end, rules) for topic, queue in whole.items()
+            }
         fates = [
             recovered(_facts(files[topic], topic, queue_id, ends[topic], records[topic]), rules, None)
             for topic in _TOPICS
@@ -92,10 +105,22 @@ def started_queues(
         first = start_file(store, segments, conf, maximum, rules)
         walk = LogWalk(first, len(segments) - 1, log_end, "")
         recover_queues(store, segments, walk, fates, rules, only_doubted=not is_torn, reach=min(reach, log_end))
-        return {topic: _started(fate) for topic, fate in zip(_TOPICS, fates, strict=True)}
+        return {
+            topic: _reaching(_started(fate), fate.maximum, log_end, rules)
+            for topic, fate in zip(_TOPICS, fates, strict=True)
+        }
     finally:
         for one in files.values():
             one.close()
+
+
+def _counted(place: tuple[int, int], rules: RecoveryRules) -> int:
+    """Return how far a slot leads, as a release counts it."""
+    return sum(place) if rules.queue_maximum_is_end else place[0]
+
+
+def _reaching(queue: StartedQueue, maximum: int, log_end: int, rules: RecoveryRules) -> StartedQueue:
+    return replace(queue, maximum=maximum, log_end=log_end, compares_ends=rules.queue_maximum_is_end)
 
 
 def _cut_by_dledger(

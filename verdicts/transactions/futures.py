@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s, int64s
-from verdicts.model.predicted import NEVER, REFUSED, UNASKED_ENDS, WORDS, Event
+from verdicts.model.predicted import NEVER, NO_CURSOR, REFUSED, UNASKED_ENDS, WORDS, Event, Why
 from verdicts.transactions.judgement import Judgement
 
 _HOUR_MS = 3_600_000
@@ -46,7 +46,7 @@ class Futures:
         is_pending = judged.state.are("PENDING")
         is_open = judged.is_open_per_copy & ~others.is_prepared
         is_behind = self._behind_stops()
-        self.is_refused: Bools = self._are_refused() & halves.any_of(is_open & ~others.is_rocksdb)
+        self.is_refused: Bools = self._are_of(REFUSED) & halves.any_of(is_open & ~others.is_rocksdb)
         unreached = is_open & is_behind
         self.is_never_asked: Bools = (
             halves.any_of(unreached) & ~halves.any_of(is_open & ~is_behind) & (is_pending | judged.is_asked_still)
@@ -87,11 +87,12 @@ class Futures:
                 self.places[mine] = stop.place
         return is_behind
 
-    def _are_refused(self) -> Bools:
+    def _are_of(self, why: Why) -> Bools:
+        """Transactions of stores for which nothing was played, with the reason."""
         judged = self._judged
         found: Bools = np.zeros(judged.chains.count, np.bool_)
         for view in judged.views.values():
-            if view.future is not None and view.future.why == REFUSED:
+            if view.future is not None and view.future.why == why:
                 found |= np.asarray(pc.fill_null(pc.equal(judged.store, view.store), False))
         return found
 
@@ -146,6 +147,9 @@ class Futures:
         # The loops that check prepared records are not played.
         is_unplayed = judged.state.are("PENDING") & judged.newest_is(judged.others.is_prepared)
         events = np.where(is_unplayed & (events == Event.ENDED), Event.UNKNOWN, events)
+        # Without a cursor the next start may begin at the first half message, and meet what has its end.
+        is_left_open = self._are_of(NO_CURSOR) & ~judged.newest_is(judged.others.is_other)
+        events = np.where(is_left_open & (events == Event.ENDED), Event.UNKNOWN, events)
         return np.where(self.is_refused, Event.STOPPED, events)
 
     def column_of_times(self, times: Int64s) -> pa.Array:

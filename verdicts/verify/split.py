@@ -20,6 +20,7 @@ from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.store.store import HALF_TOPIC, OP_TOPIC
 from verdicts.claims.op_numbers import half_queue_end
 from verdicts.missing.split_numbers import SplitNumbers, split_numbers
+from verdicts.startup.log_cut import unaccepted_bodies
 from verdicts.verify.index_entries import IndexClaims, IndexPart
 from verdicts.verify.queue_claims import QueueClaims, QueueParts
 from verdicts.verify.records import older_design_rows, record_findings
@@ -105,10 +106,7 @@ class SplitWork:
         if self._is_quick:
             self._known.has_halves |= bool(block.topic_is(HALF_TOPIC).any())
             return
-        wrong = (~block.body_crc_matches() | (block.header("body_crc") < 0)) & (block.body_lengths > 0)
-        if wrong.any():
-            begins = block.positions[wrong]
-            self._breaks.append(np.stack([begins, begins + block.lengths[wrong]], axis=1))
+        self._breaks.append(unaccepted_bodies(block))
         self._queues.add(block)
         self._index.add(block)
         if self._with_old:
