@@ -43,7 +43,7 @@ def rows_of(name: str, to: Path) -> dict[str, Row]:
     store = open_store(field_stores(name, to) / "store")
     reading = audit([store], broker_settings)
     rows = reading.table().to_pylist()
-    assert [finding.code for finding in reading.findings if finding.severity == "error"] == []
+    assert [finding.code for finding in reading.findings if finding.kind.severity == "error"] == []
     open_ones = {row["transaction_id"] for row in rows if row["state"] == "PENDING"}
     listed = pending([store], broker_settings).table().to_pylist()
     assert {row["transaction_id"] for row in listed if row["state"] == "PENDING"} == open_ones

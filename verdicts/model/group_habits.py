@@ -128,7 +128,7 @@ class Members:
 
     def is_foreign(self, address: str, topic: str) -> bool:
         """Whether a client belongs to another application than the one that sends to a topic."""
-        topics = self.addresses.get(address)
+        topics = self.addresses.get(address, set())
         parts = self.applications()
         return bool(topics) and any(topic in part for part in parts) and any(
             topics <= part and topic not in part for part in parts
