@@ -25,7 +25,6 @@ _EXAMPLE = pa.struct([
     column("transaction_id", pa.string(), "id of the transaction"),
     column("half_commit_log_offset", pa.int64(), "commit-log offset of its first half copy"),
 ])  # fmt: skip
-_UNKNOWN_GROUP = "whether its whole producer group has it: rmqtx diagnose STORE"
 _UNKNOWN_RELEASE = "the release of the broker: add --broker-version"
 
 DIAGNOSES = pa.schema(
@@ -57,18 +56,16 @@ class Diagnosis:
     """The causes of the transactions seen so far; memory does not grow with their number.
 
     Shape: `stores`: the facts of each store, complete when the first batch is added. `proxy_keeps_ms`: that of
-           StoreEvidence, for all of them. `is_part`: only some of the transactions of the stores are added: what the
-           others of their producer groups have is unknown. `unusual_count`: transactions that have a flag (other than
-           CLOCK_FLAGS), or are DISCARDED, LOST or UNDECIDABLE, or that a cause explains; of these `explained_count`
-           have a cause that explains them, and `unexplained_count` none, not even one that could explain them.
-           `waiting_count`: pending transactions that are not unusual, in stores whose broker does not run: no producer
-           is asked about them. `needs_release`: whether a cause depends on the release of the broker, which is not
-           known exactly; `needed_settings`: the settings that causes depend on and that are unknown.
+           StoreEvidence, for all of them. `unusual_count`: transactions that have a flag (other than CLOCK_FLAGS), or
+           are DISCARDED, LOST or UNDECIDABLE, or that a cause explains; of these `explained_count` have a cause that
+           explains them, and `unexplained_count` none, not even one that could explain them. `waiting_count`: pending
+           transactions that are not unusual, in stores whose broker does not run: no producer is asked about them.
+           `needs_release`: whether a cause depends on the release of the broker, which is not known exactly;
+           `needed_settings`: the settings that causes depend on and that are unknown.
     """
 
     stores: Mapping[str, StoreEvidence]
     proxy_keeps_ms: int | None = None
-    is_part: bool = False
     transactions_count: int = 0
     undecidable_count: int = 0
     needs_release: bool = False
@@ -78,10 +75,7 @@ class Diagnosis:
     _unexplained_count: int = 0
     _waiting_count: int = 0
     _counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
-    _groups: GroupCauses = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._groups = GroupCauses(self.is_part)
+    _groups: GroupCauses = field(default_factory=GroupCauses)
 
     @property
     def unusual_count(self) -> int:
@@ -137,7 +131,6 @@ class Diagnosis:
         counts = dict(self._counts)
         for store, word, possible, proven in self._groups.counts():
             points = [*self._unknown(CAUSES[word], self.stores[store]), CAUSES[word].decides]
-            points += [_UNKNOWN_GROUP] if self.is_part else []
             possible.open_points = dict.fromkeys(points)
             for strength, count in (("could_explain", possible), ("explains", proven)):
                 if count.transactions:
@@ -172,7 +165,7 @@ def diagnosed_each(
     """Return for each transaction the causes that explain it, or could, as rows of DIAGNOSES."""
     causes = []
     for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
-        diagnosis = Diagnosis(stores, proxy_keeps_ms, is_part=True)
+        diagnosis = Diagnosis(stores, proxy_keeps_ms)
         diagnosis.add(batch)
         causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != "ruled_out"])
     return causes

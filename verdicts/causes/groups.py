@@ -96,13 +96,11 @@ class _Held:
 class GroupCauses:
     """Counts by store, cause and producer group; memory grows with the number of groups, and of their producers.
 
-    Shape: `is_part`: the other transactions of the groups are not read: a cause that fits one that is read, and that
-           depends on no more than their number, is not excluded. `explained_count`: transactions that only a cause of
-           their group explains; `usual_count`: those that are unusual only by one; `unexplained_count`: unusual ones
-           that have no other cause; `waiting_count`: those of the usual ones that would count as waiting.
+    Shape: `explained_count`: transactions that only a cause of their group explains; `usual_count`: those that are
+           unusual only by one; `unexplained_count`: unusual ones that have no other cause; `waiting_count`: those of
+           the usual ones that would count as waiting.
     """
 
-    is_part: bool = False
     _held: dict[tuple[str, str, str], _Held] = field(default_factory=dict)
     _habits: Habits = field(default_factory=Habits)
 
@@ -141,8 +139,7 @@ class GroupCauses:
     def _holding(self) -> Iterator[tuple[str, str, str, _Held]]:
         for (store, word, group), held in self._held.items():
             members = self._habits.members.get((store, group))
-            is_possible = self.is_part and CAUSES[word].of_group is None and held.transactions > 0
-            if not held.is_contradicted and (is_possible or _is_enough(word, held.transactions, members)):
+            if not held.is_contradicted and _is_enough(word, held.transactions, members):
                 yield store, word, group, held
 
     def counts(self) -> Iterator[tuple[str, str, Count, Count]]:

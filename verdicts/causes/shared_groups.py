@@ -133,7 +133,7 @@ def addressed(found: Evidence, rows: Int64s, clients: Int64s) -> list[tuple[int,
 CAUSES = (
     Cause(
         "group-shared-by-applications",
-        "several applications are in its producer group: the check may have asked one that does not know it",
+        "several applications are in its producer group: the check may have asked one that did not send it",
         affected=(Change(
             "a check goes to any connected producer of the group, whichever topics it sends to",
             "broker/client/ProducerManager.java getAvailableChannel; #9791; seen on 4.9.7 and 5.3.3",

@@ -99,7 +99,7 @@ def command(
     with opener.opened(output.output) as opened:
         read = logs.read(opened.names, source.voice)
         with _reading(context, opened, listing, asked.transaction, engine, provenance) as reading:
-            found = Diagnosis(read.with_logs(reading.evidence), keeps_ms, is_part=asked.transaction is not None)
+            found = Diagnosis(read.with_logs(reading.evidence), keeps_ms)
             for batch in reading:
                 found.add(batch)
             rows = found.table()

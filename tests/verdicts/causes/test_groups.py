@@ -13,7 +13,7 @@ from tests.forge.stores import opened
 from tests.verdicts.causes.diagnosed import diagnosed, settings_of, strengths
 from verdicts.audit import local_audit
 from verdicts.audit.local_audit import audit
-from verdicts.causes.diagnosing import Diagnosis, diagnosed_each
+from verdicts.causes.diagnosing import Diagnosis
 from verdicts.causes.evidence import NEEDED_COLUMNS
 from verdicts.causes.groups import GROUP_CAUSES, group_causes
 from verdicts.causes.store_evidence import store_evidence
@@ -62,18 +62,6 @@ def test_one_decision_without_a_check_excludes_the_group() -> None:
     )
     found = _words((other, habit))
     assert found[WORD] == {"could_explain": 6}
-
-
-def test_one_transaction_alone_leaves_its_group_open() -> None:
-    """`show` and `diagnose --transaction` read no other one: the cause is possible, unless this one excludes it."""
-    store = opened(NAME)
-    facts = {store.root: store_evidence(store_facts(store, lambda _: settings_of(store, NAME, "5.3.3")))}
-    for row, found in zip(_rows(NAME).to_pylist(), diagnosed_each(_rows(NAME), facts), strict=True):
-        checks = {copy["queue_offset"]: copy["checks_count"] for copy in row["half_copies"]}
-        is_at_checks = bool(row["op_marks"]) and all(checks.get(mark["half_queue_offset"]) for mark in row["op_marks"])
-        [*decides] = [one["would_decide"] for one in found if one["cause"] == WORD]
-        assert bool(decides) is is_at_checks
-        assert all("whether its whole producer group has it" in text for text in decides)
 
 
 @pytest.mark.parametrize("words", [["--summary"], ["--findings"], ["--fields", "keys"], ["--at", "@2000000000"]])
