@@ -26,10 +26,10 @@ class LineKind:
     Shape: `word`: stable name. `log`: the file that has it; a kind that moved between releases has several. `begins`:
            the text that the message of the line begins with. `pattern`: matched from there on; its groups are the
            fields: `log_offset` and `queue_offset` of a record, `offset_id` (its last 16 digits are the offset),
-           `group` of producers, `topic`, `unique_key` of a transaction, `epoch_ms`. `releases`: those that have the
-           text. `source`: upstream file. `has_exception`: the next line is the exception. `is_shown`: whether the line
-           is an event of a transaction. `thread`: a part of the name of the thread that writes the line; lines of
-           other threads are not of this kind.
+           `group` of producers, `address` of a client, `topic`, `unique_key` of a transaction, `epoch_ms`.
+           `releases`: those that have the text. `source`: upstream file. `has_exception`: the next line is the
+           exception. `is_shown`: whether the line is an event of a transaction. `thread`: a part of the name of the
+           thread that writes the line; lines of other threads are not of this kind.
     """
 
     word: str
@@ -117,27 +117,27 @@ KINDS: tuple[LineKind, ...] = (
     LineKind(
         "answered-unknown", (_TRANSACTION,), "Check producer[",
         "the producer answered a check with UNKNOWN", _ALL, _END,
-        rest=rf".{{0,200}}?\] transaction state, but it's pending status\.{_REQUEST}",
+        rest=rf"(?P<address>.{{0,200}}?)\] transaction state, but it's pending status\.{_REQUEST}",
     ),
     LineKind(
         "answered-commit", (_TRANSACTION,), "Check producer[",
         "the producer answered a check with COMMIT", _ALL, _END,
-        rest=rf".{{0,200}}?\] transaction state, the producer commit the message\.{_REQUEST}",
+        rest=rf"(?P<address>.{{0,200}}?)\] transaction state, the producer commit the message\.{_REQUEST}",
     ),
     LineKind(
         "answered-rollback", (_TRANSACTION,), "Check producer[",
         "the producer answered a check with ROLLBACK", _ALL, _END,
-        rest=rf".{{0,200}}?\] transaction state, the producer rollback the message\.{_REQUEST}",
+        rest=rf"(?P<address>.{{0,200}}?)\] transaction state, the producer rollback the message\.{_REQUEST}",
     ),
     LineKind(
         "ended-unknown", (_TRANSACTION,), "The producer[",
         "the local transaction returned UNKNOWN", _ALL, _END,
-        rest=rf".{{0,200}}?\] end transaction in sending message,  and it's pending status\.{_REQUEST}",
+        rest=rf"(?P<address>.{{0,200}}?)\] end transaction in sending message,  and it's pending status\.{_REQUEST}",
     ),
     LineKind(
         "ended-rollback", (_TRANSACTION,), "The producer[",
         "the local transaction returned ROLLBACK", _ALL, _END,
-        rest=rf".{{0,200}}?\] end transaction in sending message, rollback the message\.{_REQUEST}",
+        rest=rf"(?P<address>.{{0,200}}?)\] end transaction in sending message, rollback the message\.{_REQUEST}",
     ),
     LineKind(
         "commit-refused-immune", (_TRANSACTION,), "Message commit fail [producer end]. ",

@@ -46,7 +46,7 @@ class LogLine(NamedTuple):
 
     Shape: `number`: from 1. `time_ms`: None if the line has no time. `text`: its message, at most TEXT_CHARACTERS_MAX;
            text from clients is in it, unescaped. `log_offset`: commit-log offset of a record that it names.
-           `exception`: class of the exception on the next line.
+           `exception`: class of the exception on the next line. `address`: of the client that decided.
     """
 
     kind: LineKind
@@ -59,6 +59,7 @@ class LogLine(NamedTuple):
     unique_key: str | None = None
     exception: str | None = None
     topic: str | None = None
+    address: str | None = None
 
 
 @dataclass
@@ -177,7 +178,7 @@ class _FileScan:
             return LogLine(
                 kind, str(self.file.path), number, self._time_ms(line), _kept(message), _log_offset(fields),
                 fields.get("group"), fields.get("unique_key"), _exception(following) if kind.has_exception else None,
-                fields.get("topic"),
+                fields.get("topic"), fields.get("address"),
             )
         return None
 

@@ -29,6 +29,8 @@ IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 TRANSACTION_ID = "__transactionId__"
 HALF_MARK = "TRAN_MSG"
+#: The id of the client that sent the half message, which some clients add.
+PRODUCER_CLIENT_ID = "__TXN_PRODUCER_CID__"
 #: The tag of op messages: the check passes over a record of the op topic that has another tag, or none.
 OP_TAG = "d"
 

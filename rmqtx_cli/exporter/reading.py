@@ -68,6 +68,8 @@ def read(request: Request) -> dict[str, Any]:
         request.stores, request.live, request.files, Voice(quiet=True), "rmqtx exporter STORE", rate=request.rate
     )
     with opener.opened() as source:
+        for line in source.conf_lines() if request.before is None else ():  # once, with the first reading
+            Voice().note(line)
         numbers = measure(source, time.time_ns() // 1_000_000)
         became = became_since(source, numbers, request.before)
     return {

@@ -12,7 +12,7 @@ from verdicts.model.store_evidence import BROKER_LOG
 _BEGIN, _END = "<!-- kinds -->", "<!-- /kinds -->"
 _NAMES = {
     "log_offset": "log offset", "offset_id": "message id", "unique_key": "transaction id", "group": "group",
-    "topic": "topic",
+    "address": "client address", "topic": "topic",
     "queue_offset": "queue offset", "decision": "decision", "epoch_ms": "time in epoch milliseconds",
 }  # fmt: skip
 

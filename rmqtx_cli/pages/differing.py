@@ -21,19 +21,23 @@ _WAITING_ROWS_MAX = 200_000
 class Differing:
     """Counts of differences as they pass: by kind, and those with the state UNDECIDABLE on one side.
 
-    `sizes`: transactions of each side; complete when all differences are read.
+    `sizes`: transactions of each side; complete when all differences are read. `lacking`: pending transactions of the
+    other side that each one does not have.
     """
 
     changes: Counter[str] = field(default_factory=Counter)
     undecidable_count: int = 0
     sizes: list[int] = field(default_factory=lambda: [0, 0])
+    lacking: list[int] = field(default_factory=lambda: [0, 0])
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as they pass."""
         for batch in batches:
             self.changes.update(batch["change"].to_pylist())
-            states = zip(batch["state_before"].to_pylist(), batch["state_after"].to_pylist(), strict=True)
+            states = list(zip(batch["state_before"].to_pylist(), batch["state_after"].to_pylist(), strict=True))
             self.undecidable_count += sum("UNDECIDABLE" in pair for pair in states)
+            self.lacking[0] += states.count((None, "PENDING"))
+            self.lacking[1] += states.count(("PENDING", None))
             yield batch
 
     def begun(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

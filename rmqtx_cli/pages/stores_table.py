@@ -14,6 +14,7 @@ from readers.log.designs import DESIGNS, HALF_TOPIC_DESIGN, PREPARED_RECORDS, ST
 from readers.log.designs import ROCKSDB as ROCKSDB_DESIGN
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
+from readers.model.shell_words import quoted
 from readers.model.tables import column
 from readers.queues.consume_queue import open_queue
 from readers.rocksdb.rocksdb_queues import queue_bounds
@@ -131,13 +132,31 @@ def compared_copies(rows: list[dict[str, Any]], stores: Sequence[Store]) -> list
     """Add to the rows which stores have the log of one broker; return the findings about those that differ."""
     firsts, found = glance_at_copies(stores, _COMPARED_BYTES)
     differing = {finding.store for finding in found}
+    by_root = {row["store"]: row for row in rows}
     for row in rows:
         if (first := firsts.get(row["store"])) is None:
             continue
         row["copy_of"] = first
         how = "differ" if row["store"] in differing else "are equal"
         row["trust"].append(f"has the log of the same broker as {first}; the newest bytes that both have {how}")
+        row["trust"] += _lacking(row, by_root[first])
+        by_root[first]["trust"] += _lacking(by_root[first], row)
     return found
+
+
+def _lacking(row: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
+    """Sentences about half messages to check that another copy of the log has at offsets where this one has none."""
+    if other["half_next_offset"] is None or None in (row["half_max_offset"], other["half_max_offset"]):
+        return
+    end, begin = row["half_max_offset"], row["half_min_offset"]
+    low = max(other["half_next_offset"], other["half_min_offset"])
+    missing = max(0, min(begin, other["half_max_offset"]) - low) + max(0, other["half_max_offset"] - max(end, low))
+    if missing:
+        both = f"{quoted(row['store'])} {quoted(other['store'])}"
+        yield (
+            f"lacks {count(missing, 'half copy', 'half copies')} that the check of {other['store']} still reads: a "
+            f"failover to this copy loses what is open among them; rmqtx pending {both} counts it"
+        )
 
 
 def _confirm_offset(store: Store) -> int | None:

@@ -119,14 +119,19 @@ class BrokerLogs:
     def _decided(self, reading: VerdictReading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        from verdicts.causes.groups import habits_of
         from verdicts.causes.strengths import with_causes
+        from verdicts.model.group_habits import Habits
 
-        facts = self.with_logs(reading.evidence)
+        facts, habits = self.with_logs(reading.evidence), Habits()
         for batch in batches:
             if "causes" in batch.schema.names:
-                yield from with_causes(pa.Table.from_batches([batch]), facts).to_batches()
+                rows = pa.Table.from_batches([batch])
+                habits.update(habits_of(rows, facts))
+                yield from with_causes(rows, facts).to_batches()
             else:
                 yield batch
+        reading.habits = habits
 
     def events_of(self, number: int) -> list[dict[str, Any]] | None:
         """Return the events of a transaction, by its place among the given ones; None if no logs were read."""

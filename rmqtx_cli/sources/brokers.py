@@ -67,13 +67,12 @@ class BrokerOpener:
     def opened(self, *written: Path | None) -> Iterator[BrokerSource]:  # noqa: ARG002 -- no file of theirs is here
         """See `SourceOpener`. Connections end with the block."""
         from remoting.live.store_facts import live_store
-        from rmqtx_cli.sources.opening import conf_lines
 
         with self.looked_up() as source:
             source.facts.extend(live_store(broker) for broker in source.brokers.brokers)
             for fact in source.facts:
                 self.voice.note(f"{fact.root}: {fact.describe(verbose=self.voice.verbose)}")
-            for line in conf_lines(fact.settings for fact in source.facts):
+            for line in source.conf_lines():
                 self.voice.note(line)
             yield source
 
@@ -166,7 +165,13 @@ class BrokerSource:
 
     def describe(self) -> list[str]:
         """See `Source`."""
-        return [f"{fact.root}: {fact.describe()}" for fact in self.facts]
+        return [f"{fact.root}: {fact.describe()}" for fact in self.facts] + self.conf_lines()
+
+    def conf_lines(self) -> list[str]:
+        """See `Source`. By the configuration that the brokers report."""
+        from rmqtx_cli.sources.opening import conf_lines
+
+        return conf_lines(fact.settings for fact in self.facts)
 
     def check_queues(self) -> list[CheckQueue]:
         """See `Source`."""

@@ -172,6 +172,12 @@ class FileSource:
 
         return header_lines(self.opened)
 
+    def conf_lines(self) -> list[str]:
+        """See `Source`."""
+        from rmqtx_cli.sources.opening import conf_lines
+
+        return conf_lines(map(self.opened.settings_of, self.stores))
+
     def check_queues(self) -> list[CheckQueue]:
         """See `Source`."""
         from rmqtx_cli.sources.check_queues import check_queues_of_files

@@ -77,6 +77,9 @@ class Source(Protocol):
     def describe(self) -> list[str]:
         """A line about each store or broker: its state and its version."""
 
+    def conf_lines(self) -> list[str]:
+        """A line for each line of the configuration of its brokers that they do not take as written."""
+
     def check_queues(self) -> list[CheckQueue]:
         """The half queue and the op queue of each store or broker, with the cursor of the check."""
 

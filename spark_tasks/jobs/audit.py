@@ -46,6 +46,7 @@ from spark_tasks.session.sizes import sizes_for
 from spark_tasks.session.tasks import Shared, in_tasks, packed, results
 from verdicts.audit.local_audit import tied_partitions
 from verdicts.audit.log_copies import with_log_copies
+from verdicts.causes.groups import habits_of
 from verdicts.causes.store_evidence import store_evidence
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
@@ -97,7 +98,9 @@ def _audit(task: SparkAudit, reading: VerdictReading, temporary_directory: str |
                 with tracked(task.spark, Phase("judging", task.partitions_count), task.progress):
                     sizes_bytes = way.computed(judged, "audit: judge the transactions")
                 show_phase(task.progress, "writing", 0, 1)
-                yield from way.taken(judged, sizes_bytes)
+                for batch in way.taken(judged, sizes_bytes):
+                    reading.habits.update(habits_of(pa.Table.from_batches([batch]), reading.evidence))
+                    yield batch
             finally:
                 judged.unpersist()
         finally:

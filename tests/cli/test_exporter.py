@@ -23,7 +23,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from readers.model.errors import BadRequest
 from rmqtx_cli.exporter.collector import StateCollector
-from rmqtx_cli.exporter.reading import Answer, Failed, ReadingProcess, Request
+from rmqtx_cli.exporter.reading import Answer, Failed, ReadingProcess, Request, read
 from rmqtx_cli.exporter.schedule import Schedule
 from rmqtx_cli.exporter.web import Server, parsed_address
 from rmqtx_cli.exporter.web_config import WebConfig, web_config
@@ -114,6 +114,18 @@ def test_it_serves_what_check_counts(rmqtx: Run, tmp_path: Path) -> None:
     assert found["rmqtx_lost_transactions_total"] == [(labels, 0)]
     (line,) = said
     assert re.fullmatch(rf"reading succeeded in \w+: {store['pending_count']} pending transactions", line)
+
+
+def test_the_first_reading_says_what_brokers_do_not_take_from_their_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("transactionCheckMax=15L\n", "utf-8")
+    first = request(unpacked("common-5.3.3"), broker_conf=conf)
+    memory = read(first)["memory"]
+    assert "brokers cannot parse '15L': in force is transactionCheckMax 15" in capsys.readouterr().err
+    read(replace(first, before=memory))
+    assert capsys.readouterr().err == ""
 
 
 def test_a_failed_reading_is_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

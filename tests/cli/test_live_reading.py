@@ -44,6 +44,23 @@ def test_check_says_unknown_for_a_broker_that_cannot_be_reached(rmqtx: Run, tmp_
     assert result.out.count("\n") == 1
 
 
+@pytest.mark.parametrize("verb", [["check", "--state-dir", "STATE"], ["pending"], ["report", "-o", "PAGE.md"]])
+def test_what_a_broker_does_not_take_from_its_configuration_is_said(
+    rmqtx: Run, common: Path, tmp_path: Path, verb: list[str]
+) -> None:
+    store = open_store(common)
+    broker = StoreBroker(store, broker_settings(store, version="5.3.3"), "5.3.3")
+    broker.more_conf = {"transactionCheckMax": "15L", "transactionTimeout": "29000", "noSuchKey": "1"}
+    words = [str(tmp_path / word) if word.isupper() or word == "PAGE.md" else word for word in verb]
+    with FakeServer(broker) as server:
+        result = rmqtx(*words, "--broker", server.address)
+        quiet = rmqtx(*words, "--quiet", "--broker", server.address)
+    said = result.err + ((tmp_path / "PAGE.md").read_text("utf-8") if "report" in verb else "")
+    for text in ("brokers cannot parse '15L'", "its name is transactionTimeOut", "the setting noSuchKey, and ignore"):
+        assert text in said
+    assert "brokers cannot parse" not in quiet.err
+
+
 @pytest.mark.parametrize("verb", [["pending"], ["audit"], ["show", "ID", "--store"], ["decode", "half"]])
 def test_a_store_or_a_broker_and_not_both(rmqtx: Run, common: Path, verb: list[str]) -> None:
     result = rmqtx(*verb, common, "--broker", NOBODY)

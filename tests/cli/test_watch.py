@@ -293,6 +293,17 @@ def test_plain_lines_of_a_store_that_is_settled(tmp_path: Path, rmqtx: Run) -> N
     assert line.split()[1:3] == ["ROLLED_BACK", rows[0]["transaction_id"]]
 
 
+def test_what_brokers_do_not_take_from_their_configuration_stands_above_the_screen(tmp_path: Path) -> None:
+    root, conf = copy_of("common-5.3.3", tmp_path / "store"), tmp_path / "broker.conf"
+    conf.write_text("transactionTimeout=29000\n", "utf-8")
+    words = [sys.executable, "-m", "rmqtx_cli.main", "watch", str(root), "--broker-conf", str(conf)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "its name is transactionTimeOut" in process.stderr.readline()
+        process.terminate()
+        process.wait(300)
+
+
 def test_an_unreadable_store_is_an_error_before_the_screen(rmqtx: Run, tmp_path: Path) -> None:
     result = rmqtx("watch", tmp_path)
     assert result.status != 0

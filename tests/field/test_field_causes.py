@@ -26,6 +26,8 @@ DELETED, REFUSED, GROUPS, LOST = (
     "slave-deletes-topics", "topic-refused-by-slave", "slave-deletes-groups", "ops-lost-in-memory",
 )  # fmt: skip
 
+BEHIND = "slave-behind-master"
+
 
 def logs_of(place: Path) -> LogEvidence:
     reading, gathering = reading_of(place), LogGathering()
@@ -83,6 +85,21 @@ def test_a_kill_of_a_slave_loses_no_op_messages(slave: Path) -> None:
     assert LOST not in causes(slave, "5.4.0", LOGS)
     assert LOST not in causes(slave, "5.4.0", conf={"brokerRole": "SLAVE"})
     assert LOST in causes(slave, "5.4.0", conf={"brokerRole": "SLAVE", "enableControllerMode": "true"})
+
+
+@pytest.mark.parametrize(("logs", "conf"), [(LOGS, None), (None, {"brokerRole": "SLAVE"})])
+def test_what_a_slave_has_undecided_may_be_decided_on_its_master(
+    logs: Path | None, conf: dict[str, str] | None, slave: Path
+) -> None:
+    """All 60 open transactions have a cause: the 20 of the deleted topics, and the rest."""
+    assert BEHIND not in causes(slave, "5.4.0")
+    assert causes(slave, "5.4.0", logs, conf)[BEHIND] == {"could_explain": 60}
+    assert BEHIND not in causes(slave, "5.4.0", conf={"brokerRole": "SLAVE", "enableControllerMode": "true"})
+
+
+def test_a_slave_that_stopped_in_order_is_not_behind(tmp_path: Path) -> None:
+    root = copy_of("common-5.3.3", tmp_path / "store")
+    assert BEHIND not in causes(root, "5.3.3", conf={"brokerRole": "SLAVE"})
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ class StoreBroker:
 
     def __init__(self, store: Store, settings: BrokerSettings, version: str, booted_ms: int = 0) -> None:
         self.store, self.settings, self.version, self.booted_ms = store, settings, version, booted_ms
+        self.more_conf: dict[str, str] = {}
         self.producers: set[str] = set()
         self.proxied: set[str] = set()
         """Groups of which a proxy is registered."""
@@ -66,6 +67,7 @@ class StoreBroker:
             "fileReservedTime": settings.file_reserved_time_hours, "brokerRole": "ASYNC_MASTER",
             "brokerName": "broker-a", "brokerClusterName": "c", "brokerId": 0,
             "transRocksDBEnable": "true" if self.store.has("consumequeue", ROCKSDB_HALF_TOPIC) else "false",
+            **self.more_conf,
         }  # fmt: skip
         return response(request, body="".join(f"{name}={value}\n" for name, value in values.items()).encode())
 

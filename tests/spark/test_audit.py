@@ -26,6 +26,7 @@ from tests.verdicts.causes.test_mixed_stores import BIG, CONF, PLANS, require_pl
 from verdicts.audit import local_audit
 from verdicts.causes.diagnosing import Diagnosis
 from verdicts.causes.evidence import NEEDED_COLUMNS
+from verdicts.causes.groups import group_causes
 from verdicts.evidence.store_facts import SettingsOf
 from verdicts.model.reading import VerdictReading
 from verdicts.transactions.measures import MEASURES
@@ -56,6 +57,7 @@ def told(reading: VerdictReading) -> dict[str, list[str]]:
         "findings": sorted(finding.line() for finding in reading.findings),
         "coverage": sorted(json.dumps(row) for row in reading.coverage_table().to_pylist()),
         "check_stops": sorted(map(repr, reading.check_stops)),
+        "group_causes": sorted(map(repr, group_causes(reading.habits))),
     }
 
 
@@ -75,6 +77,13 @@ def test_every_store_of_the_corpus(spark: SparkSession, names: tuple[str, ...]) 
     wanted = told(local_audit.audit(stores, settings))
     assert on_spark(spark, stores, settings) == wanted
     assert wanted["rows"]
+
+
+def test_causes_of_whole_groups_are_those_here(spark: SparkSession, tmp_path: Path) -> None:
+    stores = [opened("parallel-5.3.3"), open_store(field_stores("group-shared-5.3.3", tmp_path) / "store")]
+    wanted = told(local_audit.audit(stores, broker_settings))
+    assert on_spark(spark, stores, broker_settings) == wanted
+    assert len(wanted["group_causes"]) == 2
 
 
 def test_a_summary_has_the_local_numbers(spark: SparkSession) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +35,8 @@ from verdicts.evidence.belonging import tied_groups
 from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
-from verdicts.model.reading import Habits, VerdictReading
+from verdicts.model.group_habits import Habits
+from verdicts.model.reading import VerdictReading
 from verdicts.model.store_evidence import StoreEvidence
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.model.witnesses import Witnesses
@@ -112,7 +112,7 @@ def _judge_partition(task: _Verdict) -> tuple[list[pa.RecordBatch], Habits]:
     names = task.schema.names
     has_causes = "causes" in names
     rows = judge(task.witnesses(), task.views, {*names, *(NEEDED_COLUMNS if has_causes else ())})
-    habits: Habits = Counter()
+    habits = Habits()
     if has_causes:
         rows = with_causes(rows, task.evidence)
         habits = habits_of(rows, task.evidence)

@@ -23,6 +23,7 @@ from readers.log.splits import plan_splits
 from readers.model.columns import Bools
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
+from readers.model.reading import Note, NoteKind
 from readers.model.shell_words import quoted
 from readers.storage.segments import SegmentedLog
 from readers.store.store import Store
@@ -33,6 +34,8 @@ _RECORDS_TRIED = 16
 _COMPARED_BYTES = 8 << 20
 #: How far before a different byte the begin of its record is searched for.
 _RECORD_BYTES_MAX = 8 << 20
+#: The newest bytes that are compared of logs in object storage: where all bytes are compared of others, and elsewhere.
+_REMOTE_BYTES, _REMOTE_FEW_BYTES = 64 << 20, 1 << 20
 #: The columns of TRANSACTIONS that `OpenInCopies` needs.
 NEEDED = ("state", "half_copies")
 
@@ -42,12 +45,15 @@ class LogCopies:
     """Stores with the log of one broker.
 
     Shape: `differences`: for each store that differs from the first one, its root, the commit-log offset from which on
-           the logs differ (the begin of a record), and the end of the last different byte.
+           the logs differ (the begin of a record), and the end of the last different byte. `newest_bytes`: if not all
+           bytes were compared, how many of the newest that two logs have; the place is then that of the first
+           different record among those.
     Units: bytes.
     """
 
     roots: tuple[str, ...]
     differences: tuple[tuple[str, int, int], ...] = ()
+    newest_bytes: int | None = None
 
     def findings(self) -> Iterator[Finding]:
         """Return a finding for each store with other bytes than the first one."""
@@ -55,34 +61,43 @@ class LogCopies:
             yield Finding(
                 root, "logs-differ", commit_log_offset=begin, length_bytes=end - begin,
                 expected=f"the bytes of {self.roots[0]}",
-                actual=f"other records from commit-log offset {begin} to {end}",
+                actual=f"other records from commit-log offset {begin} to {end}{self._depth_text}",
             )
+
+    @property
+    def _depth_text(self) -> str:
+        if self.newest_bytes is None:
+            return ""
+        return f" (of the newest {self.newest_bytes >> 20} MiB that both have: older ones may differ too)"
+
+    @property
+    def note(self) -> str | None:
+        """The sentence about what was not compared."""
+        if self.newest_bytes is None:
+            return None
+        return (
+            f"of the logs of {' and '.join(self.roots)} only the newest {self.newest_bytes >> 20} MiB that both have "
+            "were compared: reading logs in object storage whole would take as long as copying them"
+        )
 
 
 def log_copies(
     stores: Sequence[Store], newest_bytes: int | None = None, *, is_exact: bool = True
 ) -> list[LogCopies]:
-    """Return the groups of stores that have the log of one broker, compared byte by byte; remote ones are left out.
+    """Return the groups of stores that have the log of one broker, compared byte by byte.
 
-    A log that is shorter than another, or begins later, does not differ from it.
+    A log that is shorter than another, or begins later, does not differ from it. Of logs in object storage only the
+    newest bytes of the common range are compared.
     `newest_bytes`: compare only the newest bytes of the common range, and the rest only if these differ: copies that
     have different histories differ from some place on. None: compare all. `is_exact`: then find the first
     difference of the logs; else that of the newest bytes is returned.
     """
     by_host: dict[str, list[Store]] = defaultdict(list)
     for store in stores if len(stores) > 1 else ():
-        host = None if store.is_remote else _store_host(store)
+        host = _store_host(store)
         if host is not None:
             by_host[host].append(store)
     return [group for mine in by_host.values() for group in _groups(mine, _Depth(newest_bytes, is_exact))]
-
-
-def copy_findings(stores: Sequence[Store], newest_bytes: int | None = None) -> list[Finding]:
-    """Return the findings about copies of one log among some stores, for commands that list no transactions.
-
-    `newest_bytes`: as in `log_copies`.
-    """
-    return [finding for group in log_copies(stores, newest_bytes) for finding in group.findings()]
 
 
 def glance_at_copies(stores: Sequence[Store], newest_bytes: int) -> tuple[dict[str, str], list[Finding]]:
@@ -117,12 +132,19 @@ def _groups(stores: list[Store], depth: _Depth) -> Iterator[LogCopies]:
         first, others = left[0], left[1:]
         mine = [store for store in others if _is_copy(first, store)]
         if mine:
-            compared = [(store.root, _difference(first, store, depth)) for store in mine]
+            is_remote = any(store.is_remote for store in (first, *mine))
+            how = _remote_depth(depth) if is_remote else depth
+            compared = [(store.root, _difference(first, store, how)) for store in mine]
             yield LogCopies(
                 (first.root, *(root for root, _ in compared)),
                 tuple((root, *found) for root, found in compared if found is not None),
+                how.newest_bytes if is_remote else None,
             )
         left = [store for store in others if store not in mine]
+
+
+def _remote_depth(depth: _Depth) -> _Depth:
+    return _Depth(_REMOTE_BYTES if depth.newest_bytes is None else _REMOTE_FEW_BYTES, is_exact=False)
 
 
 def _store_host(store: Store) -> str | None:
@@ -250,6 +272,7 @@ def with_log_copies(
         counted.add(batch)
         yield batch
     reading.findings.extend(finding for group in groups for finding in group.findings())
+    reading.notes.extend(Note(NoteKind.WHY, group.note) for group in groups if group.note is not None)
     reading.findings.extend(counted.findings())
 
 
@@ -276,10 +299,15 @@ class OpenInCopies:
         """Return a finding for each copy that lacks pending transactions. Order: that of the stores."""
         for group in self._groups:
             for root in group.roots:
-                others = " ".join(one for one in group.roots if one != root)
                 if count := self._lacking.get(root):
-                    yield Finding(
-                        root, "copy-lacks-pending", expected=f"the pending transactions of {others}",
-                        actual=f"{count} of them {'is' if count == 1 else 'are'} not in this copy",
-                        advice=f"rmqtx diff {root} {group.roots[0] if group.roots[0] != root else group.roots[1]}",
-                    )
+                    yield lacking_finding(group, root, count)
+
+
+def lacking_finding(group: LogCopies, root: str, count: int) -> Finding:
+    """Return the finding for a copy that lacks a number of the pending transactions of the others."""
+    others = [one for one in group.roots if one != root]
+    return Finding(
+        root, "copy-lacks-pending", expected=f"the pending transactions of {' '.join(others)}",
+        actual=f"{count} of them {'is' if count == 1 else 'are'} not in this copy",
+        advice=f"rmqtx diff {quoted(root)} {quoted(others[0])}",
+    )

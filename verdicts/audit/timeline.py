@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from readers.cursors.cursors import CheckCursors, check_cursors, read_cursors
-from readers.log.properties import CHECK_TIMES, IMMUNITY
+from readers.log.properties import CHECK_TIMES, IMMUNITY, PRODUCER_CLIENT_ID
 from readers.log.record_at import block_at
 from readers.log.record_block import Block
 from readers.log.record_layout import COMMIT, TRANSACTION_MASK
@@ -54,7 +54,8 @@ class RecordName(NamedTuple):
     """The names of a record: its offset message id and its topic; for a half copy also why it was written.
 
     Shape: `is_resumed`: a resume set its checks back to 0. `is_immune`: written during the immunity time, without a
-           question to the producer. `is_commit`: the commit of a diverted half message.
+           question to the producer. `is_commit`: the commit of a diverted half message. `born_host`: the address that
+           sent its message; `client_id`: the producer's, if a property has it.
     """
 
     message_id: str
@@ -62,6 +63,8 @@ class RecordName(NamedTuple):
     is_resumed: bool = False
     is_immune: bool = False
     is_commit: bool = False
+    born_host: str = ""
+    client_id: str | None = None
 
 
 def record_names(block: Block) -> dict[int, RecordName]:
@@ -72,7 +75,8 @@ def record_names(block: Block) -> dict[int, RecordName]:
         block.message_ids().to_pylist(), block.topic_texts().to_pylist(),
         (checks == "0" for checks in block.properties.text(CHECK_TIMES).to_pylist()),
         ((immunity > 0) & (age_ms < immunity * 1000)).tolist(),
-        (block.sys_flag & TRANSACTION_MASK == COMMIT).tolist(), strict=True,
+        (block.sys_flag & TRANSACTION_MASK == COMMIT).tolist(), block.born_hosts().to_pylist(),
+        block.properties.text(PRODUCER_CLIENT_ID).to_pylist(), strict=True,
     )  # fmt: skip
     return {
         offset: RecordName(*name) for offset, name in zip(block.commit_log_offsets.tolist(), names, strict=True)
@@ -149,10 +153,9 @@ def timeline(
     Order: time, then place in the log.
     """
     events: list[dict[str, Any]] = []
-    born = transaction["born_time_ms"]
+    born, names = transaction["born_time_ms"], _record_names(transaction, places)
     if born is not None:
-        events.append({"time_ms": born, "event": "born", "detail": "producer clock"})
-    names = _record_names(transaction, places)
+        events.append({"time_ms": born, "event": "born", "detail": f"producer clock{_sender(transaction, names)}"})
     events.extend(_copy_events(transaction["half_copies"], names))
     for mark in transaction["op_marks"]:
         number = mark["half_queue_offset"]
@@ -189,6 +192,15 @@ def _record_names(
             [entry["commit_log_offset"] for entry in entries if entry["store"] == place.root]
         ).items()
     }
+
+
+def _sender(transaction: dict[str, Any], names: dict[tuple[str, int], RecordName]) -> str:
+    """Return the address that sent the message, and the producer's client id, by the first of its records."""
+    for entry in [*transaction["half_copies"], *transaction["final_records"]]:
+        name = names.get((entry["store"], entry["commit_log_offset"]))
+        if name is not None and name.born_host:
+            return f"; sent from {name.born_host}{'' if name.client_id is None else f', client {name.client_id}'}"
+    return ""
 
 
 def _copy_events(

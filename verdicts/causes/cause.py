@@ -12,6 +12,7 @@ from readers.model.columns import Bools
 from readers.model.releases import ALWAYS, LAST_OF_LINES, Change, Version, dotted, release_text
 from verdicts.causes.evidence import Evidence
 from verdicts.causes.needs import Need, all_hold
+from verdicts.model.group_habits import Members
 from verdicts.model.store_evidence import FILES, StoreEvidence
 
 #: How far the records of each transaction support a cause: NONE, FITS or PROVES.
@@ -48,7 +49,8 @@ class Cause:
            applied to the rest only.
            `shows_in`: where it shows, of SOURCES; if none of them was read, the cause only could explain.
            `contradicted`: for a cause of whole producer groups, which only could explain, the transactions that exclude
-           it for their group. `rivals`: causes that, if they fit the same transaction, leave open which of them it was.
+           it for their group; `of_group`: whether what is known of all producers of a group allows it, instead of a
+           number of transactions. `rivals`: causes that, if they fit the same transaction, leave open which it was.
            `act`: what to do now. `change`: what to configure or upgrade. `shown_by`: stores of the corpus whose history
            has it.
     """
@@ -65,6 +67,7 @@ class Cause:
     needs: tuple[Need, ...] = ()
     shows_in: tuple[str, ...] = (FILES,)
     contradicted: Callable[[Evidence], Bools] | None = None
+    of_group: Callable[[Members], bool] | None = None
     rivals: tuple[str, ...] = ()
     fits_uneventful: bool = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s, int64s
+from readers.model.columns import Bools, int64s
 from readers.model.releases import (
     DELAYED_HALVES_DROPPED,
     HALF_TOPIC_DESIGN,
@@ -71,22 +71,14 @@ def without_producer(found: Evidence) -> Support:
 
 def _decided_at_check(found: Evidence) -> Support:
     """Every op message names a copy that the check put back."""
-    is_direct = found.any_owner(found.marks.owner[_names_original(found)])
+    is_direct = found.any_of(found.marks, found.names_original)
     return fits((found.count_of(found.marks) > 0) & ~is_direct & found.half_topic)
 
 
 def _decided_directly(found: Evidence) -> Bools:
     """An op message names the original, or a COMMIT record has no op message that shows what its decision named."""
     rows: Bools = (found.count_of(found.marks) == 0) & (found.count_of(found.finals) > 0)
-    return rows | found.any_owner(found.marks.owner[_names_original(found)])
-
-
-def _names_original(found: Evidence) -> Int64s:
-    """The op marks that name an original half message, or a record that is not a copy of their transaction."""
-    if not len(found.copies):
-        return np.arange(len(found.marks), dtype=np.int64)
-    named = found.copy_of_mark
-    return np.flatnonzero((named < 0) | (found.copies.checks[named] == 0))
+    return rows | found.any_of(found.marks, found.names_original)
 
 
 #: Sources: client/impl/producer/DefaultMQProducerImpl.java sendMessageInTransaction of 4.6.0, 5.4.0 and 5.5.0; #1543,

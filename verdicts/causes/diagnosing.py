@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools
 from readers.model.tables import column
-from verdicts.causes.cause import NONE, STRENGTHS, Cause
+from verdicts.causes.cause import STRENGTHS, Cause
 from verdicts.causes.counting import EXAMPLES_MAX, Count
 from verdicts.causes.evidence import Evidence
 from verdicts.causes.groups import GroupCauses
@@ -67,11 +67,11 @@ class Diagnosis:
     stores: Mapping[str, StoreEvidence]
     proxy_keeps_ms: int | None = None
     transactions_count: int = 0
-    explained_count: int = 0
     undecidable_count: int = 0
     needs_release: bool = False
     needed_settings: dict[str, None] = field(default_factory=dict)
     _unusual_count: int = 0
+    _explained_count: int = 0
     _unexplained_count: int = 0
     _waiting_count: int = 0
     _counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
@@ -81,6 +81,11 @@ class Diagnosis:
     def unusual_count(self) -> int:
         """See `Diagnosis`."""
         return self._unusual_count + self._groups.usual_count
+
+    @property
+    def explained_count(self) -> int:
+        """See `Diagnosis`."""
+        return self._explained_count + self._groups.explained_count
 
     @property
     def unexplained_count(self) -> int:
@@ -109,15 +114,12 @@ class Diagnosis:
         is_unusual = _are_unusual(found) | has_cause
         self.transactions_count += found.count
         self._unusual_count += int(is_unusual.sum())
-        self.explained_count += int(is_explained.sum())
+        self._explained_count += int(is_explained.sum())
         self._unexplained_count += int((is_unusual & ~has_cause).sum())
         rests = found.of_store(lambda one: one.was_stopped or one.was_killed)
         is_waiting = found.state("PENDING") & ~is_unusual & rests
         self._waiting_count += int(is_waiting.sum())
-        for word, cause in CAUSES.items():
-            if cause.contradicted is not None:
-                rows, without = cause.rule(found) > NONE, is_unusual & ~has_cause
-                self._groups.add(found, word, rows, cause.contradicted(found), ~is_unusual, without, is_waiting)
+        self._groups.add(found, is_explained, ~is_unusual, is_unusual & ~has_cause, is_waiting)
         self.undecidable_count += int(found.state("UNDECIDABLE").sum())
 
     def table(self) -> pa.Table:
@@ -127,10 +129,12 @@ class Diagnosis:
         Order: those that are ruled out last; then most transactions first, then by store and word.
         """
         counts = dict(self._counts)
-        for store, word, count in self._groups.counts():
+        for store, word, possible, proven in self._groups.counts():
             points = [*self._unknown(CAUSES[word], self.stores[store]), CAUSES[word].decides]
-            of_store = counts.setdefault((store, word, "could_explain"), Count())
-            of_store.merge(replace(count, open_points=dict.fromkeys(points)))
+            possible.open_points = dict.fromkeys(points)
+            for strength, count in (("could_explain", possible), ("explains", proven)):
+                if count.transactions:
+                    counts.setdefault((store, word, strength), Count()).merge(count)
         keys = sorted(counts, key=lambda key: (key[2] == "ruled_out", -counts[key].transactions, *key))
         return pa.Table.from_pylist([_row(*key, counts[key]) for key in keys], DIAGNOSES)
 

@@ -241,6 +241,15 @@ class Evidence:
         return following
 
     @cached_property
+    def names_original(self) -> Bools:
+        """Which op marks name an original half message, or a record that is not a copy of their transaction."""
+        if not len(self.copies):
+            return np.ones(len(self.marks), np.bool_)
+        named = self.copy_of_mark
+        is_original: Bools = (named < 0) | (self.copies.checks[named] == 0)
+        return is_original
+
+    @cached_property
     def copy_of_mark(self) -> Int64s:
         """For each op mark the row of the half copy that it names; -1 if that copy is not one of its transaction."""
         copies, marks = self.copies, self.marks

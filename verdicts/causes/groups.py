@@ -1,11 +1,10 @@
-"""Causes of whole producer groups: one transaction that contradicts the cause excludes it for its group.
+"""Causes of whole producer groups: other transactions of the group decide whether it has them.
 
 What a group has is known only after its last transaction: counts are kept by group until then.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -17,7 +16,8 @@ from verdicts.causes.cause import NONE
 from verdicts.causes.counting import Count
 from verdicts.causes.evidence import Evidence
 from verdicts.causes.register import CAUSES
-from verdicts.model.reading import Habits
+from verdicts.causes.shared_groups import addressed, answers_by, members_of
+from verdicts.model.group_habits import Habits, Members
 from verdicts.model.store_evidence import StoreEvidence
 
 #: With fewer transactions a group does not show a habit.
@@ -33,68 +33,102 @@ def habits_of(rows: pa.Table, stores: Mapping[str, StoreEvidence]) -> Habits:
 
     Shape: `rows` has NEEDED_COLUMNS. Habits of several tables add up.
     """
-    counted: Habits = Counter()
+    habits = Habits()
     if rows.num_rows and stores:
         found = Evidence(rows, stores)
+        habits.add_members(members_of(found))
         for word in GROUP_CAUSES:
             cause = CAUSES[word]
             assert cause.contradicted is not None
             for is_against, chosen in ((False, cause.rule(found) > NONE), (True, cause.contradicted(found))):
                 for store, group, numbers in _by_group(found, chosen):
-                    counted[store, word, group, is_against] += len(numbers)
-    return counted
+                    habits.counts[store, word, group, is_against] += len(numbers)
+    return habits
 
 
 def group_causes(habits: Habits) -> list[tuple[str, str, str, int]]:
     """Return store, cause, producer group and number of transactions where a group has a cause of whole groups."""
     return sorted(
-        (store, word, group, count) for (store, word, group, is_against), count in habits.items()
-        if not is_against and count >= _TRANSACTIONS_MIN and not habits[store, word, group, True]
+        (store, word, group, count) for (store, word, group, is_against), count in habits.counts.items()
+        if not is_against and not habits.counts[store, word, group, True]
+        and _is_enough(word, count, habits.members.get((store, group)))
     )
+
+
+def _is_enough(word: str, count: int, members: Members | None) -> bool:
+    """Whether a group has a cause that a number of its transactions fit, and that none contradicts."""
+    of_group = CAUSES[word].of_group
+    if of_group is None:
+        return count >= _TRANSACTIONS_MIN
+    return count > 0 and members is not None and of_group(members)
+
+
+@dataclass(slots=True)
+class _Answered:
+    """Transactions whose last answer the log shows. Shape: `unexplained`: those that no other cause explains."""
+
+    count: Count = field(default_factory=Count)
+    unexplained: int = 0
 
 
 @dataclass(slots=True)
 class _Held:
     """What one group has.
 
-    Shape: `usual`, `unexplained`, `waiting`: transactions that are counted in another way if the group has the cause.
+    Shape: `answered`: the transactions whose last answer the log shows, by topic and the address of the client that
+           gave it; `count`: the others. `usual`, `unexplained`, `waiting`: transactions that are counted in another
+           way if the group has the cause.
     """
 
     count: Count = field(default_factory=Count)
     is_contradicted: bool = False
+    answered: dict[tuple[str, str], _Answered] = field(default_factory=dict)
     usual: int = 0
     unexplained: int = 0
     waiting: int = 0
 
     @property
-    def holds(self) -> bool:
-        return not self.is_contradicted and self.count.transactions >= _TRANSACTIONS_MIN
+    def transactions(self) -> int:
+        return self.count.transactions + sum(one.count.transactions for one in self.answered.values())
 
 
 @dataclass(slots=True)
 class GroupCauses:
-    """Counts by store, cause and producer group; memory grows with the number of groups.
+    """Counts by store, cause and producer group; memory grows with the number of groups, and of their producers.
 
-    Shape: `usual_count`: transactions that are unusual only by a cause of their group; `unexplained_count`: unusual
-           ones that have no other cause; `waiting_count`: those of the usual ones that would count as waiting.
+    Shape: `explained_count`: transactions that only a cause of their group explains; `usual_count`: those that are
+           unusual only by one; `unexplained_count`: unusual ones that have no other cause; `waiting_count`: those of
+           the usual ones that would count as waiting.
     """
 
     _held: dict[tuple[str, str, str], _Held] = field(default_factory=dict)
+    _habits: Habits = field(default_factory=Habits)
 
-    def add(
-        self, found: Evidence, word: str, rows: Bools, contradicted: Bools, usual: Bools, unexplained: Bools,
-        waiting: Bools,
-    ) -> None:
-        """Add transactions that fit a cause, and those that contradict it.
+    def add(self, found: Evidence, explained: Bools, usual: Bools, unexplained: Bools, waiting: Bools) -> None:
+        """Add judged transactions.
 
-        `usual`, `unexplained`, `waiting`: those that are not unusual, have no cause, or only wait, without it.
+        `explained`, `usual`, `unexplained`, `waiting`: those that another cause explains, are not unusual, have no
+        cause, or only wait, without causes of whole groups.
         """
-        for store, group, chosen in _by_group(found, contradicted):
-            self._of(store, word, group).is_contradicted |= bool(len(chosen))
-        for store, group, chosen in _by_group(found, rows):
-            held = self._of(store, word, group)
-            if not held.is_contradicted:
-                held.count.add(found, chosen)
+        self._habits.add_members(members_of(found))
+        for word in GROUP_CAUSES:
+            cause = CAUSES[word]
+            assert cause.contradicted is not None
+            for store, group, chosen in _by_group(found, cause.contradicted(found)):
+                self._of(store, word, group).is_contradicted |= bool(len(chosen))
+            for store, group, chosen in _by_group(found, cause.rule(found) > NONE):
+                held = self._of(store, word, group)
+                if held.is_contradicted:
+                    continue
+                if cause.of_group is not None:
+                    for row, address, _, _, topic in addressed(found, chosen, answers_by(found)):
+                        one = held.answered.setdefault((address, topic), _Answered())
+                        one.count.add(found, np.array([row]))
+                        one.unexplained += not explained[row]
+                    others = chosen[answers_by(found)[chosen] < 0]
+                else:
+                    others = chosen
+                held.count.add(found, others)
                 held.usual += int(usual[chosen].sum())
                 held.unexplained += int(unexplained[chosen].sum())
                 held.waiting += int(waiting[chosen].sum())
@@ -102,26 +136,51 @@ class GroupCauses:
     def _of(self, store: str, word: str, group: str) -> _Held:
         return self._held.setdefault((store, word, group), _Held())
 
-    def counts(self) -> Iterator[tuple[str, str, Count]]:
-        """Yield store, cause and count of the groups that have a cause."""
-        for (store, word, _), held in self._held.items():
-            if held.holds:
-                yield store, word, held.count
+    def _holding(self) -> Iterator[tuple[str, str, str, _Held]]:
+        for (store, word, group), held in self._held.items():
+            members = self._habits.members.get((store, group))
+            if not held.is_contradicted and _is_enough(word, held.transactions, members):
+                yield store, word, group, held
+
+    def counts(self) -> Iterator[tuple[str, str, Count, Count]]:
+        """Yield store, cause and counts of the groups that have a cause: what it could explain, and what it explains.
+
+        It explains what the log shows to be answered by a client of another application.
+        """
+        for store, word, group, held in self._holding():
+            possible, proven = Count(), Count()
+            possible.merge(held.count)
+            foreign = self._foreign(store, group, held)
+            for key, one in held.answered.items():
+                (proven if key in foreign else possible).merge(one.count)
+            yield store, word, possible, proven
+
+    def _foreign(self, store: str, group: str, held: _Held) -> set[tuple[str, str]]:
+        members = self._habits.members[store, group]
+        return {(address, topic) for address, topic in held.answered if members.is_foreign(address, topic)}
+
+    @property
+    def explained_count(self) -> int:
+        """See `GroupCauses`."""
+        return sum(
+            held.answered[key].unexplained
+            for store, _, group, held in self._holding() for key in self._foreign(store, group, held)
+        )
 
     @property
     def usual_count(self) -> int:
         """See `GroupCauses`."""
-        return sum(held.usual for held in self._held.values() if held.holds)
+        return sum(held.usual for *_, held in self._holding())
 
     @property
     def unexplained_count(self) -> int:
         """See `GroupCauses`."""
-        return sum(held.unexplained for held in self._held.values() if held.holds)
+        return sum(held.unexplained for *_, held in self._holding())
 
     @property
     def waiting_count(self) -> int:
         """See `GroupCauses`."""
-        return sum(held.waiting for held in self._held.values() if held.holds)
+        return sum(held.waiting for *_, held in self._holding())
 
 
 def _by_group(found: Evidence, rows: Bools) -> Iterator[tuple[str, str, Int64s]]:

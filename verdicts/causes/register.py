@@ -15,12 +15,13 @@ from verdicts.causes import (
     roles,
     second_decisions,
     settings,
+    shared_groups,
 )
 from verdicts.causes.cause import Cause
 
 _FAMILIES = (
     second_decisions, checks, op_messages, copies, cursors, roles, clients, settings, broker_logs, rocksdb,
-    prepared_records, proxies,
+    prepared_records, proxies, shared_groups,
 )  # fmt: skip
 
 CAUSES: dict[str, Cause] = {cause.word: cause for family in _FAMILIES for cause in family.CAUSES}

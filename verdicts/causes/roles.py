@@ -7,7 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from readers.model.columns import Bools, Int64s, int64s
-from readers.model.releases import ACTING_SLAVE, SLAVE_DELETES_TOPICS, SLAVE_REFUSES_TYPES, Change
+from readers.model.releases import (
+    ACTING_SLAVE,
+    HALF_TOPIC_DESIGN,
+    SLAVE_DELETES_TOPICS,
+    SLAVE_REFUSES_TYPES,
+    Change,
+)
 from verdicts.causes.cause import OP_THREAD_NOTE, Cause, Support, fits, releases_text
 from verdicts.causes.checks import checks_begin_again
 from verdicts.causes.evidence import Evidence, Records
@@ -115,6 +121,11 @@ def _group_deleted(found: Evidence) -> Support:
     return fits(found.topic_among(lambda one: one.topics_without_group))
 
 
+def _decided_on_master(found: Evidence) -> Support:
+    """What the newest records may have decided, in the copy of a slave, which takes no decisions itself."""
+    return fits(found.flag("may_be_decided") & found.of_store(lambda one: one.is_slave))
+
+
 _DELETING = releases_text(SLAVE_DELETES_TOPICS)
 
 CAUSES = (
@@ -180,6 +191,22 @@ CAUSES = (
         shown_by=(),
         decides="the log of the slave: --broker-logs DIR; \"delete topic config OK\" for many topics within a second",
         rivals=("topic-refused-by-slave",),
+    ),
+    Cause(
+        "slave-behind-master",
+        "this is the copy of a slave: its master may have decided it, and the slave ended before it had the record",
+        affected=(Change(
+            "a slave takes no decisions, and has the records of its master later",
+            "broker/processor/EndTransactionProcessor.java, store/ha/; seen on 5.4.0", since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_decided_on_master,
+        shows_in=(FILES, BROKER_LOG),
+        consequence="if the slave becomes the master, the decision is lost: its check asks the producer again",
+        act="rmqtx pending MASTER SLAVE reads both stores: what is pending in both; rmqtx diff MASTER SLAVE lists what "
+        "differs",
+        change="brokerRole=SYNC_MASTER: a commit is confirmed when a slave has it too",
+        shown_by=(),
+        decides="the store of the master: rmqtx diff MASTER SLAVE",
     ),
     Cause(
         "slave-deletes-groups",

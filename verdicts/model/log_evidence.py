@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 #: Arrays are sorted, and equal values dropped, when they have grown by this number.
 _GROWTH = 1 << 20
-#: More names of groups are not kept, and then the logs count as incomplete: they are text of clients.
+#: More names of groups are not kept, and then the logs count as incomplete: they are text of clients. The same number
+#: of addresses of clients are kept.
 _GROUPS_MAX = 100_000
 _NOTHING = np.empty(0, np.int64)
 _ROLES = ("slave-synchronised", "broker-started", "became-master")
@@ -30,7 +31,9 @@ class LogEvidence:
     Shape: `covered_ms`: rows of begin and end of what the transaction logs cover, sorted, not overlapping. `named`: for
            a kind of line the commit-log offsets that its lines name. `of_groups`: for a kind and a group the times of
            its lines. `moments`: for a kind the times of its lines, for a kind with an exception those of "kind
-           exception" too. `topics`: for a kind the topics that its lines name. `counts`: lines by kind.
+           exception" too. `topics`: for a kind the topics that its lines name. `counts`: lines by kind. `clients`: for
+           a kind the commit-log offsets that its lines name, and for each the address of the client that decided, as
+           a number of `addresses`; of several lines the last.
     Order: arrays are sorted and have each value once.
     Units: commit-log offsets; seconds since 1970.
     """
@@ -41,6 +44,8 @@ class LogEvidence:
     moments: Mapping[str, Int64s] = field(default_factory=dict)
     topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    clients: Mapping[str, tuple[Int64s, Int64s]] = field(default_factory=dict)
+    addresses: tuple[str, ...] = ()
 
     @property
     def is_slave(self) -> bool:
@@ -53,6 +58,19 @@ class LogEvidence:
         found = np.zeros(len(offsets), np.bool_)
         for kind in kinds:
             found |= _contains(self.named.get(kind, _NOTHING), offsets)
+        return found
+
+    def client_of(self, kinds: Iterable[str], offsets: Int64s) -> Int64s:
+        """Return the client that decided at each commit-log offset, by lines of some kinds.
+
+        Shape: numbers of `addresses`; -1 without a line.
+        """
+        found = np.full(len(offsets), -1, np.int64)
+        for kind in kinds:
+            places, numbers = self.clients.get(kind, (_NOTHING, _NOTHING))
+            if len(places):
+                at = np.minimum(np.searchsorted(places, offsets), len(places) - 1)
+                found = np.where(places[at] == offsets, numbers[at], found)
         return found
 
     def covers(self, times_ms: Int64s) -> Bools:
@@ -106,6 +124,23 @@ class _Values:
         self._new = array("q")
 
 
+class _Clients:
+    """Which client decided at which commit-log offset."""
+
+    def __init__(self) -> None:
+        self._offsets, self._numbers = array("q"), array("q")
+
+    def add(self, offset: int, number: int) -> None:
+        self._offsets.append(offset)
+        self._numbers.append(number)
+
+    def all(self) -> tuple[Int64s, Int64s]:
+        """Return the offsets, sorted, each once, and the client of the last line of each."""
+        offsets, numbers = (np.frombuffer(one, np.int64)[::-1] for one in (self._offsets, self._numbers))
+        places, first = np.unique(offsets, return_index=True)
+        return places, numbers[first]
+
+
 class LogGathering:
     """Gathers the evidence while lines pass."""
 
@@ -115,6 +150,8 @@ class LogGathering:
         self._moments: dict[str, _Values] = defaultdict(_Values)
         self._topics: dict[str, set[str]] = defaultdict(set)
         self._counts: Counter[str] = Counter()
+        self._clients: dict[str, _Clients] = defaultdict(_Clients)
+        self._addresses: dict[str, int] = {}
         self._is_full = False
 
     def watching(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
@@ -128,6 +165,11 @@ class LogGathering:
         self._counts[word] += 1
         if line.log_offset is not None:
             self._named[word].add(line.log_offset)
+            if line.address is not None and (
+                len(self._addresses) < _GROUPS_MAX or line.address in self._addresses
+            ):
+                number = self._addresses.setdefault(line.address, len(self._addresses))
+                self._clients[word].add(line.log_offset, number)
         if line.topic is not None and len(self._topics[word]) < _GROUPS_MAX:
             self._topics[word].add(line.topic)
         if line.time_ms is None:
@@ -154,6 +196,7 @@ class LogGathering:
             {key: values.all() for key, values in self._groups.items()},
             {word: values.all() for word, values in self._moments.items()},
             {word: frozenset(values) for word, values in self._topics.items()}, dict(self._counts),
+            {word: values.all() for word, values in self._clients.items()}, tuple(self._addresses),
         )
 
 

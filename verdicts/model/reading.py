@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from readers.model.reading import Reading
 from verdicts.model.check_stop import CheckStop
+from verdicts.model.group_habits import Habits
 from verdicts.model.predicted import Prediction
 from verdicts.model.store_evidence import StoreEvidence
 from verdicts.model.verdict_inputs import MissingRange
-
-#: Numbers of transactions, by store, cause, producer group, and whether they contradict the cause.
-Habits = Counter[tuple[str, str, str, bool]]
 
 
 @dataclass(slots=True)
@@ -25,8 +22,8 @@ class VerdictReading(Reading):
            broker's check is stopped, for every store that was judged at the present time. `predicted`: what the check
            of each store will discard, if rows of transactions were requested. `evidence`: the facts of each store
            that the rules of causes read; none for a past time. `undecidable_count`: UNDECIDABLE transactions that a
-           lookup met, whether or not they are among its rows. `habits`: by store, cause of whole producer groups, and
-           group the numbers of transactions that fit the cause and that contradict it; where rows have causes.
+           lookup met, whether or not they are among its rows. `habits`: what the transactions of producer
+           groups have in common, which causes of whole groups need; where rows have causes.
     """
 
     missing: list[MissingRange] = field(default_factory=list)
@@ -34,4 +31,4 @@ class VerdictReading(Reading):
     predicted: dict[str, Prediction] = field(default_factory=dict)
     evidence: dict[str, StoreEvidence] = field(default_factory=dict)
     undecidable_count: int = 0
-    habits: Habits = field(default_factory=Counter)
+    habits: Habits = field(default_factory=Habits)

@@ -41,7 +41,7 @@ def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Find
         return
     try:
         found: list[Finding] = []
-        rows = open_transactions(store, settings, ONE_PROCESS_BYTES_MAX, found)
+        rows = open_transactions([store], lambda _: settings, ONE_PROCESS_BYTES_MAX, found)
     except SourceError:
         return
     yield from found

@@ -116,6 +116,10 @@ class Verify:
         finally:
             close_slot_files(store)
 
+    def settings_of(self, store: Store) -> BrokerSettings:
+        """Return the settings of the broker of a store, as far as the store and the job give them."""
+        return broker_settings(store, conf=dict(self.conf), version=self.version)
+
     def _store_findings(self, store: Store, splits: list[VerifiedSplit]) -> Iterator[Finding]:
         is_quick = self.level == QUICK
         is_partial = any(split.is_unread for split in splits)
@@ -146,8 +150,7 @@ class Verify:
         has_halves = is_quick and any(split.has_halves for split in splits)
         numbers = None if is_partial else joined_numbers(split.numbers for split in splits)
         yield from derived_findings(store, check_cursors(store).half, has_halves, numbers)
-        conf = dict(self.conf)
-        settings = broker_settings(store, conf=conf, version=self.version)
+        conf, settings = dict(self.conf), self.settings_of(store)
         yield from starting_findings(store, settings, conf)
         stops = check_stops(store, settings, now_ms=moment_ms(store))
         yield from stop_findings(store, stops)

@@ -311,9 +311,11 @@ class _AuditRun:
         """The columns of transactions that are listed or counted."""
         from rmqtx_cli.pages.summary import COUNTED_COLUMNS, SUMMARY_COLUMNS
 
-        if self.asked.summary:
-            return {*SUMMARY_COLUMNS}
-        names = {*COUNTED_COLUMNS, *(() if self.asked.findings else self.listing.needed)}
+        names = {*SUMMARY_COLUMNS} if self.asked.summary else {*COUNTED_COLUMNS}
+        if self.asked.at is None:
+            names.add("causes")  # causes of whole groups are named above the rows
+        if not self._instead:
+            names |= {*self.listing.needed}
         if self.logs.broker_logs and "causes" in names:
             from verdicts.causes.evidence import NEEDED_COLUMNS
 

@@ -151,7 +151,6 @@ def command(
     of --textfile; other numbers are then lower bounds.
     """
     from repairs.receipts.state_directory import state_directory as default_directory
-    from rmqtx_cli.sources.opening import say_conf_notes
     from rmqtx_cli.sources.source import chosen_opener
 
     thresholds = limits.thresholds()
@@ -166,8 +165,8 @@ def command(
                 textfile, directory
             ) as source,
         ):
-            if not quiet:
-                say_conf_notes(source.stores, files, Voice())
+            for line in source.conf_lines():
+                Voice(quiet=quiet).note(line)
             numbers, outcome = _judged(source, thresholds, directory, now_ms, timeout)
             if textfile is not None:
                 _write_textfile(textfile, outcome.status, now_ms, numbers, outcome)

@@ -190,7 +190,7 @@ class _DiffRun:
 
         A table without any choice of rows is withheld where the sides have no transaction in common.
         """
-        from verdicts.audit.log_copies import copy_findings
+        from verdicts.audit.log_copies import lacking_finding, log_copies
 
         listing, counted = self.listing, self.counted
         asked = listing.asked
@@ -205,8 +205,14 @@ class _DiffRun:
         else:
             listing.write(rows, to_the_end=True, answer=counted.lines)
             listing.say_limit("difference")
-        # That logs differ is part of the answer, and no reason to doubt it: it does not change the status.
-        listing.voice.findings(copy_findings(self.opened.stores))
+        # That copies of a log differ is part of the answer, and no reason to doubt it: it does not change the status.
+        for group in log_copies(self.opened.stores):
+            if group.note is not None:
+                listing.voice.note(group.note)
+            lacking = zip([self._store(side).root for side in self.sides], counted.lacking, strict=True)
+            listing.voice.findings([
+                *group.findings(), *(lacking_finding(group, root, number) for root, number in lacking if number),
+            ])  # fmt: skip
         return reading, is_withheld
 
     def reading(self) -> Reading:

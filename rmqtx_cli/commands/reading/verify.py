@@ -145,7 +145,9 @@ def command(
         job = _job(depth, files, database.read(opened.stores, run.engine))
         reading = _reading(job, opened.stores, run, depth, state, voice)
         is_partial = depth.quick or depth.max_duration is not None
-        reading.batches = with_copy_findings(iter(reading.batches), opened.stores, is_partial=is_partial)
+        reading.batches = with_copy_findings(
+            iter(reading.batches), opened.stores, job.settings_of, is_partial=is_partial, say=voice.note
+        )
         counted = _written(reading, listing, depth)
     _say_amounts(reading, listing)
     is_failure = listing.has_failed if fail_on is not None else counted.is_failure

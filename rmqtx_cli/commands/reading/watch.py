@@ -65,6 +65,8 @@ def command(
     opener = chosen_opener(store or [], live, files, Voice(quiet=True), advice, rate=rate)
     with opener.opened() as source:  # what cannot be read is an error before the screen is taken
         title = escaped(", ".join(name.removeprefix("rocketmq://") for name in source.names))
+        for line in source.conf_lines():  # above the screen, where they stand when it ends
+            Voice().note(line)
     if plain or not (sys.stdout.isatty() and sys.stdin.isatty()):
         _print_plain(opener, title, Model(), interval_ms / 1000)
         return 0

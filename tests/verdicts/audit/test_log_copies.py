@@ -23,6 +23,7 @@ from verdicts.audit.log_copies import log_copies
 from verdicts.audit.lookups import pending
 from verdicts.evidence.store_facts import known_until_ms
 from verdicts.model.reading import VerdictReading
+from verdicts.verify import copies
 
 
 def audited(*roots: Path) -> tuple[VerdictReading, dict[str, dict[str, Any]]]:
@@ -155,7 +156,8 @@ def diverged(to: Path) -> list[Path]:
     ("command", "codes"),
     [
         ("audit", {"logs-differ", "copy-lacks-pending"}), ("pending", {"logs-differ", "copy-lacks-pending"}),
-        ("verify", {"logs-differ"}), ("stores", {"logs-differ"}), ("diff", {"logs-differ"}),
+        ("verify", {"logs-differ", "copy-lacks-pending"}), ("stores", {"logs-differ"}),
+        ("diff", {"logs-differ", "copy-lacks-pending"}),
     ],
 )  # fmt: skip
 def test_every_command_finds_logs_that_differ(
@@ -166,6 +168,57 @@ def test_every_command_finds_logs_that_differ(
     assert codes <= {word for word in ("logs-differ", "copy-lacks-pending") if word in text}
     _, alone = codes_of(capsys, *((command, new) if command != "diff" else (command, new, new)))
     assert "logs-differ" not in alone
+    assert "copy-lacks-pending" not in alone
+
+
+@pytest.mark.parametrize("depth", [(), ("--quick",), ("--full",)])
+@pytest.mark.parametrize("order", [("master", "slave"), ("slave", "master")])
+def test_verify_names_what_a_failover_loses(
+    depth: tuple[str, ...], order: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = field_stores("partial-slave", tmp_path)
+    status, text = codes_of(
+        capsys, "verify", *(root / name for name in order), *depth, "--format", "jsonl", "--quiet",
+        "--where", "code = copy-lacks-pending",
+    )  # fmt: skip
+    [row] = map(json.loads, text.splitlines())
+    assert status == 1
+    assert (row["store"], row["actual"]) == (str(root / "slave"), "38 of them are not in this copy")
+
+
+def test_verify_says_when_it_did_not_look_for_pending_transactions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "ONE_PROCESS_BYTES_MAX", 0)
+    root = field_stores("joined-slave-earlier", tmp_path)  # its queues are not to be trusted: the log would be scanned
+    for depth, is_examined in (("--quick", False), ("--full", True)):
+        _, text = codes_of(capsys, "verify", root / "master", root / "slave", depth)
+        assert ("copy-lacks-pending" in text) is is_examined
+        assert ("which pending transactions only some copies have was not examined" in text) is not is_examined
+
+
+@pytest.mark.parametrize("is_master_first", [True, False])
+def test_diff_names_what_a_failover_loses(
+    is_master_first: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = field_stores("partial-slave", tmp_path)
+    sides = ("master", "slave") if is_master_first else ("slave", "master")
+    _, text = codes_of(capsys, "diff", *(root / name for name in sides), "--limit", "1")
+    assert f"copy-lacks-pending: {root / 'slave'}: " in text
+    assert "38 of them are not in this copy" in text
+    assert f"copy-lacks-pending: {root / 'master'}: " not in text
+
+
+def test_stores_shows_half_copies_that_a_copy_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From the bounds of the half queues: 44 copies before the slave's first one; an equal copy lacks none."""
+    root = field_stores("partial-slave", tmp_path)
+    shutil.copytree(root / "master", root / "equal")
+    _, text = codes_of(
+        capsys, "stores", *(root / name for name in ("slave", "master", "equal")), "--format", "jsonl", "--quiet"
+    )
+    trust = {Path(row["store"]).name: " ".join(row["trust"]) for row in map(json.loads, text.splitlines())}
+    assert f"lacks 44 half copies that the check of {root / 'master'} still reads" in trust["slave"]
+    assert "lacks" not in trust["master"] + trust["equal"]
 
 
 def test_check_names_them_and_what_a_failover_loses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

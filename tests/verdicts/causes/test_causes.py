@@ -40,7 +40,9 @@ DECIDED_TWICE = ("double_commit", "rollback_then_commit", "commit_then_rollback"
 #: Causes that no broker can be made to have, shown by changed files: a power loss.
 FORGED = ("cursors-unreadable",)
 #: Causes that stores of public reports, or changed files, show: tests/field/test_field_causes.py.
-IN_FIELD = ("slave-deletes-topics", "slave-deletes-groups")
+IN_FIELD = (
+    "slave-deletes-topics", "slave-deletes-groups", "slave-behind-master", "group-shared-by-applications",
+)  # fmt: skip
 #: Causes that stores of other brokers show, beside those of the corpus (test_roles.py).
 BESIDE = ("rocksdb-slave-drops",)
 #: Causes that no store of the corpus shows: tests/brokers/test_causes.py provokes them.

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from readers.store.broker_settings import broker_settings
+from rmqtx_cli.main import status_of
 from tests.forge.stores import opened
 from tests.verdicts.causes.diagnosed import diagnosed, settings_of, strengths
 from verdicts.audit import local_audit
@@ -61,6 +62,12 @@ def test_one_decision_without_a_check_excludes_the_group() -> None:
     )
     found = _words((other, habit))
     assert found[WORD] == {"could_explain": 6}
+
+
+@pytest.mark.parametrize("words", [["--summary"], ["--findings"], ["--fields", "keys"], ["--at", "@2000000000"]])
+def test_every_form_of_audit_names_them(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    status_of(["audit", opened(NAME).root, *words])
+    assert (f"{WORD} could explain 6 transactions" in capsys.readouterr().err) is ("--at" not in words)
 
 
 def test_few_transactions_are_no_habit() -> None:

@@ -1,0 +1,156 @@
+"""A producer group of several applications: a check asks any connected producer of the group, whatever its application.
+
+The process that sent a half message is named by the first digits of its transaction id; the logs of a broker name the
+address of the client that answered. What belongs to which application shows only after the last transaction of a
+group: `verdicts.model.group_habits` has the rule.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from readers.model.columns import Bools, Int64s
+from readers.model.releases import HALF_TOPIC_DESIGN, Change
+from verdicts.causes.cause import Cause, Support, fits
+from verdicts.causes.evidence import Evidence
+from verdicts.causes.logged import undecided
+from verdicts.model.group_habits import SENDERS_MAX, Decisions, Members, Sent
+from verdicts.model.store_evidence import BROKER_LOG, FILES
+
+#: In the id of a Java client: address, process and class loader, in hexadecimal; with an IPv6 address it is longer.
+_PROCESS_DIGITS, _PROCESS_DIGITS_V6 = 20, 44
+_ID_DIGITS, _ID_DIGITS_V6 = 32, 56
+_ANSWERED = ("answered-unknown", "answered-commit", "answered-rollback")
+_ENDED = ("ended-unknown", "ended-rollback")
+
+
+def _rolled_back_at_check(found: Evidence) -> Bools:
+    """Transactions of which every decision is a rollback and names a copy that the check put back."""
+    is_direct = found.any_of(found.marks, found.names_original)
+    return found.state("ROLLED_BACK") & (found.count_of(found.marks) > 0) & ~is_direct & found.half_topic
+
+
+def _not_committed_at_check(found: Evidence) -> Support:
+    """Rolled back at a check, or checked and not decided; unless the log shows that its own client answered."""
+    was_checked = found.any_of(found.copies, found.copies.checks > 0)
+    rows = _rolled_back_at_check(found) | (undecided(found) & was_checked)
+    sent_by, answered_by = ended_by(found), answers_by(found)
+    return fits(rows & ~((sent_by >= 0) & (sent_by == answered_by)))
+
+
+def ended_by(found: Evidence) -> Int64s:
+    """Return which client ended each transaction directly, as the log of its broker shows; -1 if unknown."""
+    return _client(found, found.copies.checks <= 0, _ENDED)
+
+
+def answers_by(found: Evidence) -> Int64s:
+    """Return which client gave the last answer to a check of each transaction; -1 if unknown."""
+    return _client(found, found.copies.checks > 0, _ANSWERED)
+
+
+def _client(found: Evidence, chosen: Bools, kinds: tuple[str, ...]) -> Int64s:
+    """Return the client that a line about the last of the chosen copies of each transaction names."""
+    clients = np.full(found.count, -1, np.int64)
+    for number, facts in enumerate(found.stores.values()):
+        if facts.logs is not None:
+            rows = np.flatnonzero(chosen & (found.copies.store == number))
+            named = facts.logs.client_of(kinds, found.copies.offset[rows])
+            clients[found.copies.owner[rows[named >= 0]]] = named[named >= 0]
+    return clients
+
+
+def members_of(found: Evidence) -> dict[tuple[str, str], Members]:
+    """Return what is known of the producers of each group, by store and group, from some transactions."""
+    rows = _members_table(found)
+    members: dict[tuple[str, str], Members] = {}
+    one_group = ["store", "group"]
+    counts = ("direct_commit", "direct_rollback", "commit_at_check", "rollback_at_check")
+    by_topic = rows.group_by([*one_group, "topic"]).aggregate([(name, "sum") for name in counts])
+    for row in by_topic.to_pylist():
+        mine = members.setdefault((found.names[row["store"]], row["group"]), Members())
+        mine.decisions[row["topic"]] = Decisions(*(row[f"{name}_sum"] for name in counts))
+    with_sender = rows.filter(rows["sender"].is_valid()).group_by([*one_group, "topic", "sender"]).aggregate(
+        [("time_ms", "count"), ("time_ms", "min"), ("time_ms", "max")]
+    )
+    senders = with_sender.group_by(one_group).aggregate([("sender", "count_distinct")]).to_pylist()
+    for row in senders:
+        if row["sender_count_distinct"] > SENDERS_MAX:
+            members[found.names[row["store"]], row["group"]].forget_senders()
+            is_other = pc.or_(
+                pc.not_equal(with_sender["store"], row["store"]), pc.not_equal(with_sender["group"], row["group"])
+            )
+            with_sender = with_sender.filter(is_other)
+    for row in with_sender.to_pylist():
+        sent = Sent(row["time_ms_count"], row["time_ms_min"], row["time_ms_max"])
+        members[found.names[row["store"]], row["group"]].add_sent(row["sender"], row["topic"], sent)
+    _add_addresses(found, members)
+    return members
+
+
+def _members_table(found: Evidence) -> pa.Table:
+    marks, direct = found.marks, found.names_original
+    is_direct, is_at_check = found.any_of(marks, direct), found.any_of(marks, ~direct)
+    committed, rolled_back = found.state("COMMITTED"), found.state("ROLLED_BACK")
+    ids = found.rows["transaction_id"].combine_chunks()
+    lengths = pc.utf8_length(ids)
+    sender = pc.case_when(
+        pc.make_struct(pc.equal(lengths, _ID_DIGITS), pc.equal(lengths, _ID_DIGITS_V6)),
+        pc.utf8_slice_codeunits(ids, 0, _PROCESS_DIGITS), pc.utf8_slice_codeunits(ids, 0, _PROCESS_DIGITS_V6),
+    )
+    table = pa.table({
+        "store": pa.array(found.store), "group": found.rows["producer_group"].combine_chunks(),
+        "topic": found.rows["topic"].combine_chunks(), "sender": sender, "time_ms": pa.array(found.half_store_time_ms),
+        "direct_commit": pa.array((committed & is_direct).astype(np.int64)),
+        "direct_rollback": pa.array((rolled_back & is_direct).astype(np.int64)),
+        "commit_at_check": pa.array((committed & is_at_check & ~is_direct).astype(np.int64)),
+        "rollback_at_check": pa.array((rolled_back & is_at_check & ~is_direct).astype(np.int64)),
+    })  # fmt: skip
+    is_known = pc.and_(table["group"].is_valid(), table["topic"].is_valid())
+    return table.filter(pc.and_(is_known, pc.greater_equal(table["store"], 0)))
+
+
+def _add_addresses(found: Evidence, members: dict[tuple[str, str], Members]) -> None:
+    """Add the topics of the transactions that clients ended directly, as the logs show."""
+    clients = ended_by(found)
+    for _, address, store, group, topic in addressed(found, np.flatnonzero(clients >= 0), clients):
+        members[store, group].addresses.setdefault(address, set()).add(topic)
+
+
+def addressed(found: Evidence, rows: Int64s, clients: Int64s) -> list[tuple[int, str, str, str, str]]:
+    """Return some transactions with the address of a client, their store, group and topic, where all are known."""
+    groups, topics = (found.rows[name].combine_chunks().take(pa.array(rows)) for name in ("producer_group", "topic"))
+    result = []
+    for row, group, topic in zip(rows.tolist(), groups.to_pylist(), topics.to_pylist(), strict=True):
+        store = found.names[found.store[row]]
+        logs = found.stores[store].logs
+        if group is not None and topic is not None and logs is not None and clients[row] >= 0:
+            result.append((row, logs.addresses[clients[row]], store, group, topic))
+    return result
+
+
+CAUSES = (
+    Cause(
+        "group-shared-by-applications",
+        "several applications are in its producer group: the check may have asked one that did not send it",
+        affected=(Change(
+            "a check goes to any connected producer of the group, whichever topics it sends to",
+            "broker/client/ProducerManager.java getAvailableChannel; #9791; seen on 4.9.7 and 5.3.3",
+            since=HALF_TOPIC_DESIGN.since,
+        ),),
+        rule=_not_committed_at_check,
+        contradicted=lambda found: np.zeros(found.count, np.bool_),
+        of_group=Members.has_foreign_answers,
+        shows_in=(FILES, BROKER_LOG),
+        consequence="an application that does not find the local transaction answers ROLLBACK or UNKNOWN: what was to "
+        "be committed is rolled back, or discarded after transactionCheckMax checks",
+        act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application that sent it; "
+        "send again what was rolled back wrongly",
+        change="give each application a producer group of its own; checkLocalTransaction must not answer ROLLBACK for "
+        "what it does not find",
+        shown_by=(),
+        decides="transaction.log: the address of the client that answered (--broker-logs DIR); or the list of the "
+        "applications that use the group: mqadmin producerConnection -g GROUP -t TOPIC",
+    ),
+)
