@@ -21,14 +21,18 @@ from verdicts.startup.started_queues import queue_reach
 
 
 def log_cut(
-    store: Store, version: Version, conf: Mapping[str, str], spans_of: Mapping[str, Sequence[Span]]
+    store: Store, version: Version, conf: Mapping[str, str], spans_of: Mapping[str, Sequence[Span]],
+    body_breaks_of: Mapping[str, Int64s] | None = None,
 ) -> int | None:
     """Return the commit-log offset from which a start cuts off sound records; None if it keeps all of them.
 
-    `spans_of`: by file, what a scan found to be no record. Bodies that do not match their CRC are not known here.
+    `spans_of`: by file, what a scan found to be no record. `body_breaks_of`: by file, rows [from, to) of the records
+    whose body does not match its CRC, as far as they are known.
     Damage: a file that cannot be read is reported elsewhere; then nothing is predicted.
     """
+    bodies = body_breaks_of or {}
     is_damaged = any(span.kind == "damaged" for spans in spans_of.values() for span in spans)
+    is_damaged |= any(len(rows) for rows in bodies.values())
     if not is_damaged or store.in_use or not_predictable(store, conf) is not None:
         return None
     rules = rules_of(version, conf)
@@ -37,11 +41,12 @@ def log_cut(
         if not segments:
             return None
         first = _first_file(store, segments, conf, rules)
-        breaks = {segment.file: _rows(spans_of.get(segment.file, ())) for segment in segments}
+        spans = {segment.file: _rows(spans_of.get(segment.file, ())) for segment in segments}
+        breaks = {file: _with_bodies(rows, bodies.get(file)) for file, rows in spans.items()}
         walk = walk_log(segments, first, breaks, rules, is_abnormal=store.aborted)
     except SourceError:
         return None
-    end = max((_sound_end(segment, breaks[segment.file]) for segment in segments), default=0)
+    end = max((_sound_end(segment, spans[segment.file]) for segment in segments), default=0)
     return walk.end_offset if walk.end_offset < end else None
 
 
@@ -84,6 +89,13 @@ def _first_file(store: Store, segments: Sequence[Segment], conf: Mapping[str, st
 def _rows(spans: Sequence[Span]) -> Int64s:
     rows = sorted((span.position_bytes, span.position_bytes + span.length_bytes) for span in spans)
     return np.array(rows, np.int64).reshape(-1, 2)
+
+
+def _with_bodies(rows: Int64s, bodies: Int64s | None) -> Int64s:
+    if bodies is None or not len(bodies):
+        return rows
+    every = np.concatenate([rows, bodies])
+    return every[np.argsort(every[:, 0], kind="stable")]
 
 
 def _sound_end(segment: Segment, breaks: Int64s) -> int:

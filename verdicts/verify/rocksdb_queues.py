@@ -23,7 +23,7 @@ from readers.queues.slot_files import SIMPLE, QueueName, queue_text, topic_text
 from readers.rocksdb.rocksdb import open_database, unread
 from readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_directories
 from readers.store.store import Store
-from verdicts.verify.queue_claims import ClaimedRows, QueueClaims, due_slots
+from verdicts.compared.queue_claims import ClaimedRows, QueueClaims, due_slots
 
 #: If numbers are further apart than this per record, one of them is damaged: they are looked up one by one.
 _APART = 64
