@@ -30,7 +30,7 @@ _OF_QUEUES = (
     "start-adds-hole", "start-empties-queues",
 )
 _CUTS = ("start-cuts-log", "start-deletes-segment", "start-leaves-out")
-_OF_ONE_RECORD = ("record-properties", "record-body-crc", "record-property-crc")
+_OF_ONE_RECORD = ("record-properties", "record-body-crc", "record-property-crc", "record-header")
 
 
 @dataclass(frozen=True)

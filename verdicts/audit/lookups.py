@@ -27,7 +27,7 @@ from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import with_causes
 from verdicts.check.check_rules import supposed_version
 from verdicts.deadlines.deadline import is_open_row
-from verdicts.evidence.derived_trust import Untrusted, require_own_slots, sound_blocks
+from verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
 from verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
 from verdicts.model.reading import VerdictReading
@@ -252,7 +252,7 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
             ))
             continue
         try:
-            _require_sound_rest(fact, begin)
+            _require_sound_rest(fact, begin, start)
             if start is not None and begin <= start:
                 fact.has_read_log(None)
         except (Untrusted, UnreadableFile) as reason:
@@ -286,14 +286,17 @@ def _half_before(store: Store, offset: int) -> int:
     return places[0] if places and 0 <= offset - places[0] <= _OPEN_BYTES_MAX else offset
 
 
-def _require_sound_rest(fact: StoreFacts, begin: int) -> None:
+def _require_sound_rest(fact: StoreFacts, begin: int, start: int | None) -> None:
     """Require that the log is sound from an offset on, and that the half queue has each half message there.
 
+    `start`: the place from which the next start reads the log; from there on each body must match its CRC, too.
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
     empty = np.empty(0, np.int64)
     numbers, offsets = [empty], [empty]
     for block in sound_blocks(fact, begin, None):
+        if start is not None:
+            require_sound_bodies(block, start)
         halves = block.take(block.topic_is(HALF_TOPIC))
         numbers.append(halves.header("queue_offset").astype(np.int64))
         offsets.append(halves.commit_log_offsets)

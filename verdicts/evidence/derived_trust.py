@@ -26,6 +26,7 @@ from readers.queues.consume_queue import Queue
 from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import HALF_TOPIC, Store
 from verdicts.claims.log_agreement import disagreement
+from verdicts.claims.lost_end import newest_time_ms
 from verdicts.evidence.store_facts import StoreFacts
 
 #: The number of slots before the first one of a reading that are examined.
@@ -49,6 +50,11 @@ def require_agreement(facts: StoreFacts, log: SegmentedLog) -> None:
     found = disagreement(facts.store, claims, log)
     if found is not None:
         raise Untrusted(found)
+    times = [claim for claim in claims.newest if claim.reach_offset is None and claim.store_time_ms is not None]
+    newest_ms = newest_time_ms(facts.store) if times else None
+    for claim in times:
+        if newest_ms is not None and (claim.store_time_ms or 0) > newest_ms:
+            raise Untrusted(f"{claim.witness} refers to {claim.words}, and the last record of the log is older")
 
 
 def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
@@ -108,6 +114,18 @@ def require_sound_properties(block: Block) -> None:
         raise Untrusted(f"the record at commit-log offset {torn.commit_log_offsets[0]} has torn properties")
     for finding in word_crc_findings(block, ""):
         raise Untrusted(f"the record at commit-log offset {finding.commit_log_offset} contradicts its property CRC")
+
+
+def require_sound_bodies(block: Block, from_offset: int) -> None:
+    """Require that the bodies from an offset on match their CRCs: a start that reads another one ends the log there.
+
+    Raises: Untrusted.
+    """
+    read = block.take(block.commit_log_offsets >= from_offset)
+    are_wrong = ~read.body_crc_matches() | (read.header("body_crc") < 0)
+    wrong = read.commit_log_offsets[are_wrong & (read.body_lengths > 0)]
+    if len(wrong):
+        raise Untrusted(f"the body of the record at commit-log offset {wrong[0]} does not match its CRC")
 
 
 def require_order_before(queue: Queue, number: int, log: SegmentedLog) -> None:

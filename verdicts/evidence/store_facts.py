@@ -25,6 +25,7 @@ from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSD
 from verdicts.check.check_stops import check_stops
 from verdicts.check.window import CheckWindows
 from verdicts.claims.log_claims import LogClaims, log_claims
+from verdicts.compared.checkpoint_values import impossible_value_findings
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.half_numbers import HalfNumbers
 from verdicts.model.predicted import PAST, UNREAD_LOG, Event, Prediction
@@ -257,6 +258,7 @@ def store_facts(
         facts.beside = beside_log(store, facts.findings, has_prepared=False, has_rocksdb_halves=True)
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
+    facts.findings.extend(impossible_value_findings(store))
     facts.windows = CheckWindows(store, facts.settings.given, with_records=with_records)
     if past is None:
         facts.cursors = _at_start(store, cursors, facts.settings)

@@ -31,9 +31,11 @@ def witness_findings(block: Block, found: dict[str, pa.RecordBatch], store: str)
     Damage: record-header, record-properties.
     """
     places = [np.asarray(rows["commit_log_offset"]) for rows in found.values()]
-    mine = block.take(np.isin(block.commit_log_offsets, np.concatenate([np.empty(0, np.int64), *places])))
-    if not len(mine):
+    if not places:
         return
+    mine = block
+    if sum(map(len, places)) < len(block):
+        mine = block.take(np.isin(block.commit_log_offsets, np.concatenate(places)))
     yield from broken_rules(mine, store, (rule for rule in RECORD_RULES if rule.field not in _STATE_FIELDS))
     for row in np.flatnonzero(mine.properties.malformed() & ~have_torn_properties(mine)).tolist():
         yield Finding(

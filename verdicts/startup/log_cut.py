@@ -30,7 +30,7 @@ def log_cut(
     whose body does not match its CRC, as far as they are known.
     Damage: a file that cannot be read is reported elsewhere; then nothing is predicted.
     """
-    bodies = body_breaks_of or {}
+    bodies = {} if store.is_dledger else body_breaks_of or {}  # the recovery of a DLedger log compares no CRC of bodies
     is_damaged = any(span.kind == "damaged" for spans in spans_of.values() for span in spans)
     is_damaged |= any(len(rows) for rows in bodies.values())
     if not is_damaged or store.in_use or not_predictable(store, conf) is not None:
