@@ -20,7 +20,7 @@ from tests.brokers import corpus
 from tests.fuzz import asking, single_records
 from tests.fuzz.asking import WrongAnswer
 from tests.fuzz.file_damages import DAMAGES, change_text, place_in
-from tests.fuzz.heeded import heeded, undamaged
+from tests.fuzz.heeded import Heeded, heeded, undamaged
 from tests.fuzz.meaningless import used_bytes
 from tests.fuzz.outcomes import CRASH, REPORTED, SILENT, UNCHANGED, Case, Played
 
@@ -149,13 +149,16 @@ def play(case: Case) -> Played:
         found = heeded(root, case.store, base)
     finally:
         put(change.before)
+    return compared_case(case, what, group, change.kind, found)
+
+
+def compared_case(case: Case, what: str, group: str, kind: str, found: Heeded) -> Played:
+    """A case with its outcome. `group`: what it is counted for; `kind`: of file or damage."""
     wrong = [WrongAnswer("unheeded", "verify", text) for text in found.silent[:5]]
     if found.crash:
         wrong = [WrongAnswer("crash", "verify", found.crash)]
     outcome = CRASH if found.crash else SILENT if found.silent else REPORTED
-    return Played(
-        what, case.store, group, outcome, tuple(wrong), tuple(name for name, _ in found.left_out), change.kind
-    )
+    return Played(what, case.store, group, outcome, tuple(wrong), tuple(name for name, _ in found.left_out), kind)
 
 
 def counted(every: list[Played]) -> Counter[str]:
