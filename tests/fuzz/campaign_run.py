@@ -21,7 +21,9 @@ from tests.fuzz.kept import keep, read_kept
 from tests.fuzz.outcomes import FAILURES, OUTCOMES, UNCHANGED, Case, Played, table
 from tests.fuzz.page import commit_of_now, write_section
 
-CAMPAIGNS = {"files": any_file, "heeded-segments": heeded_segments, "records": single_records, "segments": whole_segments}
+CAMPAIGNS = {
+    "files": any_file, "heeded-segments": heeded_segments, "records": single_records, "segments": whole_segments,
+}
 CHUNK = 25
 
 

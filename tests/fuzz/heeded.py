@@ -187,8 +187,13 @@ def _is_repeated(row: Row, before: Answer, after: Answer) -> bool:
 
 
 def _differences(base: Answers, now: Answers) -> Iterator[str]:
-    """Where `pending` lists other rows than `audit`, and does not say that evidence is missing."""
+    """Where `pending` lists other rows than `audit`, and does not say that evidence is missing.
+
+    An audit may doubt what was decided long ago, and `pending` does not read: then its rows are still those of before.
+    """
     if now.audited.failure or _is_reported(base.pended, now.pended):
+        return
+    if _is_reported(base.audited, now.audited) and now.pended.rows == base.pended.rows:
         return
     names = {name for name, row in now.audited.rows.items() if row["is_open"]}
     if names != set(now.pended.rows):

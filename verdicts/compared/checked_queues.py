@@ -21,7 +21,8 @@ from verdicts.compared.unclaimed_slots import QueueComparison
 CHECKED_TOPICS = (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 #: Contradictions between a table and the log; what the table makes of a transaction is in its row.
 _TABLE_CODES = frozenset({
-    "table-entry-invalid", "table-gap", "table-slot-mismatch", "redo-entry-mismatch", "redo-entry-missing",
+    "table-entry-invalid", "table-gap", "table-missing", "redo-log-missing", "table-slot-mismatch",
+    "redo-entry-mismatch", "redo-entry-missing",
 })
 
 
@@ -29,7 +30,7 @@ class CheckedClaims:
     """The slots that the half and op messages of a split claim, and its records of designs with tables."""
 
     def __init__(self, store: Store) -> None:
-        self._claims = QueueClaims(store, with_tags=False)
+        self._claims = QueueClaims(store)
         self._old: list[OldRecords] = []
         self._has_tables = has_tables(store)
 

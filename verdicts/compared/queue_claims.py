@@ -101,8 +101,6 @@ class QueueClaims:
     """The slots that the records of a split claim: blocks are added, then all are compared."""
 
     store: Store
-    #: Whether tags are compared: the check reads slots whatever tags they show.
-    with_tags: bool = True
     _names: dict[QueueName, int] = field(default_factory=dict)
     _rows: list[ClaimedRows] = field(default_factory=list)
     _hashes: dict[bytes, int] = field(default_factory=dict)
@@ -119,14 +117,12 @@ class QueueClaims:
         if not len(rows):
             return
         topics = rows.coded_topics()
-        tags = self._tags_codes(rows) if self.with_tags else np.zeros(len(rows), np.int64)
+        tags = self._tags_codes(rows)
         queue_ids = rows.header("queue_id").astype(np.int64)
         names = self._queue_numbers(topics, queue_ids)
         count = len(rows)
         is_delayed, sizes = np.zeros(count, np.bool_), np.ones(count, np.int64)
-        have_no_tags = np.ones(count, np.bool_)
-        if self.with_tags:
-            have_no_tags = have_torn_properties(rows) | (rows.topic_is(OP_TOPIC) & (tags != _OP_TAGS_CODE))
+        have_no_tags = have_torn_properties(rows) | (rows.topic_is(OP_TOPIC) & (tags != _OP_TAGS_CODE))
         scheduled = np.flatnonzero(rows.topic_is(SCHEDULE_TOPIC))
         if len(scheduled):
             is_delayed[scheduled] = rows.take(scheduled).properties.locate(_DELAY)[2]

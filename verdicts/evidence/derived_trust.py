@@ -103,6 +103,8 @@ def require_readable_copies(copies: pa.Table) -> None:
     """
     if any(may_be_unreadable(rows) for rows in copies.to_batches()):
         raise Untrusted("the properties of a half copy or discard copy cannot be read")
+    if any(copies[name].null_count for name in ("producer_group", "real_topic")):
+        raise Untrusted("a half copy or discard copy names no producer group or no topic")
 
 
 def require_sound_properties(block: Block) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from readers.cursors.cursors import check_cursors
+from readers.cursors.cursors import check_cursors, read_cursors
 from readers.jobs.scan_job import SplitResult
 from readers.log.commit_log import span_findings
 from readers.log.prepared_record_arrays import OldRecords
@@ -45,10 +45,11 @@ from verdicts.missing.split_numbers import joined_numbers
 from verdicts.simulation.starting_cursors import starting_findings
 from verdicts.startup.findings import start_findings
 from verdicts.startup.recovery import LogFacts
+from verdicts.verify.databases import database_findings
 from verdicts.verify.index_chains import chain_findings
 from verdicts.verify.index_entries import IndexComparison
 from verdicts.verify.next_start import next_start_findings, next_stop_findings
-from verdicts.verify.rocksdb_queues import rocksdb_queue_findings
+from verdicts.verify.rocksdb_queues import leftover_queue_findings, rocksdb_queue_findings
 from verdicts.verify.rocksdb_table import rocksdb_table_findings
 from verdicts.verify.split import SplitWork, VerifiedSplit
 from verdicts.verify.store_files import (
@@ -144,6 +145,8 @@ class Verify:
         )
         yield from cursor_findings(store)
         yield from configuration_findings(store)
+        if not is_quick:
+            yield from _other_databases(store)
         has_halves = is_quick and any(split.has_halves for split in splits)
         numbers = None if is_partial else joined_numbers(split.numbers for split in splits)
         yield from derived_findings(store, check_cursors(store).half, has_halves, numbers)
@@ -183,6 +186,13 @@ def _rocksdb_findings(store: Store, ranges: LogRanges, *, is_quick: bool, is_par
     elif store.has_rocksdb_queues:
         yield from rocksdb_queue_findings(store, ranges)
     yield from rocksdb_table_findings(store, ranges, with_records=not is_quick)
+
+
+def _other_databases(store: Store) -> Iterator[Finding]:
+    """Return databases that cannot be read, except that of the cursors if the cursors' reader reports it."""
+    known = {finding.file for finding in read_cursors(store).findings if finding.code == "database-unread"}
+    yield from (finding for finding in database_findings(store) if finding.file not in known)
+    yield from leftover_queue_findings(store)
 
 
 def _checkpoint_findings(store: Store, splits: list[VerifiedSplit], *, is_log_whole: bool) -> Iterator[Finding]:
