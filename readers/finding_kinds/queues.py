@@ -61,6 +61,13 @@ KINDS: dict[str, Kind] = {
         "a record whose queue offset cannot be used in its consume queue",
         "a rebuilt queue does not contain it: another record has this offset, or the record's header is damaged",
     ),
+    "queues-leftover": Kind(
+        "note",
+        "consume queues in files that end before the same queues in RocksDB",
+        "a broker of before wrote them: this one reads the queues in RocksDB, and no cursor and no slot is compared "
+        "with the files",
+        "do not remove them while a broker with queues in files may open this store again",
+    ),
     "queues-unchecked": Kind(
         "note",
         "consume queues in RocksDB that were not verified",

@@ -5,6 +5,7 @@ Both can be in one store, if brokers of both implementations ran on it. Keys are
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,7 +31,27 @@ def has_typed_ids(store: Store, files: Sequence[IndexFile]) -> bool:
     """
     if rust_mark(store) is not None:
         return True
-    return not store.is_remote and any(_is_typed(store, file, first) for file, first in _samples(files))
+    return not store.is_remote and any(_is_known_typed(store, file, first) for file, first in _samples(files))
+
+
+#: What was found for each stopped store that is still held: one command asks several times.
+_KNOWN: dict[int, tuple[weakref.ref[Store], dict[tuple[str, int], bool]]] = {}
+
+
+def _is_known_typed(store: Store, index: IndexFile, first: int) -> bool:
+    number, key = id(store), (index.segment.file, first)
+    known = _KNOWN.get(number)
+    if known is None or known[0]() is not store:
+        known = weakref.ref(store, lambda _: _forget(number)), {}
+        if not store.in_use:
+            _KNOWN[number] = known
+    if key not in known[1]:
+        known[1][key] = _is_typed(store, index, first)
+    return known[1][key]
+
+
+def _forget(number: int) -> None:
+    _KNOWN.pop(number, None)
 
 
 def _samples(files: Sequence[IndexFile]) -> list[tuple[IndexFile, int]]:

@@ -85,6 +85,14 @@ RECORD_RULES = (
     HeaderRule("prepared_transaction_offset", "the offset of an earlier record", _name_of_no_earlier_record),
 )
 
+#: What a broken rule expects from a field on which no state depends.
+_OF_NO_STATE = frozenset(rule.expected for rule in RECORD_RULES) - {rule.expected for rule in STATE_RULES}
+
+
+def is_of_a_state(finding: Finding) -> bool:
+    """Whether a state may depend on the field of a finding `record-header`."""
+    return finding.expected not in _OF_NO_STATE
+
 
 def plausible_times(block: Block) -> Int64s:
     """Return the store time of each record; in place of one whose header breaks a rule, that of a record beside it.

@@ -176,6 +176,8 @@ class PropertyAreas:
         full = ends > pieces
         pieces, records, ends = pieces[full], records[full], ends[full]
         equals = np.flatnonzero(self._bytes[: self._offsets[self.count]] == NAME_END)
+        if len(equals) == len(pieces) and bool(((equals > pieces) & (equals < ends - 1)).all()):
+            return np.zeros(self.count, np.bool_)  # one end of a name in each piece: nothing to search for
         first, behind = np.searchsorted(equals, pieces), np.searchsorted(equals, ends)
         good = behind - first == 1
         splits = equals[np.minimum(first, len(equals) - 1)] if len(equals) else np.zeros(len(pieces), np.int64)
@@ -265,13 +267,17 @@ class PropertyViews(PropertyAreas):
         return PropertyViews(self._data, self._data_buffer, self._area_starts[rows], self._area_lengths[rows])
 
     @cached_property
-    def _known(self) -> dict[str, tuple[Int64s, Int64s, Bools]]:
+    def _located(self) -> tuple[dict[str, tuple[Int64s, Int64s, Bools]], Bools]:
         fast = accelerated()
         assert fast is not None
-        found: dict[str, tuple[Int64s, Int64s, Bools]] = fast.locate(
+        found: tuple[dict[str, tuple[Int64s, Int64s, Bools]], Bools] = fast.locate(
             self._data, self._area_starts, self._area_lengths, KNOWN
         )
         return found
+
+    @property
+    def _known(self) -> dict[str, tuple[Int64s, Int64s, Bools]]:
+        return self._located[0]
 
     def locate(self, name: str) -> tuple[Int64s, Int64s, Bools]:
         """Return start, length and presence of a property's value, per record. Units: bytes of the block's data."""
@@ -300,7 +306,7 @@ class PropertyViews(PropertyAreas):
 
     def malformed(self) -> Bools:
         """Return which records have a piece that is not a property."""
-        return self._gathered.malformed()
+        return self._located[1]
 
     def maps(self) -> pa.Array:
         """All properties of every record, in stored order, as the map type PROPERTIES."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from readers.log.prepared_records import is_rollback
 from readers.log.record_block import Block
 from readers.log.transaction_records import are_halves, are_ops, is_final
 from readers.model.columns import Bools
@@ -39,11 +40,13 @@ def have_torn_properties(block: Block) -> Bools:
 
 
 def torn_witnesses(block: Block) -> Block:
-    """Return the half copies, op messages, COMMIT records and discard copies with torn properties."""
+    """Return the half copies, op messages, COMMIT and ROLLBACK records and discard copies with torn properties."""
     torn = block.take(have_torn_properties(block))
     if not len(torn):
         return torn
-    return torn.take(are_halves(torn) | are_ops(torn) | torn.topic_is(DISCARD_TOPIC) | is_final(torn))
+    return torn.take(
+        are_halves(torn) | are_ops(torn) | torn.topic_is(DISCARD_TOPIC) | is_final(torn) | is_rollback(torn)
+    )
 
 
 def torn_findings(torn: Block, store: str) -> Iterator[Finding]:

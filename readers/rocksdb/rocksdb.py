@@ -40,7 +40,8 @@ _COPIED_BYTES = 8 << 20
 _BLOCK_BYTES, _RECORD_HEADER_BYTES = 32_768, 7
 _RECORD_TYPES = frozenset((1, 2, 3, 4))
 _POLYNOMIAL, _MASK = 0x82F63B78, 0xA282EAD8
-#: A MANIFEST of thousands of flushes is smaller; the checksums of a larger one are checked by RocksDB only.
+#: A MANIFEST of thousands of flushes is smaller; the checksums of a larger one are checked by RocksDB only. A broker
+#: that opens a damaged write-ahead log drops the entries from the damage on without a word, so these are checked too.
 _CHECKED_BYTES_MAX = 4 << 20
 _OF_RECORDS = re.compile(r"MANIFEST-\d+|\d+\.log")
 
@@ -65,6 +66,11 @@ class Database:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def families(self) -> list[str]:
+        """The names of its column families."""
+        return list(self._handles)
 
     def items(self, family: str, begin: bytes = b"", end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield keys from `begin` to before `end`, with their values; none if the family does not exist.
@@ -186,7 +192,7 @@ def _require_records(entry: DirectoryEntry) -> None:
 
     Raises: UnreadableFile.
     """
-    is_checked = entry.name.startswith("MANIFEST") and entry.size_bytes <= _CHECKED_BYTES_MAX
+    is_checked = entry.size_bytes <= _CHECKED_BYTES_MAX
     with open_file(entry.path, entry.size_bytes, entry.modified_ns) as source:
         position = 0
         while position + _RECORD_HEADER_BYTES <= entry.size_bytes:

@@ -26,7 +26,7 @@ from readers.queues.slot_files import BATCH, LAYOUTS, QueueName, queue_text, top
 from readers.store.store import Store
 from repairs.changes.new_stores import write_at
 from repairs.records.store_sizes import EXTENSION, StoreSizes
-from verdicts.verify.queue_claims import ClaimedRows, QueueClaims
+from verdicts.compared.queue_claims import ClaimedRows, QueueClaims
 
 #: Slots of a queue that are collected for one write.
 _WAITING_SLOTS = 8192

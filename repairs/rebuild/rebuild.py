@@ -34,8 +34,8 @@ from repairs.rebuild.index import IndexBuilder
 from repairs.rebuild.queues import QueueBuilder
 from repairs.rebuild.state_table import StateTableBuilder, TableSizes, table_sizes
 from repairs.records.store_sizes import EXTENSION, StoreSizes
+from verdicts.compared.state_table import has_tables
 from verdicts.verify.index_entries import newest_entries_have_tags
-from verdicts.verify.state_table import has_tables
 
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
 PARTS = (QUEUES, INDEX, CHECKPOINT)

@@ -33,7 +33,7 @@ from repairs.salvage.choose_records import ChosenRecords, OpenSources, Piece, ch
 from repairs.salvage.queue_ends import discards_go_on, known_ends
 from repairs.salvage.scan_for_records import FoundRuns, Run, SalvageSource, sources_of
 from repairs.salvage.verification import verified
-from verdicts.verify.state_table import has_tables
+from verdicts.compared.state_table import has_tables
 
 #: Commit-log offset → a record for that place.
 Maker = Callable[[int], bytes]

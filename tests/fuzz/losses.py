@@ -15,7 +15,7 @@ from typing import Any
 
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from tests.forge.comparing import EVIDENCE, cited
-from verdicts.verify.losses import LOSS_CODES
+from verdicts.compared.losses import LOSS_CODES
 
 Row = dict[str, Any]
 #: States that depend on an existing record and that no other record can change.

@@ -29,7 +29,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Played:
-    """One damage, its outcome, the wrong answers, and the codes that `verify --full` found."""
+    """One damage, its outcome, the wrong answers, and the codes that `verify --full` found.
+
+    Of the file campaign: `codes` are the reasons of `left_out` that were needed, `kind` the kind of file.
+    """
 
     case: str
     store: str
@@ -37,6 +40,7 @@ class Played:
     outcome: str
     wrong_answers: tuple[WrongAnswer, ...] = ()
     codes: tuple[str, ...] = ()
+    kind: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.outcome}: {self.case}" + (f" (verify: {', '.join(self.codes)})" if self.codes else "")]

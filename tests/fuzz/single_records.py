@@ -167,20 +167,33 @@ def cases_of(name: str, seed: int) -> Iterator[Case]:
     return (Case(name, "", str(number), seed) for number in range(count))
 
 
+def drawn(root: Path, chance: random.Random) -> Site | None:
+    """A place to damage; None for a store without data."""
+    sites = _sites(root)
+    if not sites:
+        return None
+    parts = sites[chance.choice(sorted(sites))]
+    return chance.choice(parts[chance.choice(sorted(parts))])
+
+
+def damaged(site: Site, data: bytes, chance: random.Random) -> tuple[str, bytes, bytes]:
+    """Draw a damage for a place in a file: its name, and the bytes there before and after."""
+    before = data[site.begin : site.begin + site.length]
+    damages = ("digits",) if site.part.startswith("cursors") else _TEXT_DAMAGES if site.length > 8 else _NUMBER_DAMAGES
+    damage = chance.choice(damages)
+    return damage, before, DAMAGES[damage](before, chance)
+
+
 def play(case: Case) -> Played:
     """Damage the bytes, run the commands, and restore the bytes."""
     truth = asking.truth_of(case.store)
     chance = random.Random(f"{case} {case.seed}")
-    sites = _sites(truth.root)
-    parts = sites[chance.choice(sorted(sites))]
-    site = chance.choice(parts[chance.choice(sorted(parts))])
+    site = drawn(truth.root, chance)
+    assert site is not None
     data = site.file.read_bytes()
-    before = data[site.begin : site.begin + site.length]
-    damages = ("digits",) if site.part.startswith("cursors") else _TEXT_DAMAGES if site.length > 8 else _NUMBER_DAMAGES
-    damage = chance.choice(damages)
-    after = DAMAGES[damage](before, chance)
+    damage, before, after = damaged(site, data, chance)
     file = site.file.relative_to(truth.root.parent)
-    what = f"{case} {site.part} at {site.begin} of {file}: {damage}, {_hex(before, after)}"
+    what = f"{case} {site.part} at {site.begin} of {file}: {damage}, {hex_text(before, after)}"
     if after == before:
         return Played(what, case.store, site.part, UNCHANGED)
     changed = data[: site.begin] + after + data[site.begin + site.length :]
@@ -200,7 +213,8 @@ def _put(file: Path, data: bytes) -> None:
     os.utime(file, ns=(entry.st_atime_ns, entry.st_mtime_ns))
 
 
-def _hex(before: bytes, after: bytes) -> str:
+def hex_text(before: bytes, after: bytes) -> str:
+    """A change of bytes in words."""
     if len(before) != len(after):
         return f"{before!r} -> {after!r}"
     places = [place for place in range(len(before)) if before[place] != after[place]]

@@ -176,33 +176,44 @@ def cases_of(name: str, seed: int) -> Iterator[Case]:
                 yield Case(name, target, damage, seed)
 
 
+Contents = dict[Path, bytes | None]
+
+
+def damage_of(case: Case, chance: random.Random) -> tuple[Contents, Contents]:
+    """Return the contents of the segments before and after the damage; None: no file."""
+    root = asking.root_of(case.store)
+    files = targets_of(root)[case.target]
+    before = {file: file.read_bytes() for file in files}
+    after: Contents = {}
+    family = [name for name in _of_design(_design_of(case.store)) if name != case.store] or corpus.corpus_names()
+    for file, data in before.items():
+        all_files = _segments(root)
+        place = all_files.index(file)
+        previous = all_files[place - 1].read_bytes() if place else None
+        after[file] = DAMAGES[case.damage](Original(data, used_bytes(data), previous, chance, family))
+    return dict(before), after
+
+
+def put(contents: Contents) -> None:
+    """Write the segments."""
+    for file, data in contents.items():
+        if data is None:
+            file.unlink()
+        else:
+            file.write_bytes(data)
+
+
 def play(case: Case) -> Played:
     """Damage the segments, run the commands, and restore the segments."""
     truth = asking.truth_of(case.store)
     chance = random.Random(str(case) + str(case.seed))
-    files = targets_of(truth.root)[case.target]
-    before = {file: file.read_bytes() for file in files}
-    after: dict[Path, bytes | None] = {}
-    family = [name for name in _of_design(_design_of(case.store)) if name != case.store] or corpus.corpus_names()
-    for file, data in before.items():
-        all_files = _segments(truth.root)
-        place = all_files.index(file)
-        previous = all_files[place - 1].read_bytes() if place else None
-        after[file] = DAMAGES[case.damage](Original(data, used_bytes(data), previous, chance, family))
+    before, after = damage_of(case, chance)
     if after == before:
         return Played(str(case), case.store, case.damage, UNCHANGED)
-
-    def put(contents: dict[Path, bytes | None]) -> None:
-        for file, data in contents.items():
-            if data is None:
-                file.unlink()
-            else:
-                file.write_bytes(data)
-
     return played(
         str(case), case.store, case.damage,
         *asking.while_damaged(
-            truth, partial(put, after), partial(put, dict(before)), _questions(truth, case, chance)
+            truth, partial(put, after), partial(put, before), _questions(truth, case, chance)
         ),
     )
 

@@ -18,6 +18,7 @@ from readers.model.findings import Finding
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
 from readers.queues.consume_queue import open_queue
+from readers.store.broker_settings import BrokerSettings
 from readers.store.store import HALF_TOPIC, Store
 from verdicts.audit.log_copies import with_log_copies
 from verdicts.audit.message_ids import stores_of_message_id
@@ -26,12 +27,12 @@ from verdicts.causes.store_evidence import store_evidence
 from verdicts.causes.strengths import with_causes
 from verdicts.check.check_rules import supposed_version
 from verdicts.deadlines.deadline import is_open_row
-from verdicts.evidence.derived_trust import Untrusted, require_own_slots, sound_blocks
+from verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
 from verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
 from verdicts.model.reading import VerdictReading
 from verdicts.model.witnesses import Witnesses
-from verdicts.startup.log_cut import read_from, unaccepted_bodies
+from verdicts.startup.log_cut import read_from
 from verdicts.transactions.judge import judge
 
 if TYPE_CHECKING:
@@ -82,25 +83,23 @@ def pending(
 
 
 def open_transactions(
-    stores: list[Store], settings_of: SettingsOf, scanned_bytes_max: int | None, findings: list[Finding]
+    store: Store, settings: BrokerSettings, scanned_bytes_max: int, findings: list[Finding]
 ) -> pa.Table | None:
-    """Return the rows of `pending` for stores whose logs were read and are sound; `discard_at_ms` is not needed.
+    """Return the rows of `pending` for a store whose log was read and is sound; `discard_at_ms` is not needed.
 
-    `findings`: gets what is wrong with the future of the stores.
-    Damage: if the derived files cannot be trusted, the logs are scanned; None if they are longer than
-            `scanned_bytes_max`.
+    `findings`: gets what is wrong with the future of the store.
+    Damage: if the derived files cannot be trusted, the log is scanned; None if it is longer than `scanned_bytes_max`.
     """
-    facts = {store.root: store_facts(store, settings_of) for store in stores}
-    for store in stores:
-        wrong = future_findings(store, facts[store.root].predicted)
-        findings += [one for one in wrong if one.code != "start-refused"]  # a verification predicts the start itself
+    facts = {store.root: store_facts(store, lambda _: settings)}
+    wrong = future_findings(store, facts[store.root].predicted)
+    findings += [one for one in wrong if one.code != "start-refused"]  # a verification predicts the start itself
     reading = VerdictReading(TRANSACTIONS, [])
     table = _by_derived_files(reading, facts, _open_ones)
     if table is not None:
         return open_rows(table)
-    if scanned_bytes_max is not None and sum(log_bytes(store.commit_log) for store in stores) > scanned_bytes_max:
+    if log_bytes(store.commit_log) > scanned_bytes_max:
         return None
-    batches = _scanned(reading, stores, settings_of, None, None, open_rows)
+    batches = _scanned(reading, [store], lambda _: settings, None, None, open_rows)
     return pa.Table.from_batches(batches, TRANSACTIONS)
 
 
@@ -253,7 +252,7 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
             ))
             continue
         try:
-            _require_sound_rest(fact, begin)
+            _require_sound_rest(fact, begin, start)
             if start is not None and begin <= start:
                 fact.has_read_log(None)
         except (Untrusted, UnreadableFile) as reason:
@@ -287,16 +286,17 @@ def _half_before(store: Store, offset: int) -> int:
     return places[0] if places and 0 <= offset - places[0] <= _OPEN_BYTES_MAX else offset
 
 
-def _require_sound_rest(fact: StoreFacts, begin: int) -> None:
+def _require_sound_rest(fact: StoreFacts, begin: int, start: int | None) -> None:
     """Require that the log is sound from an offset on, and that the half queue has each half message there.
 
+    `start`: the place from which the next start reads the log; from there on each body must match its CRC, too.
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
     empty = np.empty(0, np.int64)
     numbers, offsets = [empty], [empty]
     for block in sound_blocks(fact, begin, None):
-        if not fact.store.in_use and len(wrong := unaccepted_bodies(block)):
-            raise Untrusted(f"the body of the record at {wrong[0, 0]} of {block.file} does not match its CRC")
+        if start is not None:
+            require_sound_bodies(block, start)
         halves = block.take(block.topic_is(HALF_TOPIC))
         numbers.append(halves.header("queue_offset").astype(np.int64))
         offsets.append(halves.commit_log_offsets)

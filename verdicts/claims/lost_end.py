@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from readers.log.commit_log import last_with_data, written_bytes
 from readers.log.segment_scan import SegmentScan, Span
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
@@ -119,6 +120,16 @@ def decoded_log(store: Store, spans: _Spans) -> DecodedLog:
         if end:
             return DecodedLog(segment.base_offset + end, _last_store_time_ms(segment, end))
     return DecodedLog(store.log_begin_offset, None)
+
+
+def newest_time_ms(store: Store) -> int | None:
+    """Return the store time of the last record of a log, by its last bytes; None without a record there.
+
+    Raises: UnreadableFile, FileChanged.
+    """
+    last = last_with_data(store.commit_log)
+    segment = next((segment for segment in store.commit_log if segment.base_offset == last), None)
+    return None if segment is None else _last_store_time_ms(segment, written_bytes(segment)) or None
 
 
 def _data_end(segment: Segment, spans: Sequence[Span]) -> int:

@@ -132,7 +132,9 @@ def _predict(
 ) -> Prediction:
     designs = [seen.word for seen in designs_of(store)]
     why, is_whole = NOT_BEFORE, False
-    refusals: list[Finding] = []
+    refusals: list[Finding] = [] if store.in_use else refused_by_all(store, settings)
+    if refusals:
+        return Prediction(is_running=False, why=REFUSED, refusals=tuple(refusals))
     if STATE_TABLE in designs or PREPARED_RECORDS in designs:
         asks = STATE_TABLE in designs and not PREPARED_NOT_CHECKED.holds(settings.version_low or ALWAYS)
         why = NEVER_DISCARDED if asks else NEVER_ASKED
@@ -150,8 +152,6 @@ def _predict(
         why = NO_CURSOR
     elif settings.broker_role == "SLAVE":
         why = SLAVE
-    elif refusals := refused_by_all(store, settings):
-        why = REFUSED
     else:
         version = supposed_version(settings, stops)[0]
         started = cursors if store.in_use else starting_cursors(store, cursors, version, settings.given or {})[0]

@@ -26,7 +26,9 @@ from readers.queues.consume_queue import Queue
 from readers.storage.segments import Segment, SegmentedLog
 from readers.store.store import HALF_TOPIC, Store
 from verdicts.claims.log_agreement import disagreement
+from verdicts.claims.lost_end import newest_time_ms
 from verdicts.evidence.store_facts import StoreFacts
+from verdicts.startup.log_cut import unaccepted_bodies
 
 #: The number of slots before the first one of a reading that are examined.
 _SLOTS_BEFORE = 64
@@ -49,6 +51,11 @@ def require_agreement(facts: StoreFacts, log: SegmentedLog) -> None:
     found = disagreement(facts.store, claims, log)
     if found is not None:
         raise Untrusted(found)
+    times = [claim for claim in claims.newest if claim.reach_offset is None and claim.store_time_ms is not None]
+    newest_ms = newest_time_ms(facts.store) if times else None
+    for claim in times:
+        if newest_ms is not None and (claim.store_time_ms or 0) > newest_ms:
+            raise Untrusted(f"{claim.witness} refers to {claim.words}, and the last record of the log is older")
 
 
 def require_slots(store: Store, queue: Queue, halves: pa.Table) -> None:
@@ -97,6 +104,8 @@ def require_readable_copies(copies: pa.Table) -> None:
     """
     if any(may_be_unreadable(rows) for rows in copies.to_batches()):
         raise Untrusted("the properties of a half copy or discard copy cannot be read")
+    if any(copies[name].null_count for name in ("producer_group", "real_topic")):
+        raise Untrusted("a half copy or discard copy names no producer group or no topic")
 
 
 def require_sound_properties(block: Block) -> None:
@@ -108,6 +117,17 @@ def require_sound_properties(block: Block) -> None:
         raise Untrusted(f"the record at commit-log offset {torn.commit_log_offsets[0]} has torn properties")
     for finding in word_crc_findings(block, ""):
         raise Untrusted(f"the record at commit-log offset {finding.commit_log_offset} contradicts its property CRC")
+
+
+def require_sound_bodies(block: Block, from_offset: int) -> None:
+    """Require that the bodies from an offset on match their CRCs: a start that reads another one ends the log there.
+
+    Raises: Untrusted.
+    """
+    read = block.take(block.commit_log_offsets >= from_offset)
+    wrong = unaccepted_bodies(read)
+    if len(wrong):
+        raise Untrusted(f"the body of the record at byte {wrong[0, 0]} of {read.file} does not match its CRC")
 
 
 def require_order_before(queue: Queue, number: int, log: SegmentedLog) -> None:

@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from readers.log.commit_log import span_findings
+from readers.log.prepared_record_arrays import OldRecords
 from readers.log.segment_scan import merged_spans
 from readers.log.transaction_records import JUDGED_HALVES, halves_of
 from readers.model.columns import Int64s
 from readers.model.findings import Finding
+from readers.model.ranges import LogRanges
 from readers.model.reading import Coverage
 from readers.old_tables.beside_log import ROCKSDB, BesideLog
 from readers.old_tables.beside_tables import beside_log
@@ -24,6 +26,8 @@ from readers.store.store import Store
 from verdicts.check.check_rules import supposed_version
 from verdicts.claims.lost_end import contradictions, lost_end
 from verdicts.claims.op_numbers import op_number_findings
+from verdicts.compared.checked_queues import checked_queue_findings, table_findings
+from verdicts.compared.log_ranges import ranges_of_log
 from verdicts.ends.doubtful_ends import doubtful_id_findings
 from verdicts.ends.end_records import examined_ends
 from verdicts.ends.taken_numbers import half_numbers, number_findings
@@ -33,11 +37,9 @@ from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.missing.hidden_records import bounded
 from verdicts.missing.missing_ranges import derived_findings, missing_bytes, op_queue_findings
 from verdicts.missing.split_numbers import joined_numbers
-from verdicts.startup.log_cut import log_cut, with_bodies
+from verdicts.startup.log_cut import log_cut
 
 _Place = tuple[Segment, int, int]
-#: Bodies are not compared with their CRC if a start reads more than this of the log.
-_BODY_BYTES_MAX = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ def conclude(
     numbers = half_numbers(
         store, [part.numbers for part in scanned], (part.split for part in scanned), (facts.cursors.op or {}).get(0)
     )
+    queues = [part.queues for part in scanned if part.queues is not None]
     if splits.has_prepared and not splits.has_halves:  # no cursor decides prepared records
         known = [finding for finding in known if finding.code != "config-missing"]
     concluded = replace(
@@ -110,11 +113,15 @@ def conclude(
         beside=beside,
         half_numbers=numbers,
     )  # fmt: skip
+    if scanned and len(queues) == len(scanned):
+        held = _log_ranges(store, scanned)
+        concluded.findings += checked_queue_findings(store, queues, held, concluded.findings)
+        old = OldRecords.joined(part.old_records for part in scanned)
+        concluded.findings += table_findings(store, facts.settings, old, held, concluded.findings)
     if concluded.future is not None:
         version = supposed_version(facts.settings, facts.check_stops)[0]
-        conf = facts.settings.given or {}
-        spans_of, is_whole = with_bodies(store, version, conf, splits.spans_of, _BODY_BYTES_MAX)
-        concluded.has_read_log(log_cut(store, version, conf, spans_of), with_bodies=is_whole)
+        cut = log_cut(store, version, facts.settings.given or {}, splits.spans_of, splits.body_breaks_of)
+        concluded.has_read_log(cut)
     return Conclusion(
         concluded, splits.coverage, [halves_of(block, store.root, JUDGED_HALVES) for block in damaged], examined.ties
     )
@@ -138,6 +145,9 @@ class _AllSplits:
         for part in scanned:
             by_file[part.split.segment.file].append(part)
         self.spans_of = {file: [span for part in parts for span in part.spans] for file, parts in by_file.items()}
+        self.body_breaks_of = {
+            file: np.concatenate([part.body_breaks for part in parts]) for file, parts in by_file.items()
+        }
         torn: list[_Place] = []
         for segment in store.commit_log:
             torn += self._add(store, segment, by_file.get(segment.file, []))
@@ -162,6 +172,17 @@ class _AllSplits:
         }
         self.damaged += places["damaged"]
         return places["torn"]
+
+
+def _log_ranges(store: Store, scanned: list[SplitFacts]) -> LogRanges:
+    """Return which parts of the log can contain records."""
+    damaged = [
+        np.array([(part.split.segment.base_offset + span.position_bytes,
+                   part.split.segment.base_offset + span.position_bytes + span.length_bytes)], np.int64)
+        for part in scanned for span in part.spans if span.kind == "damaged"
+    ]  # fmt: skip
+    damaged += [np.array([part.split.offsets], np.int64) for part in scanned if part.error is not None]
+    return ranges_of_log(store, max((part.end_offset for part in scanned), default=0), damaged)
 
 
 def _marks_beyond_end(store: Store, scanned: list[SplitFacts]) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSD
 from verdicts.check.check_stops import check_stops
 from verdicts.check.window import CheckWindows
 from verdicts.claims.log_claims import LogClaims, log_claims
+from verdicts.compared.checkpoint_values import impossible_value_findings
 from verdicts.model.check_stop import CheckStop
 from verdicts.model.half_numbers import HalfNumbers
 from verdicts.model.predicted import PAST, UNREAD_LOG, Event, Prediction
@@ -149,11 +150,8 @@ class StoreFacts:
         if not self.store.in_use:
             self.findings += starting_findings(self.store, self.settings, self.settings.given)
 
-    def has_read_log(self, log_cut: int | None, *, with_bodies: bool = True) -> None:
-        """Add to the future that the log was read, and where its next start cuts it because of damage.
-
-        `with_bodies`: the bodies of what the start reads were compared with their CRC.
-        """
+    def has_read_log(self, log_cut: int | None) -> None:
+        """Add to the future that the log was read, and where its next start cuts it because of damage."""
         if self.future is None:
             return
         if log_cut is not None:
@@ -163,7 +161,7 @@ class StoreFacts:
             self.future = predict_from_files(
                 self.store, self.settings, self.cursors, self.clock_ms, windows=self.windows, stops=self.check_stops
             )
-        assumed = tuple(name for name in self.future.assumed if name != UNREAD_LOG or not with_bodies)
+        assumed = tuple(name for name in self.future.assumed if name != UNREAD_LOG)
         self.future = replace(self.future, log_cut=log_cut, assumed=assumed)
 
     def _beyond_end(self) -> str | None:
@@ -260,6 +258,7 @@ def store_facts(
         facts.beside = beside_log(store, facts.findings, has_prepared=False, has_rocksdb_halves=True)
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
+    facts.findings.extend(impossible_value_findings(store))
     facts.windows = CheckWindows(store, facts.settings.given, with_records=with_records)
     if past is None:
         facts.cursors = _at_start(store, cursors, facts.settings)

@@ -17,6 +17,7 @@ from readers.log.dledger import EntryHeaders
 from readers.log.header_doubts import header_findings
 from readers.log.named_offsets import NO_PLACE
 from readers.log.op_messages import marks_of, op_findings
+from readers.log.prepared_record_arrays import OldRecords
 from readers.log.property_crcs import have_property_crc, word_crc_findings
 from readers.log.record_block import Block
 from readers.log.segment_scan import Span
@@ -38,9 +39,12 @@ from readers.store.store import (
     WAITING_TOPICS,
 )
 from verdicts.claims.op_numbers import half_queue_end, highest_marks
+from verdicts.compared.checked_queues import CheckedClaims
+from verdicts.compared.queue_claims import QueueParts
 from verdicts.ends.index_ids import doubtful_ids
 from verdicts.ends.named_halves import IdentifiedRows
 from verdicts.ends.unfound_entries import unfound_entries
+from verdicts.evidence.witness_faults import StartedBodies, witness_findings
 from verdicts.missing.missing_ranges import UnfoundSlot, unfound_slots
 from verdicts.missing.split_numbers import SplitNumbers, split_numbers
 from verdicts.missing.unfound_rocksdb_slots import unfound_rocksdb_slots
@@ -59,7 +63,10 @@ class SplitFacts:
            of the last op message, `last_half_number`: the highest half queue offset of a half copy; -1 without any.
            `high_marks`: op marks beyond the end of the half queue, rows of op message and number.
            `numbers`: the queue offsets of the half messages of half queue 0. `has_op_messages`: not only
-           ROLLBACK records of the design before.
+           ROLLBACK records of the design before. `queues`: the queues of the check compared with the split, None if
+           they were not; `old_records`: those of a store with a state table. `body_breaks`: rows [from, to) of the
+           file, records whose body does not match its CRC and that the next start may read. `end_offset`: the place
+           past the last record, 0 without one.
     Units: bytes of the commit log; milliseconds.
     """
 
@@ -83,6 +90,10 @@ class SplitFacts:
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     numbers: SplitNumbers = field(default_factory=SplitNumbers)
+    queues: QueueParts | None = None
+    old_records: OldRecords = field(default_factory=OldRecords.none)
+    body_breaks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    end_offset: int = 0
     error: SourceError | None = None
 
     @property
@@ -143,9 +154,16 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     ops: list[pa.RecordBatch] = []
     scan = split.scan()
     entries = EntryHeaders(split.store.root) if split.segment.frame_bytes else None
+    claims = CheckedClaims(split.store) if at_ms is None else None
+    bodies = StartedBodies(split) if at_ms is None else None
     try:
         for block in scan:
             facts.records_count += len(block)
+            facts.end_offset = int(block.commit_log_offsets[-1] + block.lengths[-1])
+            if claims is not None:
+                claims.add(block)
+            if bodies is not None:
+                facts.findings.extend(bodies.findings(block))
             if entries is not None:
                 facts.findings.extend(entries.findings(split.segment, block))
             kept = block if at_ms is None else block.within(None, at_ms + 1)
@@ -155,6 +173,10 @@ def scan_witnesses(split: Split, at_ms: int | None) -> SplitWitnesses:
     except SourceError as error:
         facts.error = error
     facts.decoded_bytes, facts.spans = scan.decoded_bytes, scan.spans
+    if claims is not None:
+        facts.queues, facts.old_records = claims.queues(), claims.old_records()
+    if bodies is not None:
+        facts.body_breaks = bodies.breaks()
     for rows in ops:
         result.marks.append(marks_of(rows))
         facts.findings.extend(op_findings(rows, split.store.root))
@@ -190,6 +212,7 @@ def _add_block(result: SplitWitnesses, ops: list[pa.RecordBatch], block: Block) 
     facts.findings.extend(topic_findings(store, block))
     facts.findings.extend(_crc_findings(block, found, store.root))
     facts.findings.extend(torn_findings(torn_witnesses(block), store.root))
+    facts.findings.extend(witness_findings(block, found, store.root))
     if any(may_be_unreadable(found[name]) for name in ("halves", "discards") if name in found):
         facts.findings.extend(unreadable_copies(block, store.root))
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from readers.log.corrected_records import corrected_blocks, corrected_op_numbers, with_topic
 from readers.log.header_doubts import contradict_prepared_flag
+from readers.log.header_rules import is_of_a_state
 from readers.log.prepared_records import is_prepared, is_rollback
 from readers.log.properties import TRANSACTION_ID, UNIQ_KEY
 from readers.log.record_at import block_at
@@ -212,6 +213,8 @@ def _add_finding(result: MissingBytes, store: Store, finding: Finding) -> None:
         )
         if block is not None and block.topic_is(DISCARD_TOPIC)[0] and not has_readable_id(block):
             result.ranges.append(_of_nameless_copy(missing, block))
+    elif finding.code == "record-header" and not is_of_a_state(finding):
+        pass  # the fields that decide are sound
     elif finding.code in ("record-header", "words-contradict") and offset is not None:
         missing, block = _range_of(finding, store, offset, f"the header of the record at commit-log offset {offset} "
                                    "is damaged")

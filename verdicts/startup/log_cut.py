@@ -20,16 +20,22 @@ from verdicts.startup.recovery import loaded_log, start_file
 from verdicts.startup.rules import RecoveryRules, rules_of
 from verdicts.startup.started_queues import queue_reach
 
+_NO_ROWS = np.empty((0, 2), np.int64)
+
 
 def log_cut(
-    store: Store, version: Version, conf: Mapping[str, str], spans_of: Mapping[str, Sequence[Span]]
+    store: Store, version: Version, conf: Mapping[str, str], spans_of: Mapping[str, Sequence[Span]],
+    body_breaks_of: Mapping[str, Int64s] | None = None,
 ) -> int | None:
     """Return the commit-log offset from which a start cuts off sound records; None if it keeps all of them.
 
-    `spans_of`: by file, what a scan found to be no record, and records that `with_bodies` found not to be accepted.
+    `spans_of`: by file, what a scan found to be no record. `body_breaks_of`: by file, rows [from, to) of the records
+    whose body does not match its CRC, as far as they are known.
     Damage: a file that cannot be read is reported elsewhere; then nothing is predicted.
     """
+    bodies = {} if store.is_dledger else body_breaks_of or {}  # the recovery of a DLedger log compares no CRC of bodies
     is_damaged = any(span.kind == "damaged" for spans in spans_of.values() for span in spans)
+    is_damaged |= any(len(rows) for rows in bodies.values())
     if not is_damaged or store.in_use or not_predictable(store, conf) is not None:
         return None
     rules = rules_of(version, conf)
@@ -38,11 +44,12 @@ def log_cut(
         if not segments:
             return None
         first = _first_file(store, segments, conf, rules)
-        breaks = {segment.file: _rows(spans_of.get(segment.file, ())) for segment in segments}
+        spans = {segment.file: _rows(spans_of.get(segment.file, ())) for segment in segments}
+        breaks = {file: _with_bodies(rows, bodies.get(file)) for file, rows in spans.items()}
         walk = walk_log(segments, first, breaks, rules, is_abnormal=store.aborted)
     except SourceError:
         return None
-    end = max((_sound_end(segment, breaks[segment.file]) for segment in segments), default=0)
+    end = max((_sound_end(segment, spans[segment.file]) for segment in segments), default=0)
     return walk.end_offset if walk.end_offset < end else None
 
 
@@ -55,45 +62,18 @@ def scanned_cut(store: Store, version: Version, conf: Mapping[str, str], bytes_m
     if begin is None or end - begin > bytes_max:
         return None
     spans_of: dict[str, Sequence[Span]] = {}
+    bodies_of: dict[str, Int64s] = {}
     last = last_with_data(store.commit_log)
     for segment in store.commit_log:
         if begin <= segment.base_offset <= last:
-            spans_of[segment.file] = _with_bodies(segment, is_last=segment.base_offset == last)
-    return log_cut(store, version, conf, spans_of)
-
-
-def with_bodies(
-    store: Store, version: Version, conf: Mapping[str, str], spans_of: Mapping[str, Sequence[Span]], bytes_max: int
-) -> tuple[Mapping[str, Sequence[Span]], bool]:
-    """Return the spans with the records whose body a start does not accept, and whether all that it reads was read.
-
-    Nothing is read if the start reads more than `bytes_max` bytes.
-    Damage: a file that cannot be read is reported elsewhere.
-    """
-    try:
-        begin, end = read_from(store, version, conf), written_end_offset(store.commit_log)
-        if begin is None or store.is_remote or end - begin > bytes_max:
-            return spans_of, begin is None
-        last = last_with_data(store.commit_log)
-        return dict(spans_of) | {
-            segment.file: _with_bodies(segment, is_last=segment.base_offset == last)
-            for segment in store.commit_log if begin <= segment.base_offset <= last
-        }, True
-    except SourceError:
-        return spans_of, False
-
-
-def _with_bodies(segment: Segment, *, is_last: bool) -> list[Span]:
-    scan = SegmentScan(segment, is_last=is_last)
-    spans = []
-    for block in scan:
-        for begin, end in unaccepted_bodies(block).tolist():
-            spans.append(Span("damaged", begin, end - begin))
-    return [*scan.spans, *spans]
+            scan = SegmentScan(segment, is_last=segment.base_offset == last)
+            bodies_of[segment.file] = np.concatenate([_NO_ROWS, *(unaccepted_bodies(block) for block in scan)])
+            spans_of[segment.file] = scan.spans
+    return log_cut(store, version, conf, spans_of, bodies_of)
 
 
 def unaccepted_bodies(block: Block) -> Int64s:
-    """Return the records whose body does not match its CRC: rows [from, to) of positions in the file.
+    """Return the records whose body a start does not accept, because of its CRC: rows [from, to) of the file.
 
     Source: store/CommitLog.java checkMessageAndReturnSize.
     """
@@ -123,6 +103,13 @@ def _first_file(store: Store, segments: Sequence[Segment], conf: Mapping[str, st
 def _rows(spans: Sequence[Span]) -> Int64s:
     rows = sorted((span.position_bytes, span.position_bytes + span.length_bytes) for span in spans)
     return np.array(rows, np.int64).reshape(-1, 2)
+
+
+def _with_bodies(rows: Int64s, bodies: Int64s | None) -> Int64s:
+    if bodies is None or not len(bodies):
+        return rows
+    every = np.concatenate([rows, bodies])
+    return every[np.argsort(every[:, 0], kind="stable")]
 
 
 def _sound_end(segment: Segment, breaks: Int64s) -> int:

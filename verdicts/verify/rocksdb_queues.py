@@ -16,14 +16,15 @@ from readers.log.commit_log import scan_segments
 from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
 from readers.model.finding_limits import FINDINGS_MAX
-from readers.model.findings import Finding
+from readers.model.findings import Finding, as_text
 from readers.model.ranges import LogRanges, inside, merged, runs_of
 from readers.queues.consume_queue import Slots
-from readers.queues.slot_files import SIMPLE, QueueName, queue_text, topic_text
+from readers.queues.slot_files import SIMPLE, QueueName, queue_text, slot_files, topic_bytes, topic_text
+from readers.queues.unit_files import used_end
 from readers.rocksdb.rocksdb import open_database, unread
-from readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_directories
+from readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_bounds, queue_directories
 from readers.store.store import Store
-from verdicts.verify.queue_claims import ClaimedRows, QueueClaims, due_slots
+from verdicts.compared.queue_claims import ClaimedRows, QueueClaims, due_slots
 
 #: If numbers are further apart than this per record, one of them is damaged: they are looked up one by one.
 _APART = 64
@@ -43,6 +44,34 @@ def rocksdb_queue_findings(store: Store, ranges: LogRanges) -> Iterator[Finding]
                 yield from _QueueComparison(store, QueueDatabase(store, database), ranges).findings()
         except SourceError as error:
             yield unread(store, store.place(name), error)
+
+
+def leftover_queue_findings(store: Store) -> Iterator[Finding]:
+    """Return a note if queues in files end before those in RocksDB, which the broker reads since it was switched."""
+    if not store.has_rocksdb_queues:
+        return
+    ends = queue_bounds(store, [])
+    left: list[tuple[str, int, int, int]] = []
+    for topic, number in store.queues(SIMPLE):
+        try:
+            files = slot_files(store, (SIMPLE, topic_bytes(topic), number))
+            try:
+                end = used_end(files.segments, files.layout)
+            finally:
+                files.close()
+        except SourceError:
+            continue  # reported where slots are compared
+        in_rocksdb = ends.get((topic, number), (0, 0))[1]
+        if 0 < end < in_rocksdb:
+            left.append((topic, number, end, in_rocksdb))
+    if left:
+        topic, number, end, in_rocksdb = left[0]
+        name: QueueName = (SIMPLE, topic_bytes(topic), number)
+        more = f", and {len(left) - 1} more queues" if len(left) > 1 else ""
+        yield Finding(
+            store.root, "queues-leftover", as_text(store.queue_directory(topic, number)),
+            expected=f"slots up to {in_rocksdb} in {queue_text(name)}, as in RocksDB", actual=f"up to {end}{more}",
+        )
 
 
 @dataclass(slots=True)

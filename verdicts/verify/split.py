@@ -19,10 +19,10 @@ from readers.model.findings import Finding
 from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.store.store import HALF_TOPIC, OP_TOPIC
 from verdicts.claims.op_numbers import half_queue_end
+from verdicts.compared.queue_claims import QueueClaims, QueueParts
 from verdicts.missing.split_numbers import SplitNumbers, split_numbers
 from verdicts.startup.log_cut import unaccepted_bodies
 from verdicts.verify.index_entries import IndexClaims, IndexPart
-from verdicts.verify.queue_claims import QueueClaims, QueueParts
 from verdicts.verify.records import older_design_rows, record_findings
 from verdicts.verify.store_files import values_of_records
 

@@ -18,9 +18,11 @@ from readers.model.findings import Finding
 from readers.model.moments import BROKER_TIME_MAX_MS
 from readers.queues.slot_files import BATCH, SIMPLE, slot_files, topic_bytes
 from readers.queues.unit_files import used_end
-from readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values, read_checkpoint
+from readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values
 from readers.store.fastjson import read_config
 from readers.store.store import CHECK_GROUP, HALF_TOPIC, Store
+from verdicts.compared.checkpoint_values import TIMES as _TIMES
+from verdicts.compared.checkpoint_values import impossible_value_findings
 
 #: Configuration that brokers write beside the cursors, and the effect if it cannot be read or is old.
 _CONFIGURATIONS = {
@@ -28,10 +30,7 @@ _CONFIGURATIONS = {
     "subscriptionGroup.json": "settings of consumer groups and their retries may have changed",
     "delayOffset.json": "delayed messages, COMMIT records among them, may be delivered once more, or wait permanently",
 }
-_TIMES = ("physic_msg_time_ms", "logics_msg_time_ms", "index_msg_time_ms")
 _RECORD_OFFSET = "logics_offset"
-#: Larger than any commit log.
-_OFFSET_END = 1 << 56
 _BEYOND_END, _BEFORE_BEGIN = "group-cursor-beyond-end", "group-cursor-before-begin"
 
 
@@ -40,9 +39,7 @@ def checkpoint_findings(store: Store, last_store_time_ms: int | None) -> Iterato
 
     `last_store_time_ms`: the latest store time in the log; None for a log without records.
     """
-    reading = read_checkpoint(store)
-    rows = {row["field"]: row for batch in reading for row in batch.to_pylist()}
-    yield from reading.findings
+    yield from impossible_value_findings(store)
     values = checkpoint_values(store)
     if store.in_use or last_store_time_ms is None:
         return
@@ -50,19 +47,8 @@ def checkpoint_findings(store: Store, last_store_time_ms: int | None) -> Iterato
         value = values.get(name, 0)
         if last_store_time_ms < value <= BROKER_TIME_MAX_MS:
             yield Finding(
-                store.root, "checkpoint-ahead", rows[name]["file"], rows[name]["position_bytes"], 8,
+                store.root, "checkpoint-ahead", store.place("checkpoint"), CHECKPOINT_FIELDS.offsets[name], 8,
                 expected=f"at most {last_store_time_ms}, the log's latest store time", actual=f"{name} {value}",
-            )
-        elif value < 0 or value > BROKER_TIME_MAX_MS:
-            yield Finding(
-                store.root, "checkpoint-damaged", rows[name]["file"], rows[name]["position_bytes"], 8,
-                expected="a time", actual=f"{name} {value}",
-            )
-    for name, value in values.items():
-        if name not in _TIMES and not -1 <= value < _OFFSET_END:
-            yield Finding(
-                store.root, "checkpoint-damaged", rows[name]["file"], rows[name]["position_bytes"], 8,
-                expected="a commit-log offset", actual=f"{name} {value}",
             )
 
 

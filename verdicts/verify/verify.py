@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from readers.cursors.cursors import check_cursors
+from readers.cursors.cursors import check_cursors, read_cursors
 from readers.jobs.scan_job import SplitResult
 from readers.log.commit_log import span_findings
 from readers.log.prepared_record_arrays import OldRecords
@@ -23,7 +23,7 @@ from readers.log.splits import Split, plan_splits
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding, findings_table
-from readers.model.ranges import LogRanges, merged
+from readers.model.ranges import LogRanges
 from readers.model.tables import FINDINGS
 from readers.old_tables.transaction_table import TransactionTable
 from readers.queues.slot_files import close_slot_files
@@ -34,6 +34,10 @@ from verdicts.claims.claim_proofs import DecodedLog
 from verdicts.claims.log_claims import LogClaims, log_claims
 from verdicts.claims.lost_end import lost_end
 from verdicts.claims.op_numbers import op_number_findings
+from verdicts.compared.log_ranges import ranges_of_log
+from verdicts.compared.losses import with_losses
+from verdicts.compared.state_table import has_tables, state_table_findings
+from verdicts.compared.unclaimed_slots import QueueComparison
 from verdicts.ends.taken_numbers import half_numbers, number_findings
 from verdicts.evidence.store_facts import moment_ms
 from verdicts.missing.missing_ranges import derived_findings
@@ -41,14 +45,13 @@ from verdicts.missing.split_numbers import joined_numbers
 from verdicts.simulation.starting_cursors import starting_findings
 from verdicts.startup.findings import start_findings
 from verdicts.startup.recovery import LogFacts
+from verdicts.verify.databases import database_findings
 from verdicts.verify.index_chains import chain_findings
 from verdicts.verify.index_entries import IndexComparison
-from verdicts.verify.losses import with_losses
 from verdicts.verify.next_start import next_start_findings, next_stop_findings
-from verdicts.verify.rocksdb_queues import rocksdb_queue_findings
+from verdicts.verify.rocksdb_queues import leftover_queue_findings, rocksdb_queue_findings
 from verdicts.verify.rocksdb_table import rocksdb_table_findings
 from verdicts.verify.split import SplitWork, VerifiedSplit
-from verdicts.verify.state_table import has_tables, state_table_findings
 from verdicts.verify.store_files import (
     backwards_finding,
     checkpoint_findings,
@@ -59,7 +62,6 @@ from verdicts.verify.store_files import (
     older_design_finding,
 )
 from verdicts.verify.transaction_table import transaction_table_findings
-from verdicts.verify.unclaimed_slots import QueueComparison
 
 #: Levels: each one includes the checks of the level before it.
 QUICK, DEFAULT, FULL = "quick", "default", "full"
@@ -147,6 +149,8 @@ class Verify:
         )
         yield from cursor_findings(store)
         yield from configuration_findings(store)
+        if not is_quick:
+            yield from _other_databases(store)
         has_halves = is_quick and any(split.has_halves for split in splits)
         numbers = None if is_partial else joined_numbers(split.numbers for split in splits)
         yield from derived_findings(store, check_cursors(store).half, has_halves, numbers)
@@ -185,6 +189,13 @@ def _rocksdb_findings(store: Store, ranges: LogRanges, *, is_quick: bool, is_par
     elif store.has_rocksdb_queues:
         yield from rocksdb_queue_findings(store, ranges)
     yield from rocksdb_table_findings(store, ranges, with_records=not is_quick)
+
+
+def _other_databases(store: Store) -> Iterator[Finding]:
+    """Return databases that cannot be read, except that of the cursors if the cursors' reader reports it."""
+    known = {finding.file for finding in read_cursors(store).findings if finding.code == "database-unread"}
+    yield from (finding for finding in database_findings(store) if finding.file not in known)
+    yield from leftover_queue_findings(store)
 
 
 def _checkpoint_findings(store: Store, splits: list[VerifiedSplit], *, is_log_whole: bool) -> Iterator[Finding]:
@@ -230,13 +241,8 @@ def _with_places(claims: LogClaims) -> LogClaims:
 
 def log_ranges(store: Store, splits: list[VerifiedSplit]) -> LogRanges:
     """Return which parts of a log can contain records, from the results of its splits."""
-    held = merged([np.array([(s.base_offset, s.end_offset) for s in store.commit_log], np.int64).reshape(-1, 2)])
-    gaps = np.stack([held[:-1, 1], held[1:, 0]], axis=1)
     end = max((split.end_offset for split in splits), default=0)
-    return LogRanges(
-        store.log_begin_offset, max(end, store.log_begin_offset), merged([gaps, *(split.damaged for split in splits)]),
-        held,
-    )
+    return ranges_of_log(store, end, [split.damaged for split in splits])
 
 
 def log_facts(splits: list[VerifiedSplit]) -> LogFacts:

@@ -112,13 +112,13 @@ def walk(data: bytes, base_offset: int, position: int, limit: int) -> tuple[Int6
 @njit(
     types.void(
         _data, _int64s, _int64s, types.uint64[:, :, ::1], _int64s, _int64s,
-        types.int64[:, ::1], types.int64[:, ::1], types.boolean[:, ::1],
+        types.int64[:, ::1], types.int64[:, ::1], types.boolean[:, ::1], types.boolean[::1],
     ),
     cache=True,
 )
 def _locate(
     data: Any, starts: Any, lengths: Any, words: Any, first_of_length: Any, next_of_length: Any,
-    value_starts: Any, value_lengths: Any, present: Any,
+    value_starts: Any, value_lengths: Any, present: Any, wrong: Any,
 ) -> None:
     # One function: numba counts references to the arrays for each call of another one. Unsigned indices save a test.
     for row in range(len(starts)):
@@ -133,10 +133,15 @@ def _locate(
                 found = place + lowest_bit(mask)
                 mask &= mask - np.uint64(1)
                 if found < end and data[np.uintp(found)] != _VALUE_END:
-                    if data[np.uintp(found)] == _NAME_END and split < 0:
-                        split = found
+                    if data[np.uintp(found)] == _NAME_END:
+                        if split < 0:
+                            split = found
+                        else:
+                            wrong[np.uintp(row)] = True
                     continue
                 size = split - piece
+                if found > piece and (size <= 0 or found == split + 1):
+                    wrong[np.uintp(row)] = True
                 kind = np.int64(-1)
                 if split >= 0 and found > split + 1 and size < len(first_of_length):
                     kind = first_of_length[np.uintp(size)]
@@ -158,21 +163,24 @@ def _locate(
 
 def locate(
     data: Any, starts: Int64s, lengths: Int64s, names: tuple[str, ...]
-) -> dict[str, tuple[Int64s, Int64s, Bools]]:
-    """Return start, length and presence of several properties' values in the data, per record, in one pass."""
+) -> tuple[dict[str, tuple[Int64s, Int64s, Bools]], Bools]:
+    """Return start, length and presence of several properties' values in the data, per record, in one pass.
+
+    Also return which records have a piece that is not a property.
+    """
     encoded = [name.encode() for name in names]
     _, _, first_of_length, next_of_length = by_length(encoded)
     shape = (len(names), len(starts))
     value_starts, value_lengths = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    present = np.zeros(shape, np.bool_)
+    present, wrong = np.zeros(shape, np.bool_), np.zeros(len(starts), np.bool_)
     if int((starts + lengths).max(initial=0)) + LANES > len(data):
         data = np.append(data, np.zeros(LANES, np.uint8))
         data.flags.writeable = False
     _locate(
         data, starts, lengths, _words_of(encoded), first_of_length, next_of_length,
-        value_starts, value_lengths, present,
+        value_starts, value_lengths, present, wrong,
     )
-    return {name: (value_starts[i], value_lengths[i], present[i]) for i, name in enumerate(names)}
+    return {name: (value_starts[i], value_lengths[i], present[i]) for i, name in enumerate(names)}, wrong
 
 
 def _words_of(names: list[bytes]) -> UInt64s:

@@ -19,10 +19,10 @@ from remoting.protocol.settings import RemotingSettings
 from tests.brokers import corpus
 from tests.brokers.rig import PATIENCE_SECONDS, Rig
 from tests.brokers.starts.cases import Case, prepared
+from verdicts.compared.unclaimed_slots import QueueComparison
 from verdicts.startup.queues import QueueFate
 from verdicts.startup.recovery import PredictedStart, predict_start
 from verdicts.startup.rules import rules_of
-from verdicts.verify.unclaimed_slots import QueueComparison
 from verdicts.verify.verify import Verify, log_facts, log_ranges
 
 #: No check, no expiry: nothing is written after the start.

@@ -17,9 +17,9 @@ from readers.queues.slot_files import topic_text
 from readers.store.store import HALF_TOPIC, open_store
 from tests.field import field_stores, right
 from tests.forge import damage
+from verdicts.compared.unclaimed_slots import QueueComparison
 from verdicts.startup.recovery import PredictedStart, predict_start
 from verdicts.startup.rules import rules_of
-from verdicts.verify.unclaimed_slots import QueueComparison
 from verdicts.verify.verify import Verify, log_facts, log_ranges
 
 REFUSED, REACHED = "zero-last-queue-file", "zero-last-queue-file-reached"

@@ -33,9 +33,9 @@ from readers.queues.slot_files import (
 from readers.queues.unit_files import BLOCK_UNITS, gaps_as, used_end
 from readers.rocksdb.rocksdb_queues import queue_bounds
 from readers.store.store import Store
+from verdicts.compared.losses import meaning_of_mismatch
+from verdicts.compared.queue_claims import QueueParts
 from verdicts.startup.queues import QueueFacts
-from verdicts.verify.losses import meaning_of_mismatch
-from verdicts.verify.queue_claims import QueueParts
 
 _FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH = range(5)
 _CODES = {
@@ -104,15 +104,18 @@ class QueueComparison:
 
     def __init__(
         self, store: Store, parts: list[QueueParts], log: LogRanges, *, only_ends: bool = False,
-        is_partial: bool = False,
+        is_partial: bool = False, topics: frozenset[bytes] | None = None,
     ) -> None:
-        """`only_ends`: nothing was compared, and only the last slot of each queue is examined.
+        """`topics`: those whose queues are compared; None: all.
+
+        `only_ends`: nothing was compared, and only the last slot of each queue is examined.
 
         `is_partial`: not all splits were read; only slots between those that agree with the same split are examined.
         """
         self._store = store
         self._is_partial = is_partial
         self._only_ends = only_ends
+        self._topics = topics
         self._ranges = log
         self._log = store.log()
         self._parts = _Parts(parts)
@@ -150,7 +153,9 @@ class QueueComparison:
             for kind in (SIMPLE, BATCH)
             for topic, number in self._store.queues(kind)
         }
-        return sorted(here | self._parts.names.keys())
+        return sorted(
+            name for name in here | self._parts.names.keys() if self._topics is None or name[1] in self._topics
+        )
 
     def _queue(self, name: QueueName) -> _Queue:
         return _Queue(name, slot_files(self._store, name), self._parts.of(name))

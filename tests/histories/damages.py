@@ -1,0 +1,101 @@
+"""What happens to the files of a stopped broker: by name and a place from 0 to 1, so that it can be repeated."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from readers.store.store import HALF_TOPIC, OP_TOPIC
+from tests.forge import damage
+
+_SLOT = struct.Struct(">qiq")
+_FILLER = _SLOT.pack(0, 0x7FFFFFFF, 0)
+_GROUP = "CID_RMQ_SYS_TRANS"
+
+
+def _used(file: Path) -> int:
+    """The bytes of a file before its last zeros."""
+    return len(file.read_bytes().rstrip(b"\0"))
+
+
+def _flip_log(root: Path, place: float) -> None:
+    files = [file for file in damage.log_files(root) if _used(file)]
+    if files:
+        file = files[int(place * len(files))]
+        damage.flip_byte(file, int(place * 7 % 1 * _used(file)))
+
+
+def _slots(root: Path, topic: str) -> tuple[list[Path], int]:
+    """The files of a queue, and the number of its slots."""
+    files = damage.queue_files(root, topic)
+    return files, sum(-(-_used(file) // _SLOT.size) for file in files)
+
+
+def _in_queue(topic: str, data: Callable[[int], bytes], *, at_end: bool) -> Callable[[Path, float], None]:
+    def act(root: Path, place: float) -> None:
+        files, count = _slots(root, topic)
+        if not count:
+            return
+        per_file = files[0].stat().st_size // _SLOT.size
+        first = int(files[0].name) // _SLOT.size
+        length = 1 + int(place * 4)
+        begin = max(0, count - length) if at_end else int(place * count)
+        for slot in range(begin, min(count, begin + length)):
+            file = files[slot // per_file]
+            damage.write_bytes(file, (first + slot) % per_file * _SLOT.size, data(slot))
+
+    return act
+
+
+def _drop(pattern: str) -> Callable[[Path, float], None]:
+    def act(root: Path, _place: float) -> None:
+        for path in sorted(root.glob(pattern)):
+            damage.drop(path)
+
+    return act
+
+
+def _drop_first_log_file(root: Path, _place: float) -> None:
+    files = damage.log_files(root)
+    if len(files) > 1:
+        damage.drop(files[0])
+
+
+def _set_cursor(topic: str) -> Callable[[Path, float], None]:
+    def act(root: Path, place: float) -> None:
+        file = root / "config" / "consumerOffset.json"
+        if not file.exists():
+            return
+        text = file.read_text()
+        # 4.x writes numbers as keys without quotes
+        table = json.loads(__import__("re").sub(r"([{,]\s*)(\d+)\s*:", r'\1"\2":', text))
+        _, count = _slots(root, topic)
+        table.setdefault("offsetTable", {}).setdefault(f"{topic}@{_GROUP}", {})["0"] = int(place * (count + 2))
+        file.write_text(json.dumps(table))
+
+    return act
+
+
+def _touch_abort(root: Path, _place: float) -> None:
+    (root / "abort").write_bytes(b"")
+
+
+DAMAGES: Mapping[str, Callable[[Path, float], None]] = {
+    "flipped byte of the log": _flip_log,
+    "fillers in the half queue": _in_queue(HALF_TOPIC, lambda _: _FILLER, at_end=False),
+    "fillers in the op queue": _in_queue(OP_TOPIC, lambda _: _FILLER, at_end=False),
+    "zeroed end of the half queue": _in_queue(HALF_TOPIC, lambda _: bytes(_SLOT.size), at_end=True),
+    "zeroed end of the op queue": _in_queue(OP_TOPIC, lambda _: bytes(_SLOT.size), at_end=True),
+    "no half queue": _drop(f"consumequeue/{HALF_TOPIC}"),
+    "no op queue": _drop(f"consumequeue/{OP_TOPIC}"),
+    "no queues": _drop("consumequeue"),
+    "no cursors": _drop("config/consumerOffset.json*"),
+    "no checkpoint": _drop("checkpoint"),
+    "abort": _touch_abort,
+    "no abort": _drop("abort"),
+    "first log file deleted": _drop_first_log_file,
+    "half cursor set": _set_cursor(HALF_TOPIC),
+    "op cursor set": _set_cursor(OP_TOPIC),
+}

@@ -1,0 +1,1 @@
+"""Consume queues and state tables compared with the records of the log, for verifications and audits."""

@@ -1,0 +1,90 @@
+"""The queues that the check reads, and the state table of 3.0 and 3.1, compared with their records: for an audit.
+
+A verification compares every queue; an audit those on which the check, and so the future of a transaction, depends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from readers.log.prepared_record_arrays import OldRecords
+from readers.log.record_block import Block
+from readers.model.findings import Finding
+from readers.model.ranges import LogRanges
+from readers.queues.slot_files import topic_bytes
+from readers.store.broker_settings import BrokerSettings
+from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from verdicts.compared.queue_claims import QueueClaims, QueueParts
+from verdicts.compared.state_table import has_tables, state_table_findings
+from verdicts.compared.unclaimed_slots import QueueComparison
+
+CHECKED_TOPICS = (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
+#: Contradictions between a table and the log; what the table makes of a transaction is in its row.
+_TABLE_CODES = frozenset({
+    "table-entry-invalid", "table-gap", "table-missing", "redo-log-missing", "table-slot-mismatch",
+    "redo-entry-mismatch", "redo-entry-missing",
+})
+
+
+class CheckedClaims:
+    """The slots that the half and op messages of a split claim, and its records of designs with tables."""
+
+    def __init__(self, store: Store) -> None:
+        self._claims = QueueClaims(store)
+        self._old: list[OldRecords] = []
+        self._has_tables = has_tables(store)
+
+    def add(self, block: Block) -> None:
+        """Add the records of a block."""
+        is_mine = block.topic_is(CHECKED_TOPICS[0])
+        for topic in CHECKED_TOPICS[1:]:
+            is_mine |= block.topic_is(topic)
+        if is_mine.any():
+            self._claims.add(block.take(is_mine))
+        if self._has_tables:
+            self._old.append(OldRecords.of_block(block))
+
+    def queues(self) -> QueueParts:
+        """Return the comparison of the split."""
+        return self._claims.compared()
+
+    def old_records(self) -> OldRecords:
+        """Return the records with a transaction type; none for a store without tables."""
+        return OldRecords.joined(self._old)
+
+
+def checked_queue_findings(
+    store: Store, parts: Sequence[QueueParts], ranges: LogRanges, known: Iterable[Finding]
+) -> Iterator[Finding]:
+    """Return the faults of the queues that the check reads.
+
+    `known`: what is reported already; of one queue, each code is reported once.
+    Order:  queue by queue; slots, then records.
+    """
+    if store.has_rocksdb_queues:
+        return
+    reported = {(one.code, topic) for one in known for topic in CHECKED_TOPICS if topic in _words_of(one)}
+    topics = frozenset(topic_bytes(topic) for topic in CHECKED_TOPICS)
+    for finding in QueueComparison(store, list(parts), ranges, topics=topics).findings():
+        topic = next((topic for topic in CHECKED_TOPICS if topic in _words_of(finding)), "")
+        if finding.kind.severity != "note" and (finding.code, topic) not in reported:
+            yield finding
+
+
+def table_findings(
+    store: Store, settings: BrokerSettings, records: OldRecords, ranges: LogRanges, known: Iterable[Finding]
+) -> Iterator[Finding]:
+    """Return where the state table or the redo log contradicts the log; nothing for a store without tables.
+
+    `known`: what is reported already.
+    """
+    if not has_tables(store):
+        return
+    reported = {(one.code, one.file, one.position_bytes) for one in known}
+    for finding in state_table_findings(store, settings, records, ranges):
+        if finding.code in _TABLE_CODES and (finding.code, finding.file, finding.position_bytes) not in reported:
+            yield finding
+
+
+def _words_of(finding: Finding) -> str:
+    return f"{finding.file} {finding.expected} {finding.actual}"
