@@ -226,7 +226,10 @@ def _compare_rows(result: Compared, world: World, said: Said, future: list[Obser
         if row is None:
             result.take("listed", where, None, one.copies)
             continue
-        result.take("copies", where, [c["commit_log_offset"] for c in row["half_copies"]], [o for _, o in one.copies])
+        places = [copy["commit_log_offset"] for copy in row["half_copies"]]
+        # A damaged record is a finding, and no copy.
+        happened = [place for _, place in one.copies if place in places or "flipped byte of the log" not in world.damages]
+        result.take("copies", where, places, happened)
         first = first_event(one, future)
         if row["state"] == "UNDECIDABLE" and world.damages:
             result.counts["undecidable"] += 1

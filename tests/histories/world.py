@@ -131,7 +131,7 @@ class World:
         self.is_running = False
 
     def kill(self, lost: float) -> None:
-        """Kill the broker: its files stay as the page cache has them. `lost`: the share of dirty pages that are gone."""
+        """Kill the broker: its files stay as in the page cache. `lost`: the share of its dirty pages that is lost."""
         where = self.machine.step("where").lines[0].split()
         flushed, end = int(where[1]), int(where[2])
         left = self.root.with_name(self.root.name + ".killed")

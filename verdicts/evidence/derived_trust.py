@@ -91,10 +91,14 @@ def require_own_slots(store: Store, queue: Queue, numbers: Int64s, offsets: Int6
 def require_end(queue: Queue) -> None:
     """Require that only zeros follow the last valid slot: a damaged slot there hides the record it pointed to.
 
-    Raises: Untrusted.
+    A broker writes fillers only before the slot of a record, so the last slot is none.
+
+    Raises: Untrusted; UnreadableFile, FileChanged.
     """
     if queue.has_bytes_after_end:
         raise Untrusted(f"the queue of {queue.topic} has invalid slots after {queue.max_offset}")
+    if queue.max_offset > queue.first_offset and not len(queue.read(queue.max_offset - 1, queue.max_offset)[0]):
+        raise Untrusted(f"the last slot of the queue of {queue.topic} leads to no record")
 
 
 def require_readable_copies(copies: pa.Table) -> None:
