@@ -228,7 +228,8 @@ def _compare_rows(result: Compared, world: World, said: Said, future: list[Obser
             continue
         places = [copy["commit_log_offset"] for copy in row["half_copies"]]
         # A damaged record is a finding, and no copy.
-        happened = [place for _, place in one.copies if place in places or "flipped byte of the log" not in world.damages]
+        may_lack = "flipped byte of the log" in world.damages
+        happened = [place for _, place in one.copies if place in places or not may_lack]
         result.take("copies", where, places, happened)
         first = first_event(one, future)
         if row["state"] == "UNDECIDABLE" and world.damages:

@@ -18,7 +18,6 @@ from readers.model.findings import Finding
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
 from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import BrokerSettings
 from readers.store.store import HALF_TOPIC, Store
 from verdicts.audit.log_copies import with_log_copies
 from verdicts.audit.message_ids import stores_of_message_id
@@ -83,23 +82,25 @@ def pending(
 
 
 def open_transactions(
-    store: Store, settings: BrokerSettings, scanned_bytes_max: int, findings: list[Finding]
+    stores: list[Store], settings_of: SettingsOf, scanned_bytes_max: int | None, findings: list[Finding]
 ) -> pa.Table | None:
-    """Return the rows of `pending` for a store whose log was read and is sound; `discard_at_ms` is not needed.
+    """Return the rows of `pending` for stores whose logs were read and are sound; `discard_at_ms` is not needed.
 
-    `findings`: gets what is wrong with the future of the store.
-    Damage: if the derived files cannot be trusted, the log is scanned; None if it is longer than `scanned_bytes_max`.
+    `findings`: gets what is wrong with the future of the stores.
+    Damage: if the derived files cannot be trusted, the logs are scanned; None if they are longer than
+            `scanned_bytes_max`.
     """
-    facts = {store.root: store_facts(store, lambda _: settings)}
-    wrong = future_findings(store, facts[store.root].predicted)
-    findings += [one for one in wrong if one.code != "start-refused"]  # a verification predicts the start itself
+    facts = {store.root: store_facts(store, settings_of) for store in stores}
+    for store in stores:
+        wrong = future_findings(store, facts[store.root].predicted)
+        findings += [one for one in wrong if one.code != "start-refused"]  # a verification predicts the start itself
     reading = VerdictReading(TRANSACTIONS, [])
     table = _by_derived_files(reading, facts, _open_ones)
     if table is not None:
         return open_rows(table)
-    if log_bytes(store.commit_log) > scanned_bytes_max:
+    if scanned_bytes_max is not None and sum(log_bytes(store.commit_log) for store in stores) > scanned_bytes_max:
         return None
-    batches = _scanned(reading, [store], lambda _: settings, None, None, open_rows)
+    batches = _scanned(reading, stores, settings_of, None, None, open_rows)
     return pa.Table.from_batches(batches, TRANSACTIONS)
 
 
