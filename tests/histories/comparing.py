@@ -57,10 +57,12 @@ class Observed:
 
 @dataclass(slots=True)
 class Compared:
-    """How many answers were compared, by kind, and what differed."""
+    """How many answers were compared, by kind, and what differed; the rows of the audit, and the next rounds."""
 
     counts: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list, repr=False)
+    future: list[Observed] = field(default_factory=list, repr=False)
 
     def take(self, kind: str, where: str, said: object, happened: object) -> None:
         """Compare one answer."""
@@ -155,6 +157,7 @@ def compare(world: World, version: str, work: Path, now_ms: int) -> Compared:
     fork.end()
     shutil.rmtree(root)
     _compare_rows(result, world, said, future)
+    result.rows, result.future = said.rows, future
     return result
 
 

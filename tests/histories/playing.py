@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import Self
 
 from tests.histories.comparing import Compared, compare
+from tests.histories.forcing import force
 from tests.histories.machine import Machine, MachineFailed
 from tests.histories.steps import Step
 from tests.histories.world import World
@@ -74,7 +76,9 @@ class Stage:
                 world.play(step)
             if world.is_running:
                 world.stop()
-            found = compare(world, self.version, fork, world.now_ms + _LATER_MS)
+            now_ms = world.now_ms + _LATER_MS
+            found = compare(world, self.version, fork, now_ms)
+            force(found, world, self.version, found.rows, found.future, fork, now_ms, Random(history["seed"]))
         except MachineFailed as error:
             self.close()
             return Compared(differences=[f"machine: {error}"])
