@@ -141,7 +141,9 @@ def row_of(transaction: str, topic: str, state: str, time_ms: int, checks: int =
 
 
 def process(number: int, count: int) -> list[str]:
-    return [f"C0A80001{number:04X}4E0E2F2A{place:012X}" for place in range(count)]
+    """Ids of a Java client; a number from 100 on stands for a host with an IPv6 address."""
+    address = "C0A80001" if number < 100 else "FD" + "0" * 29 + "2"
+    return [f"{address}{number:04X}4E0E2F2A{place:012X}" for place in range(count)]
 
 
 def found_in(rows: list[Row]) -> dict[str, dict[str, int]]:
@@ -165,6 +167,8 @@ def of_processes(topics: dict[int, tuple[str, ...]], begins: dict[int, int] | No
 
 def test_two_processes_with_topics_of_their_own_are_two_applications() -> None:
     assert found_in(of_processes({1: ("A",), 2: ("B",)}))[WORD] == {"could_explain": 2}
+    assert found_in(of_processes({101: ("A",), 102: ("B",)}))[WORD] == {"could_explain": 2}
+    assert found_in(of_processes({1: ("A",), 2: ("B",), 103: ("C", "D")}))[WORD] == {"could_explain": 3}
 
 
 def test_processes_of_one_application_are_one() -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.store import open_store
+from readers.store.store import HALF_TOPIC, open_store
 from tests.field import field_stores
 from tests.forge.logs import Forge
+from tests.forge.records import Message
 from tests.s3.conftest import Run
 from tests.s3.server import S3Server
 from verdicts.audit import log_copies as module
-from verdicts.audit.log_copies import log_copies
+from verdicts.audit.log_copies import glance_at_copies, log_copies
 
 
 def forged(to: Path, name: str, common: int, own: int) -> Path:
@@ -62,3 +63,18 @@ def test_older_bytes_in_object_storage_are_not_read(
     [group] = log_copies([open_store(uri) for uri in uris])
     assert group.differences == ()
     assert group.note is not None
+
+
+def test_a_glance_at_long_logs_reads_their_ends_only(s3: S3Server, tmp_path: Path) -> None:
+    forge = Forge(tmp_path / "long", segment_bytes=32 << 20)
+    for number in range(24):
+        forge.append(Message(topic=HALF_TOPIC, body=f"{number:02}".encode() * (1 << 19)))
+    place = forge.write()
+    stores = [open_store(s3.upload(place, f"evidence/long/{name}")) for name in ("one", "other")]
+    s3.requests()
+    firsts, _ = glance_at_copies(stores, 1 << 20)
+    assert list(firsts.values()) == [stores[0].root]
+    words = [request.split() for request in s3.requests() if "/commitlog/" in request and request.startswith("GET")]
+    spans = [one[2].removeprefix("bytes=").split("-") for one in words if len(one) > 2]
+    read_bytes = sum(int(last) - int(first) + 1 for first, last in spans)
+    assert 0 < read_bytes < 2 * (4 << 20), (read_bytes, words)

@@ -36,6 +36,8 @@ _COMPARED_BYTES = 8 << 20
 _RECORD_BYTES_MAX = 8 << 20
 #: The newest bytes that are compared of logs in object storage: where all bytes are compared of others, and elsewhere.
 _REMOTE_BYTES, _REMOTE_FEW_BYTES = 64 << 20, 1 << 20
+#: How much is read at once of a log in object storage to find the end of its data.
+_REMOTE_STEP_BYTES = 64 << 10
 #: The columns of TRANSACTIONS that `OpenInCopies` needs.
 NEEDED = ("state", "half_copies")
 
@@ -148,9 +150,10 @@ def _remote_depth(depth: _Depth) -> _Depth:
 
 
 def _store_host(store: Store) -> str | None:
-    """Return the store host of the first sound record of a log."""
+    """Return the store host of the first sound record of a log; in object storage, of the first bytes."""
+    begin = store.log_begin_offset
     try:
-        for block in _blocks(store, store.log_begin_offset, None):
+        for block in _blocks(store, begin, begin + _REMOTE_FEW_BYTES if store.is_remote else None):
             if len(block):
                 return str(block.store_host_numbers()[0])
     except SourceError:
@@ -171,10 +174,11 @@ def _common(one: Store, other: Store) -> tuple[int, int]:
 def _data_end(store: Store, begin: int) -> int:
     """Return the end of the last byte of a log that is not zero: after it the file is not written yet."""
     end = written_end_offset(store.commit_log)
+    step = _REMOTE_STEP_BYTES if store.is_remote else _COMPARED_BYTES
     with closing(store.log()) as log:
         while end > begin:
             segment = log.segment_at(end - 1)
-            low = max(begin, end - _COMPARED_BYTES, 0 if segment is None else segment.base_offset)
+            low = max(begin, end - step, 0 if segment is None else segment.base_offset)
             data = log.read(low, end - low).rstrip(b"\0")
             if data or segment is None:
                 return low + len(data)
@@ -186,8 +190,9 @@ def _is_copy(one: Store, other: Store) -> bool:
     """Whether one of the first records in the common range of two logs is the same in both."""
     try:
         begin, end = _common(one, other)
+        tried_bytes = _REMOTE_FEW_BYTES if one.is_remote else _COMPARED_BYTES
         with closing(other.log()) as log:
-            for block in itertools.islice(_blocks(one, begin, min(end, begin + _COMPARED_BYTES)), 1):
+            for block in itertools.islice(_blocks(one, begin, min(end, begin + tried_bytes)), 1):
                 for row in range(min(len(block), _RECORDS_TRIED)):
                     start, length = int(block.starts[row]), int(block.lengths[row])
                     if log.read(int(block.commit_log_offsets[row]), length) == block.raw[start : start + length]:
