@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,9 @@ import pytest
 from readers.cursors.cursors import check_cursors
 from readers.store.broker_settings import broker_settings
 from readers.store.store import HALF_TOPIC, open_store
-from remoting.protocol.codes import RequestCode
 from tests.conftest import MOMENT
-from tests.forge import damage
-from tests.histories.machine import Machine
-from tests.histories.world import (
-    Record,
-    Transaction,
-    World,
-    clock_of,
-    copied,
-    greet,
-    op_numbers,
-    parsed_records,
-)
+from tests.histories.futures import Future
+from tests.histories.truth import Observed, Transaction, Truth
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import pending
 from verdicts.check.half_queue_check import play_round
@@ -38,31 +26,15 @@ from verdicts.verify.next_start import next_start_findings
 
 Row = dict[str, Any]
 ROUNDS = 5
-_BATCH_MS = 3_000
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """One round of the check by the machine."""
-
-    begin_ms: int
-    end_ms: int
-    asked: tuple[tuple[int, int], ...]
-    written: tuple[Record, ...]
-    discarded: tuple[tuple[int, int], ...]
-    half_cursor: int
-    op_cursor: int
-    half_end: int
 
 
 @dataclass(slots=True)
 class Compared:
-    """How many answers were compared, by kind, and what differed; the rows of the audit, and the next rounds."""
+    """How many answers were compared, by kind, and what differed; the rows of the audit."""
 
     counts: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list, repr=False)
-    future: list[Observed] = field(default_factory=list, repr=False)
 
     def take(self, kind: str, where: str, said: object, happened: object) -> None:
         """Compare one answer."""
@@ -97,85 +69,34 @@ def said_of(root: Path, version: str, conf: Mapping[str, str], now_ms: int) -> S
     return Said(rows, looked_up, check, [one.code for one in (*findings, *starts)])
 
 
-class Fork:
-    """A copy of a store on which the machine goes on; `refusal` says why the release does not start on it."""
-
-    def __init__(self, machine: Machine, root: Path, conf: Mapping[str, str], now_ms: int) -> None:
-        self._machine = machine
-        machine.clock(now_ms)
-        self.refusal = machine.start(root, conf).refusal
-        self._log_end = 0
-        if self.refusal is None:
-            greet(machine)
-            self._new()
-
-    def round(self, begin_ms: int) -> Observed:
-        """Let the check run once."""
-        machine = self._machine
-        machine.clock(begin_ms)
-        effects = machine.step("check")
-        records = self._new()
-        words = next(line for line in machine.step("cursors").lines if line.startswith("cursors")).split("\t")
-        half_cursor, op_cursor, half_end = (max(int(word), 0) for word in words[1:4])
-        asked = tuple(
-            (int(frame.fields["tranStateTableOffset"]), int(frame.fields["commitLogOffset"]))
-            for _, frame in effects.asked
-            if frame.code == RequestCode.CHECK_TRANSACTION_STATE
-        )
-        discarded = tuple(
-            (int(words[1]), int(words[2]))
-            for words in (line.split("\t") for line in effects.lines)
-            if words[0] == "discard"
-        )
-        end_ms = clock_of(effects)
-        machine.clock(end_ms + _BATCH_MS)
-        machine.step("batch")
-        self._new()
-        return Observed(begin_ms, end_ms, asked, tuple(records), discarded, half_cursor, op_cursor, half_end)
-
-    def _new(self) -> list[Record]:
-        records = parsed_records(self._machine.step("records", self._log_end))
-        self._log_end = max((one.commit_log_offset + one.size_bytes for one in records), default=self._log_end)
-        return records
-
-    def end(self) -> None:
-        """End the machine's broker."""
-        self._machine.step("abandon")
-
-
-def compare(world: World, version: str, work: Path, now_ms: int) -> Compared:
-    """Compare what is said of a world's store, which is stopped, with its truth and its future."""
+def compare(root: Path, truth: Truth, future: Future) -> Compared:
+    """Compare what is said of a stopped store with its truth and its future; `truth` gets the rounds."""
     result = Compared()
-    said = said_of(world.root, version, world.conf, now_ms)
-    root = copied(world.root, work)
-    fork = Fork(world.machine, root, world.conf, now_ms)
-    result.take("start", "", "start-refused" in said.findings, fork.refusal is not None)
-    if fork.refusal is not None:
-        fork.end()
-        return result
-    future = _compare_rounds(result, said, fork, now_ms)
-    fork.end()
-    shutil.rmtree(root)
-    _compare_rows(result, world, said, future)
-    result.rows, result.future = said.rows, future
+    said = said_of(root, truth.version, truth.conf, truth.now_ms)
+    result.rows = said.rows
+    truth.refusal = future.refusal
+    result.take("start", "", "start-refused" in said.findings, future.refusal is not None)
+    if future.refusal is None:
+        truth.rounds = _compare_rounds(result, said, future, truth.now_ms)
+        _compare_rows(result, truth, said)
     return result
 
 
-def _compare_rounds(result: Compared, said: Said, fork: Fork, now_ms: int) -> list[Observed]:
+def _compare_rounds(result: Compared, said: Said, future: Future, now_ms: int) -> list[Observed]:
     """Let the check run, and play each round.
 
     A round of the broker finds as many of its own copies in the queue as were dispatched meanwhile: any number will do.
     """
-    found = []
     check = said.check
     if check is None:
-        return [fork.round(now_ms + 30_000 * number) for number in range(1, ROUNDS + 1)]
+        return [future.round(now_ms + 30_000 * number) for number in range(1, ROUNDS + 1)]
+    found = []
     state, begin_ms = check.window.state, check.begin_ms
     for number in range(1, ROUNDS + 1):
-        happened = fork.round(begin_ms)
+        happened = future.round(begin_ms)
         found.append(happened)
-        played = play_round(state, check.rules, check.settings, begin_ms)
         facts = _facts(happened)
+        played = play_round(state, check.rules, check.settings, begin_ms)
         for visible in range(len(played.steps) + 1):
             if _played_facts(check, played) == facts:
                 break
@@ -215,55 +136,51 @@ def _played_facts(check: Simulated, played: Round) -> dict[str, object]:
     }
 
 
-def _compare_rows(result: Compared, world: World, said: Said, future: list[Observed]) -> None:
+def _compare_rows(result: Compared, truth: Truth, said: Said) -> None:
     by_place = {copy["commit_log_offset"]: row for row in said.rows for copy in row["half_copies"]}
     open_rows = [row for row in said.rows if row["state"] == "PENDING" or row["advice"] in ("close", "wait")]
     result.take("pending", "all", [_key(r) for r in said.looked_up], [_key(r) for r in open_rows])
-    begin = min((int(file.name) for file in damage.log_files(world.root)), default=0)
-    for one in world.transactions.values():
-        one.copies = [(number, place) for number, place in one.copies if place >= begin]
-        if not one.copies:
-            continue
-        row = by_place.get(one.copies[-1][1])
-        where = f"tx-{one.number}"
-        if row is None:
-            result.take("listed", where, None, one.copies)
-            continue
-        places = [copy["commit_log_offset"] for copy in row["half_copies"]]
-        # A damaged record is a finding, and no copy.
-        may_lack = "flipped byte of the log" in world.damages
-        happened = [place for _, place in one.copies if place in places or not may_lack]
-        result.take("copies", where, places, happened)
-        first = first_event(one, future)
-        if row["state"] == "UNDECIDABLE" and world.damages:
-            result.counts["undecidable"] += 1
-            continue
-        states = true_states(world, one, first, future)
-        said_state = row["state"] if row["state"] in states else "/".join(sorted(states))
-        result.take("state", f"{where} {row['reason_code']}", row["state"], said_state)
-        if row["next_event"] != "unknown" and row["state"] != "UNDECIDABLE":
-            result.take(
-                "event", f"{where} {row['state']} {row['reason_code']}", row["next_event"], _as_said(first, row)
-            )
+    for one in truth.transactions:
+        one.copies = [(number, place) for number, place in one.copies if place >= truth.log_begin]
+        if one.copies:
+            _compare_row(result, truth, one, by_place.get(one.copies[-1][1]))
+
+
+def _compare_row(result: Compared, truth: Truth, one: Transaction, row: Row | None) -> None:
+    where = f"tx-{one.number}"
+    may_lack = "flipped byte of the log" in truth.damages  # a damaged record is a finding, and no copy
+    if row is None:
+        result.take("listed", where, None, None if may_lack else one.copies)
+        return
+    places = [copy["commit_log_offset"] for copy in row["half_copies"]]
+    happened = [place for _, place in one.copies if place in places or not may_lack]
+    result.take("copies", where, places, happened)
+    if row["state"] == "UNDECIDABLE" and truth.damages:
+        result.counts["undecidable"] += 1
+        return
+    first = first_event(one, truth.rounds)
+    states = true_states(truth, one, first)
+    said_state = row["state"] if row["state"] in states else "/".join(sorted(states))
+    result.take("state", f"{where} {row['reason_code']}", row["state"], said_state)
+    if row["next_event"] != "unknown" and row["state"] != "UNDECIDABLE":
+        result.take("event", f"{where} {row['state']} {row['reason_code']}", row["next_event"], _as_said(first, row))
 
 
 def _key(row: Row) -> tuple[Any, ...]:
     return (row["transaction_id"], row["state"], row["advice"], row["next_event"], row["next_event_at_ms"])
 
 
-def first_event(one: Transaction, future: list[Observed]) -> str:
+def first_event(one: Transaction, rounds: list[Observed]) -> str:
     """What the next rounds do first with a transaction."""
     places = {offset for _, offset in one.copies}
-    for happened in future:
+    for happened in rounds:
         if any(offset in places for _, offset in happened.discarded):
             return "discarded"
+        asked = {offset for _, offset in happened.asked}
         for record in happened.written:
             if record.number == one.number and record.topic == HALF_TOPIC:
-                places.add(record.commit_log_offset)
-                if any(offset == record.commit_log_offset for _, offset in happened.asked):
-                    return "asked"
-                return "put_back"
-        if any(offset in places for _, offset in happened.asked):
+                return "asked" if record.commit_log_offset in asked else "put_back"
+        if asked & places:
             return "asked"
     return "none"
 
@@ -277,15 +194,14 @@ def _as_said(first: str, row: Row) -> str:
     return first
 
 
-def true_states(world: World, one: Transaction, first: str, future: list[Observed]) -> set[str]:
+def true_states(truth: Truth, one: Transaction, first: str) -> set[str]:
     """The states that agree with what happened to a transaction; several if it met several ends."""
     numbers = {queue_offset for queue_offset, _ in one.copies}
     rolled = {queue_offset for decision, queue_offset in one.accepted if decision == "rollback"} & numbers
-    written = {number for record in world.records.values() for number in op_numbers(record)}
     found = set()
     if one.delivered:
         found.add("COMMITTED")
-    elif rolled & written:
+    elif rolled & set(truth.op_numbers):
         found.add("ROLLED_BACK")
     if one.discarded:
         found.add("DISCARDED")
@@ -295,9 +211,4 @@ def true_states(world: World, one: Transaction, first: str, future: list[Observe
     if found:
         return found
     newest = one.copies[-1][0]
-    return {"LOST" if first == "none" and any(one.half_cursor > newest for one in future) else "PENDING"}
-
-
-def differences_of(world: World, version: str, work: Path, now_ms: int) -> Iterator[str]:
-    """The differences alone, for shrinking."""
-    yield from compare(world, version, work, now_ms).differences
+    return {"LOST" if first == "none" and any(one.half_cursor > newest for one in truth.rounds) else "PENDING"}

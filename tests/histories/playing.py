@@ -15,9 +15,11 @@ from typing import Self
 
 from tests.histories.comparing import Compared, compare
 from tests.histories.forcing import force
+from tests.histories.futures import Fork
 from tests.histories.machine import Machine, MachineFailed
 from tests.histories.steps import Step
-from tests.histories.world import World
+from tests.histories.truth import Truth
+from tests.histories.world import World, copied
 
 #: A JVM keeps some threads of every broker that ran in it.
 _HISTORIES_OF_A_JVM = 60
@@ -37,12 +39,12 @@ class Result:
 
 
 class Stage:
-    """The classes of one release, a new JVM now and then; a context."""
+    """The machines of releases, a new JVM now and then; a context. `version`: the release that histories begin with."""
 
     def __init__(self, version: str, home: Path) -> None:
         self.version = version
         self.home = home
-        self._machine: Machine | None = None
+        self._machines: dict[str, Machine] = {}
         self._played = 0
         home.mkdir(parents=True, exist_ok=True)
 
@@ -55,30 +57,34 @@ class Stage:
         self.close()
 
     def close(self) -> None:
-        """End the JVM."""
-        if self._machine is not None:
-            self._machine.close()
-            self._machine = None
+        """End the JVMs."""
+        for machine in self._machines.values():
+            machine.close()
+        self._machines = {}
+
+    def machine(self, version: str) -> Machine:
+        """The machine of a release."""
+        if version not in self._machines:
+            self._machines[version] = Machine(version, self.home)
+        return self._machines[version]
 
     def play(self, history: Step, *, keep: Path | None = None) -> Compared:
         """Play a history on a new store, and compare. `keep`: where its store is to be kept."""
-        if self._machine is None or self._played >= _HISTORIES_OF_A_JVM:
+        if self._played and self._played % _HISTORIES_OF_A_JVM == 0:
             self.close()
-            self._machine, self._played = Machine(self.version, self.home), 0
         self._played += 1
         root, fork = self.home / "store", self.home / "fork"
         for place in (root, fork):
             shutil.rmtree(place, ignore_errors=True)
-        world = World(self._machine, root, history["conf"])
+        world = World(self.machine, self.version, root, history["conf"])
         try:
             world.start()
             for step in history["steps"]:
                 world.play(step)
             if world.is_running:
                 world.stop()
-            now_ms = world.now_ms + _LATER_MS
-            found = compare(world, self.version, fork, now_ms)
-            force(found, world, self.version, found.rows, found.future, fork, now_ms, Random(history["seed"]))
+            found, truth = self._compare(world, fork)
+            force(found, world, truth, fork, Random(history["seed"]))
         except MachineFailed as error:
             self.close()
             return Compared(differences=[f"machine: {error}"])
@@ -87,11 +93,26 @@ class Stage:
             return Compared(differences=[f"crash: {traceback.format_exc()}"])
         if keep is not None:
             shutil.rmtree(keep, ignore_errors=True)
-            shutil.copytree(root, keep / "store")
-            (keep / "history.json").write_text(json.dumps(history, indent=1) + "\n")
-            (keep / "broker.conf").write_text("".join(f"{name}={value}\n" for name, value in world.conf.items()))
-            (keep / "differences.txt").write_text("\n".join([f"now_ms {world.now_ms + _LATER_MS}", *found.differences]))
+            copied(root, keep / "store")
+            texts = {
+                "history.json": json.dumps(history, indent=1),
+                "truth.json": json.dumps(truth.as_json()),
+                "broker.conf": "\n".join(f"{name}={value}" for name, value in world.conf.items()),
+                "differences.txt": "\n".join(found.differences),
+            }
+            for name, text in texts.items():
+                (keep / name).write_text(text + "\n")
         return found
+
+    @staticmethod
+    def _compare(world: World, to: Path) -> tuple[Compared, Truth]:
+        """Compare what is said of a world's store with what its machine does on a copy of it."""
+        truth = world.truth(world.now_ms + _LATER_MS)
+        future = Fork(world.machine, copied(world.root, to), world.conf, truth.now_ms)
+        found = compare(world.root, truth, future)
+        future.end()
+        shutil.rmtree(to)
+        return found, truth
 
 
 def kinds(compared: Compared) -> set[str]:

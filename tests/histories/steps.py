@@ -85,6 +85,8 @@ def drawn_steps(random: Random, count: int) -> list[Step]:
             steps.append({"do": "persist"})
         elif draw < 0.93:
             steps.append({"do": "flush"})
+        elif draw < 0.935:
+            steps.append({"do": "upgrade"})
         elif draw < 0.96:
             steps.append({"do": "restart", "conf": drawn_conf(random) if random.random() < 0.5 else None})
         else:

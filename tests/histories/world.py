@@ -5,19 +5,20 @@ from __future__ import annotations
 import base64
 import shutil
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from remoting.connections.connection import Request, Value
 from remoting.producer.producer import heartbeat_body, properties_text
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.frames import Frame
+from tests.forge import damage
 from tests.histories.damages import DAMAGES
-from tests.histories.machine import Effects, Machine
+from tests.histories.machine import RELEASES, Effects, Machine
 from tests.histories.steps import GROUPS, TOPICS, Step
+from tests.histories.truth import Transaction, Truth
 
 BEGIN_MS = 1_790_000_000_000
 DECISION_CODES = {"commit": 8, "rollback": 12, "unknown": 0}
@@ -51,26 +52,6 @@ class Record:
         return int(word[3:]) if word.startswith(b"tx-") else None
 
 
-@dataclass(slots=True)
-class Transaction:
-    """What happened to one transaction.
-
-    Shape: `copies`: half copies as (queue offset, commit-log offset), oldest first. `accepted`: decisions that the
-           broker accepted, with the queue offset that they named. `delivered`, `discarded`: places of such records.
-           `dropped`: places of the copies that a check discarded, with a record of it or without one.
-    """
-
-    number: int
-    group: str
-    topic: str
-    unique_key: str | None
-    copies: list[tuple[int, int]] = field(default_factory=list)
-    accepted: list[tuple[str, int]] = field(default_factory=list)
-    delivered: list[int] = field(default_factory=list)
-    discarded: list[int] = field(default_factory=list)
-    dropped: list[int] = field(default_factory=list)
-
-
 def parsed_records(effects: Effects) -> list[Record]:
     """The records that a machine printed."""
     found = []
@@ -102,8 +83,10 @@ def parsed_records(effects: Effects) -> list[Record]:
 class World:
     """One history being played by one machine."""
 
-    def __init__(self, machine: Machine, root: Path, conf: Mapping[str, str]) -> None:
-        self.machine = machine
+    def __init__(self, machine_of: Callable[[str], Machine], version: str, root: Path, conf: Mapping[str, str]) -> None:
+        """`machine_of`: the machine of a release."""
+        self._machine_of = machine_of
+        self.machine = machine_of(version)
         self.root = root
         self.conf = dict(conf)
         self.now_ms = BEGIN_MS
@@ -264,6 +247,13 @@ class World:
         self.conf = dict(step["conf"] or self.conf)
         self.start()
 
+    def _upgrade(self, _: Step) -> None:
+        later = [one for one in RELEASES if RELEASES.index(one) > RELEASES.index(self.machine.version)]
+        if later:
+            self.stop()
+            self.machine = self._machine_of(later[0])
+            self.start()
+
     def _kill(self, step: Step) -> None:
         self.kill(step["lost"])
         self.start()
@@ -273,6 +263,14 @@ class World:
 
     def _end_by_kill(self, _: Step) -> None:
         self.kill(0.0)
+
+    def truth(self, now_ms: int) -> Truth:
+        """What happened, for a store that is read at a time."""
+        begin = min((int(file.name) for file in damage.log_files(self.root)), default=0)
+        numbers = sorted({number for record in self.records.values() for number in op_numbers(record)})
+        return Truth(
+            self.machine.version, self.conf, now_ms, self.damages, begin, [*self.transactions.values()], numbers
+        )
 
     # -- what happened ------------------------------------------------------------------------------------------
 
@@ -345,10 +343,3 @@ def zero_from(root: Path, place: int) -> None:
             with file.open("r+b") as stream:
                 stream.seek(begin)
                 stream.write(bytes(size - begin))
-
-
-def summary(world: World) -> dict[int, Any]:
-    """What happened, by transaction, for a person."""
-    return {
-        number: (one.copies, one.accepted, one.delivered, one.discarded) for number, one in world.transactions.items()
-    }

@@ -1,0 +1,54 @@
+"""Recorded histories: the store of each and what the machine did next, in one archive; a test plays them without Java.
+
+`python -m tests.histories.recording` writes the archive again (Maven, a JDK, five minutes).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.histories.machine import RELEASES
+from tests.histories.playing import Stage
+from tests.histories.steps import drawn_history
+from tests.histories.truth import Truth, truth_of
+
+ARCHIVE = Path(__file__).with_name("recorded.tar.xz")
+RECORDED = 200
+_SEED = 70_000
+
+
+def recorded(directory: Path) -> Iterator[tuple[Path, Truth]]:
+    """Unpack the archive into a directory: the root of each store, and its truth."""
+    subprocess.run(["tar", "-xJf", str(ARCHIVE), "-C", str(directory)], check=True)
+    for folder in sorted(directory.iterdir()):
+        yield folder / "store", truth_of(json.loads((folder / "truth.json").read_text()))
+
+
+def main() -> int:
+    """Play histories of all releases in turn, and write the archive; 1 if one of them differs."""
+    differing = 0
+    with tempfile.TemporaryDirectory(prefix="rmqtx-recording-") as name:
+        home = Path(name)
+        packed = home / "packed"
+        packed.mkdir()
+        for number, version in enumerate(RELEASES):
+            with Stage(version, home / version) as stage:
+                for seed in range(_SEED + number, _SEED + RECORDED, len(RELEASES)):
+                    found = stage.play(drawn_history(seed), keep=packed / f"{seed}-{version}")
+                    differing += bool(found.differences)
+                    print(*found.differences, sep="\n", end="\n" if found.differences else "")
+        for extra in ("history.json", "differences.txt", "broker.conf"):
+            for file in packed.glob(f"*/{extra}"):
+                file.unlink()
+        pack = ["tar", "-cJf", str(ARCHIVE), "--sort=name", "--owner=0", "--group=0", "--sparse", "-C", str(packed), "."]
+        subprocess.run(pack, check=True, env={"XZ_OPT": "-9", "PATH": "/usr/bin:/bin"})
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
