@@ -1,7 +1,8 @@
 """Copies of one broker's log among some stores: a master and its slaves, or a backup and the store.
 
 The same bytes at the same commit-log offset are one record, in whichever copy. Where copies have different bytes, they
-have different histories: after a failover a slave wrote on, or a log was cut and written again.
+have different histories: after a failover a slave wrote on, or a log was cut and written again. Bytes that are no record
+in one of the copies are damage there, or the filler of a salvage, and no other history.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from readers.log.commit_log import written_end_offset
 from readers.log.record_at import block_at
 from readers.log.record_block import Block
 from readers.log.splits import plan_splits
-from readers.model.columns import Bools
+from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
 from readers.model.shell_words import quoted
@@ -33,6 +34,8 @@ _RECORDS_TRIED = 16
 _COMPARED_BYTES = 8 << 20
 #: How far before a different byte the begin of its record is searched for.
 _RECORD_BYTES_MAX = 8 << 20
+#: Different bytes that are nearer to each other are one run, and the most runs that are compared with records.
+_RUN_GAP_BYTES, _RUNS_MAX = 64, 10_000
 #: The columns of TRANSACTIONS that `OpenInCopies` needs.
 NEEDED = ("state", "half_copies")
 
@@ -177,8 +180,7 @@ def _is_copy(one: Store, other: Store) -> bool:
 
 def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int] | None:
     """Return the begin of the first different record of two logs and the end of the last different byte, if any."""
-    first: int | None = None
-    last = 0
+    runs: list[Int64s] = []
     try:
         begin, end = _common(one, other)
         with ExitStack() as stack:
@@ -190,15 +192,42 @@ def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int] | No
                 elif not any(True for _ in _compared(logs, newest, end)):
                     begin = end
             for place, differs in _compared(logs, begin, end):
-                rows = np.flatnonzero(differs)
-                if len(rows):
-                    first = place + int(rows[0]) if first is None else first
-                    last = place + int(rows[-1]) + 1
+                runs.append(place + _runs(np.flatnonzero(differs)))
     except SourceError:
         pass  # reported by the audit; what was compared still holds
-    if first is None:
+    found = np.concatenate([np.empty((0, 2), np.int64), *runs])
+    if len(found) <= _RUNS_MAX:
+        found = found[_in_records(one, found) & _in_records(other, found)]
+    if not len(found):
         return None
-    return min(_record_begin(store, first) for store in (one, other)), last
+    return min(_record_begin(store, int(found[0, 0])) for store in (one, other)), int(found[-1, 1])
+
+
+def _runs(places: Int64s) -> Int64s:
+    """Return begin and end of each run of places."""
+    if not len(places):
+        return np.empty((0, 2), np.int64)
+    breaks = np.flatnonzero(np.diff(places) > _RUN_GAP_BYTES)
+    begins, ends = np.append(places[0], places[breaks + 1]), np.append(places[breaks], places[-1]) + 1
+    return np.stack([begins, ends], axis=1)
+
+
+def _in_records(store: Store, runs: Int64s) -> Bools:
+    """Return which runs of bytes have a byte of a sound record; all of them where the log cannot be read."""
+    found = np.zeros(len(runs), np.bool_)
+    if not len(runs):
+        return found
+    begin = max(store.log_begin_offset, int(runs[0, 0]) - _RECORD_BYTES_MAX)
+    try:
+        for block in _blocks(store, begin, int(runs[-1, 1])):
+            begins = block.commit_log_offsets
+            first = np.searchsorted(runs[:, 1], begins, "right")
+            last = np.searchsorted(runs[:, 0], begins + block.lengths, "left")
+            for low, high in zip(first[first < last].tolist(), last[first < last].tolist(), strict=True):
+                found[low:high] = True
+    except SourceError:
+        return np.ones(len(runs), np.bool_)
+    return found
 
 
 def _compared(logs: list[SegmentedLog], begin: int, end: int) -> Iterator[tuple[int, Bools]]:
