@@ -163,18 +163,21 @@ class Comparison:
                 advised = sorted((advice, number) for (of, advice), number in self.advice.items() if of == outcome)
                 counts = ", ".join(f"{number} {advice}" for advice, number in advised)
                 yield f"{outcome}: {self.outcomes[outcome]} ({counts}): {meaning}"
-        if number := self.to_override_count:
-            refused = "all of them" if number == self.outcomes["act"] else f"{number} of them"
-            yield (
-                f"rmqtx apply refuses {refused} by op-in-memory: their producers may have rolled them back, and the "
-                "broker was killed before it wrote that; if the ledger is certain: --override op-in-memory "
-                "--reason TEXT"
-            )
+            if outcome == "act" and self.to_override_count:
+                yield self._override_line()
         if left := self.fit.unmatched_count:
             shown = "; ".join(escaped(text) for text in self.fit.unmatched)
             more = "; ..." if left > len(self.fit.unmatched) else ""
             of = count(self.fit.rows_count, "row")
             yield f"ledger: {left} of {of} match no transaction in the stores: {shown}{more}"
+
+    def _override_line(self) -> str:
+        number = self.to_override_count
+        refused = "all of them" if number == self.outcomes["act"] else f"{number} of them"
+        return (
+            f"act: rmqtx apply refuses {refused} by op-in-memory: their producers may have rolled them back, and the "
+            "killed broker kept that in its memory; where the ledger is certain: --override op-in-memory --reason TEXT"
+        )
 
     def next_line(self, plan: Path | None) -> str | None:
         """Return the next command if there is something to act on. `plan`: the plan file that was written."""

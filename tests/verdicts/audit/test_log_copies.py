@@ -61,6 +61,24 @@ def test_a_slave_that_began_later_lacks_what_was_before(tmp_path: Path) -> None:
     assert "expired" not in cursor.meaning
 
 
+def test_damage_in_one_copy_is_no_other_history(tmp_path: Path) -> None:
+    """The other copy has the records; a different record behind the damage is a difference still."""
+    roots = []
+    for name in ("sound", "damaged"):
+        forge = Forge(tmp_path / name)
+        offsets = [forge.half(f"COMMON{number}") for number in range(5)]
+        roots.append(forge.write())
+    file = next((roots[1] / "commitlog").iterdir())
+    data = bytearray(file.read_bytes())
+    data[offsets[2] + 4 : offsets[2] + 12] = b"\xff" * 8
+    file.write_bytes(data)
+    reading, _ = audited(*roots)
+    assert found(reading, "record-damaged") != []
+    assert found(reading, "logs-differ") == []
+    reversed_reading, _ = audited(*reversed(roots))
+    assert found(reversed_reading, "logs-differ") == []
+
+
 def test_an_uncut_tail_of_an_old_master_differs(tmp_path: Path) -> None:
     """Both logs are sound: the old master wrote on by itself."""
     roots = []

@@ -1,0 +1,98 @@
+"""Commands that answer about the same transactions agree, also where the next start changes the log or its queues."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rmqtx_cli.words.exit_status import DONE, INCOMPLETE
+from tests.cli.conftest import Run
+from tests.cli.program import RMQTX
+from tests.cli.terminal import on_terminal
+from tests.conftest import MOMENT
+from tests.field import field_stores
+from verdicts.evidence.store_facts import known_until_ms
+
+Stores = Callable[[str], Path]
+_HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "events"),
+    [
+        ("dledger-entry-pos", "4 PENDING that the next start of the broker cuts off the log", {"cut": 4}),
+        ("dledger-before-5.2.0", "2 PENDING that the check never reads after the next start", {"skipped": 2}),
+        ("dledger-after-5.2.0", "1 PENDING that the check never reads after the next start", {"skipped": 1}),
+    ],
+)
+def test_pending_audit_and_check_count_what_the_start_takes_from_the_check(
+    rmqtx: Run, tmp_path: Path, name: str, sentence: str, events: dict[str, int]
+) -> None:
+    store = field_stores(name, tmp_path) / "store"
+    for words in (["pending", store], ["audit", store, "--summary"], ["check", store]):
+        result = rmqtx(*words)
+        assert sentence in result.err + result.out, words
+    rows = [json.loads(line) for line in rmqtx("pending", store, "--format", "jsonl").out.splitlines()]
+    for event, number in events.items():
+        chosen = [row for row in rows if row["next_event"] == event]
+        assert len(chosen) == number
+        assert {row["advice"] for row in chosen} == {"decide"}
+        assert {row["discard_at_ms"] for row in chosen} == {None}
+
+
+def test_simulate_ends_a_dledger_log_where_its_start_ends_it(rmqtx: Run, tmp_path: Path) -> None:
+    """A broker 4.9.7 ended this log at 44042 and its half queue at 55."""
+    store = field_stores("dledger-entry-pos", tmp_path) / "store"
+    played = rmqtx("simulate", store, "--broker-version", "4.9.7")
+    assert "the start cuts the log off at commit-log offset 44042" in played.err
+    assert {int(row.split()[6]) for row in played.out.splitlines()[1:]} <= {53, 54}
+
+
+def test_each_hidden_transaction_is_counted_once(
+    rmqtx: Run, corpus_store: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the stop of the check, and older than fileReservedTime before it."""
+    monkeypatch.setattr(MOMENT, lambda store: known_until_ms(store) + 100 * _HOUR_MS)
+    place = (corpus_store("poison-4.5.0"), "--broker-version", "4.5.0")
+    notes = re.findall(r"rmqtx: (-?\d+) decided(?: or discarded)? transactions?\b", rmqtx("pending", *place).err)
+    rows = [json.loads(line) for line in rmqtx("pending", *place, "--all-open", "--format", "jsonl").out.splitlines()]
+    others = sum(row["state"] != "PENDING" for row in rows)
+    assert others == sum(map(int, notes)) > 0
+    assert all(int(number) > 0 for number in notes)
+
+
+def test_a_cursor_before_its_queue_is_an_error_without_a_scan_too(rmqtx: Run, tmp_path: Path) -> None:
+    root = field_stores("partial-slave", tmp_path)
+    for words in (["pending", root / "slave"], ["audit", root / "slave"]):
+        result = rmqtx(*words)
+        assert result.status == INCOMPLETE
+        assert "error: cursor-before-begin" in result.err
+    assert rmqtx("pending", root / "master").status == DONE
+
+
+def test_the_counter_of_a_copy_is_compared_with_its_own_log(rmqtx: Run, tmp_path: Path) -> None:
+    root = field_stores("partial-slave", tmp_path)
+    both = rmqtx("audit", root / "master", root / "slave", "--summary").err
+    assert f"{root / 'slave'}: the broker's counter (config/transactionMetrics) has 53 open for Orders, the log has 15" in (
+        both
+    )
+
+
+def test_check_names_what_is_missing(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(common, store)
+    shutil.rmtree(store / "config")
+    line = rmqtx("check", store).out
+    assert "UNDECIDABLE because the check cursor is unknown (no config/consumerOffset.json)" in line
+
+
+def test_the_summary_of_an_audit_fits_into_a_narrow_terminal(common: Path) -> None:
+    _, shown = on_terminal([*RMQTX, "audit", str(common), "--limit", "1"], COLUMNS="60")
+    head = next(line for line in shown.splitlines() if line.startswith("group "))
+    assert "pending" in head
+    assert max(len(line) for line in shown.splitlines() if "next: " not in line and "━" not in line) <= 60
