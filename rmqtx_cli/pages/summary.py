@@ -162,7 +162,7 @@ class Summary:
     def _count_pending_in(self, batch: pa.RecordBatch) -> None:
         """Count the pending transactions in each store that has a half copy of them: logs may be copies of one."""
         pending = batch.select(["topic", "half_copies"]).filter(pc.equal(batch["state"], "PENDING"))
-        for topic, copies in zip(*(column.to_pylist() for column in pending.columns), strict=True):
+        for topic, copies in zip(*(values.to_pylist() for values in pending.columns), strict=True):
             self._pending_in.update((root, topic) for root in {copy["store"] for copy in copies})
 
     def _find_examples(self, batch: pa.RecordBatch) -> None:
