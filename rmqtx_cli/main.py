@@ -181,8 +181,8 @@ def _usage_line(error: typer.TyperException, arguments: list[str]) -> str:
     if before and command in LINES and context is not None and context.command_path == "rmqtx":
         return f"{error.format_message().rstrip('.')} - options go after the command: rmqtx {command} {before[0]}"
     action = arguments[0] if arguments else ""
-    if getattr(error, "option_name", None) in _OF_PLANS and action in _PLANNED:
-        option = error.option_name
+    option = getattr(error, "option_name", None)
+    if option in _OF_PLANS and action in _PLANNED:
         return f"No such option: {option} - for many transactions: rmqtx plan {action} {option}"
     hint = f" - see {context.command_path} --help" if context is not None else ""
     return " ".join(error.format_message().split()).replace(": Value error, ", ": ").rstrip(".") + hint

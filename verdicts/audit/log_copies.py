@@ -36,6 +36,9 @@ _COMPARED_BYTES = 8 << 20
 _RECORD_BYTES_MAX = 8 << 20
 #: Different bytes that are nearer to each other are one run, and the most runs that are compared with records.
 _RUN_GAP_BYTES, _RUNS_MAX = 64, 10_000
+#: The runs of which the records are compared, and the fields that are equal in copies of one record.
+_SAME_TRIED, _SAME = 16, ("queue_id", "queue_offset", "store_time_ms", "born_time_ms")
+_DAMAGED = "one of the two copies is damaged there: no checksum covers all bytes of a record, so unknown is which"
 #: The columns of TRANSACTIONS that `OpenInCopies` needs.
 NEEDED = ("state", "half_copies")
 
@@ -45,20 +48,23 @@ class LogCopies:
     """Stores with the log of one broker.
 
     Shape: `differences`: for each store that differs from the first one, its root, the commit-log offset from which on
-           the logs differ (the begin of a record), and the end of the last different byte.
+           the logs differ (the begin of a record), the end of the last different byte, and whether these are the
+           same records with other bytes.
     Units: bytes.
     """
 
     roots: tuple[str, ...]
-    differences: tuple[tuple[str, int, int], ...] = ()
+    differences: tuple[tuple[str, int, int, bool], ...] = ()
 
     def findings(self) -> Iterator[Finding]:
         """Return a finding for each store with other bytes than the first one."""
-        for root, begin, end in self.differences:
+        for root, begin, end, are_same in self.differences:
+            what = "other bytes in the same records" if are_same else "other records"
             yield Finding(
                 root, "logs-differ", commit_log_offset=begin, length_bytes=end - begin,
-                expected=f"the bytes of {self.roots[0]}",
-                actual=f"other records from commit-log offset {begin} to {end}",
+                expected=f"the bytes of {self.roots[0]}", actual=f"{what} from commit-log offset {begin} to {end}",
+                meaning=_DAMAGED if are_same else None,
+                advice=f"rmqtx verify --full {quoted(self.roots[0])} {quoted(root)}" if are_same else None,
             )
 
 
@@ -99,7 +105,7 @@ def glance_at_copies(stores: Sequence[Store], newest_bytes: int) -> tuple[dict[s
     for group in log_copies(stores, newest_bytes, is_exact=False):
         for root in group.roots[1:]:
             firsts[root] = group.roots[0]
-        for root, _, _ in group.differences:
+        for root, *_ in group.differences:
             found.append(Finding(
                 root, "logs-differ", expected=f"the bytes of {group.roots[0]}",
                 actual=f"other records in the newest {newest_bytes >> 20} MiB that both have",
@@ -178,8 +184,11 @@ def _is_copy(one: Store, other: Store) -> bool:
     return False
 
 
-def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int] | None:
-    """Return the begin of the first different record of two logs and the end of the last different byte, if any."""
+def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int, bool] | None:
+    """Return the begin of the first different record of two logs and the end of the last different byte, if any.
+
+    And whether they are the same records with other bytes. If some are not, the first of those is the begin.
+    """
     runs: list[Int64s] = []
     try:
         begin, end = _common(one, other)
@@ -200,7 +209,30 @@ def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int] | No
         found = found[_in_records(one, found) & _in_records(other, found)]
     if not len(found):
         return None
-    return min(_record_begin(store, int(found[0, 0])) for store in (one, other)), int(found[-1, 1])
+    begins = []
+    for first in found[:_SAME_TRIED, 0].tolist():
+        places = [_record_begin(store, first) for store in (one, other)]
+        begins.append(min(places))
+        if not _is_same_record(one, other, places):
+            return begins[-1], int(found[-1, 1]), False
+    return begins[0], int(found[-1, 1]), len(found) <= _SAME_TRIED
+
+
+def _is_same_record(one: Store, other: Store, places: list[int]) -> bool:
+    """Whether the records at a place in each of two logs are one record: of equal length, number and store time."""
+    if places[0] != places[1]:
+        return False
+    named = []
+    for store in (one, other):
+        try:
+            with closing(store.log()) as log:
+                block = block_at(log, places[0])
+        except SourceError:
+            return False
+        if block is None:
+            return False
+        named.append([int(block.lengths[0]), *(int(block.header(name)[0]) for name in _SAME)])
+    return named[0] == named[1]
 
 
 def _runs(places: Int64s) -> Int64s:

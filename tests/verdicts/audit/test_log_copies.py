@@ -77,6 +77,12 @@ def test_damage_in_one_copy_is_no_other_history(tmp_path: Path) -> None:
     assert found(reading, "logs-differ") == []
     reversed_reading, _ = audited(*reversed(roots))
     assert found(reversed_reading, "logs-differ") == []
+    damage.flip_byte(file, offsets[1] + 90)  # in a body: the record stays, with other bytes
+    other, _ = audited(*roots)
+    [difference] = [one for one in other.findings if one.code == "logs-differ"]
+    assert difference.commit_log_offset == offsets[1]
+    assert difference.meaning is not None
+    assert "one of the two copies is damaged" in difference.meaning
 
 
 def test_an_uncut_tail_of_an_old_master_differs(tmp_path: Path) -> None:
@@ -224,7 +230,7 @@ def test_only_the_newest_bytes_are_compared_unless_these_differ(tmp_path: Path) 
     assert [group.differences for group in log_copies(stores, 64)] == [(first,)]
     file = old / "commitlog" / ("0" * 20)
     file.write_bytes((new / "commitlog" / ("0" * 20)).read_bytes())
-    damage.flip_byte(file, 90)  # in a body: its record stays one
+    damage.flip_byte(file, 63)  # in its store time: it is another record
     stores = [open_store(new), open_store(old)]
     ((early,),) = [group.differences for group in log_copies(stores)]
     assert early[1] == 0
