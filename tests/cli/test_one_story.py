@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli.words.exit_status import DONE, INCOMPLETE
+from rmqtx_cli.words.exit_status import DONE, INCOMPLETE, USAGE
 from tests.cli.conftest import Run
 from tests.cli.program import RMQTX
 from tests.cli.terminal import on_terminal
@@ -110,3 +110,56 @@ def test_the_summary_of_an_audit_fits_into_a_narrow_terminal(common: Path) -> No
     head = next(number for number, line in enumerate(lines) if line.startswith("group "))
     assert "pending" in lines[head]
     assert max(map(len, lines[head : head + 4])) <= 60
+
+
+def test_reconcile_counts_what_apply_refuses(rmqtx: Run, corpus_store: Stores, tmp_path: Path) -> None:
+    store = corpus_store("opslost-5.3.3")
+    rows = [json.loads(line) for line in rmqtx("pending", store, "--format", "jsonl").out.splitlines()]
+    ledger = tmp_path / "ledger.csv"
+    ledger.write_text("id,status\n" + "".join(f"{row['transaction_id']},PAID\n" for row in rows), encoding="utf-8")
+    number = sum("may_be_decided" in row["flags"] for row in rows)
+    assert 0 < number == len(rows)
+    compared = rmqtx(
+        "reconcile", store, "--ledger", ledger, "--match", "transaction_id = id", "--done", "status = PAID",
+        "--not-done", "status = FAILED",
+    )  # fmt: skip
+    assert f"act: {len(rows)} ({len(rows)} commit)" in compared.err
+    assert f"act: rmqtx apply refuses all of them by op-in-memory" in compared.err
+
+
+def test_a_resume_in_spite_of_the_age_does_not_promise_a_check(rmqtx: Run, fifteen: Path, tmp_path: Path) -> None:
+    [row] = [json.loads(line) for line in rmqtx("audit", fifteen, "--format", "jsonl").out.splitlines()]
+    words = ("resume", row["transaction_id"], "--store", fifteen, "--to", tmp_path / "new", "--reason", "x", "--yes",
+             "--broker-version", "5.3.3")  # fmt: skip
+    assert "refused by resume-too-old" in rmqtx(*words).err
+    done = rmqtx(*words, "--override", "resume-too-old")
+    assert done.status == DONE
+    assert "the check discards it without asking, because of its age" in done.out + done.err
+    assert "will check it again" not in done.out + done.err
+
+
+def test_a_dledger_store_of_an_unknown_release_may_start_in_several_ways(rmqtx: Run, corpus_store: Stores) -> None:
+    """Killed; 5.2.0 cuts its queues at the begin of the log, 5.3.3 near the end, and 5.1.4 leaves them."""
+    store = corpus_store("dledger-killed-5.1.4")
+    for name in ("pending", "audit"):
+        unknown = rmqtx(name, store)
+        assert unknown.status == INCOMPLETE
+        assert "error: start-differs" in unknown.err
+        known = rmqtx(name, store, "--broker-version", "5.1.4")
+        assert known.status == DONE
+        assert "start-differs" not in known.err
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["close", "--all", "--store", "s"], "for many transactions: rmqtx plan close --all"),
+        (["commit", "--where", "x", "--store", "s"], "for many transactions: rmqtx plan commit --where"),
+        (["close", "--unknown", "--store", "s"], "see rmqtx close --help"),
+        (["search", "order-1", "s"], "rmqtx search STORE --key order-1, or add --key"),
+    ],
+)
+def test_a_wrong_option_leads_to_the_right_command(rmqtx: Run, words: list[str], advice: str) -> None:
+    refused = rmqtx(*words)
+    assert refused.status == USAGE
+    assert advice in refused.err

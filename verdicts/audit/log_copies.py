@@ -1,8 +1,8 @@
 """Copies of one broker's log among some stores: a master and its slaves, or a backup and the store.
 
 The same bytes at the same commit-log offset are one record, in whichever copy. Where copies have different bytes, they
-have different histories: after a failover a slave wrote on, or a log was cut and written again. Bytes that are no
-record in one of the copies are damage there, or the filler of a salvage, and no other history.
+have different histories: after a failover a slave wrote on, or a log was cut and written again. Bytes that belong
+to no record in one of the copies are damage there, or the filler of a salvage, but not another history.
 """
 
 from __future__ import annotations
