@@ -169,12 +169,21 @@ def _commands() -> Any:
     return typer.main.get_command(app)
 
 
+#: The actions for which `rmqtx plan` selects transactions, and its options to select them.
+_PLANNED = ("commit", "rollback", "discard", "resume", "close")
+_OF_PLANS = ("--all", "--where", "--topic", "--older-than", "--limit")
+
+
 def _usage_line(error: typer.TyperException, arguments: list[str]) -> str:
     context = getattr(error, "ctx", None)
     before = list(itertools.takewhile(lambda word: word.startswith("-"), arguments))
     command = arguments[len(before)] if len(before) < len(arguments) else None
     if before and command in LINES and context is not None and context.command_path == "rmqtx":
         return f"{error.format_message().rstrip('.')} - options go after the command: rmqtx {command} {before[0]}"
+    action = arguments[0] if arguments else ""
+    option = getattr(error, "option_name", None)
+    if option in _OF_PLANS and action in _PLANNED:
+        return f"No such option: {option} - for many transactions: rmqtx plan {action} {option}"
     hint = f" - see {context.command_path} --help" if context is not None else ""
     return " ".join(error.format_message().split()).replace(": Value error, ", ": ").rstrip(".") + hint
 

@@ -87,7 +87,7 @@ KINDS: dict[str, Kind] = {
     "start-enters": Kind(
         "note",
         "records without a consume-queue slot that the next start of the broker would dispatch",
-        "nothing is lost at the start",
+        "they get their slots at the start; slot-missing and slot-pending are reported for them until then",
     ),
     "start-unforeseen": Kind(
         "note",

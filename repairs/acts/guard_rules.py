@@ -174,9 +174,14 @@ def _close_or_nothing(situation: Situation, late: str) -> str:
     return late or "nothing to do"
 
 
+def may_deliver_rolled_back(action: str, flags: Sequence[str]) -> bool:
+    """Whether an action on a transaction with these flags may deliver what was rolled back just before a kill."""
+    return action == "commit" and "may_be_decided" in flags
+
+
 def op_in_memory(situation: Situation, request: ActRequest) -> Found:
     """Its rollback may have been lost with the memory of a killed broker; a commit would be in the log."""
-    if request.action != "commit" or "may_be_decided" not in situation.row["flags"]:
+    if not may_deliver_rolled_back(request.action, situation.row["flags"]):
         return None
     looked_up = "look up its outcome in the application and add --override op-in-memory --reason TEXT"
     commands = {"wait": "start the broker", "resume": f"rmqtx resume {situation.transaction_id}"}

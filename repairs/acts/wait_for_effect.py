@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from remoting.protocol.codes import ROLLBACK
 from remoting.protocol.errors import RemotingError
+from repairs.acts.guard_rules import resume_too_old
 from repairs.acts.medium import Medium
 from repairs.acts.orders import CheckedAct
 from repairs.acts.proof import Proof, Seen, proof_of
@@ -174,7 +175,12 @@ def _remarks(act: CheckedAct) -> list[str]:
     if act.order.request.action == "resume":
         state = act.begun().state_after
         became = [f"during the watch its state became {state}"] if state != "PENDING" else []
-        return ["a new half copy is in the half queue: the broker will check it again", *became]
+        # The guard was overridden: the next round discards it, unless the reservation is raised before.
+        is_too_old = resume_too_old(act.situation, act.order.request) is not None
+        following = "the check discards it without asking, because of its age" if is_too_old else (
+            "the broker will check it again"
+        )
+        return [f"a new half copy is in the half queue: {following}", *became]
     if not act.is_effect_final:
         return [
             "the check was still running at the end; to see whether it put the copy back again: "

@@ -93,7 +93,8 @@ def judge(
     for store, lacking in numbers.copies_lacking.items():
         outcome.add(WARNING, f"a failover to {store} loses pending transactions: {lacking}", Harm.LOST_BY_FAILOVER)
     if numbers.evidence_missing:
-        outcome.add(UNKNOWN, f"evidence is missing or damaged: {', '.join(numbers.evidence_missing)}")
+        words = [numbers.undecidable or code if code == "undecidable" else code for code in numbers.evidence_missing]
+        outcome.add(UNKNOWN, f"evidence is missing or damaged: {', '.join(words)}")
     return outcome
 
 

@@ -115,9 +115,11 @@ def _measured(
         harms.add(batch)
     numbers.soon = list(harms.soon_sentences(reading.predicted))
     predicted = reading.predicted
-    numbers.unreached = [*refused_sentences(predicted), *harms.cut_sentences(), *passed_sentences(predicted)]
+    numbers.unreached = [*refused_sentences(predicted), *harms.start_sentences(), *passed_sentences(predicted)]
     lacking = [one for one in reading.findings if one.code == "copy-lacks-pending"]
     numbers.copies_lacking = {one.store: one.actual or "" for one in lacking}
+    numbers.undecidable = next((one.actual or "" for one in reading.findings if one.code == "undecidable"), "")
+    numbers.undecidable = numbers.undecidable.replace(", because ", " UNDECIDABLE because ", 1)
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers, rows
 

@@ -92,7 +92,7 @@ class Numbers:
     of these transactions each cause explains, or could explain. `groups`: by store, topic and producer group. `soon`:
     when brokers discard pending transactions, in sentences; none if that is not soon. `unreached`: what the next start
     cuts off and what the check passes, in sentences. `copies_lacking`: how many pending transactions a copy of a
-    broker's log lacks, in words, by its store.
+    broker's log lacks, in words, by its store. `undecidable`: how many transactions are UNDECIDABLE, and why.
     """
 
     taken_time_ms: int
@@ -101,6 +101,7 @@ class Numbers:
     oldest_id: str | None = None
     oldest_of: str = ""
     evidence_missing: list[str] = field(default_factory=list)
+    undecidable: str = ""
     copies_lacking: dict[str, str] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
     pending_ids: set[str] = field(default_factory=set)

@@ -124,6 +124,7 @@ class Comparison:
     outcomes: Counter[str] = field(default_factory=Counter)
     words: Counter[str] = field(default_factory=Counter)
     undecidable_count: int = 0
+    to_override_count: int = 0
     advice: Counter[tuple[str, str]] = field(default_factory=Counter)
     fit: LedgerFit = field(default_factory=LedgerFit)
 
@@ -139,6 +140,7 @@ class Comparison:
             for pair, number in pairs.items():
                 outcome, _, advice = pair.partition(" ")
                 self.advice[outcome, advice] += number
+            self.to_override_count += _to_override_count(batch)
             self.undecidable_count += int(pc.sum(pc.equal(batch["state"], "UNDECIDABLE")).as_py() or 0)
             yield batch
 
@@ -161,11 +163,21 @@ class Comparison:
                 advised = sorted((advice, number) for (of, advice), number in self.advice.items() if of == outcome)
                 counts = ", ".join(f"{number} {advice}" for advice, number in advised)
                 yield f"{outcome}: {self.outcomes[outcome]} ({counts}): {meaning}"
+            if outcome == "act" and self.to_override_count:
+                yield self._override_line()
         if left := self.fit.unmatched_count:
             shown = "; ".join(escaped(text) for text in self.fit.unmatched)
             more = "; ..." if left > len(self.fit.unmatched) else ""
             of = count(self.fit.rows_count, "row")
             yield f"ledger: {left} of {of} match no transaction in the stores: {shown}{more}"
+
+    def _override_line(self) -> str:
+        number = self.to_override_count
+        refused = "all of them" if number == self.outcomes["act"] else f"{number} of them"
+        return (
+            f"act: rmqtx apply refuses {refused} by op-in-memory: their producers may have rolled them back, and the "
+            "killed broker kept that in its memory; where the ledger is certain: --override op-in-memory --reason TEXT"
+        )
 
     def next_line(self, plan: Path | None) -> str | None:
         """Return the next command if there is something to act on. `plan`: the plan file that was written."""
@@ -174,6 +186,17 @@ class Comparison:
         if plan is not None:
             return f"next: rmqtx plan show {quoted(str(plan))}"
         return "next: run this again with --plan plan.json, then rmqtx plan show plan.json"
+
+
+def _to_override_count(batch: pa.RecordBatch) -> int:
+    """Return the number of rows to act on that `rmqtx apply` refuses unless the guard op-in-memory is overridden."""
+    import pyarrow.compute as pc
+
+    from repairs.acts.guard_rules import may_deliver_rolled_back
+
+    rows = batch.select(["advice", "flags"]).filter(pc.equal(batch["outcome"], "act"))
+    pairs = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+    return sum(may_deliver_rolled_back(advice, flags) for advice, flags in pairs)
 
 
 def _count(counter: Counter[str], column: pa.Array) -> None:

@@ -6,6 +6,7 @@ The first thousand rows determine the widths; later rows are printed as they are
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
 
@@ -109,11 +110,19 @@ def _coloured(text: str, column: Column) -> str:
 
 
 def print_table(rows: pa.Table, view: View) -> None:
-    """A small table on stderr, beside the results."""
+    """A small table on stderr, beside the results; on a terminal it is fitted to the width."""
     if not rows.num_rows:
         return
     cells = [[column.text(row) for column in view.columns] for row in rows.to_pylist()]
-    for line in _lines(view.columns, [[column.heading for column in view.columns], *cells]):
+    columns = view.columns
+    if sys.stderr.isatty() and not IS_WIDE.get():
+        fit = fitted(columns, cells, shutil.get_terminal_size().columns)
+        columns = tuple(columns[number] for number in fit.kept)
+        limits = list(zip(fit.kept, fit.limits, strict=True))
+        cells = [
+            [row[number] if limit is None else cut(row[number], limit) for number, limit in limits] for row in cells
+        ]
+    for line in _lines(columns, [[column.heading for column in columns], *cells]):
         say.line(line)
 
 

@@ -48,7 +48,7 @@ def next_text(transaction: Mapping[str, Any], deadline: Deadline, now_ms: int) -
     if event is None:
         return ""
     time_ms = transaction["next_event_at_ms"]
-    when = "" if time_ms is None else f" {in_text(time_ms, now_ms)}"
+    when = "" if time_ms is None else f"{',' if ',' in event else ''} {in_text(time_ms, now_ms)}"
     started = f" {IF_STARTED}" if when and not deadline.is_running else ""
     answer = EFFECTS.get(transaction["answer_effect"] or "")
     effect = "" if answer is None else f"; {answer}"

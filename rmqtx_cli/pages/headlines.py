@@ -86,7 +86,7 @@ def pending_lines(
     yield next(lines)
     yield from refused_lines(reading.predicted)
     yield from passed_lines(reading.predicted)
-    yield from harms.cut_sentences()
+    yield from harms.start_sentences()
     yield from harms.soon_sentences(reading.predicted, with_counts=False)
     later = {root: known for root, known in reading.predicted.items() if root not in harms.stores_with_soon}
     yield from deadline_lines(rows, later, now_ms)

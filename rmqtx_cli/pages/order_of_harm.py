@@ -49,6 +49,7 @@ class _Rows:
         self.are_soon = self.discard_at_ms <= now_ms + SOON_MS
         self.are_unasked = self._are(batch, "next_event", UNASKED_WORDS)
         self.are_cut = self._are(batch, "next_event", ("cut",))
+        self.are_unread = self._are(batch, "next_event", ("skipped",))
         self._is_known = "next_event" in batch.schema.names and batch["next_event"].null_count < self.count
         self._effects = batch["answer_effect"] if self._is_known else None
 
@@ -95,6 +96,8 @@ def _pending_with(*flags: str) -> Callable[[_Rows], Bools]:
 
 #: Pending, and cut off the log by the next start of the broker.
 CUT_OFF = "cut off"
+#: Pending, and without a slot that the check reads after the next start of the broker.
+UNREAD = "not read"
 #: Pending, and discarded within SOON_MS; of a stopped broker, within that time after its start.
 SOON = "discarded soon"
 #: Committed, and the broker may deliver it again.
@@ -106,6 +109,10 @@ KINDS: dict[str, _Kind] = {
     CUT_OFF: _Kind(
         ("PENDING",), lambda rows: rows.state("PENDING") & rows.are_cut,
         "PENDING that the next start of the broker cuts off the log (rmqtx verify)",
+    ),
+    UNREAD: _Kind(
+        ("PENDING",), lambda rows: rows.state("PENDING") & rows.are_unread,
+        "PENDING that the check never reads after the next start of the broker (rmqtx verify)",
     ),
     SOON: _Kind(("PENDING",), lambda rows: rows.state("PENDING") & rows.are_soon),
     "never checked": _Kind(
@@ -232,10 +239,11 @@ class Harms:
             if kind.sentence and number:
                 yield f"{grouped(number)} {kind.sentence}"
 
-    def cut_sentences(self) -> Iterator[str]:
-        """Return how many pending transactions the next start cuts off the log; nothing if it cuts off none."""
-        if self.counts[CUT_OFF]:
-            yield f"{grouped(self.counts[CUT_OFF])} {KINDS[CUT_OFF].sentence}"
+    def start_sentences(self) -> Iterator[str]:
+        """Return how many pending transactions the next start cuts off the log, or leaves without a slot."""
+        for name in (CUT_OFF, UNREAD):
+            if self.counts[name]:
+                yield f"{grouped(self.counts[name])} {KINDS[name].sentence}"
 
     @property
     def is_soon(self) -> bool:
@@ -299,4 +307,6 @@ def _moment(time_ms: int, from_ms: int, is_running: bool) -> str:
 
 def _many(times: Counter[int], of: _OfStore) -> str:
     number = times.total()
-    return f"all {grouped(number)}" if number == of.pending_count > 1 else grouped(number)
+    if number == of.pending_count > 1:
+        return "both" if number == 2 else f"all {grouped(number)}"
+    return grouped(number)

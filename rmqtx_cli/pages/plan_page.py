@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 _OFFSETS = re.compile(r"(?<![\w-])\d+(?![\w-])")
 
 
+#: The options with which a plan of files was made, and with which it must be carried out.
+_OF_FILES = {"commit_log": "--commitlog", "broker_conf": "--broker-conf", "broker_version": "--broker-version"}
+
+
 def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
     """The lines above the steps."""
+    from repairs.acts.guard_rules import may_deliver_rolled_back
+
     steps = plan.steps
     by_action = Counter(step["action"] for step in steps)
     what = ", ".join(f"{action} {count(number, 'transaction')}" for action, number in by_action.items())
@@ -34,6 +40,8 @@ def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
         how = "the broker was running" if process is not None else "no broker was running"
         ended = ", and the last one had not stopped cleanly" if store["aborted"] and process is None else ""
         yield f"from    {escaped(store['store'])}, as of {time_text(store['taken_time_ms'])}: {how}{ended}"
+    if number := sum(may_deliver_rolled_back(step["action"], step["flags"]) for step in steps):
+        yield f"refused {count(number, 'step')} by op-in-memory, unless apply has --override op-in-memory --reason TEXT"
     yield f"next    {apply_command(plan, file)} --dry-run"
     yield ""
 
@@ -55,5 +63,15 @@ def apply_command(plan: Plan, file: Path) -> str:
     """The command that carries out a plan, where it was made from: on a store or on live brokers."""
     root = plan.stores[0]["store"] if len(plan.stores) == 1 else None
     of_files = root is not None and "@" not in root  # a live broker is NAME@HOST:PORT
-    where = f"--store {quoted(str(root))} --to NEW" if of_files else "-n HOST:PORT"
-    return carried(f"rmqtx apply {quoted(str(file))} {where}")
+    command = f"rmqtx apply {quoted(str(file))} "
+    if not of_files:
+        return carried(f"{command}-n HOST:PORT")
+    made_with = plan.made_from.get("options") or {}
+    given = {name: made_with[key] for key, name in _OF_FILES.items() if made_with.get(key)}
+    options = [f"{name} {quoted(str(one))}" for name, value in given.items() for one in _each(value)]
+    version = [] if "--broker-version" in given else ["--broker-version X.Y.Z"]
+    return carried(f"{command}--store {quoted(str(root))} --to NEW {' '.join([*options, *version])}".rstrip())
+
+
+def _each(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]

@@ -108,6 +108,7 @@ class Summary:
     _latencies: Latencies = field(default_factory=Latencies)
     _undecided: set[str | None] = field(default_factory=set)
     _pending: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    _pending_in: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     _never_asked: Counter[str] = field(default_factory=Counter)
     _oldest_pending_ms: int | None = None
 
@@ -146,6 +147,7 @@ class Summary:
                 self._undecided.add(row["store"])
             if state == "PENDING":
                 self._pending[row["store"], row["topic"]] += number
+        self._count_pending_in(batch)
         self._latencies.add(np.array(cells)[groups], batch)
         pending = pc.min(batch["half_store_time_ms"].filter(pc.equal(batch["state"], "PENDING"))).as_py()
         if pending is not None:
@@ -156,6 +158,12 @@ class Summary:
         self._never_asked.update(never.filter(pc.equal(never["state"], "PENDING"))["store"].to_pylist())
         self.harms.add(batch)
         self._find_examples(batch)
+
+    def _count_pending_in(self, batch: pa.RecordBatch) -> None:
+        """Count the pending transactions in each store that has a half copy of them: logs may be copies of one."""
+        pending = batch.select(["topic", "half_copies"]).filter(pc.equal(batch["state"], "PENDING"))
+        for topic, copies in zip(*(values.to_pylist() for values in pending.columns), strict=True):
+            self._pending_in.update((root, topic) for root in {copy["store"] for copy in copies})
 
     def _find_examples(self, batch: pa.RecordBatch) -> None:
         for entry in pc.value_counts(pc.list_flatten(batch["flags"])).to_pylist():
@@ -258,7 +266,7 @@ class Summary:
         from readers.cursors.cursors import transaction_metrics
 
         for topic, counted in sorted((transaction_metrics(store) or {}).items()):
-            found = self._pending[store.root, topic]
+            found = self._pending_in[store.root, topic]
             if counted != found:
                 which = (
                     "the counter is wrong; rmqtx does not use it" if is_whole

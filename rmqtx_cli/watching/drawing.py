@@ -159,7 +159,7 @@ def _table(model: Model, view: View, columns: int, rows: int, now_ms: int) -> li
     lines = [_cells_line(head, widths, numbers, columns, "bold underline")]
     for place, one in enumerate(cells[view.top : view.top + height], view.top):
         lines.append(_cells_line(one, widths, numbers, columns, "reverse" if place == view.selected else ""))
-    if not cells:
+    if not cells and model.last is not None:
         wanted = f" that contains {model.filter}" if model.filter else ""
         lines.append(_line(f"nothing is pending{wanted}", columns))
     return lines

@@ -31,9 +31,7 @@ def line(text: str) -> None:
     """Print one line on stderr; errors of stderr are ignored."""
     plain, room = escaped(text), _room()
     if room is not None and width(plain) > room and _COMMAND not in plain:
-        first, *more = wrapped(plain, room)
-        rest = wrapped(" ".join(more), room - len(_INDENT)) if more else []
-        plain = "\n".join([first, *(f"{_INDENT}{one}" for one in rest)])
+        plain = f"\n{_INDENT}".join(wrapped(plain, room, room - len(_INDENT)))
     _write(f"{plain}\n")
 
 

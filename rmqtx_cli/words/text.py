@@ -51,17 +51,20 @@ def cut(text: str, cells: int, *, keeps_end: bool = False) -> str:
     return text + "…"
 
 
-def wrapped(text: str, cells: int) -> list[str]:
-    """The text in lines of at most this number of terminal cells, broken between words, or inside longer words."""
-    lines = [""]
+def wrapped(text: str, cells: int, cells_of_more: int | None = None) -> list[str]:
+    """The text in lines of at most this number of terminal cells, broken between words, or inside longer words.
+
+    `cells_of_more`: the cells of all lines after the first, if these are others.
+    """
+    lines, more = [""], cells if cells_of_more is None else cells_of_more
     for word in text.split(" "):
-        if lines[-1] and width(lines[-1]) + 1 + width(word) <= cells:
+        if lines[-1] and width(lines[-1]) + 1 + width(word) <= (cells if len(lines) == 1 else more):
             lines[-1] += f" {word}"
             continue
         if lines[-1]:
             lines.append("")
         for character in word:
-            if width(lines[-1]) + width(character) > cells and lines[-1]:
+            if width(lines[-1]) + width(character) > (cells if len(lines) == 1 else more) and lines[-1]:
                 lines.append("")
             lines[-1] += character
     return lines

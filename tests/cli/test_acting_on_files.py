@@ -186,6 +186,11 @@ def test_what_may_have_been_rolled_back_is_committed_only_by_an_override(
     planned = rmqtx("plan", "commit", rolled_back, "--store", store, *VERSION, "--reason", "asked", "-o", plan)
     assert planned.status == DONE
     assert f"{rolled_back}: planned, but apply refuses it by op-in-memory: its producer may have" in planned.err
+    # the commands to type next have what apply requires
+    assert f"--to NEW {' '.join(VERSION)}" in planned.err
+    page = rmqtx("plan", "show", plan).out
+    assert "refused 1 step by op-in-memory" in page
+    assert f"--to NEW {' '.join(VERSION)} --dry-run" in page
     apply = ("apply", plan, *where)
     assert rmqtx(*apply).status == REFUSED_BY_GUARD
     assert rmqtx(*apply, "--override", "op-in-memory", "--reason", "asked").status == DONE

@@ -141,6 +141,7 @@ def test_sorted_rows_are_in_order_whatever_the_limit_lets_pass(
 
 def test_text_is_wrapped_between_words_by_the_cells_it_takes() -> None:
     assert wrapped("one two three", 7) == ["one two", "three"]
+    assert wrapped("one abcdefghij", 7, 5) == ["one", "abcde", "fghij"]  # a long word keeps its characters together
     assert wrapped("abcdefgh ij", 3) == ["abc", "def", "gh", "ij"]
     assert wrapped("订单订单 x", 4) == ["订单", "订单", "x"]
     assert wrapped("", 9) == [""]

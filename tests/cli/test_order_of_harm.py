@@ -22,6 +22,7 @@ SCHEMA = pa.schema([TRANSACTIONS.field(name) for name in HARM_COLUMNS])
 #: One transaction of each kind, worst first: state, flags, milliseconds until it is discarded.
 ONE_OF_EACH: tuple[tuple[str, list[str], int | None], ...] = (
     ("PENDING", ["cut"], None),
+    ("PENDING", ["unread"], None),
     ("PENDING", ["expired"], 30_000),
     ("PENDING", ["never_asked", "expires_soon"], None),
     ("LOST", [], None),
@@ -55,6 +56,8 @@ def _future(state: str, flags: list[str], left: int | None) -> dict[str, str | N
     """What the broker does next: the first round, in 30 s, discards without asking."""
     if "cut" in flags:
         return {"next_event": "cut", "answer_effect": None}
+    if "unread" in flags:
+        return {"next_event": "skipped", "answer_effect": None}
     if left == 30_000:
         return {"next_event": "expired", "answer_effect": None}
     is_checked = bool({"open_after_decision", "commit_without_op"} & set(flags))

@@ -83,16 +83,16 @@ def test_a_plan_is_readable(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     made = ("--store", common, "--reason", "OPS-1", "-o", plan)
     planned = rmqtx("plan", "rollback", "--where", "keys ~ pending.[0-3]", *made)
     assert planned.status == 0
-    assert f"plan of 4 steps; next: rmqtx apply {plan} --store {common} --to NEW\n" in planned.err
+    assert f"plan of 4 steps; next: rmqtx apply {plan} --store {common} --to NEW --broker-version X.Y.Z\n" in planned.err
     page = rmqtx("plan", "show", plan)
     assert (page.status, page.err) == (0, "")
     lines = page.out.splitlines()
     assert lines[0].startswith("plan    rollback 4 transactions; made 20")
     assert lines[1:4] == ["why     OPS-1", "of      shop to orders: 3", "of      shop to payments: 1"]
     assert lines[4].startswith(f"from    {common}, as of 20")
-    assert lines[5] == f"next    rmqtx apply {plan} --store {common} --to NEW --dry-run"
+    assert lines[5] == f"next    rmqtx apply {plan} --store {common} --to NEW --broker-version X.Y.Z --dry-run"
     next_command = lines[5].removeprefix("next    rmqtx ").replace("NEW", str(tmp_path / "new"))
-    assert rmqtx(*next_command.split(), "--broker-version", "5.3.3").status == 0
+    assert rmqtx(*next_command.replace("X.Y.Z", "5.3.3").split()).status == 0
     assert [line.split()[1] for line in lines[8:]] == ["rollback"] * 4
     assert len(json.loads(rmqtx("plan", "show", plan, "--json").out)) == 4
     assert rmqtx("plan", "show").status == rmqtx("plan", "show", plan, "--reason", "x").status == 2

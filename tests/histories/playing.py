@@ -93,6 +93,7 @@ class Stage:
             return Compared(differences=[f"crash: {traceback.format_exc()}"])
         if keep is not None:
             shutil.rmtree(keep, ignore_errors=True)
+            keep.mkdir(parents=True)
             copied(root, keep / "store")
             texts = {
                 "history.json": json.dumps(history, indent=1),

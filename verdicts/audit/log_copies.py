@@ -1,7 +1,8 @@
 """Copies of one broker's log among some stores: a master and its slaves, or a backup and the store.
 
 The same bytes at the same commit-log offset are one record, in whichever copy. Where copies have different bytes, they
-have different histories: after a failover a slave wrote on, or a log was cut and written again.
+have different histories: after a failover a slave wrote on, or a log was cut and written again. Bytes that belong
+to no record in one of the copies are damage there, or the filler of a salvage, but not another history.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from readers.log.commit_log import written_end_offset
 from readers.log.record_at import block_at
 from readers.log.record_block import Block
 from readers.log.splits import plan_splits
-from readers.model.columns import Bools
+from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
 from readers.model.reading import Note, NoteKind
@@ -38,6 +39,11 @@ _RECORD_BYTES_MAX = 8 << 20
 _REMOTE_BYTES, _REMOTE_FEW_BYTES = 64 << 20, 1 << 20
 #: How much is read at once of a log in object storage to find the end of its data.
 _REMOTE_STEP_BYTES = 64 << 10
+#: Different bytes that are nearer to each other are one run, and the most runs that are compared with records.
+_RUN_GAP_BYTES, _RUNS_MAX = 64, 10_000
+#: The runs of which the records are compared, and the fields that are equal in copies of one record.
+_SAME_TRIED, _SAME = 16, ("queue_id", "queue_offset", "store_time_ms", "born_time_ms")
+_DAMAGED = "one of the two copies is damaged there: no checksum covers all bytes of a record, so unknown is which"
 #: The columns of TRANSACTIONS that `OpenInCopies` needs.
 NEEDED = ("state", "half_copies")
 
@@ -47,23 +53,26 @@ class LogCopies:
     """Stores with the log of one broker.
 
     Shape: `differences`: for each store that differs from the first one, its root, the commit-log offset from which on
-           the logs differ (the begin of a record), and the end of the last different byte. `newest_bytes`: if not all
-           bytes were compared, how many of the newest that two logs have; the place is then that of the first
-           different record among those.
+           the logs differ (the begin of a record), the end of the last different byte, and whether these are the
+           same records with other bytes. `newest_bytes`: if not all bytes were compared, how many of the newest that
+           two logs have; the place is then that of the first different record among those.
     Units: bytes.
     """
 
     roots: tuple[str, ...]
-    differences: tuple[tuple[str, int, int], ...] = ()
+    differences: tuple[tuple[str, int, int, bool], ...] = ()
     newest_bytes: int | None = None
 
     def findings(self) -> Iterator[Finding]:
         """Return a finding for each store with other bytes than the first one."""
-        for root, begin, end in self.differences:
+        for root, begin, end, are_same in self.differences:
+            what = "other bytes in the same records" if are_same else "other records"
             yield Finding(
                 root, "logs-differ", commit_log_offset=begin, length_bytes=end - begin,
                 expected=f"the bytes of {self.roots[0]}",
-                actual=f"other records from commit-log offset {begin} to {end}{self._depth_text}",
+                actual=f"{what} from commit-log offset {begin} to {end}{self._depth_text}",
+                meaning=_DAMAGED if are_same else None,
+                advice=f"rmqtx verify --full {quoted(self.roots[0])} {quoted(root)}" if are_same else None,
             )
 
     @property
@@ -113,7 +122,7 @@ def glance_at_copies(stores: Sequence[Store], newest_bytes: int) -> tuple[dict[s
     for group in log_copies(stores, newest_bytes, is_exact=False):
         for root in group.roots[1:]:
             firsts[root] = group.roots[0]
-        for root, _, _ in group.differences:
+        for root, *_ in group.differences:
             found.append(Finding(
                 root, "logs-differ", expected=f"the bytes of {group.roots[0]}",
                 actual=f"other records in the newest {newest_bytes >> 20} MiB that both have",
@@ -202,10 +211,12 @@ def _is_copy(one: Store, other: Store) -> bool:
     return False
 
 
-def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int] | None:
-    """Return the begin of the first different record of two logs and the end of the last different byte, if any."""
-    first: int | None = None
-    last = 0
+def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int, bool] | None:
+    """Return the begin of the first different record of two logs and the end of the last different byte, if any.
+
+    And whether they are the same records with other bytes. If some are not, the first of those is the begin.
+    """
+    runs: list[Int64s] = []
     try:
         begin, end = _common(one, other)
         with ExitStack() as stack:
@@ -217,15 +228,65 @@ def _difference(one: Store, other: Store, depth: _Depth) -> tuple[int, int] | No
                 elif not any(True for _ in _compared(logs, newest, end)):
                     begin = end
             for place, differs in _compared(logs, begin, end):
-                rows = np.flatnonzero(differs)
-                if len(rows):
-                    first = place + int(rows[0]) if first is None else first
-                    last = place + int(rows[-1]) + 1
+                runs.append(place + _runs(np.flatnonzero(differs)))
     except SourceError:
         pass  # reported by the audit; what was compared still holds
-    if first is None:
+    found = np.concatenate([np.empty((0, 2), np.int64), *runs])
+    if len(found) <= _RUNS_MAX:
+        found = found[_in_records(one, found) & _in_records(other, found)]
+    if not len(found):
         return None
-    return min(_record_begin(store, first) for store in (one, other)), last
+    begins = []
+    for first in found[:_SAME_TRIED, 0].tolist():
+        places = [_record_begin(store, first) for store in (one, other)]
+        begins.append(min(places))
+        if not _is_same_record(one, other, places):
+            return begins[-1], int(found[-1, 1]), False
+    return begins[0], int(found[-1, 1]), len(found) <= _SAME_TRIED
+
+
+def _is_same_record(one: Store, other: Store, places: list[int]) -> bool:
+    """Whether the records at a place in each of two logs are one record: of equal length, number and store time."""
+    if places[0] != places[1]:
+        return False
+    named = []
+    for store in (one, other):
+        try:
+            with closing(store.log()) as log:
+                block = block_at(log, places[0])
+        except SourceError:
+            return False
+        if block is None:
+            return False
+        named.append([int(block.lengths[0]), *(int(block.header(name)[0]) for name in _SAME)])
+    return named[0] == named[1]
+
+
+def _runs(places: Int64s) -> Int64s:
+    """Return begin and end of each run of places."""
+    if not len(places):
+        return np.empty((0, 2), np.int64)
+    breaks = np.flatnonzero(np.diff(places) > _RUN_GAP_BYTES)
+    begins, ends = np.append(places[0], places[breaks + 1]), np.append(places[breaks], places[-1]) + 1
+    return np.stack([begins, ends], axis=1)
+
+
+def _in_records(store: Store, runs: Int64s) -> Bools:
+    """Return which runs of bytes have a byte of a sound record; all of them where the log cannot be read."""
+    found = np.zeros(len(runs), np.bool_)
+    if not len(runs):
+        return found
+    begin = max(store.log_begin_offset, int(runs[0, 0]) - _RECORD_BYTES_MAX)
+    try:
+        for block in _blocks(store, begin, int(runs[-1, 1])):
+            begins = block.commit_log_offsets
+            first = np.searchsorted(runs[:, 1], begins, "right")
+            last = np.searchsorted(runs[:, 0], begins + block.lengths, "left")
+            for low, high in zip(first[first < last].tolist(), last[first < last].tolist(), strict=True):
+                found[low:high] = True
+    except SourceError:
+        return np.ones(len(runs), np.bool_)
+    return found
 
 
 def _compared(logs: list[SegmentedLog], begin: int, end: int) -> Iterator[tuple[int, Bools]]:

@@ -29,9 +29,10 @@ from verdicts.deadlines.deadline import is_open_row
 from verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
 from verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
 from verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
+from verdicts.missing.missing_ranges import derived_findings
 from verdicts.model.reading import VerdictReading
 from verdicts.model.witnesses import Witnesses
-from verdicts.startup.log_cut import read_from
+from verdicts.startup.log_cut import entries_cut, read_from
 from verdicts.transactions.judge import judge
 
 if TYPE_CHECKING:
@@ -253,7 +254,9 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
             ))
             continue
         try:
-            _require_sound_rest(fact, begin, start)
+            end = _require_sound_rest(fact, begin, start)
+            if fact.store.is_dledger and start is not None:
+                _require_sound_entries(fact, end)
             if start is not None and begin <= start:
                 fact.has_read_log(None)
         except (Untrusted, UnreadableFile) as reason:
@@ -287,22 +290,32 @@ def _half_before(store: Store, offset: int) -> int:
     return places[0] if places and 0 <= offset - places[0] <= _OPEN_BYTES_MAX else offset
 
 
-def _require_sound_rest(fact: StoreFacts, begin: int, start: int | None) -> None:
+def _require_sound_rest(fact: StoreFacts, begin: int, start: int | None) -> int:
     """Require that the log is sound from an offset on, and that the half queue has each half message there.
 
     `start`: the place from which the next start reads the log; from there on each body must match its CRC, too.
+    Units:  returns the commit-log offset past the last record.
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
     empty = np.empty(0, np.int64)
-    numbers, offsets = [empty], [empty]
+    numbers, offsets, end = [empty], [empty], begin
     for block in sound_blocks(fact, begin, None):
         if start is not None:
             require_sound_bodies(block, start)
+        end = max(end, int((block.commit_log_offsets + block.lengths).max(initial=0)))
         halves = block.take(block.topic_is(HALF_TOPIC))
         numbers.append(halves.header("queue_offset").astype(np.int64))
         offsets.append(halves.commit_log_offsets)
     with open_queue(fact.store, HALF_TOPIC, 0) as queue:
         require_own_slots(fact.store, queue, np.concatenate(numbers), np.concatenate(offsets))
+    return end
+
+
+def _require_sound_entries(fact: StoreFacts, sound_end: int) -> None:
+    """Require that the headers of a DLedger log's entries are sound: the next start ends the log at another one."""
+    cut = entries_cut(fact.store, sound_end)
+    if cut is not None:
+        raise Untrusted(f"the next start ends the DLedger log at commit-log offset {cut}")
 
 
 def _by_derived_files(
@@ -319,11 +332,18 @@ def _by_derived_files(
         return None
     reading.notes.append(Note(NoteKind.HOW, "read by cursors, queues and index"))
     for fact in facts.values():
-        reading.findings.extend(fact.findings)
+        reading.findings.extend([*fact.findings, *_cursor_findings(fact)])
         reading.check_stops.extend(fact.check_stops)
     views = {root: fact.view() for root, fact in facts.items()}
     _return_memory()
     return judge(found.pop(), views)  # nothing else holds the witnesses: their memory is free once they are grouped
+
+
+def _cursor_findings(fact: StoreFacts) -> list[Finding]:
+    """Return the faults of the check cursor that an audit reports too, as far as queues and files show them."""
+    if fact.store.is_remote or fact.past_ms is not None:
+        return []
+    return derived_findings(fact.store, fact.cursors.half, has_halves=False)
 
 
 def _return_memory() -> None:

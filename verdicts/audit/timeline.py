@@ -165,7 +165,7 @@ def timeline(
         detail = "COMMIT record: consumers can read it" if number == 1 else f"COMMIT record number {number}"
         events.append(_event(final, "commit", final["topic"], detail))
     for copy in transaction["discard_copies"]:
-        events.append(_event(copy, "discard", DISCARD_TOPIC, "the broker discarded it"))
+        events.append(_event(copy, "discard", DISCARD_TOPIC, "in the discard topic, by the broker or rmqtx discard"))
     _add_names(events, names)
     events.extend(logged or ())
     events.sort(key=_place)

@@ -61,14 +61,16 @@ def _starts(
 ) -> Iterator[tuple[Version, _Started]]:
     """Return the result of each kind of start, of the newest last."""
     conf, queues = settings.given or {}, half_queues(store)
-    complete: dict[int, _Started] = {}  # where no record lacks a slot, a start depends only on the files that it loads
+    # Where no record lacks a slot, a start depends only on the files that it loads; but after a kill some releases cut
+    # the queues of a DLedger log, whatever they have.
+    complete: dict[int, _Started] = {}
     refused = _Refusals(store, settings)
     for rules in kinds:
         if refused.hold(rules):
             yield rules.version, None
             continue
         files_count = len(loaded_log(store, conf, rules)[0])
-        found = complete.get(files_count)
+        found = None if store.is_dledger else complete.get(files_count)
         if found is None:
             found = tuple(started_queues(store, rules.version, conf, queue_id) for queue_id in queues)
             if all(one is not None and all(queue.is_complete for queue in one.values()) for one in found):

@@ -51,6 +51,15 @@ def walk_entries(store: Store) -> LogWalk | None:
     return LogWalk(before + first, before + len(files) - 1, files[-1].end_offset, "the last file is full")
 
 
+def entries_begin(store: Store) -> int | None:
+    """Return the commit-log offset of the file with which the recovery of DLedger begins; None without a DLedger log.
+
+    Raises: FileChanged, UnreadableFile.
+    """
+    files = [segment for segment in store.commit_log if segment.frame_bytes and segment.size_bytes]
+    return files[_first_file(store, files)].base_offset if files else None
+
+
 def is_too_far_back(store: Store, walk: LogWalk) -> bool:
     """Whether the end is so far before the last file that the broker exits instead of deleting the files between."""
     last = store.commit_log[-1]

@@ -14,6 +14,7 @@ from readers.model.errors import SourceError
 from readers.model.releases import Version
 from readers.storage.segments import Segment
 from readers.store.store import Store
+from verdicts.startup.dledger_log import entries_begin, is_too_far_back, walk_entries
 from verdicts.startup.findings import not_predictable
 from verdicts.startup.log_walk import walk_log
 from verdicts.startup.recovery import loaded_log, start_file
@@ -33,10 +34,14 @@ def log_cut(
     whose body does not match its CRC, as far as they are known.
     Damage: a file that cannot be read is reported elsewhere; then nothing is predicted.
     """
-    bodies = {} if store.is_dledger else body_breaks_of or {}  # the recovery of a DLedger log compares no CRC of bodies
+    if store.in_use or not_predictable(store, conf) is not None:
+        return None
+    if store.is_dledger:  # its recovery compares no CRC of bodies
+        breaks = {segment.file: _rows(spans_of.get(segment.file, ())) for segment in store.commit_log}
+        return entries_cut(store, _end(store.commit_log, breaks))
+    bodies = body_breaks_of or {}
     is_damaged = any(span.kind == "damaged" for spans in spans_of.values() for span in spans)
-    is_damaged |= any(len(rows) for rows in bodies.values())
-    if not is_damaged or store.in_use or not_predictable(store, conf) is not None:
+    if not is_damaged and not any(len(rows) for rows in bodies.values()):
         return None
     rules = rules_of(version, conf)
     try:
@@ -49,8 +54,23 @@ def log_cut(
         walk = walk_log(segments, first, breaks, rules, is_abnormal=store.aborted)
     except SourceError:
         return None
-    end = max((_sound_end(segment, spans[segment.file]) for segment in segments), default=0)
-    return walk.end_offset if walk.end_offset < end else None
+    return walk.end_offset if walk.end_offset < _end(segments, spans) else None
+
+
+def entries_cut(store: Store, sound_end: int) -> int | None:
+    """Return the same for a DLedger log with sound records up to an offset.
+
+    Its start reads the headers of entries only: it ends the log at a wrong one, whatever records follow. None too if
+    the broker refuses the start.
+    Damage: as in `log_cut`.
+    """
+    try:
+        walk = walk_entries(store)
+        if walk is None or walk.end_offset >= sound_end or is_too_far_back(store, walk):
+            return None
+    except SourceError:
+        return None
+    return walk.end_offset
 
 
 def scanned_cut(store: Store, version: Version, conf: Mapping[str, str], bytes_max: int) -> int | None:
@@ -92,6 +112,8 @@ def read_from(store: Store, version: Version, conf: Mapping[str, str]) -> int | 
     segments, _ = loaded_log(store, conf, rules)
     if not segments or store.in_use or not_predictable(store, conf) is not None:
         return None
+    if store.is_dledger:
+        return entries_begin(store)
     return segments[_first_file(store, segments, conf, rules)].base_offset
 
 
@@ -110,6 +132,11 @@ def _with_bodies(rows: Int64s, bodies: Int64s | None) -> Int64s:
         return rows
     every = np.concatenate([rows, bodies])
     return every[np.argsort(every[:, 0], kind="stable")]
+
+
+def _end(segments: Sequence[Segment], breaks: Mapping[str, Int64s]) -> int:
+    """Return the commit-log offset past the last record; 0 without any."""
+    return max((_sound_end(segment, breaks[segment.file]) for segment in segments), default=0)
 
 
 def _sound_end(segment: Segment, breaks: Int64s) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -188,6 +189,22 @@ def _lines(
         yield next_line(f"rmqtx diagnose {source.arguments}", "why")
 
 
+#: Transactions that are open though not pending, by what the check does with them; each is counted once.
+_HIDDEN = {
+    "asked": ("decided or discarded transaction", " will be checked again"),
+    "unasked": ("decided or discarded transaction", " with open copies, which the check discards without asking"),
+    "others": ("decided or discarded transaction", " that the check may still reach"),
+    "never": (
+        "decided or discarded transaction",
+        " would be checked again, but the check is stopped before reaching them",
+    ),
+    "perhaps": (
+        "decided transaction",
+        ": the RocksDB table, which was not read, decides whether the broker checks them again",
+    ),
+}
+
+
 def _say_unknown_names(rows: pa.Table, asked: PendingOptions, voice: Voice) -> None:
     from rmqtx_cli.words.unknown_names import say_unknown_names
 
@@ -203,26 +220,20 @@ def _say_hidden(rows: pa.Table, voice: Voice) -> None:
     from verdicts.transactions.futures import UNASKED_WORDS
 
     rows = rows.filter(pc.not_equal(rows["state"], "PENDING"))
-    perhaps = rows["reason_code"].to_pylist().count("commit_record_table_unread")
-    never = sum("never_asked" in flags for flags in rows["flags"].to_pylist())
-    # The check of prepared records is not played: the flag alone shows that a broker 3.1 asks again.
-    pairs = zip(rows["answer_effect"].to_pylist(), rows["flags"].to_pylist(), strict=True)
-    asked = sum(effect is not None or OPEN_AGAIN_FLAG in flags for effect, flags in pairs)
-    unasked = sum(event in UNASKED_WORDS for event in rows["next_event"].to_pylist())
-    if asked:
-        voice.note(f"{count(asked, 'decided or discarded transaction')} will be checked again; list with --all-open")
-    if unasked:
-        what = "open copies, which the check discards without asking"
-        voice.note(f"{count(unasked, 'decided or discarded transaction')} with {what}; list with --all-open")
-    if others := rows.num_rows - asked - unasked - never - perhaps:
-        what = "that the check may still reach"
-        voice.note(f"{count(others, 'decided or discarded transaction')} {what}; list with --all-open")
-    if never:
-        what = "would be checked again, but the check is stopped before reaching them"
-        voice.note(f"{count(never, 'decided or discarded transaction')} {what}; list with --all-open")
-    if perhaps:
-        what = "the RocksDB table, which was not read, decides whether the broker checks them again"
-        voice.note(f"{count(perhaps, 'decided transaction')}: {what}; list with --all-open")
+    columns = ("reason_code", "flags", "answer_effect", "next_event")
+    numbers: Counter[str] = Counter()
+    for reason_code, flags, effect, event in zip(*(rows[name].to_pylist() for name in columns), strict=True):
+        # The check of prepared records is not played: the flag alone shows that a broker 3.1 asks again.
+        numbers[
+            "perhaps" if reason_code == "commit_record_table_unread"
+            else "never" if "never_asked" in flags
+            else "asked" if effect is not None or OPEN_AGAIN_FLAG in flags
+            else "unasked" if event in UNASKED_WORDS
+            else "others"
+        ] += 1
+    for kind, (noun, what) in _HIDDEN.items():
+        if number := numbers[kind]:
+            voice.note(f"{count(number, noun)}{what}; list with --all-open")
 
 
 def _chosen(rows: pa.Table, asked: PendingOptions, times: _Times) -> pa.Table:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from readers.model.errors import BadRequest
+from readers.model.shell_words import quoted
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.commitlog import BodyOption
 from rmqtx_cli.commands.decode.shared import RangeOptions
@@ -153,7 +154,9 @@ def command(
     bounds = asked.within.bounds(voice)
     conditions = asked.conditions(bounds)
     if conditions.is_empty and where is None and asked.within == RangeOptions():
-        raise BadRequest("no search condition given", advice="add --key, --id, --topic or another condition")
+        words = [word for word in store if "/" not in word and not Path(word).exists()]
+        tried = f"rmqtx search STORE --key {quoted(words[0])}, or " if words and len(store) > 1 else ""
+        raise BadRequest("no search condition given", advice=f"{tried}add --key, --id, --topic or another condition")
     found = _Found(body, output.fields, with_store=len(places := expand(store)) > 1)
     listing = Listing(found.schema, found.view, output, where, fail_on, limit, voice, provenance.with_meta)
     stores = _opened(places, commit_log, output.output, voice)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from readers.model.errors import BadRequest
+from readers.model.shell_words import quoted
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.options.options import BrokerConfOption, NewStoreOption, VoiceOptions
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import Voice
@@ -85,7 +87,11 @@ def command(
             files, to, sizes, config=config, with_tags=_has_tags(store, conf), old_store=store,
             infers_segments=is_guess, progress=progress,
         )
-    return _say_result(result, to, voice, is_guess=is_guess)
+    status = _say_result(result, to, voice, is_guess=is_guess)
+    if store is not None and result.lost_bytes:
+        why = "keep it: its queues and index still decide transactions that are UNDECIDABLE in the new store"
+        voice.note(next_line(f"rmqtx audit {quoted(store.root)}", why))
+    return status
 
 
 def _has_tags(store: Store | None, conf: Mapping[str, str] | None) -> bool:

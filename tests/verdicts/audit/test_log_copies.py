@@ -62,6 +62,30 @@ def test_a_slave_that_began_later_lacks_what_was_before(tmp_path: Path) -> None:
     assert "expired" not in cursor.meaning
 
 
+def test_damage_in_one_copy_is_no_other_history(tmp_path: Path) -> None:
+    """The other copy has the records; a different record behind the damage is a difference still."""
+    roots = []
+    for name in ("sound", "damaged"):
+        forge = Forge(tmp_path / name)
+        offsets = [forge.half(f"COMMON{number}") for number in range(5)]
+        roots.append(forge.write())
+    file = next((roots[1] / "commitlog").iterdir())
+    data = bytearray(file.read_bytes())
+    data[offsets[2] + 4 : offsets[2] + 12] = b"\xff" * 8
+    file.write_bytes(data)
+    reading, _ = audited(*roots)
+    assert found(reading, "record-damaged") != []
+    assert found(reading, "logs-differ") == []
+    reversed_reading, _ = audited(*reversed(roots))
+    assert found(reversed_reading, "logs-differ") == []
+    damage.flip_byte(file, offsets[1] + 90)  # in a body: the record stays, with other bytes
+    other, _ = audited(*roots)
+    [difference] = [one for one in other.findings if one.code == "logs-differ"]
+    assert difference.commit_log_offset == offsets[1]
+    assert difference.meaning is not None
+    assert "one of the two copies is damaged" in difference.meaning
+
+
 def test_an_uncut_tail_of_an_old_master_differs(tmp_path: Path) -> None:
     """Both logs are sound: the old master wrote on by itself."""
     roots = []
@@ -259,7 +283,7 @@ def test_only_the_newest_bytes_are_compared_unless_these_differ(tmp_path: Path) 
     assert [group.differences for group in log_copies(stores, 64)] == [(first,)]
     file = old / "commitlog" / ("0" * 20)
     file.write_bytes((new / "commitlog" / ("0" * 20)).read_bytes())
-    damage.flip_byte(file, 30)
+    damage.flip_byte(file, 63)  # in its store time: it is another record
     stores = [open_store(new), open_store(old)]
     ((early,),) = [group.differences for group in log_copies(stores)]
     assert early[1] == 0
