@@ -96,7 +96,7 @@ def _of_index(case: Compared, row: Row) -> bool:
 
 
 def _of_times(case: Compared, row: Row) -> bool:
-    return row["code"] == "checkpoint-damaged" and case.is_same
+    return row["code"] == "checkpoint-damaged" and case.has_same_fates
 
 
 def _of_another_record(case: Compared, row: Row) -> bool:
@@ -175,7 +175,7 @@ def _of_what_only_an_audit_reads(case: Compared, row: Row) -> bool:
 REASONS = (
     Reason("index", "no start and no check reads the index, and no state or event differs", _of_index),
     Reason("times", "a start takes from the checkpoint where it begins to read; what the start then does is predicted, "
-           "and compared too; no row differs", _of_times),
+           "and compared too; no state or event differs", _of_times),
     Reason("another record", "no transaction has this record, and no row differs", _of_another_record),
     Reason("body", "no state and no event depends on the body of this record; where the next start reads it, "
            "start-cuts-log is compared too; no row differs", _of_a_body),
