@@ -20,7 +20,7 @@ from readers.model.findings import Finding
 from readers.model.layout import Field, Layout, VariablePart
 from readers.queues.consume_queue import Slots
 from readers.rocksdb.rocksdb import DEFAULT, Database, has_database, open_database, unread
-from readers.store.store import Store
+from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 
 #: Directories of the database; the second one with useSeparateStorePathForRocksdbCQ (5.5.0).
 DIRECTORIES = ("consumequeue", "consumequeue_rocksdb")
@@ -274,11 +274,23 @@ def end_in_rocksdb(store: Store, topic: str, queue_id: int) -> int:
 def unread_queues(store: Store) -> list[Finding]:
     """Return why queues in RocksDB cannot be read; nothing if they can, or if the store has only files.
 
+    Of the slots only those that the check reads are read.
     Damage: database-unread, database-entry.
     """
     findings: list[Finding] = []
-    if store.has_rocksdb_queues:
-        queue_bounds(store, findings)
+    if not store.has_rocksdb_queues:
+        return findings
+    queue_bounds(store, findings)
+    for name in [] if findings else queue_directories(store):
+        try:
+            with open_database(store, name) as database:
+                queues = QueueDatabase(store, database)
+                for topic in (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC):
+                    for _ in queues.slots(topic):
+                        pass
+                findings += dict.fromkeys(queues.findings)
+        except SourceError as error:
+            findings.append(unread(store, store.place(name), error))
     return findings
 
 

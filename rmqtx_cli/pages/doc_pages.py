@@ -6,8 +6,8 @@ from __future__ import annotations
 FINDING_PAGES: dict[str, tuple[str, ...]] = {
     "consume_queues": (
         "queue-missing", "queue-gap", "slot-invalid", "slot-expired", "slot-dangling", "slot-mismatch", "slot-missing",
-        "slot-pending", "queue-number-missing", "queue-number-taken", "queues-unchecked", "database-unread",
-        "database-entry",
+        "slot-pending", "queue-number-missing", "queue-number-taken", "queues-leftover", "queues-unchecked",
+        "database-unread", "database-entry",
     ),
     "cursors": (
         "config-missing", "config-backup", "config-damaged", "cursor-beyond-end", "cursor-before-begin",

@@ -134,6 +134,7 @@ def test_file_queues_that_a_switch_to_rocksdb_left_behind_are_not_compared(tmp_p
     found = {(row["code"], row["expected"]) for row in findings(root)}
     assert not {"cursor-beyond-end", "op-beyond-end"} & {*codes, *(code for code, _ in found)}
     assert [slot for code, slot in found if code == "slot-missing"] == ["slot 0 of queue 0 of RMQ_SYS_TRANS_HALF_TOPIC"]
+    assert "queues-leftover" in {code for code, _ in found}
 
 
 def test_a_database_of_queues_that_cannot_be_read_is_a_finding_of_audit(tmp_path: Path) -> None:

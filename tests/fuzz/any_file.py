@@ -21,6 +21,7 @@ from tests.fuzz import asking, single_records
 from tests.fuzz.asking import WrongAnswer
 from tests.fuzz.file_damages import DAMAGES, change_text, place_in
 from tests.fuzz.heeded import Heeded, heeded, undamaged
+from tests.fuzz.left_out import REASONS
 from tests.fuzz.meaningless import used_bytes
 from tests.fuzz.outcomes import CRASH, REPORTED, SILENT, UNCHANGED, Case, Played
 
@@ -161,6 +162,10 @@ def compared_case(case: Case, what: str, group: str, kind: str, found: Heeded) -
     return Played(what, case.store, group, outcome, tuple(wrong), tuple(name for name, _ in found.left_out), kind)
 
 
-def counted(every: list[Played]) -> Counter[str]:
-    """How often each reason of `left_out` was needed."""
-    return Counter(name for one in every for name in one.codes)
+def reasons_table(every: list[Played]) -> Iterator[str]:
+    """In how many cases each reason of `left_out` was needed, as Markdown."""
+    counts = Counter(name for one in every for name in one.codes)
+    yield "| reason | cases | why no report is needed |"
+    yield "|---|---:|---|"
+    for reason in REASONS:
+        yield f"| {reason.name} | {counts[reason.name] or ''} | {reason.why} |"

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz.campaign_run segments --cases N`: damage, ask, compare; `--page` writes docs/fuzz.md."""
+"""`python -m tests.fuzz.campaign_run files --cases N --seed S`: damage, ask, compare; `--page` writes docs/fuzz.md."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from tests.fuzz.page import commit_of_now, write_section
 CAMPAIGNS = {
     "files": any_file, "heeded-segments": heeded_segments, "records": single_records, "segments": whole_segments,
 }
+#: Those whose cases are compared with `verify` by `heeded`.
+COMPARED = ("files", "heeded-segments")
 CHUNK = 25
 
 
@@ -98,7 +100,10 @@ def main() -> int:
     if options.page:
         commit_names = ", ".join(f"{name} ({count} cases)" for name, count in commits.items())
         played_at = commit_names if len(commits) > 1 else commit
-        write_section(options.campaign, summary, options.seed, table(played), played_at)
+        lines = [*table(played)]
+        if options.campaign in COMPARED:
+            lines += ["", *any_file.reasons_table(played)]
+        write_section(options.campaign, summary, options.seed, lines, played_at)
     return 1 if any(totals[one] for one in FAILURES) else 0
 
 

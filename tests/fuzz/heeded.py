@@ -183,7 +183,7 @@ def _errors(answer: Answer) -> Counter[str]:
 def _is_repeated(row: Row, before: Answer, after: Answer) -> bool:
     """Whether an answer has more findings of a code that it had before the damage."""
     code = row["code"]
-    return sum(one.code == code for one in after.findings) > sum(one.code == code for one in before.findings)
+    return bool(sum(one.code == code for one in after.findings) > sum(one.code == code for one in before.findings))
 
 
 def _differences(base: Answers, now: Answers) -> Iterator[str]:

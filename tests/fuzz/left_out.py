@@ -92,11 +92,11 @@ def _places(row: Row) -> set[int]:
 
 
 def _of_index(case: Compared, row: Row) -> bool:
-    return row["code"].startswith("index-") and case.is_same
+    return row["code"].startswith("index-") and case.has_same_fates
 
 
 def _of_times(case: Compared, row: Row) -> bool:
-    return row["code"] == "checkpoint-damaged" and case.is_same
+    return row["code"] == "checkpoint-damaged" and case.has_same_fates
 
 
 def _of_another_record(case: Compared, row: Row) -> bool:
@@ -155,6 +155,12 @@ def _of_a_cut_without_transactions(case: Compared, row: Row) -> bool:
     return row["code"] in _CUTS and case.is_same and not case.concerned(row["commit_log_offset"], 1 << 62)
 
 
+def _of_other_slots(case: Compared, row: Row) -> bool:
+    """Slots of consumers in RocksDB: those of the check are read by an audit too, and reported."""
+    is_of_queues = Path(str(row["file"])).name.startswith("consumequeue")
+    return row["code"] == "database-unread" and is_of_queues and case.is_same
+
+
 def _of_replicas(case: Compared, row: Row) -> bool:
     return row["code"] == "epochs-damaged" and case.is_same
 
@@ -167,9 +173,9 @@ def _of_what_only_an_audit_reads(case: Compared, row: Row) -> bool:
 
 
 REASONS = (
-    Reason("index", "no start and no check reads the index, and no row differs", _of_index),
+    Reason("index", "no start and no check reads the index, and no state or event differs", _of_index),
     Reason("times", "a start takes from the checkpoint where it begins to read; what the start then does is predicted, "
-           "and compared too; no row differs", _of_times),
+           "and compared too; no state or event differs", _of_times),
     Reason("another record", "no transaction has this record, and no row differs", _of_another_record),
     Reason("body", "no state and no event depends on the body of this record; where the next start reads it, "
            "start-cuts-log is compared too; no row differs", _of_a_body),
@@ -180,6 +186,8 @@ REASONS = (
            _of_written_again),
     Reason("settings", "topics, groups and delays: no rule for transactions reads them; a start that fails because of "
            "them is start-refused, and compared too; no row differs", _of_settings),
+    Reason("slots of consumers in RocksDB", "an audit reads the slots of the check, and no row differs",
+           _of_other_slots),
     Reason("unused database", "no half message of the log is of transactions in RocksDB, and no row differs",
            _of_an_unused_database),
     Reason("in its rows", "each transaction with a record there has another row now", _in_its_rows),

@@ -17,6 +17,7 @@ from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSD
 from verdicts.compared.queue_claims import QueueClaims, QueueParts
 from verdicts.compared.state_table import has_tables, state_table_findings
 from verdicts.compared.unclaimed_slots import QueueComparison
+from verdicts.startup.queues import QueueFacts
 
 CHECKED_TOPICS = (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 #: Contradictions between a table and the log; what the table makes of a transaction is in its row.
@@ -54,9 +55,9 @@ class CheckedClaims:
 
 
 def checked_queue_findings(
-    store: Store, parts: Sequence[QueueParts], ranges: LogRanges, known: Iterable[Finding]
+    store: Store, parts: Sequence[QueueParts], ranges: LogRanges, known: Iterable[Finding], facts: list[QueueFacts]
 ) -> Iterator[Finding]:
-    """Return the faults of the queues that the check reads.
+    """Return the faults of the queues that the check reads; `facts` gets what the prediction of a start needs.
 
     `known`: what is reported already; of one queue, each code is reported once.
     Order:  queue by queue; slots, then records.
@@ -65,10 +66,12 @@ def checked_queue_findings(
         return
     reported = {(one.code, topic) for one in known for topic in CHECKED_TOPICS if topic in _words_of(one)}
     topics = frozenset(topic_bytes(topic) for topic in CHECKED_TOPICS)
-    for finding in QueueComparison(store, list(parts), ranges, topics=topics).findings():
+    comparison = QueueComparison(store, list(parts), ranges, topics=topics)
+    for finding in comparison.findings():
         topic = next((topic for topic in CHECKED_TOPICS if topic in _words_of(finding)), "")
         if finding.kind.severity != "note" and (finding.code, topic) not in reported:
             yield finding
+    facts += comparison.facts
 
 
 def table_findings(

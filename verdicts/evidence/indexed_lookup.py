@@ -345,7 +345,6 @@ class DerivedFiles:
     def _read_hits(self, entries: Entries) -> None:
         offsets, hashes = entries
         inside = (offsets >= self._log.begin_offset) & (offsets < self._log.end_offset)
-        inside &= ~self._gathered.has(offsets)
         order = np.flatnonzero(inside)[np.argsort(offsets[inside], kind="stable")]
         offsets, hashes = offsets[order], hashes[order]
         unseen = np.unique(offsets)
@@ -358,7 +357,9 @@ class DerivedFiles:
             if (lost := are_damaged_finals(block)).any():
                 offset = int(block.commit_log_offsets[lost][0])
                 raise Untrusted(f"the header of the COMMIT record at commit-log offset {offset} is damaged")
-            self._add(block)
+            new = block.take(~self._gathered.has(block.commit_log_offsets))  # a scan of the tail may have had it
+            if len(new):
+                self._add(new)
         if found != len(unseen):
             raise Untrusted(f"{len(unseen) - found} places that the index points to have no record")
 

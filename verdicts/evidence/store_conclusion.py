@@ -28,6 +28,7 @@ from verdicts.claims.lost_end import contradictions, lost_end
 from verdicts.claims.op_numbers import op_number_findings
 from verdicts.compared.checked_queues import checked_queue_findings, table_findings
 from verdicts.compared.log_ranges import ranges_of_log
+from verdicts.compared.started_check import started_check_findings
 from verdicts.ends.doubtful_ends import doubtful_id_findings
 from verdicts.ends.end_records import examined_ends
 from verdicts.ends.taken_numbers import half_numbers, number_findings
@@ -38,6 +39,7 @@ from verdicts.missing.hidden_records import bounded
 from verdicts.missing.missing_ranges import derived_findings, missing_bytes, op_queue_findings
 from verdicts.missing.split_numbers import joined_numbers
 from verdicts.startup.log_cut import log_cut
+from verdicts.startup.queues import QueueFacts
 
 _Place = tuple[Segment, int, int]
 
@@ -113,15 +115,21 @@ def conclude(
         beside=beside,
         half_numbers=numbers,
     )  # fmt: skip
+    checked: list[QueueFacts] = []
+    log_end = 0
     if scanned and len(queues) == len(scanned):
         held = _log_ranges(store, scanned)
-        concluded.findings += checked_queue_findings(store, queues, held, concluded.findings)
+        log_end = held.end_offset
+        concluded.findings += checked_queue_findings(store, queues, held, concluded.findings, checked)
         old = OldRecords.joined(part.old_records for part in scanned)
         concluded.findings += table_findings(store, facts.settings, old, held, concluded.findings)
     if concluded.future is not None:
         version = supposed_version(facts.settings, facts.check_stops)[0]
         cut = log_cut(store, version, facts.settings.given or {}, splits.spans_of, splits.body_breaks_of)
         concluded.has_read_log(cut)
+        if cut is None and checked and not concluded.future.refusals:
+            conf = facts.settings.given or {}
+            concluded.findings += started_check_findings(store, version, conf, checked, log_end)
     return Conclusion(
         concluded, splits.coverage, [halves_of(block, store.root, JUDGED_HALVES) for block in damaged], examined.ties
     )

@@ -130,7 +130,7 @@ def _findings(store: Store, start: PredictedStart, log: LogFacts, *, with_dispat
         yield from _queue_findings(store, start.fates)
     yield from _hole_findings(store, start.fates)
     if with_dispatch and start.waits_at is None:
-        yield from _dispatched_findings(store, start.fates)
+        yield from dispatched_findings(store, start.fates)
 
 
 def _index_findings(store: Store, from_offset: int) -> Iterator[Finding]:
@@ -178,7 +178,11 @@ def _hole_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding
         )
 
 
-def _dispatched_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
+def dispatched_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
+    """Return the records without a slot that a start leaves without one, gives another slot, or dispatches.
+
+    Order: kind of finding, then queue by queue.
+    """
     skipped = [fate for fate in fates if len(fate.skipped)]
     for fate in skipped[:_QUEUES_MAX]:
         yield _records_finding(

@@ -1,0 +1,113 @@
+"""Faults that only a verification reported before: `audit`, and where rows depend on them `pending`, have them too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from readers.jobs.job_runner import run_job
+from readers.log.commit_log import scan_records
+from readers.log.splits import plan_splits
+from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, open_store
+from tests.forge.stores import copy_of, settings_of
+from verdicts.audit.local_audit import audit
+from verdicts.audit.lookups import pending
+from verdicts.verify.verify import FULL, Verify
+
+
+def codes_of(root: Path, name: str) -> tuple[set[str], set[str]]:
+    """The codes of all findings of an audit, and of those that make its status 3."""
+    reading = audit([open_store(root)], settings_of(name))
+    reading.table()
+    return (
+        {one.code for one in reading.findings},
+        {one.code for one in reading.findings if one.kind.severity == "error"},
+    )
+
+
+def verified(root: Path) -> dict[str, str]:
+    """The findings of a verification by code, with the name of the file."""
+    rows = run_job(Verify(FULL), plan_splits([open_store(root)]), processes=1).table().to_pylist()
+    return {row["code"]: Path(row["file"] or "").name for row in rows}
+
+
+def flip(file: Path, position: int, bits: int = 0x55) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= bits
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["statetable-3.1.4", "prepared-4.2.0", "common-5.1.4"])
+def test_a_piece_in_the_properties_of_a_commit_record_that_is_no_property(name: str, tmp_path: Path) -> None:
+    root = copy_of(name, tmp_path)
+    rows = scan_records(open_store(root)).table().to_pylist()
+    final = next(row for row in rows if row["sys_flag"] & 0xC == 8)
+    file = Path(final["file"])
+    record = file.read_bytes()[final["position_bytes"] : final["position_bytes"] + final["length_bytes"]]
+    flip(file, final["position_bytes"] + record.rindex(b"\x01"), 0x01 ^ ord("?"))
+    assert "record-properties" in codes_of(root, name)[0]
+
+
+@pytest.mark.parametrize("topic", [OP_TOPIC, HALF_TOPIC])
+def test_a_zeroed_queue_of_the_check_after_a_clean_stop(topic: str, tmp_path: Path) -> None:
+    root = copy_of("common-5.3.3", tmp_path)
+    for file in (root / "consumequeue" / topic / "0").iterdir():
+        file.write_bytes(bytes(file.stat().st_size))
+    assert {"slot-missing", "start-skips"} & codes_of(root, "common-5.3.3")[1]
+
+
+def test_a_slot_in_the_middle_of_the_half_queue(tmp_path: Path) -> None:
+    root = copy_of("common-4.9.7", tmp_path)
+    file = min((root / "consumequeue" / HALF_TOPIC / "0").iterdir())
+    flip(file, 4 * 20 + 8, 0x80)  # a negative length
+    assert "slot-invalid" in codes_of(root, "common-4.9.7")[1]
+
+
+def test_pending_and_audit_agree_where_the_next_start_cuts_the_log_at_a_body(tmp_path: Path) -> None:
+    name = "common-5.3.3"
+    root = copy_of(name, tmp_path)
+    record = next(row for row in scan_records(open_store(root)).table().to_pylist() if row["body_length_bytes"] > 8)
+    flip(Path(record["file"]), record["position_bytes"] + 92)  # a byte of its body
+    store = open_store(root)
+    reading = audit([store], settings_of(name))
+    events = {row["transaction_id"]: row["next_event"] for row in reading.table().to_pylist()}
+    assert "record-body-crc" in {one.code for one in reading.findings}
+    rows = pending([store], settings_of(name)).table().to_pylist()
+    found = {row["transaction_id"]: row["next_event"] for row in rows}
+    assert set(found.values()) == {"cut"}
+    assert found == {identity: events[identity] for identity in found}
+
+
+@pytest.mark.parametrize("directory", ["topics", "subscriptionGroups"])
+@pytest.mark.parametrize("pattern", ["*.sst", "MANIFEST-*"])
+def test_databases_of_settings_are_read_whole(directory: str, pattern: str, tmp_path: Path) -> None:
+    root = copy_of("rocksdb-queues-5.5.0", tmp_path)
+    assert "database-unread" not in verified(root)
+    file = max((root / "config" / directory).glob(pattern))
+    flip(file, file.stat().st_size // 2)
+    assert verified(root)["database-unread"] == directory
+
+
+def test_a_database_of_transactions_that_no_transaction_uses(tmp_path: Path) -> None:
+    root = copy_of("common-5.5.0", tmp_path)
+    (root / "rocksdbstore" / "CURRENT").unlink()
+    assert verified(root)["database-unread"] == "rocksdbstore"
+    assert "database-unread" not in codes_of(root, "common-5.5.0")[0]
+
+
+def test_a_start_is_refused_whatever_the_design(tmp_path: Path) -> None:
+    root = copy_of("rocksdb-5.4.0", tmp_path)
+    file = min((root / "consumequeue" / ROCKSDB_HALF_TOPIC / "0").iterdir())
+    file.write_bytes(file.read_bytes()[:1005])
+    assert "start-refused" in codes_of(root, "rocksdb-5.4.0")[1]
+
+
+def test_an_impossible_time_of_the_checkpoint(tmp_path: Path) -> None:
+    root = copy_of("common-5.3.3", tmp_path)
+    flip(root / "checkpoint", 1, 0x20)
+    store = open_store(root)
+    assert "checkpoint-damaged" in codes_of(root, "common-5.3.3")[0]
+    reading = pending([store], settings_of("common-5.3.3"))
+    reading.table()
+    assert "checkpoint-damaged" in {one.code for one in reading.findings}
