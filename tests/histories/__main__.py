@@ -16,16 +16,20 @@ from pathlib import Path
 from tests.brokers import maven
 from tests.histories.machine import RELEASES
 from tests.histories.playing import Result, Stage, played
-from tests.histories.steps import drawn_history
+from tests.histories.steps import drawn_history, small_count, small_history
 
 _CHUNK = 60
 
 
-def chunk(version: str, seeds: range, kept: Path | None) -> Result:
-    """Play some seeds on a release."""
+def chunk(version: str, seeds: range, small_length: int | None, kept: Path | None) -> Result:
+    """Play some seeds on a release, or with `small_length` some histories of the small world."""
     result = Result(version)
+    if small_length is None:
+        histories = map(drawn_history, seeds)
+    else:
+        histories = (small_history(number, small_length) for number in seeds)
     with tempfile.TemporaryDirectory(prefix="rmqtx-histories-") as home, Stage(version, Path(home)) as stage:
-        for history, found in played(stage, map(drawn_history, seeds), kept):
+        for history, found in played(stage, histories, kept):
             result.histories += 1
             result.counts += found.counts
             if found.differences:
@@ -38,6 +42,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
     parser.add_argument("--histories", type=int, default=100, help="of each release")
     parser.add_argument("--seed", type=int, default=0, help="of the first history; the others count up")
+    parser.add_argument("--small", type=int, metavar="STEPS", help="all histories of a small world with so many steps")
     parser.add_argument("--releases", nargs="+", choices=RELEASES, default=RELEASES)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="where the stores of histories that differ are kept")
@@ -48,10 +53,12 @@ def main() -> int:
         return 1
     begin = time.monotonic()
     results = {version: Result(version) for version in options.releases}
+    if options.small is not None:
+        options.seed, options.histories = 0, small_count(options.small)
     end = options.seed + options.histories
     with ProcessPoolExecutor(options.processes) as pool:
         tasks = [
-            pool.submit(chunk, version, range(first, min(first + _CHUNK, end)), options.keep)
+            pool.submit(chunk, version, range(first, min(first + _CHUNK, end)), options.small, options.keep)
             for first in range(options.seed, end, _CHUNK)
             for version in options.releases
         ]

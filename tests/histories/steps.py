@@ -107,3 +107,39 @@ def drawn_history(seed: int) -> Step:
     random = Random(seed)
     conf = drawn_conf(random)
     return {"seed": seed, "conf": conf, "steps": drawn_steps(random, random.choice((6, 12, 25, 50)))}
+
+
+#: The steps of a small world with two transactions.
+_SMALL: tuple[Step, ...] = (
+    {"do": "half", "number": 1, "group": "orders", "topic": "TopicA", "properties": {}, "body_bytes": 8, "has_id": True},
+    {"do": "end", "number": 0, "decision": "commit", "named": "newest", "is_check": False},
+    {"do": "end", "number": 0, "decision": "rollback", "named": "newest", "is_check": False},
+    {"do": "end", "number": 1, "decision": "rollback", "named": "newest", "is_check": False},
+    {"do": "end", "number": 0, "decision": "commit", "named": "first", "is_check": True},
+    {"do": "check", "answers": ["none"]},
+    {"do": "check", "answers": ["commit", "none"]},
+    {"do": "batch"},
+    {"do": "kill", "lost": 0.0},
+    {"do": "kill", "lost": 1.0},
+    {"do": "restart", "conf": None},
+)
+_SMALL_CONF = {
+    "transactionTimeOut": "6000", "transactionCheckMax": "2", "transactionCheckInterval": "30000",
+    "fileReservedTime": "72",
+}  # fmt: skip
+_ENDS: tuple[Step, ...] = ({"do": "stop"}, {"do": "end by kill"})
+
+
+def small_count(length: int) -> int:
+    """The number of histories of the small world with so many steps."""
+    return len(_ENDS) * len(_SMALL) ** length
+
+
+def small_history(number: int, length: int) -> Step:
+    """One of all histories of the small world: a half message, `length` steps ten seconds apart, a stop or a kill."""
+    left, end = divmod(number, len(_ENDS))
+    steps: list[Step] = [{**_SMALL[0], "number": 0}]
+    for _ in range(length):
+        left, chosen = divmod(left, len(_SMALL))
+        steps += [{"do": "wait", "ms": 10_000}, _SMALL[chosen]]
+    return {"seed": number, "conf": _SMALL_CONF, "steps": [*steps, _ENDS[end]]}
