@@ -124,7 +124,7 @@ def test_reconcile_counts_what_apply_refuses(rmqtx: Run, corpus_store: Stores, t
         "--not-done", "status = FAILED",
     )  # fmt: skip
     assert f"act: {len(rows)} ({len(rows)} commit)" in compared.err
-    assert f"act: rmqtx apply refuses all of them by op-in-memory" in compared.err
+    assert "act: rmqtx apply refuses all of them by op-in-memory" in compared.err
 
 
 def test_a_resume_in_spite_of_the_age_does_not_promise_a_check(rmqtx: Run, fifteen: Path, tmp_path: Path) -> None:

@@ -83,7 +83,8 @@ def test_a_plan_is_readable(rmqtx: Run, common: Path, tmp_path: Path) -> None:
     made = ("--store", common, "--reason", "OPS-1", "-o", plan)
     planned = rmqtx("plan", "rollback", "--where", "keys ~ pending.[0-3]", *made)
     assert planned.status == 0
-    assert f"plan of 4 steps; next: rmqtx apply {plan} --store {common} --to NEW --broker-version X.Y.Z\n" in planned.err
+    following = f"next: rmqtx apply {plan} --store {common} --to NEW --broker-version X.Y.Z\n"
+    assert f"plan of 4 steps; {following}" in planned.err
     page = rmqtx("plan", "show", plan)
     assert (page.status, page.err) == (0, "")
     lines = page.out.splitlines()
