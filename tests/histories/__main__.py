@@ -24,10 +24,9 @@ _CHUNK = 60
 def chunk(version: str, seeds: range, small_length: int | None, kept: Path | None) -> Result:
     """Play some seeds on a release, or with `small_length` some histories of the small world."""
     result = Result(version)
-    if small_length is None:
-        histories = map(drawn_history, seeds)
-    else:
-        histories = (small_history(number, small_length) for number in seeds)
+    histories = (
+        drawn_history(seed) if small_length is None else small_history(seed, small_length) for seed in seeds
+    )
     with tempfile.TemporaryDirectory(prefix="rmqtx-histories-") as home, Stage(version, Path(home)) as stage:
         for history, found in played(stage, histories, kept):
             result.histories += 1

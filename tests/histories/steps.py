@@ -111,7 +111,10 @@ def drawn_history(seed: int) -> Step:
 
 #: The steps of a small world with two transactions.
 _SMALL: tuple[Step, ...] = (
-    {"do": "half", "number": 1, "group": "orders", "topic": "TopicA", "properties": {}, "body_bytes": 8, "has_id": True},
+    {
+        "do": "half", "number": 1, "group": "orders", "topic": "TopicA", "properties": {}, "body_bytes": 8,
+        "has_id": True,
+    },
     {"do": "end", "number": 0, "decision": "commit", "named": "newest", "is_check": False},
     {"do": "end", "number": 0, "decision": "rollback", "named": "newest", "is_check": False},
     {"do": "end", "number": 1, "decision": "rollback", "named": "newest", "is_check": False},
