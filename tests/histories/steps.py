@@ -135,7 +135,7 @@ _ENDS: tuple[Step, ...] = ({"do": "stop"}, {"do": "end by kill"})
 
 def small_count(length: int) -> int:
     """The number of histories of the small world with so many steps."""
-    return len(_ENDS) * len(_SMALL) ** length
+    return len(_ENDS) * int(len(_SMALL) ** length)
 
 
 def small_history(number: int, length: int) -> Step:
