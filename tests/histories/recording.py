@@ -42,7 +42,8 @@ def main() -> int:
                 for seed in range(_SEED + number, _SEED + RECORDED, len(RELEASES)):
                     found = stage.play(drawn_history(seed), keep=packed / f"{seed}-{version}")
                     differing += bool(found.differences)
-                    print(*found.differences, sep="\n", end="\n" if found.differences else "")
+                    for line in found.differences:
+                        print(f"{version} {seed}: {line}", flush=True)
         with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
             for folder in sorted(packed.iterdir()):
                 for part in ("store", "truth.json"):
