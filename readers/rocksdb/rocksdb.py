@@ -180,15 +180,15 @@ def link_files(store: Store, directory: str, folder: Path) -> None:
         if not _DATA.fullmatch(entry.name):
             continue
         if _OF_RECORDS.fullmatch(entry.name):
-            _require_records(entry)
+            _require_records(entry, may_be_torn=store.in_use or store.aborted)
         if store.is_remote:
             _copy(entry, folder / entry.name)
         else:
             (folder / entry.name).symlink_to(Path(entry.path).absolute())
 
 
-def _require_records(entry: DirectoryEntry) -> None:
-    """Check that a file is a sequence of records, up to the end of its data.
+def _require_records(entry: DirectoryEntry, *, may_be_torn: bool) -> None:
+    """Check that a file is a sequence of records, up to the end of its data. `may_be_torn`: the last one may be cut.
 
     Raises: UnreadableFile.
     """
@@ -208,6 +208,7 @@ def _require_records(entry: DirectoryEntry) -> None:
             is_sound = kind in _RECORD_TYPES and length <= left - _RECORD_HEADER_BYTES
             if is_sound and is_checked and end <= entry.size_bytes:
                 is_sound = int.from_bytes(header[:4], "little") == _checksum(source.read(position + 6, length + 1))
+            is_sound &= end <= entry.size_bytes or may_be_torn
             if not is_sound:
                 raise UnreadableFile(
                     f"{entry.path} is damaged at byte {position}, so its RocksDB database is not read",

@@ -15,6 +15,7 @@ from readers.queues.slot_files import topic_bytes
 from readers.store.broker_settings import BrokerSettings
 from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 from verdicts.compared.queue_claims import QueueClaims, QueueParts
+from verdicts.compared.rocksdb_queues import rocksdb_queue_findings
 from verdicts.compared.state_table import has_tables, state_table_findings
 from verdicts.compared.unclaimed_slots import QueueComparison
 from verdicts.startup.queues import QueueFacts
@@ -62,9 +63,14 @@ def checked_queue_findings(
     `known`: what is reported already; of one queue, each code is reported once.
     Order:  queue by queue; slots, then records.
     """
-    if store.has_rocksdb_queues:
-        return
+    known = list(known)
     reported = {(one.code, topic) for one in known for topic in CHECKED_TOPICS if topic in _words_of(one)}
+    if store.has_rocksdb_queues:
+        codes = {one.code for one in known}
+        for finding in rocksdb_queue_findings(store, ranges, CHECKED_TOPICS):
+            if finding.kind.severity != "note" and finding.code not in codes:
+                yield finding
+        return
     topics = frozenset(topic_bytes(topic) for topic in CHECKED_TOPICS)
     comparison = QueueComparison(store, list(parts), ranges, topics=topics)
     for finding in comparison.findings():

@@ -15,7 +15,7 @@ _OFFSET_END = 1 << 56
 
 
 def impossible_value_findings(store: Store) -> Iterator[Finding]:
-    """Return a wrong length of the checkpoint, and values that are no time or no place of a log.
+    """Return a wrong length of the checkpoint, and values that cannot be a time or a place in a log.
 
     Order:  the file's own damage, times, offsets.
     Damage: checkpoint-damaged; unreadable-file.

@@ -36,6 +36,7 @@ from verdicts.claims.lost_end import lost_end
 from verdicts.claims.op_numbers import op_number_findings
 from verdicts.compared.log_ranges import ranges_of_log
 from verdicts.compared.losses import with_losses
+from verdicts.compared.rocksdb_queues import leftover_queue_findings, rocksdb_queue_findings
 from verdicts.compared.state_table import has_tables, state_table_findings
 from verdicts.compared.unclaimed_slots import QueueComparison
 from verdicts.ends.taken_numbers import half_numbers, number_findings
@@ -49,7 +50,6 @@ from verdicts.verify.databases import database_findings
 from verdicts.verify.index_chains import chain_findings
 from verdicts.verify.index_entries import IndexComparison
 from verdicts.verify.next_start import next_start_findings, next_stop_findings
-from verdicts.verify.rocksdb_queues import leftover_queue_findings, rocksdb_queue_findings
 from verdicts.verify.rocksdb_table import rocksdb_table_findings
 from verdicts.verify.split import SplitWork, VerifiedSplit
 from verdicts.verify.store_files import (

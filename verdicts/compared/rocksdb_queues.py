@@ -7,12 +7,13 @@ spread over the log. The claims of a window of records are looked up as a range 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from readers.log.commit_log import scan_segments
+from readers.log.record_block import Block
 from readers.model.columns import Bools, Int64s
 from readers.model.errors import SourceError
 from readers.model.finding_limits import FINDINGS_MAX
@@ -31,8 +32,10 @@ _APART = 64
 _NUMBER_MAX = 2**63 - 1
 
 
-def rocksdb_queue_findings(store: Store, ranges: LogRanges) -> Iterator[Finding]:
-    """Return where the queues in RocksDB contradict the log.
+def rocksdb_queue_findings(
+    store: Store, ranges: LogRanges, topics: Sequence[str] | None = None
+) -> Iterator[Finding]:
+    """Return where the queues in RocksDB contradict the log. `topics`: those whose queues are compared; None: all.
 
     Order:  of each database records in log order, then slots in the database's order.
     Damage: slot-mismatch, slot-missing, slot-pending, slot-dangling, slot-expired, database-entry, database-unread; at
@@ -41,7 +44,7 @@ def rocksdb_queue_findings(store: Store, ranges: LogRanges) -> Iterator[Finding]
     for name in queue_directories(store):
         try:
             with open_database(store, name) as database:
-                yield from _QueueComparison(store, QueueDatabase(store, database), ranges).findings()
+                yield from _QueueComparison(store, QueueDatabase(store, database), ranges, topics).findings()
         except SourceError as error:
             yield unread(store, store.place(name), error)
 
@@ -79,6 +82,7 @@ class _QueueComparison:
     store: Store
     queues: QueueDatabase
     ranges: LogRanges
+    topics: Sequence[str] | None = None
     _runs: dict[QueueName, list[Int64s]] = field(default_factory=lambda: defaultdict(list))
     _counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     _late_count: int = 0
@@ -90,7 +94,7 @@ class _QueueComparison:
         flushed_offset = (taken_in or 0) if is_late else 2**63 - 1
         claims = QueueClaims(self.store)
         for block in scan_segments(self.store, [], []):
-            claims.add(block)
+            claims.add(block if self.topics is None else block.take(self._are_mine(block)))
             for name, rows in claims.taken():
                 if name[0] == SIMPLE:
                     yield from self._records(name, rows, flushed_offset)
@@ -99,10 +103,17 @@ class _QueueComparison:
                 self.store.root, "slot-pending", self.queues.database.directory, commit_log_offset=self._late_offset,
                 expected=f"slots of {self._late_count} records after the last flush", actual="no slot",
             )  # fmt: skip
-        for part in self.queues.slots():
-            name = (SIMPLE, part.topic.encode("utf-8", "surrogateescape"), part.queue_id)
-            yield from self._unclaimed(name, part.queue_offsets, part.slots)
+        for topic in (None,) if self.topics is None else self.topics:
+            for part in self.queues.slots(topic):
+                name = (SIMPLE, part.topic.encode("utf-8", "surrogateescape"), part.queue_id)
+                yield from self._unclaimed(name, part.queue_offsets, part.slots)
         yield from dict.fromkeys(self.queues.findings)  # an entry that does not fit may be found more than once
+
+    def _are_mine(self, block: Block) -> Bools:
+        mine = np.zeros(len(block), np.bool_)
+        for topic in self.topics or ():
+            mine |= block.topic_is(topic)
+        return mine
 
     def _records(self, name: QueueName, rows: ClaimedRows, flushed_offset: int) -> Iterator[Finding]:
         """Records of one window and one queue."""
