@@ -172,16 +172,17 @@ def _key(row: Row) -> tuple[Any, ...]:
 
 def first_event(one: Transaction, rounds: list[Observed]) -> str:
     """What the next rounds do first with a transaction."""
-    places = {offset for _, offset in one.copies}
+    number, places = one.number, {offset for _, offset in one.copies}
     for happened in rounds:
+        asked = {offset for _, offset in happened.asked}
+        new = {record.commit_log_offset for record in happened.written if record[1:] == (HALF_TOPIC, number)}
+        # Of two copies in one round, the question counts.
+        if asked & (new | places):
+            return "asked"
+        if new:
+            return "put_back"
         if any(offset in places for _, offset in happened.discarded):
             return "discarded"
-        asked = {offset for _, offset in happened.asked}
-        for record in happened.written:
-            if record.number == one.number and record.topic == HALF_TOPIC:
-                return "asked" if record.commit_log_offset in asked else "put_back"
-        if asked & places:
-            return "asked"
     return "none"
 
 

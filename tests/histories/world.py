@@ -267,6 +267,8 @@ class World:
     def truth(self, now_ms: int) -> Truth:
         """What happened, for a store that is read at a time."""
         begin = min((int(file.name) for file in damage.log_files(self.root)), default=0)
+        if not (self.root / "config" / "consumerOffset.json").exists():
+            self.damages.append("no cursors")  # killed before the broker wrote them for the first time
         numbers = sorted({number for record in self.records.values() for number in op_numbers(record)})
         return Truth(
             self.machine.version, self.conf, now_ms, self.damages, begin, [*self.transactions.values()], numbers
