@@ -66,7 +66,7 @@ def said_of(root: Path, version: str, conf: Mapping[str, str], now_ms: int) -> S
         checks, findings, _ = simulated_checks(store, [as_is], check_cursors(store), now_ms)
         starts = next_start_findings(store, settings)
     check = next((one for one in checks if isinstance(one, Simulated)), None)
-    return Said(rows, looked_up, check, [one.code for one in (*findings, *starts)])
+    return Said(rows, looked_up, check, [one.code for one in (*report.findings, *findings, *starts)])
 
 
 def compare(root: Path, truth: Truth, future: Future) -> Compared:
@@ -79,6 +79,10 @@ def compare(root: Path, truth: Truth, future: Future) -> Compared:
     if future.refusal is None:
         truth.rounds = _compare_rounds(result, said, future, truth.now_ms)
         _compare_rows(result, truth, said)
+    if "record-damaged" in said.findings and "start-cuts-log" not in said.findings:
+        # The release accepts a record that rmqtx does not read, for example one with another place in its header.
+        result.counts["unread by rmqtx"] += 1
+        result.differences.clear()
     return result
 
 

@@ -164,7 +164,7 @@ class World:
         answer = self._send(step["group"], step["topic"], body, properties, 4)
         if answer is not None and answer.code == 0:
             self.transactions[number] = Transaction(number, step["group"], step["topic"], key)
-            self._learn()
+        self._learn()
 
     def _message(self, step: Step) -> None:
         self._send(

@@ -23,7 +23,7 @@ from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.startup.dledger_findings import queues_cut_at
 from verdicts.startup.dledger_log import committed_offset
 from verdicts.startup.findings import not_predictable
-from verdicts.startup.log_walk import LogWalk
+from verdicts.startup.log_walk import END, LogWalk, check_record
 from verdicts.startup.queues import QueueFacts, QueueFate, recovered
 from verdicts.startup.recovery import loaded_log, recover_queues, start_file
 from verdicts.startup.rules import RecoveryRules, rules_of
@@ -79,7 +79,7 @@ def started_queues(
     try:
         ends = {topic: used_end(one.segments, one.layout) for topic, one in files.items()}
         last = {topic: _place(one, ends[topic]) for topic, one in files.items()}
-        log_end, is_torn = _log_end(store)
+        log_end, is_torn = _log_end(store, rules)
         if log_cut is not None:
             ends = {topic: _kept_end(one, ends[topic], log_cut) for topic, one in files.items()}
             return {topic: StartedQueue(ends[topic], end=ends[topic]) for topic in _TOPICS}
@@ -153,7 +153,7 @@ def _kept_end(files: SlotFiles, end: int, cut: int) -> int:
     return end
 
 
-def _log_end(store: Store) -> tuple[int, bool]:
+def _log_end(store: Store, rules: RecoveryRules) -> tuple[int, bool]:
     """Return where the data of a log ends, and whether that is before the end of a record that a queue leads to.
 
     A power loss can take the end of the log and leave the queues: the recovery ends the log after its last record.
@@ -161,9 +161,11 @@ def _log_end(store: Store) -> tuple[int, bool]:
     reach, written_end = queue_reach(store), written_end_offset(store.commit_log)
     if reach.begin < store.log_begin_offset:
         return written_end, False
-    for block in scan_segments(store, [], [], from_offset=reach.begin, to_offset=reach.end, with_fillers=True):
-        if reach.begin in block.commit_log_offsets:
-            return written_end, False
+    for segment in store.commit_log:
+        if segment.base_offset <= reach.begin < segment.end_offset:
+            with segment.open() as file:
+                if check_record(file, reach.begin - segment.base_offset, rules).kind != END:
+                    return written_end, False
     last = last_with_data(store.commit_log)
     end = store.log_begin_offset
     for block in scan_segments(store, [], [], from_offset=last, to_offset=written_end, with_fillers=True):
