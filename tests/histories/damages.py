@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.forge import damage
 _SLOT = struct.Struct(">qiq")
 _FILLER = _SLOT.pack(0, 0x7FFFFFFF, 0)
 _GROUP = "CID_RMQ_SYS_TRANS"
+#: 4.x writes numbers as keys without quotes.
+_UNQUOTED = re.compile(r"([{,]\s*)(\d+)\s*:")
 
 
 def _used(file: Path) -> int:
@@ -58,7 +61,7 @@ def _drop(pattern: str) -> Callable[[Path, float], None]:
 
 
 def _drop_first_log_file(root: Path, _place: float) -> None:
-    files = damage.log_files(root)
+    files = [file for file in damage.log_files(root) if _used(file)]
     if len(files) > 1:
         damage.drop(files[0])
 
@@ -69,8 +72,7 @@ def _set_cursor(topic: str) -> Callable[[Path, float], None]:
         if not file.exists():
             return
         text = file.read_text()
-        # 4.x writes numbers as keys without quotes
-        table = json.loads(__import__("re").sub(r"([{,]\s*)(\d+)\s*:", r'\1"\2":', text))
+        table = json.loads(_UNQUOTED.sub(r'\1"\2":', text))
         _, count = _slots(root, topic)
         table.setdefault("offsetTable", {}).setdefault(f"{topic}@{_GROUP}", {})["0"] = int(place * (count + 2))
         file.write_text(json.dumps(table))
