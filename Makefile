@@ -160,6 +160,10 @@ test-salvage: $(INSTALLED) ## damage every store of the corpus in every way that
 test-starts: $(INSTALLED) ## start real brokers on damaged stores: did they do what verify predicted? (half an hour), into docs/starts.md
 	@$(BIN)/python -m tests.brokers.starts
 
+.PHONY: histories
+histories: $(INSTALLED) ## play histories on the brokers' own classes, and compare: HISTORIES (100) of each of RELEASES from SEED on; KEEP is a directory for those that differ
+	@$(BIN)/python -m tests.histories --histories $${HISTORIES:-100} --seed $${SEED:-0} $${RELEASES:+--releases $${RELEASES}} $${KEEP:+--keep $${KEEP}}
+
 .PHONY: benchmark
 benchmark: $(INSTALLED) ## measure against RocketMQ's own tools, into docs/performance.md
 	@$(BIN)/python -m benchmarks.report --stores $${BENCHMARK_STORES:-$(CACHE)/benchmarks}

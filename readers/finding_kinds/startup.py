@@ -101,6 +101,13 @@ KINDS: dict[str, Kind] = {
         "same reason: rmqtx audit lists them as LOST",
         "rmqtx rebuild queues writes the queue again, in a copy of the store",
     ),
+    "start-hides-new": Kind(
+        "error",
+        "a half queue that leads behind the end of the log: the broker gives new half messages no slot in it",
+        "a half message that is written before the log reaches this place is never checked; the check loses those that "
+        "it puts back",
+        "rmqtx rebuild queues writes the queue again, in a copy of the store",
+    ),
     "start-differs": Kind(
         "error",
         "a store on which the next start and check depend on the release of the broker, which is not known",

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.histories import found
 from tests.histories.machine import RELEASES
 from tests.histories.playing import Stage
 from tests.histories.steps import drawn_history
@@ -43,16 +44,25 @@ def main() -> int:
             with Stage(version, home / version) as stage:
                 for seed in itertools.count(_SEED + number, len(RELEASES)):
                     folder = packed / f"{seed}-{version}"
-                    found = stage.play(drawn_history(seed), keep=folder)
-                    for line in found.differences:
+                    result = stage.play(drawn_history(seed), keep=folder)
+                    for line in result.differences:
                         print(f"{version} {seed}: {line}", flush=True)
-                    if found.differences or found.counts["unread by rmqtx"]:
-                        differing += bool(found.differences)
+                    if result.differences or result.counts["unread by rmqtx"]:
+                        differing += bool(result.differences)
                         shutil.rmtree(folder, ignore_errors=True)
                         continue
                     left -= 1
                     if not left:
                         break
+        for version in found.RELEASES:
+            with Stage(version, home / version) as stage:
+                for title in found.FOUND:
+                    result = stage.play(found.found_history(title), keep=packed / f"{title}-{version}")
+                    for line in result.differences:
+                        print(f"{version} {title}: {line}", flush=True)
+                    if result.differences:
+                        differing += 1
+                        shutil.rmtree(packed / f"{title}-{version}")
         with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
             for folder in sorted(packed.iterdir()):
                 for part in ("store", "truth.json"):

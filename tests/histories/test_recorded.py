@@ -18,5 +18,5 @@ def test_recorded_histories_have_the_state_and_the_future_that_their_brokers_gav
         histories += 1
         rounds += found.counts["round"]
     assert not differences
-    assert histories == RECORDED
+    assert histories >= RECORDED
     assert rounds >= RECORDED * ROUNDS * 9 // 10

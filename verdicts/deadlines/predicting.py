@@ -216,7 +216,9 @@ def predict_window(
     if not set(state.reads) <= set(window.fillers.tolist()):  # a damaged slot can be repaired, so nothing is LOST
         found = replace(found, events=np.where(found.events == Event.SKIPPED, Event.UNREAD, found.events))
     found = _without_questions(found, offsets[~window.are_askable])
-    found = replace(found, fillers={state.queue_id: window.fillers})
+    new = state.undispatched
+    hidden_until = None if new is None else (new.log_end, new.maximum)
+    found = replace(found, fillers={state.queue_id: window.fillers}, hidden_until=hidden_until)
     found = _with_unreadable(found, np.setdiff1d(window.slot_offsets, [*offsets, *found.offsets]))
     return _standing(found) if is_standing else found
 
@@ -402,5 +404,6 @@ def _together(parts: list[Prediction], is_running: bool, why: Why) -> Prediction
         whys={offset: why for part in parts for offset, why in part.whys.items()},
         why=reasons[0] if reasons else why,
         fillers={queue_id: numbers for part in parts for queue_id, numbers in part.fillers.items()},
+        hidden_until=next((part.hidden_until for part in parts if part.hidden_until is not None), None),
     )
     return found.chosen(np.argsort(found.offsets, kind="stable"))

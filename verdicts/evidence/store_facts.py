@@ -193,6 +193,13 @@ def future_findings(store: Store, future: Prediction) -> list[Finding]:
                 actual=f"none in {len(numbers)} slots, from {numbers[0]} to {numbers[-1]}; so the check passes "
                 f"{int((future.events == Event.SKIPPED).sum())} of the half messages after them",
             ))  # fmt: skip
+    if future.hidden_until is not None:
+        end, until = future.hidden_until
+        found.append(Finding(
+            store.root, "start-hides-new", as_text(store.queue_directory(HALF_TOPIC, 0)), commit_log_offset=end,
+            expected=f"slots that lead to records before {end}, the end of the log",
+            actual=f"a slot that leads to {until}: half messages that are written before get no slot",
+        ))  # fmt: skip
     if future.differing:
         found.append(Finding(
             store.root, "start-differs", expected="the same next events in each possible release",

@@ -95,7 +95,8 @@ def started_queues(
         if not is_torn and not any(len(rows) for rows in records.values()):
             whole = {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
             return {
-                topic: _reaching(queue, _counted(last[topic], rules), log_end, rules) for topic, queue in whole.items()
+                topic: _reaching(store, queue, _counted(last[topic], rules), log_end, rules)
+                for topic, queue in whole.items()
             }
         fates = [
             recovered(_facts(files[topic], topic, queue_id, ends[topic], records[topic]), rules, None)
@@ -106,7 +107,7 @@ def started_queues(
         walk = LogWalk(first, len(segments) - 1, log_end, "")
         recover_queues(store, segments, walk, fates, rules, only_doubted=not is_torn, reach=min(reach, log_end))
         return {
-            topic: _reaching(_started(fate), fate.maximum, log_end, rules)
+            topic: _reaching(store, _started(fate), fate.maximum, log_end, rules)
             for topic, fate in zip(_TOPICS, fates, strict=True)
         }
     finally:
@@ -119,7 +120,13 @@ def _counted(place: tuple[int, int], rules: RecoveryRules) -> int:
     return sum(place) if rules.queue_maximum_is_end else place[0]
 
 
-def _reaching(queue: StartedQueue, maximum: int, log_end: int, rules: RecoveryRules) -> StartedQueue:
+def _reaching(
+    store: Store, queue: StartedQueue, maximum: int, log_end: int, rules: RecoveryRules
+) -> StartedQueue:
+    if rules.dispatches == "behind_queues" and not store.aborted:  # of any queue, for all queues
+        maximum = max(maximum, queue_reach(store).as_counted(rules))
+    if maximum > log_end:
+        log_end = _scanned_end(store)
     return replace(queue, maximum=maximum, log_end=log_end, compares_ends=rules.queue_maximum_is_end)
 
 
@@ -166,11 +173,15 @@ def _log_end(store: Store, rules: RecoveryRules) -> tuple[int, bool]:
             with segment.open() as file:
                 if check_record(file, reach.begin - segment.base_offset, rules).kind != END:
                     return written_end, False
-    last = last_with_data(store.commit_log)
-    end = store.log_begin_offset
-    for block in scan_segments(store, [], [], from_offset=last, to_offset=written_end, with_fillers=True):
+    return _scanned_end(store), True
+
+
+def _scanned_end(store: Store) -> int:
+    """Return the end of the last record of a log."""
+    end = last = last_with_data(store.commit_log)
+    for block in scan_segments(store, [], [], from_offset=last, with_fillers=True):
         end = int(block.commit_log_offsets[-1] + block.lengths[-1])
-    return max(end, last), True
+    return end
 
 
 def ends_in_empty_file(store: Store) -> bool:

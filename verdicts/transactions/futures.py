@@ -52,9 +52,11 @@ class Futures:
             halves.any_of(unreached) & ~halves.any_of(is_open & ~is_behind) & (is_pending | judged.is_asked_still)
         )
         self.is_too_old: Bools = self._are_too_old()
-        self._find_events(is_open)
-        self.is_asked: Bools = halves.any_of(is_open & (judged.asks_per_copy > 0)) & ~self.is_never_asked
-        has_future = halves.any_of(is_open & (judged.event_per_copy >= 0) & (judged.event_per_copy != Event.UNKNOWN))
+        # Where the start cuts the log and begins the check again, it reads copies before the cursor of before.
+        is_read = is_open | judged.is_read_after_cut_per_copy
+        self._find_events(is_read)
+        self.is_asked: Bools = halves.any_of(is_read & (judged.asks_per_copy > 0)) & ~self.is_never_asked
+        has_future = halves.any_of(is_read & (judged.event_per_copy >= 0) & (judged.event_per_copy != Event.UNKNOWN))
         ends_unasked = has_future & ~self.is_asked
         # Where the check was not played, the age alone shows what it does with a copy that it reaches.
         is_half = is_pending & ~judged.newest_is(others.is_other)

@@ -25,7 +25,8 @@ class JudgedCopies:
 
     Shape: one value per half copy or per op mark, as each name states; `chains` and `views` are the evidence.
            `is_numbered_ahead_per_copy`: its queue offset is at or after the check cursor; `is_ahead_per_copy`: the
-           check will still reach it, as far as is known;
+           check will still reach it, as far as is known; `is_read_after_cut_per_copy`: the next start cuts the log and
+           begins the check again before it;
            `decides_per_mark`: the op mark settles its half copy: it neither belongs to another record, nor is in an op
            message that the check passes over, before it has reached the copy;
            `is_settled_for_check_per_copy`: an op message that the check reads marks it; `is_open_per_copy`: ahead of
@@ -65,7 +66,9 @@ class JudgedCopies:
         self.is_numbered_ahead_per_copy = is_known & (queue_offsets >= cursor)
         self._find_futures()
         # A start can begin at an older cursor; where it cuts the log first, the state is that of before.
-        is_read = in_half_topic & np.isin(self.event_per_copy, READ_EVENTS) & ~self._is_of_cut_store()
+        is_read = in_half_topic & np.isin(self.event_per_copy, READ_EVENTS)
+        self.is_read_after_cut_per_copy = is_read & self._is_of_cut_store()
+        is_read &= ~self.is_read_after_cut_per_copy
         self.is_ahead_per_copy = (is_known & has_slot & reached & (self.event_per_copy != Event.SKIPPED)) | is_read
         is_passed = self.cursor_is_known_per_copy & (queue_offsets < cursor)
         self.is_slotless_per_copy = in_half_topic & ~has_slot & ~is_passed

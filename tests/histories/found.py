@@ -1,0 +1,72 @@
+"""Histories in which rmqtx was wrong once, as short as they can be; each is recorded on several releases."""
+
+from __future__ import annotations
+
+from tests.histories.steps import Step
+
+RELEASES = ("4.4.0", "4.9.7", "5.0.0", "5.3.3", "5.5.0")
+_CONF = {
+    "transactionTimeOut": "6000", "transactionCheckMax": "15", "transactionCheckInterval": "30000",
+    "fileReservedTime": "72",
+}  # fmt: skip
+
+
+def _half(number: int, body_bytes: int = 8) -> Step:
+    return {
+        "do": "half", "number": number, "group": "orders", "topic": "TopicA", "properties": {},
+        "body_bytes": body_bytes, "has_id": True,
+    }  # fmt: skip
+
+
+def _end(number: int, decision: str) -> Step:
+    return {"do": "end", "number": number, "decision": decision, "named": "newest", "is_check": False}
+
+
+def _wait(ms: int) -> Step:
+    return {"do": "wait", "ms": ms}
+
+
+def _damage(kind: str, place: float) -> Step:
+    return {"do": "damage", "kind": kind, "place": place}
+
+
+_CHECK: Step = {"do": "check", "answers": ["none"]}
+_STOP: Step = {"do": "stop"}
+
+#: What was wrong, and the steps.
+FOUND: dict[str, list[Step]] = {
+    # The cut of a queue that leads behind the end of the log was not part of the simulation.
+    "lost-pages": [
+        _wait(61_000), _half(0), _half(1, 900), {"do": "flush"}, _wait(31_000), _CHECK, _wait(7_000),
+        {"do": "kill", "lost": 1.0}, _wait(40), {"do": "kill", "lost": 0.0}, _wait(600_000), _STOP,
+    ],
+    # New half copies get no slot while the last slot leads behind the end of the log.
+    "filler-at-the-end": [
+        *(_half(number) for number in range(5)), _wait(7_000), _STOP, _damage("fillers in the half queue", 0.9),
+    ],
+    # A body that does not match its CRC cuts the log at the start; only verify said so.
+    "wrong-body": [
+        *(_half(number, 900) for number in range(4)), _wait(7_000), _CHECK, _wait(7_000), _STOP,
+        _damage("flipped byte of the log", 0.06),
+    ],
+    # Without a cursor, decided transactions were said to have no next event.
+    "no-cursors": [
+        _half(0), _half(1), _end(0, "commit"), _wait(7_000), {"do": "batch"}, _wait(7_000), _CHECK, _wait(7_000), _STOP,
+        _damage("no cursors", 0.5),
+    ],
+    # pending read no op message behind a filler, and listed what had been rolled back.
+    "filler-for-the-op": [
+        _half(0), _half(1), _half(2), _wait(7_000), _end(1, "rollback"), _wait(7_000), {"do": "batch"}, _STOP,
+        _damage("fillers in the op queue", 0.4),
+    ],
+    # An op cursor outside its queue is corrected, and that pull gives no op.
+    "no-op-queue": [
+        *(_half(number) for number in range(4)), _end(0, "rollback"), _wait(7_000), {"do": "batch"}, _CHECK,
+        _end(2, "commit"), _wait(7_000), {"do": "batch"}, _wait(7_000), _STOP, _damage("no op queue", 0.1),
+    ],
+}  # fmt: skip
+
+
+def found_history(name: str) -> Step:
+    """One of these histories."""
+    return {"seed": 0, "conf": _CONF, "steps": FOUND[name]}
