@@ -32,9 +32,8 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
     "recovery": (
         "start-refused", "start-endless", "start-cuts-log", "start-deletes-segment", "start-leaves-out",
         "start-deletes-queues", "start-empties-queues", "start-deletes-index", "start-cuts-queue", "start-adds-hole",
-        "start-skips", "start-shifts", "start-enters", "start-unforeseen", "start-differs", "check-skips", "start-hides-new",
-        "start-checks-again",
-        "stop-loses-ops",
+        "start-skips", "start-shifts", "start-enters", "start-unforeseen", "start-differs", "check-skips",
+        "start-hides-new", "start-checks-again", "stop-loses-ops",
     ),
     "state_table": (
         "table-entry-invalid", "table-gap", "table-slot-mismatch", "table-slot-expired", "table-slot-stale",
