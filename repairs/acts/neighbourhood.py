@@ -25,7 +25,7 @@ _IN_THE_STATE = frozenset({
     "undecidable", "log-missing", "op-unreadable", "segment-gap", "segment-size", "half-number-taken",
 })
 #: Findings about the slot of a half copy whose number another half message has: that is the flag `number_taken`.
-_OF_TAKEN_SLOTS = frozenset({"slot-missing", "slot-mismatch"})
+_OF_TAKEN_SLOTS = frozenset({"slot-missing", "slot-mismatch", "start-skips", "start-shifts"})
 _OF_CURSORS = frozenset({"config-damaged", "cursor-beyond-end", "cursor-before-begin"})
 
 
