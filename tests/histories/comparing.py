@@ -164,6 +164,8 @@ def _compare_row(result: Compared, truth: Truth, one: Transaction, row: Row | No
         return
     first = first_event(one, truth.rounds)
     states = true_states(truth, one, first)
+    if "LOST" in states and row["next_event"] in ("skipped", "stopped", "cut"):
+        states.add("PENDING")  # it is lost only by the next start, and the row says so
     said_state = row["state"] if row["state"] in states else "/".join(sorted(states))
     result.take("state", f"{where} {row['reason_code']}", row["state"], said_state)
     if row["next_event"] != "unknown" and row["state"] != "UNDECIDABLE":
@@ -179,6 +181,8 @@ def first_event(one: Transaction, rounds: list[Observed]) -> str:
     number, places = one.number, {offset for _, offset in one.copies}
     for happened in rounds:
         asked = {offset for _, offset in happened.asked}
+        # Where the start cut the log, other records are written.
+        places -= {record.commit_log_offset for record in happened.written if record.number != number}
         new = {record.commit_log_offset for record in happened.written if record[1:] == (HALF_TOPIC, number)}
         # Of two copies in one round, the question counts.
         if asked & (new | places):
