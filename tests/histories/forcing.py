@@ -54,7 +54,7 @@ def force(result: Compared, world: World, truth: Truth, work: Path, random: Rand
     shutil.rmtree(work)
     for one in truth.transactions:
         is_ours = one.number == ours
-        wanted = len(one.delivered) + (is_ours and act == "commit")
+        wanted = sum(place >= truth.log_begin for place in one.delivered) + (is_ours and act == "commit")
         result.take("force delivers", f"{where}: tx-{one.number}", wanted, delivered[one.number])
         event = first_event(one, rounds)
         if is_ours and act != "resume":

@@ -91,7 +91,7 @@ def require_own_slots(store: Store, queue: Queue, numbers: Int64s, offsets: Int6
 def require_end(queue: Queue) -> None:
     """Require that only zeros follow the last valid slot: a damaged slot there hides the record it pointed to.
 
-    A broker writes fillers only before the slot of a record, so the last slot is none.
+    A broker writes fillers only before the slot of a record, never at the end.
 
     Raises: Untrusted; UnreadableFile, FileChanged.
     """
