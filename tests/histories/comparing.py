@@ -115,7 +115,8 @@ def _compare_rounds(result: Compared, said: Said, future: Future, now_ms: int) -
 def _facts(happened: Observed) -> dict[str, object]:
     return {
         "asked": sorted(queue_offset for queue_offset, _ in happened.asked),
-        "gone": len(happened.discarded),
+        # Before an expired slot the store returns the next half, so one half can be discarded several times.
+        "gone": len(set(happened.discarded)),
         "half cursor": happened.half_cursor,
         "op cursor": happened.op_cursor,
         "half end": happened.half_end,
@@ -124,7 +125,7 @@ def _facts(happened: Observed) -> dict[str, object]:
 
 
 def _played_facts(check: Simulated, played: Round) -> dict[str, object]:
-    actions = Counter(step.action for step in played.steps)
+    gone = (step.half for step in played.steps if step.action in (Action.DISCARDED, Action.EXPIRED))
     are_askable = check.window.are_askable.tolist()
     return {
         "asked": sorted(
@@ -132,7 +133,7 @@ def _played_facts(check: Simulated, played: Round) -> dict[str, object]:
             for step in played.steps
             if step.action is Action.CHECKED and step.written and are_askable[step.written.row]
         ),
-        "gone": actions[Action.DISCARDED] + actions[Action.EXPIRED],
+        "gone": len({half.queue_offset for half in gone if half is not None}),
         "half cursor": played.state.half_cursor,
         "op cursor": played.state.op_cursor,
         "half end": played.state.half_end,
