@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
+from rmqtx_cli.options import next_commands
 from rmqtx_cli.pages.usable_repairs import usable_advice
 from tests.brokers import corpus
 from tests.cli.conftest import Run
@@ -38,3 +42,18 @@ def test_an_empty_abort_may_be_of_rmqtx(rmqtx: Run, tmp_path: Path) -> None:
     root = corpus.unpack("common-4.9.7", tmp_path / "store")
     (root / "abort").write_bytes(b"")
     assert "abort exists: rmqtx changed this copy after a clean stop, or" in rmqtx("stores", str(root)).out
+
+
+def test_a_name_that_is_no_utf8_gets_a_link_with_an_absolute_path(
+    rmqtx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff")).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert f"ln -s $'{tmp_path}/b\\xff' /tmp/store" in rmqtx("pending", os.fsdecode(b"b\xff")).err
+
+
+def test_an_act_on_files_is_named_with_the_version_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(next_commands, "carried", lambda command, *_: f"{command} --store S")
+    assert next_commands.with_places("type rmqtx commit AB") == (
+        "type rmqtx commit AB --store S --to DIR --broker-version X.Y.Z"
+    )
