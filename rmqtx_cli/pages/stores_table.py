@@ -263,8 +263,8 @@ def _moment(store: Store) -> str:
         return "abort was written by rmqtx: the next start recovers the log"
     if store.aborted and store.size_bytes("abort") == 0:  # as brokers before 5.0 leave it, and rmqtx for them
         return (
-            "abort exists: rmqtx changed this copy after a clean stop, or the broker did not stop cleanly and data that "
-            "it had not flushed is missing"
+            "abort exists: rmqtx changed this copy after a clean stop, or the broker did not stop cleanly and data "
+            "that it had not flushed is missing"
         )
     if store.aborted:
         return "the broker did not stop cleanly: data that it had not flushed is missing"

@@ -57,3 +57,15 @@ def test_an_act_on_files_is_named_with_the_version_that_it_needs(monkeypatch: py
     assert next_commands.with_places("type rmqtx commit AB") == (
         "type rmqtx commit AB --store S --to DIR --broker-version X.Y.Z"
     )
+
+
+def test_diff_names_a_way_that_it_has_to_read_log_files_alone(rmqtx: Run, tmp_path: Path) -> None:
+    root = corpus.unpack("common-5.3.3", tmp_path / "store")
+    bare = (root / "commitlog").rename(tmp_path / "bare")
+    whole = corpus.unpack("common-5.3.3", tmp_path / "whole")
+    refused = rmqtx("diff", str(whole), str(bare)).err
+    assert f"compare its audit: rmqtx audit {bare} --commitlog {bare} -o FILE.parquet" in refused
+    audited = tmp_path / "bare.parquet"
+    rmqtx("audit", str(bare), "--commitlog", str(bare), "-o", str(audited))
+    assert "rmqtx: error" not in rmqtx("diff", str(whole), str(audited)).err
+    assert rmqtx("diff", str(whole), str(audited)).out
