@@ -30,7 +30,7 @@ def test_only_a_store_that_refuses_changes_the_advice(tmp_path: Path) -> None:
     assert usable_advice(_ADVICE, [dledger]).startswith("do not start the broker; start this member")
 
 
-def test_a_given_length_that_fits_no_file_is_to_be_corrected(rmqtx: Run, tmp_path: Path) -> None:
+def test_a_given_length_that_fits_no_file_gets_advice_to_correct_it(rmqtx: Run, tmp_path: Path) -> None:
     root = corpus.unpack("common-5.3.3", tmp_path / "store")
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeCommitLog=123456\n")
@@ -44,7 +44,7 @@ def test_an_empty_abort_may_be_of_rmqtx(rmqtx: Run, tmp_path: Path) -> None:
     assert "abort exists: rmqtx changed this copy after a clean stop, or" in rmqtx("stores", str(root)).out
 
 
-def test_a_name_that_is_no_utf8_gets_a_link_with_an_absolute_path(
+def test_a_name_without_utf8_gets_a_link_with_an_absolute_path(
     rmqtx: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff")).mkdir()

@@ -1,4 +1,4 @@
-"""Until when a broker ran is not what rmqtx wrote after it stopped: its records are no running time of the broker."""
+"""Records that rmqtx wrote after a broker stopped do not count as running time of the broker."""
 
 from __future__ import annotations
 
