@@ -122,7 +122,7 @@ def _as_utf8(path: Path) -> str:
     if text != str(path):
         raise UnreadableFile(
             f"cannot read {text}: its name is not UTF-8",
-            advice=f"read it through a link: ln -s $'{text}' /tmp/store, then give /tmp/store",
+            advice=f"read it through a link: ln -s $'{as_text(path.absolute())}' /tmp/store, then give /tmp/store",
         )
     return text
 

@@ -82,17 +82,26 @@ class Store:
         return self.used_by_process is not None
 
     @property
+    def broker_runs(self) -> bool:
+        """Whether a running broker holds the store's lock. rmqtx locks the open file, not the process."""
+        return self.in_use and self.used_by_process != -1
+
+    @property
     def was_killed(self) -> bool:
         """Whether the broker was killed: it neither runs nor stopped cleanly, and `abort` was not written by rmqtx."""
-        if not self.aborted or self.in_use:
+        return self.aborted and not self.in_use and not self.has_own_abort
+
+    @property
+    def has_own_abort(self) -> bool:
+        """Whether rmqtx wrote `abort`: its broker had stopped cleanly."""
+        if not self.aborted:
             return False
         try:
-            is_ours = self.size_bytes("abort") == len(OWN_ABORT) and (
+            return self.size_bytes("abort") == len(OWN_ABORT) and (
                 self.files.content(self.place("abort"), len(OWN_ABORT)) == OWN_ABORT
             )
         except (OSError, UnreadableFile):
-            return True
-        return not is_ours
+            return False
 
     @property
     def why_unclean(self) -> str:

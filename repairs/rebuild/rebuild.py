@@ -73,7 +73,8 @@ class Rebuilt:
 class DerivedBuilder:
     """Builds the requested derived files of a store below `root` from blocks in the order of the log.
 
-    `with_tags`: the index contains tags too, as that of 5.5.0 does.
+    `with_tags`: the index contains tags too, as that of 5.5.0 does. `made_from`: the store that the
+    records come from, if `store` is new.
     Raises: OSError where a file cannot be written.
     """
 
@@ -83,6 +84,7 @@ class DerivedBuilder:
     sizes: StoreSizes
     with_tags: bool = False
     table_sizes: TableSizes | None = None
+    made_from: Store | None = None
     made: Rebuilt = field(default_factory=Rebuilt)
     _queues: QueueBuilder = field(init=False)
     _index: IndexBuilder = field(init=False)
@@ -126,7 +128,8 @@ class DerivedBuilder:
             self._finish_tables(self._tables)
         if CHECKPOINT in self.parts:
             made.checkpoint = write_checkpoint(
-                self.root, self.store, log_time_ms=self._last_time_ms, queues_time_ms=self._last_time_ms,
+                self.root, self.store, self.made_from or self.store, log_time_ms=self._last_time_ms,
+                queues_time_ms=self._last_time_ms,
                 index_time_ms=self._index_time_ms(),
             )
         return made

@@ -129,7 +129,7 @@ def salvage(
             if old_store is not None:
                 _copy_tables(old_store, root, result)
             _write_log(root, files, result, sizes, old_store)
-            _derive(root, result, sizes, with_tags=with_tags)
+            _derive(root, result, sizes, old_store, with_tags=with_tags)
             result.findings.extend(verified(root, target, result.findings))
     finally:
         files.close()
@@ -385,10 +385,10 @@ def _distribute(lost: list[Lost], holes: list[_LogHole], wanted: dict[int, list[
 # --- derived files ----------------------------------------------------------------------------------------------------
 
 
-def _derive(root: Path, result: Salvaged, sizes: StoreSizes, *, with_tags: bool) -> None:
+def _derive(root: Path, result: Salvaged, sizes: StoreSizes, old_store: Store | None, *, with_tags: bool) -> None:
     """Build queues, index and checkpoint of the new log, including placeholders, which are records for brokers."""
     store: Store = open_store(root)
-    builder = DerivedBuilder(frozenset(PARTS), store, root, sizes, with_tags)
+    builder = DerivedBuilder(frozenset(PARTS), store, root, sizes, with_tags, made_from=old_store)
     for block in scan_segments(store, [], [], with_fillers=True):
         builder.add(block)
     result.made = builder.finish()

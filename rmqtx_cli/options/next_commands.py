@@ -57,7 +57,10 @@ def with_places(text: str) -> str:
 
 def _placed(name: str, identity: str) -> str:
     placed = carried(f"rmqtx {name} {quoted(identity)}", (*PLACES, *CARRIED))
-    return f"{placed} --to DIR" if name in _CHANGES_FILES and " --store " in placed else placed
+    if name not in _CHANGES_FILES or " --store " not in placed:
+        return placed
+    version = "" if " --broker-version " in placed else f" --broker-version {_VERSION_TO_ADD}"
+    return f"{placed} --to DIR{version}"
 
 
 def carried(command: str, names: Collection[str] = CARRIED) -> str:

@@ -127,9 +127,13 @@ def passed_sentences(predicted: Mapping[str, Prediction]) -> Iterator[str]:
 def passed_lines(predicted: Mapping[str, Prediction]) -> Iterator[str]:
     """The same, and the command that makes the slots again."""
     from rmqtx_cli.options.next_commands import next_line
+    from rmqtx_cli.pages.usable_repairs import instead_of_rebuild
 
     yield from passed_sentences(predicted)
     for root in (root for root, known in predicted.items() if known.passed_count and not known.is_running):
+        if (instead := instead_of_rebuild(root)) is not None:
+            yield f"advice: {instead}"
+            continue
         yield next_line(f"rmqtx rebuild queues {quoted(root)} --to NEW", "a copy with a slot for each half message")
 
 

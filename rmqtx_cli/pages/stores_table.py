@@ -85,7 +85,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     cursors = check_cursors(store)
     in_rocksdb = queue_bounds(store, findings)
     (half_min, half_max), (_, op_max), (_, discarded) = (
-        _range(store, topic, findings) or in_rocksdb.get((topic, 0)) or NO_QUEUE
+        _joined(_range(store, topic, findings), in_rocksdb.get((topic, 0))) or NO_QUEUE
         for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC)
     )
     half_next = None if cursors.half is None else cursors.half.get(0, half_min)
@@ -211,6 +211,13 @@ def _range(store: Store, topic: str, findings: list[Finding]) -> tuple[int, int]
         return None
 
 
+def _joined(in_files: tuple[int, int] | None, in_rocksdb: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The bounds of a queue; queue files that a broker with queues in RocksDB left end earlier than the queue."""
+    if in_files is None or in_rocksdb is None:
+        return in_files or in_rocksdb
+    return min(in_files[0], in_rocksdb[0]), max(in_files[1], in_rocksdb[1])
+
+
 def _trust(
     store: Store, findings: list[Finding], designs: Sequence[str], claims: LogClaims, *, cursor: int | None,
     half_max: int | None,
@@ -254,6 +261,11 @@ def _moment(store: Store) -> str:
         return "the broker ran during the copy, or did not stop cleanly: files may be from different moments"
     if store.aborted and not store.was_killed:
         return "abort was written by rmqtx: the next start recovers the log"
+    if store.aborted and store.size_bytes("abort") == 0:  # as brokers before 5.0 leave it, and rmqtx for them
+        return (
+            "abort exists: rmqtx changed this copy after a clean stop, or the broker did not stop cleanly and data "
+            "that it had not flushed is missing"
+        )
     if store.aborted:
         return "the broker did not stop cleanly: data that it had not flushed is missing"
     if store.is_remote:

@@ -73,7 +73,7 @@ def consistency(store: Store) -> str:
     if store.is_remote:  # a copied lock file proves nothing
         ended = "ran, or had not stopped cleanly" if store.aborted else "had stopped cleanly"
         return f"a copy as of {taken}, not locked here; when it was copied, the broker {ended}"
-    if store.in_use and store.used_by_process == -1:  # a lock of an open file: brokers lock by process
+    if store.in_use and not store.broker_runs:
         return f"in use by another rmqtx: a snapshot of {taken}"
     if store.in_use:
         return f"the broker is running (process {store.used_by_process}): a snapshot of {taken}"

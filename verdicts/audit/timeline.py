@@ -136,7 +136,7 @@ class StoreTimelineSource:
 
     def stopped_time_ms(self) -> int | None:
         """By its checkpoint and its last records."""
-        return None if self.store.in_use else known_until_ms(self.store)
+        return None if self.store.broker_runs else known_until_ms(self.store)
 
 
 def timeline(

@@ -250,7 +250,7 @@ def store_facts(
     Damage: cursors that cannot be read are unknown and a finding.
     """
     cursors = check_cursors(store)
-    known_until = store.taken_time_ms if store.in_use else known_until_ms(store)
+    known_until = store.taken_time_ms if store.broker_runs else known_until_ms(store)
     past = past_ms(store, at_ms, known_until)
     facts = StoreFacts(
         claims=log_claims(store, cursors),
@@ -283,8 +283,8 @@ def _at_start(store: Store, cursors: CheckCursors, settings: BrokerSettings) -> 
 def known_until_ms(store: Store) -> int:
     """Return the end time of a stopped store: its last flush, or the last half or op message if that is later.
 
-    After a clean stop everything is flushed, so a record with a much later time is damaged (5.5.0 flushes the
-    checkpoint up to two seconds before its last records).
+    After a clean stop everything is flushed, so a record with a much later time is damaged, or was written by rmqtx
+    while no broker ran (5.5.0 flushes the checkpoint up to two seconds before its last records).
     """
     flushed = flushed_time_ms(store) or 0
     times = [flushed]
@@ -299,7 +299,7 @@ def known_until_ms(store: Store) -> int:
         pass  # a missing or unreadable queue, reported by its reader
     finally:
         log.close()
-    if flushed and not store.aborted:
+    if flushed and (not store.aborted or store.has_own_abort):
         times = [time for time in times if time <= flushed + FLUSH_LAG_MS_MAX]
     return max(times) or store.taken_time_ms
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from readers.model.findings import Finding, as_text
@@ -47,8 +48,19 @@ def refusals(store: Store, conf: Mapping[str, str], rules: RecoveryRules) -> Ite
     Source: store/MappedFileQueue.java load, common/ConfigManager.java load; docs/formats/store.md#segments.
     """
     for directory in start_directories(store, conf):
-        yield from refusals_of_directory(store, directory, rules)
+        advice = _advice_on_size(directory) if directory.setting in conf else None
+        for finding in refusals_of_directory(store, directory, rules):
+            is_size = finding.length_bytes is not None and finding.actual != "a directory"
+            yield replace(finding, advice=advice) if advice and is_size else finding
     yield from refusals_of_configuration(store)
+
+
+def _advice_on_size(directory: StartDirectory) -> str | None:
+    """The advice where the given length fits no file, and all files have one other length."""
+    sizes = {entry.size_bytes for entry in directory.entries if not entry.is_directory}
+    if len(sizes) != 1 or directory.file_bytes in sizes:
+        return None
+    return f"correct {directory.setting} in the configuration: each of these files has {sizes.pop()} bytes"
 
 
 def refusals_of_directory(store: Store, directory: StartDirectory, rules: RecoveryRules) -> Iterator[Finding]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import BadRequest
+from readers.model.errors import BadRequest, NotAStore
+from readers.model.shell_words import quoted
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -143,7 +144,10 @@ def command(
     named = asked.named(voice)
     listing = Listing(DIFFERENCES, DIFFERENCES_VIEW, output, where, fail_on, limit, voice, provenance.with_meta)
     paths = list(dict.fromkeys(side.place for side in named if side.file is None))
-    opened = open_stores(paths, StoreOptions(None, broker_conf, broker_version))
+    try:
+        opened = open_stores(paths, StoreOptions(None, broker_conf, broker_version))
+    except NotAStore as error:
+        raise _with_usable_advice(error) from error
     files = tuple(side.file for side in named if side.file is not None)
     refuse_inside(output.output, opened.stores)
     say_header(opened, voice)
@@ -153,6 +157,15 @@ def command(
     status = listing.conclude(reading, has_undecidable=comparison.counted.undecidable_count > 0)
     has_some = is_withheld or listing.rows_count > 0
     return exit_status.FINDINGS if exit_code and has_some and status == exit_status.DONE else status
+
+
+def _with_usable_advice(error: NotAStore) -> NotAStore:
+    """The error with a way that works here: an audit takes --commitlog, a comparison does not."""
+    option = (error.advice or "").removeprefix("add ")
+    if error.file is None or option == error.advice or not option.startswith("--commitlog"):
+        return error
+    advice = f"compare its audit: rmqtx audit {quoted(error.file)} {option} -o FILE.parquet, then give FILE.parquet"
+    return NotAStore(error.message, file=error.file, advice=advice)
 
 
 def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voice) -> None:

@@ -28,10 +28,11 @@ from rmqtx_cli.options.options import (
     VoiceOptions,
     WhereOption,
 )
+from rmqtx_cli.pages.usable_repairs import instead_of_salvage, usable_advice
 from rmqtx_cli.sources.transaction_tables import DatabaseOptions
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.say import SEVERITIES, Voice
-from rmqtx_cli.words.text import count
+from rmqtx_cli.words.text import count, escaped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -288,9 +289,14 @@ class _FindingCounts:
                 yield f"{count(sum(codes.values()), wanted)}: {counts}"
         for advice, named in self._advice().items():
             yield f"advice: {advice}   # {', '.join(named)}"
-        yield from (line for advice in self.commands.values() for line in next_lines(advice))
+        for code, advice in self.commands.items():
+            usable = usable_advice(advice, self._stores_with(code))
+            is_command = usable == advice and advice.startswith("rmqtx ")
+            yield from next_lines(usable) if is_command else (f"advice: {usable}   # {code}",)
         for store in self.damaged:
-            if not is_uri(store):
+            if (instead := instead_of_salvage(store)) is not None:
+                yield f"advice: {instead}   # {escaped(store)}"
+            elif not is_uri(store):
                 yield next_line(f"rmqtx salvage {quoted(store)} --to NEW", "a copy that starts; keep the original")
 
     def _advice(self) -> dict[str, list[str]]:
@@ -299,5 +305,8 @@ class _FindingCounts:
         for severity in SEVERITIES[:2]:
             for code in sorted(code for of, code in self.kinds if of == severity and code not in self.commands):
                 if advice := KINDS[code].advice:
-                    found.setdefault(advice, []).append(code)
+                    found.setdefault(usable_advice(advice, self._stores_with(code)), []).append(code)
         return found
+
+    def _stores_with(self, code: str) -> list[str]:
+        return [store for store, codes in self.codes.items() if code in codes]

@@ -333,6 +333,7 @@ public final class Machine {
         int fileBytes = (Integer) store.getMessageStoreConfig().getClass().getMethod(fileSizeGetter())
                 .invoke(store.getMessageStoreConfig());
         long end = store.getMaxPhyOffset();
+        place = Math.max(place, store.getMinPhyOffset());
         while (place < end) {
             SelectMappedBufferResult found = store.selectOneMessageByOffset(place);
             MessageExt message = null;
