@@ -32,6 +32,13 @@ def verified(root: Path) -> dict[str, str]:
     return {row["code"]: Path(row["file"] or "").name for row in rows}
 
 
+def pending_codes(root: Path, name: str) -> set[str]:
+    """The codes of all findings of a list of the open transactions."""
+    reading = pending([open_store(root)], settings_of(name))
+    reading.table()
+    return {one.code for one in reading.findings}
+
+
 def flip(file: Path, position: int, bits: int = 0x55) -> None:
     data = bytearray(file.read_bytes())
     data[position] ^= bits
@@ -111,3 +118,17 @@ def test_an_impossible_time_of_the_checkpoint(tmp_path: Path) -> None:
     reading = pending([store], settings_of("common-5.3.3"))
     reading.table()
     assert "checkpoint-damaged" in {one.code for one in reading.findings}
+
+
+@pytest.mark.parametrize(
+    ("name", "topic", "slot"),
+    [("cursorback-5.5.0", HALF_TOPIC, 37), ("common-5.3.3", HALF_TOPIC, 1), ("common-5.3.3", OP_TOPIC, 1)],
+)
+@pytest.mark.parametrize("at", [0, 3, 8])
+def test_a_slot_before_the_cursor_at_which_the_next_start_cuts_its_queue(
+    name: str, topic: str, slot: int, at: int, tmp_path: Path
+) -> None:
+    root = copy_of(name, tmp_path)
+    flip(min((root / "consumequeue" / topic / "0").iterdir()), slot * 20 + at, 0x80 if at != 3 else 0x7F)
+    assert "start-cuts-queue" in verified(root)
+    assert "start-cuts-queue" in codes_of(root, name)[0] & pending_codes(root, name)
