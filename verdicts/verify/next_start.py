@@ -44,7 +44,7 @@ def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Find
         rows = open_transactions([store], lambda _: settings, ONE_PROCESS_BYTES_MAX, found)
     except SourceError:
         return
-    yield from (one for one in found if one.code != "start-cuts-queue")  # `start_findings` has it for all queues
+    yield from found
     if rows is None:
         yield Finding(store.root, "start-unforeseen", actual=_UNKNOWN)
         return
