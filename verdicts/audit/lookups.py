@@ -82,6 +82,10 @@ def pending(
     return reading
 
 
+#: Findings of a verification, which predicts the start itself.
+_OF_START = ("start-refused", "start-cuts-queue")
+
+
 def open_transactions(
     stores: list[Store], settings_of: SettingsOf, scanned_bytes_max: int | None, findings: list[Finding]
 ) -> pa.Table | None:
@@ -94,7 +98,7 @@ def open_transactions(
     facts = {store.root: store_facts(store, settings_of) for store in stores}
     for store in stores:
         wrong = future_findings(store, facts[store.root].predicted)
-        findings += [one for one in wrong if one.code != "start-refused"]  # a verification predicts the start itself
+        findings += [one for one in wrong if one.code not in _OF_START]
     reading = VerdictReading(TRANSACTIONS, [])
     table = _by_derived_files(reading, facts, _open_ones)
     if table is not None:

@@ -60,6 +60,7 @@ def checked_queue_findings(
 ) -> Iterator[Finding]:
     """Return the faults of the queues that the check reads; `facts` gets what the prediction of a start needs.
 
+    A store with queues in RocksDB can have them in files too, because its broker writes both and reads either.
     `known`: what is reported already; of one queue, each code is reported once.
     Order:  queue by queue; slots, then records.
     """
@@ -70,14 +71,14 @@ def checked_queue_findings(
         for finding in rocksdb_queue_findings(store, ranges, CHECKED_TOPICS):
             if finding.kind.severity != "note" and finding.code not in codes:
                 yield finding
-        return
     topics = frozenset(topic_bytes(topic) for topic in CHECKED_TOPICS)
     comparison = QueueComparison(store, list(parts), ranges, topics=topics)
     for finding in comparison.findings():
         topic = next((topic for topic in CHECKED_TOPICS if topic in _words_of(finding)), "")
         if finding.kind.severity != "note" and (finding.code, topic) not in reported:
             yield finding
-    facts += comparison.facts
+    if not store.has_rocksdb_queues:  # else no start is predicted
+        facts += comparison.facts
 
 
 def table_findings(

@@ -28,6 +28,7 @@ from verdicts.claims.lost_end import contradictions, lost_end
 from verdicts.claims.op_numbers import op_number_findings
 from verdicts.compared.checked_queues import checked_queue_findings, table_findings
 from verdicts.compared.log_ranges import ranges_of_log
+from verdicts.compared.rocksdb_end import table_end_findings
 from verdicts.compared.started_check import started_check_findings
 from verdicts.ends.doubtful_ends import doubtful_id_findings
 from verdicts.ends.end_records import examined_ends
@@ -121,6 +122,10 @@ def conclude(
         held = _log_ranges(store, scanned)
         log_end = held.end_offset
         concluded.findings += checked_queue_findings(store, queues, held, concluded.findings, checked)
+        if splits.has_rocksdb_halves and ROCKSDB in beside.kinds:
+            concluded.findings += table_end_findings(
+                store, beside.rocksdb_last_offset, log_end, is_complete=not store.aborted
+            )
         old = OldRecords.joined(part.old_records for part in scanned)
         concluded.findings += table_findings(store, facts.settings, old, held, concluded.findings)
     if concluded.future is not None:

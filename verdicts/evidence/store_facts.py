@@ -37,7 +37,7 @@ from verdicts.model.verdict_inputs import (
     StoreView,
     idle_ops,
 )
-from verdicts.simulation.starting_cursors import not_read, starting_findings
+from verdicts.simulation.starting_cursors import known_start, starting_findings
 
 FLUSH_LAG_MS_MAX = 10_000
 
@@ -184,7 +184,7 @@ class StoreFacts:
 
 def future_findings(store: Store, future: Prediction) -> list[Finding]:
     """Return what is wrong with a future: a start that fails, halves that the check passes, a part of the release."""
-    found = list(future.refusals)
+    found = [*future.refusals, *future.cuts]
     for queue_id, numbers in future.fillers.items():
         if len(numbers):
             found.append(Finding(
@@ -268,16 +268,10 @@ def store_facts(
     facts.findings.extend(impossible_value_findings(store))
     facts.windows = CheckWindows(store, facts.settings.given, with_records=with_records)
     if past is None:
-        facts.cursors = _at_start(store, cursors, facts.settings)
+        facts.cursors = known_start(store, cursors, facts.settings, facts.settings.given)
         facts.check_stops = check_stops(store, facts.settings, facts.cursors, facts.windows, now_ms=facts.clock_ms)
         facts.predict()
     return facts
-
-
-def _at_start(store: Store, cursors: CheckCursors, settings: BrokerSettings) -> CheckCursors:
-    """Return the cursors with which the next start of a stopped broker begins, if every possible release does."""
-    found = None if store.in_use else not_read(store, cursors, settings, settings.given)
-    return found[0].cursors if found is not None and found[1] else cursors
 
 
 def known_until_ms(store: Store) -> int:

@@ -77,6 +77,14 @@ def not_read(
     return (others[0], len(others) == len(starts)) if others else None
 
 
+def known_start(
+    store: Store, cursors: CheckCursors, settings: BrokerSettings, conf: Mapping[str, str] | None = None
+) -> CheckCursors:
+    """Return the cursors with which the next start of a stopped broker begins, if every possible release does."""
+    found = None if store.in_use else not_read(store, cursors, settings, conf)
+    return found[0].cursors if found is not None and found[1] else cursors
+
+
 def starting_findings(
     store: Store, settings: BrokerSettings, conf: Mapping[str, str] | None = None
 ) -> Iterator[Finding]:

@@ -14,20 +14,17 @@ import pyarrow as pa
 from readers.log.designs import ROCKSDB, designs_of
 from readers.log.record_at import blocks_at
 from readers.log.transaction_records import JUDGED_HALVES, halves_of
-from readers.model.errors import SourceError
 from readers.model.finding_limits import FINDINGS_MAX
 from readers.model.findings import Finding
 from readers.model.ranges import LogRanges
-from readers.queues.consume_queue import open_queue
 from readers.rocksdb.rocksdb_transactions import (
     DIRECTORY,
-    LAST_OFFSET,
-    RocksdbEntries,
     has_entries,
     no_database,
     rocksdb_entries,
 )
 from readers.store.store import ROCKSDB_HALF_TOPIC, Store
+from verdicts.compared.rocksdb_end import table_end_findings
 
 _KEYS_AT_ONCE = 1000
 _KEY_CHARACTERS_MAX = 400
@@ -51,34 +48,7 @@ def rocksdb_table_findings(store: Store, ranges: LogRanges, *, with_records: boo
     if found.entries is None or not with_records:
         return
     yield from islice(_wrong_keys(store, found.entries, ranges), FINDINGS_MAX)
-    yield from _last_half_findings(store, found, ranges)
-
-
-def _last_half_findings(store: Store, found: RocksdbEntries, ranges: LogRanges) -> Iterator[Finding]:
-    """The end of the table: never after the log's end; after a clean stop at the last half in the queue."""
-    if store.in_use:
-        return
-    last = 0
-    if found.last_offset >= ranges.end_offset:
-        expected = f"a last half before the log's end {ranges.end_offset}"
-    elif found.is_complete and (last := _last_half_offset(store)) > found.last_offset:
-        expected = f"the last half, {last}, after a clean stop"
-    else:
-        return
-    yield Finding(
-        store.root, "database-entry", store.place(DIRECTORY), commit_log_offset=max(last, found.last_offset),
-        expected=expected, actual=f"{LAST_OFFSET.decode()} {found.last_offset}",
-    )
-
-
-def _last_half_offset(store: Store) -> int:
-    """Commit-log offset of the newest half in the queue; −1 if there is none or it cannot be read."""
-    try:
-        with open_queue(store, ROCKSDB_HALF_TOPIC, 0) as queue:
-            places = queue.read(queue.max_offset - 1, queue.max_offset)[1]
-            return int(places[-1]) if len(places) else -1
-    except SourceError:
-        return -1  # reported by the reader of the queue
+    yield from table_end_findings(store, found.last_offset, ranges.end_offset, is_complete=found.is_complete)
 
 
 def _wrong_keys(store: Store, entries: pa.Table, ranges: LogRanges) -> Iterator[Finding]:

@@ -43,7 +43,7 @@ from verdicts.ends.taken_numbers import half_numbers, number_findings
 from verdicts.evidence.store_facts import moment_ms
 from verdicts.missing.missing_ranges import derived_findings
 from verdicts.missing.split_numbers import joined_numbers
-from verdicts.simulation.starting_cursors import starting_findings
+from verdicts.simulation.starting_cursors import known_start, starting_findings
 from verdicts.startup.findings import start_findings
 from verdicts.startup.recovery import LogFacts
 from verdicts.verify.databases import database_findings
@@ -153,8 +153,9 @@ class Verify:
             yield from _other_databases(store)
         has_halves = is_quick and any(split.has_halves for split in splits)
         numbers = None if is_partial else joined_numbers(split.numbers for split in splits)
-        yield from derived_findings(store, check_cursors(store).half, has_halves, numbers)
         conf, settings = dict(self.conf), self.settings_of(store)
+        started = known_start(store, check_cursors(store), settings, conf)
+        yield from derived_findings(store, started.half, has_halves, numbers)
         yield from starting_findings(store, settings, conf)
         stops = check_stops(store, settings, now_ms=moment_ms(store))
         yield from stop_findings(store, stops)

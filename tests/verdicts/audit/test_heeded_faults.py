@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,13 @@ def verified(root: Path) -> dict[str, str]:
     """The findings of a verification by code, with the name of the file."""
     rows = run_job(Verify(FULL), plan_splits([open_store(root)]), processes=1).table().to_pylist()
     return {row["code"]: Path(row["file"] or "").name for row in rows}
+
+
+def pending_codes(root: Path, name: str) -> set[str]:
+    """The codes of all findings of a list of the open transactions."""
+    reading = pending([open_store(root)], settings_of(name))
+    reading.table()
+    return {one.code for one in reading.findings}
 
 
 def flip(file: Path, position: int, bits: int = 0x55) -> None:
@@ -111,3 +119,50 @@ def test_an_impossible_time_of_the_checkpoint(tmp_path: Path) -> None:
     reading = pending([store], settings_of("common-5.3.3"))
     reading.table()
     assert "checkpoint-damaged" in {one.code for one in reading.findings}
+
+
+@pytest.mark.parametrize(
+    ("name", "topic", "slot"),
+    [("cursorback-5.5.0", HALF_TOPIC, 37), ("common-5.3.3", HALF_TOPIC, 1), ("common-5.3.3", OP_TOPIC, 1)],
+)
+@pytest.mark.parametrize("at", [0, 3, 8])
+def test_a_slot_before_the_cursor_at_which_the_next_start_cuts_its_queue(
+    name: str, topic: str, slot: int, at: int, tmp_path: Path
+) -> None:
+    root = copy_of(name, tmp_path)
+    flip(min((root / "consumequeue" / topic / "0").iterdir()), slot * 20 + at, 0x80 if at != 3 else 0x7F)
+    assert "start-cuts-queue" in verified(root)
+    assert "start-cuts-queue" in codes_of(root, name)[0] & pending_codes(root, name)
+
+
+@pytest.mark.parametrize("name", ["rocksdb-separate-5.5.0", "rocksdb-combined-5.4.0"])
+@pytest.mark.parametrize("topic", [OP_TOPIC, HALF_TOPIC])
+def test_a_slot_in_a_file_beside_the_queues_in_rocksdb(name: str, topic: str, tmp_path: Path) -> None:
+    root = copy_of(name, tmp_path)
+    flip(min((root / "consumequeue" / topic / "0").iterdir()), 11, 0x01)  # the length in its first slot
+    assert "slot-mismatch" in codes_of(root, name)[1] & pending_codes(root, name)
+
+
+def test_a_table_of_rocksdb_without_the_last_half_after_a_clean_stop(tmp_path: Path) -> None:
+    name = "rocksdb-slave-5.5.0"
+    root = copy_of(name, tmp_path)
+    assert "database-entry" not in codes_of(root, name)[0]
+    manifest = next((root / "rocksdbstore").glob("MANIFEST-*"))
+    manifest.write_bytes(manifest.read_bytes()[:174])
+    assert "database-entry" in verified(root)
+    assert "database-entry" in codes_of(root, name)[0] & pending_codes(root, name)
+
+
+def test_a_cursor_beyond_the_end_that_the_next_start_does_not_read(tmp_path: Path) -> None:
+    name = "lmq-switched-5.3.3"
+    root = copy_of(name, tmp_path)
+    file = root / "config" / "consumerOffset.json"
+    text, changed = re.subn(rf'("{HALF_TOPIC}@[^"]*":\s*{{\s*"?0"?:)\d+', r"\g<1>962", file.read_text())
+    assert changed == 1
+    file.write_text(text)
+    found = run_job(
+        Verify(FULL, "5.3.3", tuple((settings_of(name)(open_store(root)).given or {}).items())),
+        plan_splits([open_store(root)]), processes=1,
+    ).table()["code"].to_pylist()  # fmt: skip
+    assert "cursor-beyond-end" not in found
+    assert "cursors-not-loaded" in codes_of(root, name)[0] & pending_codes(root, name) & set(found)
