@@ -148,7 +148,7 @@ def test_settings_in_sentences_are_explained() -> None:
     not_settings = {
         "putMessage", "updateTopic", "producerConnection", "sendCheckMessage", "handleScheduleMessage",
         "getReadPosition", "cleanUnusedTopic", "checkLocalTransaction", "gRPC", "producerGroup", "batchSendOpMessage",
-        "storePathRootDir", "updateSubGroup", "scanProducerHeartBeat",
+        "storePathRootDir", "updateSubGroup", "scanProducerHeartBeat", "getAvailableChannel",
     }
     known = entries(all_views())
     words = {entry.word for entry in known}

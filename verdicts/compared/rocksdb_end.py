@@ -34,7 +34,7 @@ def table_end_findings(store: Store, last_offset: int, log_end: int, *, is_compl
 
 
 def _last_half_offset(store: Store) -> int:
-    """Commit-log offset of the newest half in the queue; −1 if there is none or it cannot be read."""
+    """Commit-log offset of the newest half in the queue; −1 without one, or if it cannot be read."""
     try:
         with open_queue(store, ROCKSDB_HALF_TOPIC, 0) as queue:
             places = queue.read(queue.max_offset - 1, queue.max_offset)[1]
