@@ -159,10 +159,10 @@ def _compare_row(result: Compared, truth: Truth, one: Transaction, row: Row | No
         return
     places = [copy["commit_log_offset"] for copy in row["half_copies"]]
     happened = [place for _, place in one.copies if place in places or not may_lack]
-    result.take("copies", where, places, happened)
     if row["state"] == "UNDECIDABLE" and truth.damages:
         result.counts["undecidable"] += 1
         return
+    result.take("copies", where, places, happened)
     first = first_event(one, truth.rounds)
     states = true_states(truth, one, first)
     if "LOST" in states and row["next_event"] in ("skipped", "stopped", "cut"):

@@ -22,8 +22,10 @@ from tests.histories.world import World
 ACTS = ("commit", "commit", "rollback", "discard", "resume")
 ROUNDS = 3
 _SHARE_OF_OPEN = 0.8
-#: An act leaves `abort`, so the start recovers the log and makes queues that are missing; a clean start does not.
-_REBUILT = frozenset({"no half queue", "no op queue", "no queues"})
+#: An act leaves `abort`, so the start recovers the log and enters what the queues lack; a clean start does not.
+_REBUILT = frozenset({
+    "no half queue", "no op queue", "no queues", "zeroed end of the half queue", "zeroed end of the op queue",
+})
 
 
 def force(result: Compared, world: World, truth: Truth, work: Path, random: Random) -> None:
