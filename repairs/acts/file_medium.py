@@ -18,7 +18,7 @@ from readers.cursors.cursors import check_cursors
 from readers.model.errors import RmqtxError
 from readers.model.findings import Finding
 from readers.model.releases import PREPARED_NOT_CHECKED, PROCESS_IN_ABORT
-from readers.store.store import OWN_ABORT, Store
+from readers.store.store import HALF_TOPIC, OWN_ABORT, Store
 from remoting.producer.unique_keys import UniqueKeys
 from remoting.protocol.answers import Answer
 from remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
@@ -142,10 +142,26 @@ class FileMedium:
             why = why_not_dispatched(self._store, named.topic, named.queue_id, self._conf)
             if why is not None:
                 refused.setdefault("commit", why)
+        if named is not None and named.topic == HALF_TOPIC and (why := self._unread_op()) is not None:
+            for action in ("commit", "rollback", "discard"):
+                refused.setdefault(action, why)
         around = replace(
             situation.conditions, now_ms=_now_ms(), is_stopped=True, unwritable=refused,
         )
         return replace(situation, conditions=around)
+
+    def _unread_op(self) -> str | None:
+        """Why the check would not read the op message of a decision; None if it would.
+
+        Seen on 4.3.0 to 5.5.0: the message is delivered, and its transaction checked or discarded once more.
+        """
+        cursor, number = (check_cursors(self._store).op or {}).get(0), self._tail.next_op_offset()
+        if cursor is None or number is None or cursor <= number:
+            return None
+        return (
+            f"the op cursor {cursor} is after the end of the op queue, so the check does not read op message {number} "
+            f"of this decision (rmqtx cursor set --op {number} sets the cursor)"
+        )
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """See `Medium`."""

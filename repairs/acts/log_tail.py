@@ -23,7 +23,7 @@ from readers.model.shell_words import quoted
 from readers.queues.consume_queue import open_queue
 from readers.storage.segments import Segment, SegmentedLog
 from readers.store.checkpoint import checkpoint_values
-from readers.store.store import Store
+from readers.store.store import OP_TOPIC, Store
 from repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, ReplaceFile, Step, WriteAt
 from repairs.changes.clones import COMMIT_LOG
 from repairs.records.record_writer import PROPERTY_CRC, RecordDraft, WritingRules, blank_head, draft_of
@@ -239,6 +239,13 @@ class LogTail:
         assert begin + len(piece) == self._position
         piece += data
         self._position += len(data)
+
+    def next_op_offset(self) -> int | None:
+        """Return the queue offset that the next op message gets; None where the op queue contradicts the log."""
+        try:
+            return self._next_queue_offset(OP_TOPIC, 0)
+        except UnsafeStore:
+            return None  # the act is refused when it is planned
 
     def _next_queue_offset(self, topic: str, queue_id: int) -> int:
         """Return the next queue offset of a queue, from its files and from log records that the files may lack.

@@ -65,6 +65,22 @@ def test_in_place_and_back(rmqtx: Run, store: Path, tmp_path: Path) -> None:
     assert contents(store) == before
 
 
+def test_an_op_message_that_the_check_does_not_read_is_not_written(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    """Brokers 4.3.0 to 5.5.0 ask about the transaction, or discard it, although its message is delivered."""
+    file = store / "config" / "consumerOffset.json"
+    table = json.loads(file.read_text())
+    cursor = table["offsetTable"]["RMQ_SYS_TRANS_OP_HALF_TOPIC@CID_RMQ_SYS_TRANS"]
+    number = int(cursor["0"]) + 10_000
+    cursor["0"] = number
+    file.write_text(json.dumps(table))
+    for act in ("commit", "rollback", "discard"):
+        result = rmqtx(act, case("pending.0"), "--store", store, *VERSION, "--to", tmp_path / "new", "--yes")
+        assert result.status == REFUSED_BY_GUARD
+        assert f"cannot be appended to the files of a stopped broker: the op cursor {number} is after" in result.err
+        assert "rmqtx cursor set --op " in result.err
+    assert not (tmp_path / "new").exists()
+
+
 def test_twice_is_refused(rmqtx: Run, store: Path, tmp_path: Path) -> None:
     name = case("pending.0")
     first = rmqtx("commit", name, "--store", store, *VERSION, "--to", tmp_path / "one", "--yes")
