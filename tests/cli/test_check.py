@@ -214,7 +214,8 @@ def test_damage_is_not_ok(rmqtx: Run, fifteen: Path, memory: Path, tmp_path: Pat
     (store / "config" / "consumerOffset.json").write_text("{nonsense")
     (store / "config" / "consumerOffset.json.bak").write_text("{nonsense")
     result = rmqtx("check", store, "--state-dir", memory)
-    assert result.status == UNKNOWN
+    assert result.status == CRITICAL
+    assert "the broker does not start on this store" in result.out
     assert "config-damaged" in result.out
 
 

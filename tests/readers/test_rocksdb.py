@@ -210,9 +210,12 @@ def test_a_manifest_that_is_being_written_is_read_up_to_there(tmp_path: Path) ->
     before = rocksdb_entries(store).entries
     (path,) = Path(store.root, "rocksdbstore").glob("MANIFEST-*")
     path.write_bytes(path.read_bytes() + b"\x11\x22\x33\x44\x40\x00\x01" + bytes(range(20)))  # 64 bytes to come
-    found = rocksdb_entries(open_store(store.root))
-    assert found.findings == []
-    assert found.entries == before
+    (found,) = rocksdb_entries(open_store(store.root)).findings
+    assert found.code == "database-unread"  # after a clean stop no record was being written
+    (Path(store.root) / "abort").touch()
+    read = rocksdb_entries(open_store(store.root))
+    assert read.findings == []
+    assert read.entries == before
 
 
 def test_no_database_is_no_finding(tmp_path: Path) -> None:

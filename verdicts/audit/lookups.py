@@ -18,6 +18,7 @@ from readers.model.findings import Finding
 from readers.model.reading import Note, NoteKind
 from readers.model.tables import TRANSACTIONS
 from readers.queues.consume_queue import open_queue
+from readers.store.bundles import is_bundle
 from readers.store.store import HALF_TOPIC, Store
 from verdicts.audit.log_copies import with_log_copies
 from verdicts.audit.message_ids import stores_of_message_id
@@ -259,7 +260,7 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
             continue
         try:
             end = _require_sound_rest(fact, begin, start)
-            if fact.store.is_dledger and start is not None:
+            if fact.store.is_dledger and start is not None and not is_bundle(fact.store):
                 _require_sound_entries(fact, end)
             if start is not None and begin <= start:
                 fact.has_read_log(None)

@@ -75,6 +75,7 @@ class Diagnosis:
     _unexplained_count: int = 0
     _waiting_count: int = 0
     _counts: dict[tuple[str, str, str], Count] = field(default_factory=dict)
+    has_groups: bool = True
     _groups: GroupCauses = field(default_factory=GroupCauses)
 
     @property
@@ -119,7 +120,8 @@ class Diagnosis:
         rests = found.of_store(lambda one: one.was_stopped or one.was_killed)
         is_waiting = found.state("PENDING") & ~is_unusual & rests
         self._waiting_count += int(is_waiting.sum())
-        self._groups.add(found, is_explained, ~is_unusual, is_unusual & ~has_cause, is_waiting)
+        if self.has_groups:
+            self._groups.add(found, is_explained, ~is_unusual, is_unusual & ~has_cause, is_waiting)
         self.undecidable_count += int(found.state("UNDECIDABLE").sum())
 
     def table(self) -> pa.Table:
@@ -165,7 +167,7 @@ def diagnosed_each(
     """Return for each transaction the causes that explain it, or could, as rows of DIAGNOSES."""
     causes = []
     for batch in (rows.slice(row, 1).combine_chunks().to_batches()[0] for row in range(rows.num_rows)):
-        diagnosis = Diagnosis(stores, proxy_keeps_ms)
+        diagnosis = Diagnosis(stores, proxy_keeps_ms, has_groups=False)  # one transaction shows nothing of its group
         diagnosis.add(batch)
         causes.append([row for row in diagnosis.table().to_pylist() if row["strength"] != "ruled_out"])
     return causes

@@ -25,8 +25,9 @@ from readers.model.findings import Finding
 from readers.model.releases import HALF_TOPIC_DESIGN, LAST_TO_STOP_ALIKE, NEWEST_READ, Version, dotted
 from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import BrokerSettings
+from readers.store.bundles import is_bundle
 from readers.store.fastjson import read_config
-from readers.store.store import HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, Store
+from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules, check_rules
 from verdicts.check.half_queue_check import ROUND_LIMIT_MS, play_round
 from verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
@@ -34,8 +35,6 @@ from verdicts.check.steps import Action, Stop
 from verdicts.check.window import CheckWindow, CheckWindows, StoredHalves, StoredOps
 from verdicts.model.check_stop import CheckStop
 
-#: How much of a log is searched for records that replace those that were left out of a bundle.
-_SEARCHED_BYTES = 4 << 20
 #: What the check may add to the properties of a copy.
 _GROWTH_BYTES = 128
 
@@ -266,14 +265,6 @@ def with_record(stop: CheckStop, block: Block) -> CheckStop:
     since_ms = int(block.header("store_time_ms")[0]) if stop.since_ms is None else stop.since_ms
     offset = int(block.commit_log_offsets[0])
     return replace(stop, commit_log_offset=offset, transaction_id=name, since_ms=since_ms)
-
-
-def is_bundle(store: Store) -> bool:
-    """Whether a store is a bundle; its log has filler records for what was left out."""
-    if not store.commit_log:  # deleted: a bundle always has a log
-        return False
-    with store.commit_log[0].open() as file:
-        return LEFT_OUT_TOPIC.encode() in file.read(0, _SEARCHED_BYTES)
 
 
 def remedies(

@@ -28,6 +28,7 @@ from readers.model.columns import Bools, Int64s, integers
 from readers.model.findings import Finding, as_text
 from readers.model.releases import DELAYED_HALVES_DROPPED, TIMERS
 from readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
+from readers.store.bundles import is_bundle
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules
 from verdicts.check.slot_reads import LogPlaces, SlotRead, passed_slots, slot_reads
@@ -221,7 +222,7 @@ def check_window(
             queue_id, half_cursor, half_begin, half_slots.end, op_cursor, op_begin, op_slots.end,
             stored_halves, stored_ops, reads=_reads(store, halves, half_slots, reads[HALF_TOPIC].own_numbers),
             op_reads=_reads(store, ops, op_slots, reads[OP_TOPIC].own_numbers),
-            left_out=_left_out(halves, half_slots), undispatched=_undispatched(started.get(HALF_TOPIC)),
+            left_out=_left_out(halves, half_slots), undispatched=_undispatched(store, started.get(HALF_TOPIC)),
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
         findings += [
@@ -259,9 +260,9 @@ def _started(
     }
 
 
-def _undispatched(started: StartedQueue | None) -> Undispatched | None:
-    """Return what keeps new half copies from a slot; None if nothing does."""
-    if started is None or not started.hinders_new_slots:
+def _undispatched(store: Store, started: StartedQueue | None) -> Undispatched | None:
+    """Return what keeps new half copies from a slot; None if nothing does, and in a bundle, whose log is a part."""
+    if started is None or not started.hinders_new_slots or is_bundle(store):
         return None
     return Undispatched(started.log_end, started.maximum, started.compares_ends)
 

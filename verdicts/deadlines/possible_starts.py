@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from readers.model.findings import Finding
 from readers.model.releases import Version
 from readers.store.broker_settings import BrokerSettings
+from readers.store.bundles import is_bundle
 from readers.store.store import Store
-from verdicts.check.check_stops import is_bundle
 from verdicts.check.slots import half_queues
 from verdicts.startup.findings import not_predictable
 from verdicts.startup.recovery import loaded_log

@@ -93,8 +93,8 @@ class DerivedFiles:
             self._require_half_topic_alone()
             self._require_cursors_in_queues()
             cursor = (self._facts.cursors.half or {}).get(0, self._half_queue.min_offset)
-            if cursor < self._half_queue.max_offset and not self._op_queue.exists:
-                raise Untrusted("the op topic has no file of a consume queue: the log shows whether it has op messages")
+            if cursor < self._half_queue.max_offset and self._op_queue.max_offset == self._op_queue.first_offset:
+                raise Untrusted("the op topic has no slot in a consume queue: the log shows whether it has op messages")
             if not self._index.exists and self._half_queue.exists:
                 raise Untrusted("there is no index")
             if self._store.aborted or self._store.in_use:

@@ -22,6 +22,7 @@ from readers.old_tables.beside_tables import beside_log
 from readers.rocksdb.rocksdb_queues import unread_queues
 from readers.rocksdb.rocksdb_transactions import has_entries, no_database
 from readers.storage.segments import Segment
+from readers.store.bundles import is_bundle
 from readers.store.store import Store
 from verdicts.check.check_rules import supposed_version
 from verdicts.claims.lost_end import contradictions, lost_end
@@ -131,7 +132,7 @@ def conclude(
     if concluded.future is not None:
         version = supposed_version(facts.settings, facts.check_stops)[0]
         cut = log_cut(store, version, facts.settings.given or {}, splits.spans_of, splits.body_breaks_of)
-        concluded.has_read_log(cut)
+        concluded.has_read_log(None if is_bundle(store) else cut)
         if cut is None and checked and not concluded.future.refusals:
             conf = facts.settings.given or {}
             concluded.findings += started_check_findings(store, version, conf, checked, log_end)

@@ -34,6 +34,8 @@ STORES = (
     "rocksdb-killed-5.4.0",
 )  # fmt: skip
 NAME = "statetable-3.1.4"
+#: What the same byte contradicts beside the name: its slot, its entry in the redo log, a field of its header.
+BESIDE = ("redo-entry-mismatch", "slot-mismatch", "record-header")
 
 
 def place_of_name(record: Row) -> range:
@@ -103,9 +105,8 @@ def test_a_flipped_bit_in_the_name_of_an_end_is_found_and_ends_nothing_silently(
         is_same_number = not new and all(after[identity] == row for identity, row in before.items())
         if is_same_number and record["topic"] == ROCKSDB_OP_TOPIC:
             continue  # a digit that became no digit in front of the number: it is the same
-        assert [(one.code, one.commit_log_offset) for one in new] == [
-            ("end-names-nothing", record["commit_log_offset"])
-        ], what
+        named = {(one.code, one.commit_log_offset) for one in new if one.code not in BESIDE}
+        assert named == {("end-names-nothing", record["commit_log_offset"])}, what
         tried += 1
     assert tried >= BITS_OF_AN_END
 
@@ -141,7 +142,7 @@ def test_what_a_damaged_rollback_ended_is_undecidable_and_says_why(wounded: tupl
     assert rows[identity]["state"] == "UNDECIDABLE"
     assert f"ROLLBACK record at commit-log offset {offset} may have ended it" in rows[identity]["reason"]
     assert [row["state"] for row in rows.values()].count("UNDECIDABLE") == 1
-    (finding,) = findings
+    (finding,) = (one for one in findings if one.code not in BESIDE)
     assert (finding.code, finding.kind.severity) == ("end-names-nothing", "error")
     assert (finding.commit_log_offset, Path(str(finding.file)).parent.name) == (offset, "commitlog")
 
@@ -189,7 +190,7 @@ def test_an_end_that_no_half_answers_to_may_have_ended_any_of_its_group(tmp_path
     file.write_bytes(data)
     after, findings = read(root, name)
     assert states_but_the_truth(before, after) == []
-    assert [finding.code for finding in findings] == ["end-names-nothing"]
+    assert [finding.code for finding in findings if finding.code not in BESIDE] == ["end-names-nothing"]
     for identity, now in after.items():
         could_be = (
             now["producer_group"] == row["producer_group"] and before[identity]["state"] == "PENDING"
