@@ -35,7 +35,7 @@ STORES = (
 )  # fmt: skip
 NAME = "statetable-3.1.4"
 #: What the same byte contradicts beside the name: its slot, its entry in the redo log, a field of its header.
-BESIDE = ("redo-entry-mismatch", "slot-mismatch", "record-header")
+BESIDE = ("redo-entry-mismatch", "table-slot-mismatch", "slot-mismatch", "record-header")
 
 
 def place_of_name(record: Row) -> range:
