@@ -163,7 +163,7 @@ class World:
         body = f"tx-{number} ".encode().ljust(step["body_bytes"], b".")
         answer = self._send(step["group"], step["topic"], body, properties, 4)
         if answer is not None and answer.code == 0:
-            self.transactions[number] = Transaction(number, step["group"], step["topic"], key)
+            self.transactions.setdefault(number, Transaction(number, step["group"], step["topic"], key))
         self._learn()
 
     def _message(self, step: Step) -> None:
