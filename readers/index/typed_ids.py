@@ -5,7 +5,6 @@ Both can be in one store, if brokers of both implementations ran on it. Keys are
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +15,7 @@ from readers.log.record_at import block_at
 from readers.model.errors import SourceError
 from readers.store.checkpoint import checkpoint_values
 from readers.store.implementation import rust_mark
+from readers.store.remembered import Remembered
 from readers.store.store import Store
 
 #: Entries at the begin and at the end of an index that are compared with their records.
@@ -34,24 +34,15 @@ def has_typed_ids(store: Store, files: Sequence[IndexFile]) -> bool:
     return not store.is_remote and any(_is_known_typed(store, file, first) for file, first in _samples(files))
 
 
-#: What was found for each stopped store that is still held: one command asks several times.
-_KNOWN: dict[int, tuple[weakref.ref[Store], dict[tuple[str, int], bool]]] = {}
+#: By file and first entry: one command asks several times.
+_KNOWN: Remembered[dict[tuple[str, int], bool]] = Remembered()
 
 
 def _is_known_typed(store: Store, index: IndexFile, first: int) -> bool:
-    number, key = id(store), (index.segment.file, first)
-    known = _KNOWN.get(number)
-    if known is None or known[0]() is not store:
-        known = weakref.ref(store, lambda _: _forget(number)), {}
-        if not store.in_use:
-            _KNOWN[number] = known
-    if key not in known[1]:
-        known[1][key] = _is_typed(store, index, first)
-    return known[1][key]
-
-
-def _forget(number: int) -> None:
-    _KNOWN.pop(number, None)
+    known, key = _KNOWN.of(store, dict), (index.segment.file, first)
+    if key not in known:
+        known[key] = _is_typed(store, index, first)
+    return known[key]
 
 
 def _samples(files: Sequence[IndexFile]) -> list[tuple[IndexFile, int]]:

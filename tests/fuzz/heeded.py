@@ -46,7 +46,7 @@ SAME: dict[str, tuple[str, ...]] = {
 class Answer:
     """What `audit` or `pending` says: rows by id without times of the clock, findings, and whether it is incomplete.
 
-    `failure`: why there is no answer; the exit status is then neither 0 nor 3.
+    `failure`: why a command failed; the exit status is then neither 0 nor 3.
     """
 
     rows: dict[str, Row]

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
 from pathlib import Path
 
 from tests.brokers import maven
@@ -27,7 +28,7 @@ def chunk(version: str, seeds: range, small_length: int | None, kept: Path | Non
     histories = (
         drawn_history(seed) if small_length is None else small_history(seed, small_length) for seed in seeds
     )
-    with tempfile.TemporaryDirectory(prefix="rmqtx-histories-") as home, Stage(version, Path(home)) as stage:
+    with tempfile.TemporaryDirectory(prefix="rmqtx-histories-") as home, closing(Stage(version, Path(home))) as stage:
         for history, found in played(stage, histories, kept):
             result.histories += 1
             result.counts += found.counts

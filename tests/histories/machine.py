@@ -11,8 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self
+from typing import IO
 
 from remoting.connections.connection import Request
 from remoting.protocol.frames import Frame, decoded, encoded
@@ -91,14 +90,6 @@ class Machine:
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
         self._opaque = 0
         self.now_ms = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the JVM."""

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from types import TracebackType
-from typing import Self
 
 from tests.histories.comparing import Compared, compare
 from tests.histories.forcing import force
@@ -39,7 +37,7 @@ class Result:
 
 
 class Stage:
-    """The machines of releases, a new JVM now and then; a context. `version`: the release that histories begin with."""
+    """The machines of releases, a new JVM now and then. `version`: the release that histories begin with."""
 
     def __init__(self, version: str, home: Path) -> None:
         self.version = version
@@ -47,14 +45,6 @@ class Stage:
         self._machines: dict[str, Machine] = {}
         self._played = 0
         home.mkdir(parents=True, exist_ok=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the JVMs."""

@@ -12,6 +12,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from tests.histories import found
@@ -41,7 +42,7 @@ def main() -> int:
         packed = home / "packed"
         for number, version in enumerate(RELEASES):
             left = len(range(number, RECORDED, len(RELEASES)))
-            with Stage(version, home / version) as stage:
+            with closing(Stage(version, home / version)) as stage:
                 for seed in itertools.count(_SEED + number, len(RELEASES)):
                     folder = packed / f"{seed}-{version}"
                     result = stage.play(drawn_history(seed), keep=folder)
@@ -55,7 +56,7 @@ def main() -> int:
                     if not left:
                         break
         for version in found.RELEASES:
-            with Stage(version, home / version) as stage:
+            with closing(Stage(version, home / version)) as stage:
                 for title in found.FOUND:
                     result = stage.play(found.found_history(title), keep=packed / f"{title}-{version}")
                     for line in result.differences:

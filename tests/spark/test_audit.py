@@ -49,7 +49,7 @@ def groups() -> list[Any]:
     return rest_is_slow([(first[::2],), (first[1::2],), *((names,) for names in some)], quick=1)
 
 
-def told(reading: VerdictReading) -> dict[str, list[str]]:
+def answers(reading: VerdictReading) -> dict[str, list[str]]:
     """Everything that a reading says, in an order that does not depend on the engine."""
     rows = sorted(json.dumps(row, sort_keys=True) for row in reading.table().to_pylist())
     return {
@@ -63,7 +63,7 @@ def told(reading: VerdictReading) -> dict[str, list[str]]:
 
 def on_spark(spark: SparkSession, stores: list[Store], settings: SettingsOf, **options: Any) -> dict[str, list[str]]:
     """What the audit on Spark says."""
-    return told(spark_audit.audit(spark, stores, settings, split_bytes=SPLIT_BYTES, **options))
+    return answers(spark_audit.audit(spark, stores, settings, split_bytes=SPLIT_BYTES, **options))
 
 
 @pytest.mark.parametrize("names", groups(), ids=lambda names: names[0])
@@ -74,14 +74,14 @@ def test_every_store_of_the_corpus(spark: SparkSession, names: tuple[str, ...]) 
     def settings(store: Store) -> Any:
         return of_root[store.root](store)
 
-    wanted = told(local_audit.audit(stores, settings))
+    wanted = answers(local_audit.audit(stores, settings))
     assert on_spark(spark, stores, settings) == wanted
     assert wanted["rows"]
 
 
 def test_causes_of_whole_groups_are_those_here(spark: SparkSession, tmp_path: Path) -> None:
     stores = [opened("parallel-5.3.3"), open_store(field_stores("group-shared-5.3.3", tmp_path) / "store")]
-    wanted = told(local_audit.audit(stores, broker_settings))
+    wanted = answers(local_audit.audit(stores, broker_settings))
     assert on_spark(spark, stores, broker_settings) == wanted
     assert len(wanted["group_causes"]) == 2
 
@@ -106,7 +106,7 @@ def test_every_store_of_the_other_designs(spark: SparkSession, first: bool) -> N
     def settings(store: Store) -> Any:
         return of_root[store.root](store)
 
-    assert on_spark(spark, stores, settings) == told(local_audit.audit(stores, settings))
+    assert on_spark(spark, stores, settings) == answers(local_audit.audit(stores, settings))
 
 
 def test_as_of_a_past_time(spark: SparkSession) -> None:
@@ -114,7 +114,7 @@ def test_as_of_a_past_time(spark: SparkSession) -> None:
     rows = local_audit.audit([opened(name)], settings_of(name)).table().to_pylist()
     times = sorted(row["half_store_time_ms"] for row in rows if row["half_store_time_ms"])
     at_ms = times[len(times) // 2]
-    wanted = told(local_audit.audit([opened(name)], settings_of(name), at_ms=at_ms))
+    wanted = answers(local_audit.audit([opened(name)], settings_of(name), at_ms=at_ms))
     assert on_spark(spark, [opened(name)], settings_of(name), at_ms=at_ms) == wanted
     assert len(wanted["rows"]) < len(rows)
 
@@ -130,7 +130,7 @@ def test_damaged_stores(spark: SparkSession, seed: int, tmp_path: Path) -> None:
         identity = data.find(b"UNIQ_KEY\x01", position) - position + len("UNIQ_KEY\x01") + 30
         places = (3, 6, 30, 26, 15, 86, identity)
         damage.flip_byte(file, position + places[(seed + number) % 7], 0x11)
-    wanted = told(local_audit.audit([open_store(root)], settings_of(name)))
+    wanted = answers(local_audit.audit([open_store(root)], settings_of(name)))
     assert on_spark(spark, [open_store(root)], settings_of(name)) == wanted
     assert wanted["findings"]
 
@@ -151,7 +151,7 @@ def test_damaged_stores_of_the_other_designs(spark: SparkSession, tmp_path: Path
     def settings(store: Store) -> Any:
         return of_root[store.root](store)
 
-    wanted = told(local_audit.audit(stores, settings))
+    wanted = answers(local_audit.audit(stores, settings))
     assert on_spark(spark, stores, settings) == wanted
     assert any("log-missing" in line for line in wanted["findings"])
 
@@ -160,7 +160,7 @@ def test_a_slave_that_began_after_the_half_messages_of_its_op_messages(spark: Sp
     """No op message of its log names one of its half messages; and it is a copy of its master's log."""
     root = field_stores("partial-slave", tmp_path)
     stores = [open_store(root / name) for name in ("master", "slave")]
-    assert on_spark(spark, stores, broker_settings) == told(local_audit.audit(stores, broker_settings))
+    assert on_spark(spark, stores, broker_settings) == answers(local_audit.audit(stores, broker_settings))
 
 
 def test_a_log_of_zeros_is_missing_on_spark_too(spark: SparkSession, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_log_of_zeros_is_missing_on_spark_too(spark: SparkSession, tmp_path: P
     root = copy_of(name, tmp_path)
     (file,) = damage.log_files(root)
     damage.zero_bytes(file, 0, file.stat().st_size)
-    wanted = told(local_audit.audit([open_store(root)], settings_of(name)))
+    wanted = answers(local_audit.audit([open_store(root)], settings_of(name)))
     assert on_spark(spark, [open_store(root)], settings_of(name)) == wanted
     assert any("log-missing" in line for line in wanted["findings"])
 
@@ -179,7 +179,7 @@ def test_through_spark_where_driver_and_tasks_share_no_disk(
 ) -> None:
     """As on a cluster: results in pieces through the driver."""
     name = "common-5.3.3"
-    wanted = told(local_audit.audit([opened(name)], settings_of(name)))
+    wanted = answers(local_audit.audit([opened(name)], settings_of(name)))
     monkeypatch.setattr(handover, "_is_on_this_machine", lambda _: False)
     monkeypatch.setattr(handover, "FETCHED_BYTES_MAX", 1)
     monkeypatch.setattr(spark_audit, "PARTITIONS_MIN", 5)
@@ -211,7 +211,7 @@ def test_spark_did_the_work(spark: SparkSession, monkeypatch: pytest.MonkeyPatch
     assert max(tasks) >= sum(segment.size_bytes for segment in store.commit_log) / SPLIT_BYTES > 2
     assert judged_in > 1
     assert not [file for file in read_here if "/commitlog/" in file]
-    assert rows == len(told(local_audit.audit([store], settings_of(name)))["rows"])
+    assert rows == len(answers(local_audit.audit([store], settings_of(name)))["rows"])
 
 
 @pytest.mark.parametrize("exponent", range(20, 45))
@@ -252,8 +252,8 @@ def test_one_transaction_with_ten_thousand_copies_and_a_group_with_nearly_all(
             forge.op(half)
     root = forge.write(half_cursor=11_000, op_cursor=2_000)
     settings = settings_of("common-5.3.3")
-    wanted = told(local_audit.audit([open_store(root)], settings))
-    found = told(spark_audit.audit(spark, [open_store(root)], settings, split_bytes=1 << 20))
+    wanted = answers(local_audit.audit([open_store(root)], settings))
+    found = answers(spark_audit.audit(spark, [open_store(root)], settings, split_bytes=1 << 20))
     assert found == wanted
     assert max(len(json.loads(row)["half_copies"]) for row in wanted["rows"]) == 10_000
 

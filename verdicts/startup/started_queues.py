@@ -6,7 +6,6 @@ afford it: the log itself counts as sound.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from readers.model.releases import Version
 from readers.queues.queue_parts import QueuePart
 from readers.queues.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, topic_bytes
 from readers.queues.unit_files import used_end
+from readers.store.remembered import Remembered
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.startup.dledger_findings import queues_cut_at
 from verdicts.startup.dledger_log import committed_offset
@@ -79,10 +79,10 @@ def started_queues(
     try:
         ends = {topic: used_end(one.segments, one.layout) for topic, one in files.items()}
         last = {topic: _place(one, ends[topic]) for topic, one in files.items()}
-        log_end, is_torn = _log_end(store, rules)
         if log_cut is not None:
             ends = {topic: _kept_end(one, ends[topic], log_cut) for topic, one in files.items()}
             return {topic: StartedQueue(ends[topic], end=ends[topic]) for topic in _TOPICS}
+        log_end, is_torn = _log_end(store, rules)
         reach, scanned_from = -1, min((place for place, _ in last.values()), default=-1)
         if not store.aborted:
             reached = queue_reach(store)
@@ -123,6 +123,7 @@ def _counted(place: tuple[int, int], rules: RecoveryRules) -> int:
 def _reaching(
     store: Store, queue: StartedQueue, maximum: int, log_end: int, rules: RecoveryRules
 ) -> StartedQueue:
+    """Return a queue with the place up to which new records get no slot."""
     if rules.dispatches == "behind_queues" and not store.aborted:  # of any queue, for all queues
         maximum = max(maximum, queue_reach(store).as_counted(rules))
     if maximum > log_end:
@@ -226,8 +227,8 @@ class QueueReach(NamedTuple):
         return self.end if rules.queue_maximum_is_end else self.begin
 
 
-#: What was found for each store that is still held: a start is played for several releases.
-_REACHES: dict[int, tuple[weakref.ref[Store], QueueReach]] = {}
+#: A start is played for several releases.
+_REACHES: Remembered[QueueReach] = Remembered()
 
 
 def queue_reach(store: Store) -> QueueReach:
@@ -235,18 +236,7 @@ def queue_reach(store: Store) -> QueueReach:
 
     Raises: UnreadableFile, FileChanged.
     """
-    number = id(store)
-    known = _REACHES.get(number)
-    if known is not None and known[0]() is store:
-        return known[1]
-    found = _queue_reach(store)
-    if not store.in_use:
-        _REACHES[number] = weakref.ref(store, lambda _: _forget(number)), found
-    return found
-
-
-def _forget(number: int) -> None:
-    _REACHES.pop(number, None)
+    return _REACHES.of(store, lambda: _queue_reach(store))
 
 
 def _queue_reach(store: Store) -> QueueReach:
