@@ -142,26 +142,16 @@ class FileMedium:
             why = why_not_dispatched(self._store, named.topic, named.queue_id, self._conf)
             if why is not None:
                 refused.setdefault("commit", why)
-        if named is not None and named.topic == HALF_TOPIC and (why := self._unread_op()) is not None:
-            for action in ("commit", "rollback", "discard"):
-                refused.setdefault(action, why)
         around = replace(
             situation.conditions, now_ms=_now_ms(), is_stopped=True, unwritable=refused,
+            unread_op=self._unread_op() if named is not None and named.topic == HALF_TOPIC else None,
         )
         return replace(situation, conditions=around)
 
-    def _unread_op(self) -> str | None:
-        """Why the check would not read the op message of a decision; None if it would.
-
-        Seen on 4.3.0 to 5.5.0: the message is delivered, and its transaction checked or discarded once more.
-        """
+    def _unread_op(self) -> tuple[int, int] | None:
+        """Return the op cursor and the number of the next op message, if the check would not read this message."""
         cursor, number = (check_cursors(self._store).op or {}).get(0), self._tail.next_op_offset()
-        if cursor is None or number is None or cursor <= number:
-            return None
-        return (
-            f"the op cursor {cursor} is after the end of the op queue, so the check does not read op message {number} "
-            f"of this decision (rmqtx cursor set --op {number} sets the cursor)"
-        )
+        return None if cursor is None or number is None or cursor <= number else (cursor, number)
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """See `Medium`."""

@@ -262,7 +262,19 @@ def number_taken(situation: Situation, request: ActRequest) -> Found:
 
 
 def cannot_be_written(situation: Situation, request: ActRequest) -> Found:
-    """The act needs records that cannot be appended to the files of a stopped broker."""
+    """The act needs records that cannot be appended to the files of a stopped broker, or that its check does not read.
+
+    With an op cursor after the end of the op queue, 4.3.0 to 5.5.0 deliver the message, and check or discard its
+    transaction once more.
+    """
+    unread = situation.conditions.unread_op
+    if unread is not None and request.action != "resume":
+        cursor, number = unread
+        return (
+            f"the op cursor {cursor} is after the end of the op queue, so the check does not read op message {number} "
+            "of this decision",
+            f"first set the cursor: rmqtx cursor set --op {number}",
+        )
     why = situation.conditions.unwritable.get(request.action)
     if why is None:
         return None

@@ -95,8 +95,9 @@ class ActConditions:
            is the reason. `rivals`: other rmqtx processes that act on the group. `unread`: what could not be read;
            `contradictions`: findings that contradict the transaction's own records. `is_stopped`: the broker does not
            run, and its files are changed. `is_of_files`: only files were read, no broker was asked. `unwritable`:
-           actions whose records cannot be appended to the files, with the reason. `stopped_time_ms`: when the broker
-           stopped, where files were read.
+           actions whose records cannot be appended to the files, with the reason. `unread_op`: the op cursor, and the
+           number of the op message of a decision, where the check would not read this message. `stopped_time_ms`: when
+           the broker stopped, where files were read.
     Units: `settle_ms`: how long a decision made before now may take to become visible; `settled_ms`: time waited.
     """
 
@@ -115,6 +116,7 @@ class ActConditions:
     is_stopped: bool = False
     is_of_files: bool = False
     unwritable: Mapping[str, str] = field(default_factory=dict)
+    unread_op: tuple[int, int] | None = None
     stopped_time_ms: int | None = None
 
 

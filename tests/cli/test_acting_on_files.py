@@ -77,8 +77,8 @@ def test_an_op_message_that_the_check_does_not_read_is_not_written(rmqtx: Run, s
     for act in ("commit", "rollback", "discard"):
         result = rmqtx(act, case("pending.0"), "--store", store, *VERSION, "--to", tmp_path / "new", "--yes")
         assert result.status == REFUSED_BY_GUARD
-        assert f"cannot be appended to the files of a stopped broker: the op cursor {number} is after" in result.err
-        assert "rmqtx cursor set --op " in result.err
+        assert f"cannot-be-written: the op cursor {number} is after the end of the op queue" in result.err
+        assert "first set the cursor: rmqtx cursor set --op " in result.err
     assert not (tmp_path / "new").exists()
 
 
