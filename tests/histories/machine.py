@@ -31,7 +31,7 @@ SMALL_FILES: dict[str, str] = {
     "flushCommitLogLeastPages": "1000000", "flushConsumeQueueLeastPages": "1000000",
     "flushCommitLogThoroughInterval": "2000000000", "flushConsumeQueueThoroughInterval": "2000000000",
     "warmMapedFileEnable": "false", "transientStorePoolEnable": "false", "diskMaxUsedSpaceRatio": "99",
-    "asyncSendEnable": "false", "enableAutoCreateSystemTopics": "true", "timerWheelEnable": "false",
+    "asyncSendEnable": "false", "timerWheelEnable": "false",
 }  # fmt: skip
 
 
