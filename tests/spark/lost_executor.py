@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from spark_tasks.jobs.audit import audit
 from spark_tasks.session.session import session
 from tests.forge.stores import opened, settings_of
-from tests.spark.test_audit import told
+from tests.spark.test_audit import answers
 
 SPLIT_BYTES = 4 << 10
 TASKS_DONE_MIN = 2
@@ -63,7 +63,7 @@ def main(name: str) -> None:
         killed: list[int] = []
         watcher = threading.Thread(target=kill_one, args=(spark, killed), daemon=True)
         watcher.start()
-        found = told(audit(spark, [opened(name)], settings_of(name), split_bytes=SPLIT_BYTES))
+        found = answers(audit(spark, [opened(name)], settings_of(name), split_bytes=SPLIT_BYTES))
         print(json.dumps({"killed": len(killed), **found}))
 
 

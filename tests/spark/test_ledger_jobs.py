@@ -203,5 +203,5 @@ def test_damage_is_told_as_locally(spark: SparkSession, tmp_path: Path) -> None:
     done = parse_filter(ledgers.DONE, arrow_schema(ledger)).mask
     reading = spark_reconcile.reconcile(spark, [store], settings, ledger, MATCH, done, done, split_bytes=SPLIT)
     list(reading)
-    told, wanted = (sorted(finding.line() for finding in one.findings) for one in (reading, local))
-    assert told == wanted
+    answers, wanted = (sorted(finding.line() for finding in one.findings) for one in (reading, local))
+    assert answers == wanted

@@ -14,7 +14,7 @@ import pytest
 from readers.store.store import open_store
 from spark_tasks.jobs.audit import audit
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
-from tests.spark.test_audit import told
+from tests.spark.test_audit import answers
 from verdicts.audit import local_audit
 
 if TYPE_CHECKING:
@@ -43,19 +43,19 @@ def test_a_killed_executor() -> None:
     assert found.pop("killed") == 1
     root = json.loads(found["coverage"][0])["store"]
     store = opened(name)
-    wanted = told(local_audit.audit([store], settings_of(name)))
+    wanted = answers(local_audit.audit([store], settings_of(name)))
     assert without_root(found, root) == without_root(wanted, store.root)
 
 
 def test_a_segment_that_is_removed_after_the_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     name = WITH_SEVERAL_SEGMENTS[0]
     root = copy_of(name, tmp_path)
-    before = told(local_audit.audit([open_store(root)], settings_of(name)))
+    before = answers(local_audit.audit([open_store(root)], settings_of(name)))
     store = open_store(root)
     removed = store.commit_log[1].file
     Path(removed).unlink()
-    found = told(audit(spark, [store], settings_of(name), split_bytes=16 << 10))
-    assert found == told(local_audit.audit([store], settings_of(name)))
+    found = answers(audit(spark, [store], settings_of(name), split_bytes=16 << 10))
+    assert found == answers(local_audit.audit([store], settings_of(name)))
     assert any("unreadable-file" in line and removed in line for line in found["findings"])
     undecidable = [row for row in found["rows"] if '"state": "UNDECIDABLE"' in row]
     assert undecidable

@@ -38,7 +38,7 @@ def rows(reading: Reading) -> list[str]:
     return sorted(map(str, found))
 
 
-def told(reading: Reading) -> tuple[list[str], list[str]]:
+def answers(reading: Reading) -> tuple[list[str], list[str]]:
     """What was said beside the rows."""
     return sorted(finding.line() for finding in reading.findings), sorted(map(str, reading.coverage))
 
@@ -49,7 +49,7 @@ def require_same(spark: SparkSession, job: ScanJob, stores: list[Store]) -> list
     remote = scan.run_job(spark, job, stores, split_bytes=SPLIT_BYTES)
     wanted = rows(local)
     assert rows(remote) == wanted
-    assert told(remote) == told(local)
+    assert answers(remote) == answers(local)
     return wanted
 
 

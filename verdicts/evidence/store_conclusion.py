@@ -132,7 +132,7 @@ def conclude(
     if concluded.future is not None:
         version = supposed_version(facts.settings, facts.check_stops)[0]
         cut = log_cut(store, version, facts.settings.given or {}, splits.spans_of, splits.body_breaks_of)
-        concluded.has_read_log(None if is_bundle(store) else cut)
+        concluded.has_read_log(None if cut is None or is_bundle(store) else cut)
         if cut is None and checked and not concluded.future.refusals:
             conf = facts.settings.given or {}
             concluded.findings += started_check_findings(store, version, conf, checked, log_end)
