@@ -84,7 +84,7 @@ def pending(
 
 
 #: Findings of a verification, which predicts the start itself.
-_OF_START = ("start-refused", "start-cuts-queue")
+_OF_START = ("start-refused", "start-cuts-queue", "start-skips")
 
 
 def open_transactions(

@@ -104,7 +104,8 @@ class CheckWindow:
            producer_group, real_topic, commit_log_offset. `diverted_count`: halves whose copies go to a delay or timer
            topic first, and then to the half queue; this is not simulated. `slot_offsets`: the commit-log offsets in the
            half slots, whether or not their records can be read; `fillers`: the half slots that are fillers, or that
-           lie behind fillers and are cut off by the next start.
+           lie behind fillers and are cut off by the next start. `cuts`: the queues that the next start cuts because of
+           their own slots.
     """
 
     state: CheckState
@@ -113,6 +114,7 @@ class CheckWindow:
     slot_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     fillers: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     findings: list[Finding] = field(default_factory=list)
+    cuts: tuple[Finding, ...] = ()
 
     @property
     def are_askable(self) -> Bools:
@@ -237,7 +239,8 @@ def check_window(
         if started.get(HALF_TOPIC, _UNCUT).lost != _UNCUT.lost:
             fillers = np.union1d(fillers, _lost_anyway(store, halves, half_cursor, started[HALF_TOPIC].lost))
     return CheckWindow(
-        state, stored_halves.words, stored_halves.diverted_count, half_slots.offsets, fillers, findings
+        state, stored_halves.words, stored_halves.diverted_count, half_slots.offsets, fillers, findings,
+        tuple(cut for one in started.values() for cut in one.cuts),
     )
 
 

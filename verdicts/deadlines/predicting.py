@@ -218,7 +218,7 @@ def predict_window(
     found = _without_questions(found, offsets[~window.are_askable])
     new = state.undispatched
     hidden_until = None if new is None else (new.log_end, new.maximum)
-    found = replace(found, fillers={state.queue_id: window.fillers}, hidden_until=hidden_until)
+    found = replace(found, fillers={state.queue_id: window.fillers}, hidden_until=hidden_until, cuts=window.cuts)
     found = _with_unreadable(found, np.setdiff1d(window.slot_offsets, [*offsets, *found.offsets]))
     return _standing(found) if is_standing else found
 
@@ -405,5 +405,6 @@ def _together(parts: list[Prediction], is_running: bool, why: Why) -> Prediction
         why=reasons[0] if reasons else why,
         fillers={queue_id: numbers for part in parts for queue_id, numbers in part.fillers.items()},
         hidden_until=next((part.hidden_until for part in parts if part.hidden_until is not None), None),
+        cuts=tuple(cut for part in parts for cut in part.cuts),
     )
     return found.chosen(np.argsort(found.offsets, kind="stable"))

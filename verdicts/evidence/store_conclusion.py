@@ -135,7 +135,8 @@ def conclude(
         concluded.has_read_log(None if cut is None or is_bundle(store) else cut)
         if cut is None and checked and not concluded.future.refusals:
             conf = facts.settings.given or {}
-            concluded.findings += started_check_findings(store, version, conf, checked, log_end)
+            skipped = started_check_findings(store, version, conf, checked, log_end)
+            concluded.findings += [one for one in skipped if one not in concluded.future.cuts]
     return Conclusion(
         concluded, splits.coverage, [halves_of(block, store.root, JUDGED_HALVES) for block in damaged], examined.ties
     )

@@ -184,7 +184,7 @@ class StoreFacts:
 
 def future_findings(store: Store, future: Prediction) -> list[Finding]:
     """Return what is wrong with a future: a start that fails, halves that the check passes, a part of the release."""
-    found = list(future.refusals)
+    found = [*future.refusals, *future.cuts]
     for queue_id, numbers in future.fillers.items():
         if len(numbers):
             found.append(Finding(

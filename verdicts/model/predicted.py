@@ -123,10 +123,11 @@ class Prediction:
            NEVER where nothing happens. `whys`: by commit-log offset, why a copy is not discarded; `why`: the same for
            all other copies. `is_whole`: the check of all half queues was played, so a half copy that is not here has no
            slot that leads to it. `fillers`: the half slots without a record, by queue. `hidden_until`: the end of the
-           log, and the place of it up to which new half copies get no slot, if that is behind the end. `log_cut`:
-           where the next start cuts the log off, if it does. `assumed`: what was assumed, of ASSUMED. `differing`: if
-           the start of the possible releases lead to different events, a release and a summary of its events for each
-           future. `refusals`: why its broker does not start. `start_ms`: when a stopped broker is assumed to start.
+           log, and the place of it up to which new half copies get no slot, if that is behind the end. `cuts`: the half
+           and op queues that the next start cuts because of their own slots. `log_cut`: where the next start cuts the
+           log off, if it does. `assumed`: what was assumed, of ASSUMED. `differing`: if the start of the possible
+           releases lead to different events, a release and a summary of its events for each future. `refusals`: why its
+           broker does not start. `start_ms`: when a stopped broker is assumed to start.
     """
 
     is_running: bool = False
@@ -143,6 +144,7 @@ class Prediction:
     is_whole: bool = False
     fillers: Mapping[int, Int64s] = field(default_factory=dict, repr=False)
     hidden_until: tuple[int, int] | None = None
+    cuts: tuple[Finding, ...] = ()
     log_cut: int | None = None
     assumed: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from readers.index.index_search import open_index
 from readers.model.columns import Int64s
@@ -151,18 +152,31 @@ def _index_findings(store: Store, from_offset: int) -> Iterator[Finding]:
 
 def _queue_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
     """Queues that are cut because of their own entries; if the log is cut, its finding covers the queues too."""
-    cut = [fate for fate in fates if fate.reason and fate.left_end < fate.facts.used_end]
-    for fate in cut[:_QUEUES_MAX]:
-        size, left = fate.facts.files.layout.size_bytes, fate.left_end
-        segment = next(
-            (one for one in fate.facts.files.segments if one.base_offset <= left * size < one.end_offset), None
-        )
-        yield Finding(
-            store.root, "start-cuts-queue", None if segment is None else segment.file,
-            None if segment is None else left * size - segment.base_offset, (fate.facts.used_end - left) * size,
-            expected=f"{fate.facts.used_end} slots in {queue_text(fate.facts.name)}",
-            actual=f"{left}: {fate.reason if left == fate.cut_end else f'slot {left} is invalid'}",
-        )
+    yield from islice((found for fate in fates if (found := cut_finding(store, fate)) is not None), _QUEUES_MAX)
+
+
+def cut_finding(store: Store, fate: QueueFate) -> Finding | None:
+    """Return that a start cuts off slots of a queue because of its own entries; None if it does not."""
+    size, left = fate.facts.files.layout.size_bytes, fate.left_end
+    if not fate.reason or left >= fate.facts.used_end:
+        return None
+    segment = next((one for one in fate.facts.files.segments if one.base_offset <= left * size < one.end_offset), None)
+    return Finding(
+        store.root, "start-cuts-queue", None if segment is None else segment.file,
+        None if segment is None else left * size - segment.base_offset, (fate.facts.used_end - left) * size,
+        expected=f"{fate.facts.used_end} slots in {queue_text(fate.facts.name)}",
+        actual=f"{left}: {fate.reason if left == fate.cut_end else f'slot {left} is invalid'}",
+    )
+
+
+def skips_finding(store: Store, fate: QueueFate) -> Finding | None:
+    """Return that a start leaves records of a queue without a slot; None if it does not."""
+    if not len(fate.skipped):
+        return None
+    return _records_finding(
+        store, "start-skips", fate.skipped, f"its slot in {queue_text(fate.facts.name)}",
+        f"none; the queue continues at {fate.end}", skipped_meaning(store, fate.facts.name, fate.skipped),
+    )
 
 
 def _hole_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Finding]:
@@ -183,12 +197,7 @@ def dispatched_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Fi
 
     Order: kind of finding, then queue by queue.
     """
-    skipped = [fate for fate in fates if len(fate.skipped)]
-    for fate in skipped[:_QUEUES_MAX]:
-        yield _records_finding(
-            store, "start-skips", fate.skipped, f"its slot in {queue_text(fate.facts.name)}",
-            f"none; the queue continues at {fate.end}", skipped_meaning(store, fate.facts.name, fate.skipped),
-        )
+    yield from islice((found for fate in fates if (found := skips_finding(store, fate)) is not None), _QUEUES_MAX)
     for fate in [fate for fate in fates if len(fate.shifted)][:_QUEUES_MAX]:
         number = int(fate.shifted[0, 2])
         actual = "another slot"

@@ -14,7 +14,10 @@ import numpy as np
 
 from readers.log.commit_log import last_with_data, scan_segments, written_end_offset
 from readers.model.columns import Int64s
+from readers.model.findings import Finding
+from readers.model.ranges import merged, runs_of
 from readers.model.releases import Version
+from readers.queues.consume_queue import are_left_out
 from readers.queues.queue_parts import QueuePart
 from readers.queues.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, topic_bytes
 from readers.queues.unit_files import used_end
@@ -22,7 +25,7 @@ from readers.store.remembered import Remembered
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.startup.dledger_findings import queues_cut_at
 from verdicts.startup.dledger_log import committed_offset
-from verdicts.startup.findings import not_predictable
+from verdicts.startup.findings import cut_finding, not_predictable, skips_finding
 from verdicts.startup.log_walk import END, LogWalk, check_record
 from verdicts.startup.queues import QueueFacts, QueueFate, recovered
 from verdicts.startup.recovery import loaded_log, recover_queues, start_file
@@ -32,6 +35,8 @@ _NONE = np.empty(0, np.int64)
 _NO_RANGES = np.empty((0, 2), np.int64)
 _TOPICS = (HALF_TOPIC, OP_TOPIC)
 _SLOTS_AT_ONCE = 1 << 20
+#: How many of the last files of a queue a start reads.
+_FILES_READ = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,8 @@ class StartedQueue:
            slot, if the start makes the queue; None otherwise. `is_complete`: no record lacks a slot.
            `lost`: the stored slots, first and end, that the start cuts off and that no record gets again.
            `maximum`: the place of the log up to which new records get no slot, if that is after `log_end`, the end of
-           the log; `compares_ends`: whether a record counts by its end.
+           the log; `compares_ends`: whether a record counts by its end. `cuts`: that the start cuts off
+           stored slots, and that some of their records get none again.
     """
 
     kept_end: int
@@ -55,6 +61,7 @@ class StartedQueue:
     maximum: int = -1
     log_end: int = 0
     compares_ends: bool = False
+    cuts: tuple[Finding, ...] = ()
 
     @property
     def hinders_new_slots(self) -> bool:
@@ -91,15 +98,24 @@ def started_queues(
         cut = queues_cut_at(store, conf, rules) if store.is_dledger else None
         if cut is not None:
             return _cut_by_dledger(store, queue_id, files, ends, cut)
+        near_end = min(log_end, max(queue_reach(store).end, 0))
+        wrong = {topic: _wrong_slots(one, ends[topic], near_end) for topic, one in files.items()}
+        if any(one.has_any for one in wrong.values()):
+            log_end = _scanned_end(store)
+            wrong = {topic: _wrong_slots(one, ends[topic], log_end) for topic, one in files.items()}
+        for topic in [topic for topic in _TOPICS if wrong[topic].has_any]:
+            last[topic] = _place(files[topic], wrong[topic].begin)
+            scanned_from = min(scanned_from, last[topic][0])
         records = _records(store, queue_id, last, scanned_from, log_end)
-        if not is_torn and not any(len(rows) for rows in records.values()):
+        is_sound = not any(one.has_any for one in wrong.values())
+        if is_sound and not is_torn and not any(len(rows) for rows in records.values()):
             whole = {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
             return {
                 topic: _reaching(store, queue, _counted(last[topic], rules), log_end, rules)
                 for topic, queue in whole.items()
             }
         fates = [
-            recovered(_facts(files[topic], topic, queue_id, ends[topic], records[topic]), rules, None)
+            recovered(_facts(files[topic], topic, queue_id, ends[topic], records[topic], wrong[topic]), rules, None)
             for topic in _TOPICS
         ]
         maximum = max(reach, *(fate.maximum for fate in fates))
@@ -107,7 +123,7 @@ def started_queues(
         walk = LogWalk(first, len(segments) - 1, log_end, "")
         recover_queues(store, segments, walk, fates, rules, only_doubted=not is_torn, reach=min(reach, log_end))
         return {
-            topic: _reaching(store, _started(fate), fate.maximum, log_end, rules)
+            topic: _reaching(store, _started(store, fate), fate.maximum, log_end, rules)
             for topic, fate in zip(_TOPICS, fates, strict=True)
         }
     finally:
@@ -273,18 +289,60 @@ def _records(
     return {topic: np.concatenate(rows) for topic, rows in found.items()}
 
 
-def _facts(files: SlotFiles, topic: str, queue_id: int, end: int, records: Int64s) -> QueueFacts:
+class _WrongSlots(NamedTuple):
+    """The slots of a queue at which a start may cut it: impossible ones, and those that lead behind the end of the log.
+
+    Shape: rows [from, to), ascending, in the files that a start reads.
+    """
+
+    invalid: Int64s
+    beyond: Int64s
+
+    @property
+    def has_any(self) -> bool:
+        return bool(len(self.invalid) or len(self.beyond))
+
+    @property
+    def begin(self) -> int:
+        """The first of them."""
+        return int(min(part[0, 0] for part in self if len(part)))
+
+
+def _wrong_slots(files: SlotFiles, end: int, log_end: int) -> _WrongSlots:
+    """Return the wrong slots of the last files of a queue.
+
+    Raises: UnreadableFile, FileChanged.
+    Source: store/ConsumeQueue.java recover, truncateDirtyLogicFiles.
+    """
+    invalid, beyond = [_NONE], [_NONE]
+    begin = int(files.bases[-_FILES_READ:][0]) if len(files.bases) else end
+    for first in range(begin, end, _SLOTS_AT_ONCE):
+        slots = files.read(first, min(first + _SLOTS_AT_ONCE, end))
+        offsets = slots["commit_log_offset"].astype(np.int64)
+        are_possible = (offsets >= 0) & (slots["record_length_bytes"] > 0)
+        invalid.append(first + np.flatnonzero(~are_possible))
+        are_beyond = are_possible & (offsets >= log_end) & ~are_left_out(slots)
+        beyond.append(first + np.flatnonzero(are_beyond))
+    return _WrongSlots(runs_of(np.concatenate(invalid)), runs_of(np.concatenate(beyond)))
+
+
+def _facts(
+    files: SlotFiles, topic: str, queue_id: int, end: int, records: Int64s, wrong: _WrongSlots
+) -> QueueFacts:
+    """Return a queue for a start. `records`: those behind its last slot, or behind the first wrong one."""
     name: QueueName = (SIMPLE, topic_bytes(topic), queue_id)
-    runs = np.array([[files.first, end]], np.int64) if end else _NO_RANGES
+    runs = np.array([[files.first, wrong.begin if wrong.has_any else end]], np.int64) if end else _NO_RANGES
     part = QueuePart(runs, records[:, 2], records[:, 0], records[:, 1], _NONE, _NONE, _NONE, _NONE)
-    return QueueFacts(name, files, end, part, _NO_RANGES, _NO_RANGES)
+    return QueueFacts(name, files, end, part, wrong.invalid, merged([wrong.invalid, wrong.beyond]))
 
 
-def _started(fate: QueueFate) -> StartedQueue:
+def _started(store: Store, fate: QueueFate) -> StartedQueue:
     added = tuple(_added(fate))
     begin = fate.first if added and not fate.segments else None
     kept_end = fate.first if begin is not None else fate.cut_end
-    return StartedQueue(kept_end, added, fate.end, begin)
+    cut = cut_finding(store, fate)
+    found = () if cut is None else tuple(one for one in (cut, skips_finding(store, fate)) if one is not None)
+    return StartedQueue(kept_end, added, fate.end, begin, cuts=found)
 
 
 def _added(fate: QueueFate) -> Iterator[tuple[int, int]]:

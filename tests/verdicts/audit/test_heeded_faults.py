@@ -121,6 +121,20 @@ def test_an_impossible_time_of_the_checkpoint(tmp_path: Path) -> None:
     assert "checkpoint-damaged" in {one.code for one in reading.findings}
 
 
+@pytest.mark.parametrize(
+    ("name", "topic", "slot"),
+    [("cursorback-5.5.0", HALF_TOPIC, 37), ("common-5.3.3", HALF_TOPIC, 1), ("common-5.3.3", OP_TOPIC, 1)],
+)
+@pytest.mark.parametrize("at", [0, 3, 8])
+def test_a_slot_before_the_cursor_at_which_the_next_start_cuts_its_queue(
+    name: str, topic: str, slot: int, at: int, tmp_path: Path
+) -> None:
+    root = copy_of(name, tmp_path)
+    flip(min((root / "consumequeue" / topic / "0").iterdir()), slot * 20 + at, 0x80 if at != 3 else 0x7F)
+    assert "start-cuts-queue" in verified(root)
+    assert "start-cuts-queue" in codes_of(root, name)[0] & pending_codes(root, name)
+
+
 @pytest.mark.parametrize("name", ["rocksdb-separate-5.5.0", "rocksdb-combined-5.4.0"])
 @pytest.mark.parametrize("topic", [OP_TOPIC, HALF_TOPIC])
 def test_a_slot_in_a_file_beside_the_queues_in_rocksdb(name: str, topic: str, tmp_path: Path) -> None:
