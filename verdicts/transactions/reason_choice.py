@@ -108,7 +108,7 @@ def _of_discarded(judged: Judgement, rows: Int64s) -> Choices:
 
 
 def _of_lost(judged: Judgement, rows: Int64s) -> Choices:
-    is_unread = (judged.event_per_copy == Event.SKIPPED) & judged.is_numbered_ahead_per_copy
+    is_unread = judged.event_per_copy == Event.SKIPPED
     return [
         (_is_about(judged, rows, judged.others.is_rocksdb), "rocksdb_never_known"),
         (_is_about(judged, rows, judged.is_slotless_per_copy), "without_slot"),
