@@ -11,9 +11,9 @@ _CONF = {
 }  # fmt: skip
 
 
-def _half(number: int, body_bytes: int = 8) -> Step:
+def _half(number: int, body_bytes: int = 8, **properties: str) -> Step:
     return {
-        "do": "half", "number": number, "group": "orders", "topic": "TopicA", "properties": {},
+        "do": "half", "number": number, "group": "orders", "topic": "TopicA", "properties": properties,
         "body_bytes": body_bytes, "has_id": True,
     }  # fmt: skip
 
@@ -63,6 +63,27 @@ FOUND: dict[str, list[Step]] = {
     "no-op-queue": [
         *(_half(number) for number in range(4)), _end(0, "rollback"), _wait(7_000), {"do": "batch"}, _CHECK,
         _end(2, "commit"), _wait(7_000), {"do": "batch"}, _wait(7_000), _STOP, _damage("no op queue", 0.1),
+    ],
+    # Slots that a power loss left lead to what was written there later: to another topic, or between two records.
+    "slot-of-another": [
+        _half(1), _half(2, 60), _half(3, 900), _half(4), _wait(31_000),
+        {"do": "check", "answers": ["rollback", "none", "none", "none", "none"]}, {"do": "kill", "lost": 0.5},
+        _end(4, "commit"), _STOP,
+    ],
+    "slot-within": [
+        _half(0, 60), _half(1, 900), {"do": "kill", "lost": 1.0}, _end(0, "commit"), {"do": "restart", "conf": None},
+        _half(4, 60), *(_half(number) for number in (8, 9, 10)), _wait(288_000_000), _STOP,
+    ],
+    # The half queue lost its end after a clean stop: some releases dispatch it again, and pending listed nothing.
+    "queue-end-lost": [
+        _half(8), _half(9, 60), _wait(600_000), {"do": "check", "answers": ["none", "rollback"]}, _half(10, 900),
+        _half(11, 60), _STOP, _damage("zeroed end of the half queue", 0.8244),
+    ],
+    # A power loss took the end of a record: its REAL_QID. The check puts it back, and asks no producer.
+    "torn-queue-number": [
+        _half(0, TAGS="red", KEYS="a b"), _half(1, KEYS="123456"), _half(2, 60), _half(3, 900, KEYS="order-1"),
+        _wait(31_000), {"do": "check", "answers": ["rollback", "none", "none", "none", "none"]},
+        {"do": "kill", "lost": 0.5},
     ],
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ from readers.log.properties import (
     IMMUNITY,
     PREPARED_QUEUE_OFFSET,
     PRODUCER_GROUP,
+    REAL_QUEUE_ID,
     REAL_TOPIC,
     TAGS,
     UNIQ_KEY,
@@ -101,10 +102,10 @@ class CheckWindow:
     """What the check of one half queue will read: its entries from the cursors on.
 
     Shape: `words` has a row for each `HalfCopy.row`: transaction_id (the offset message id if there is no UNIQ_KEY),
-           producer_group, real_topic, commit_log_offset. `diverted_count`: halves whose copies go to a delay or timer
-           topic first, and then to the half queue; this is not simulated. `slot_offsets`: the commit-log offsets in the
-           half slots, whether or not their records can be read; `fillers`: the half slots that are fillers, or that
-           lie behind fillers and are cut off by the next start.
+           producer_group, real_topic, real_queue_id, commit_log_offset. `diverted_count`: halves whose copies go to a
+           delay or timer topic first, and then to the half queue; this is not simulated. `slot_offsets`: the commit-log
+           offsets in the half slots, whether or not their records can be read; `fillers`: the half slots that are
+           fillers, or that lie behind fillers and are cut off by the next start.
     """
 
     state: CheckState
@@ -116,7 +117,7 @@ class CheckWindow:
 
     @property
     def are_askable(self) -> Bools:
-        """Whether each half copy names the producer group to ask and the topic of the message.
+        """Whether each half copy names the producer group to ask, and the topic and queue of the message.
 
         The check puts back and counts the others too, but no producer is asked (seen on 4.4.0 and 4.5.0).
         """
@@ -347,8 +348,12 @@ def has_op_lists(store: Store) -> bool | None:
 
 
 def are_askable(copies: pa.Table) -> Bools:
-    """Whether each half copy of a table names a producer group and a topic; `CheckWindow.are_askable`."""
+    """Whether each half copy of a table names a producer group, a topic and a queue; `CheckWindow.are_askable`.
+
+    Source: broker/transaction/AbstractTransactionalMessageCheckListener.java sendCheckMessage.
+    """
     known = pc.and_(pc.is_valid(copies["producer_group"]), pc.is_valid(copies["real_topic"]))
+    known = pc.and_(known, pc.is_valid(copies["real_queue_id"]))
     return np.asarray(known.combine_chunks() if isinstance(known, pa.ChunkedArray) else known).astype(np.bool_)
 
 
@@ -359,6 +364,7 @@ _WORDS = pa.schema(
         ("transaction_id", pa.string()),
         ("producer_group", pa.string()),
         ("real_topic", pa.string()),
+        ("real_queue_id", pa.int32()),
         ("commit_log_offset", pa.int64()),
     ]
 )
@@ -388,7 +394,8 @@ def halves_of_records(
                 [
                     pc.coalesce(block.properties.text(UNIQ_KEY), block.message_ids()),
                     block.properties.text(PRODUCER_GROUP),
-                    block.properties.text(REAL_TOPIC), pa.array(block.commit_log_offsets),
+                    block.properties.text(REAL_TOPIC),
+                    integers(block.properties.text(REAL_QUEUE_ID), pa.int32()), pa.array(block.commit_log_offsets),
                 ],
                 schema=_WORDS,
             )
@@ -427,6 +434,7 @@ def _numbers(block: Block, rules: CheckRules, body_lengths: Int64s) -> dict[str,
         "immune_growth_bytes": _immune_growth_bytes(block),
         "spoils": ((block.sys_flag & compression.COMPRESSED) != 0).astype(np.int64) * rules.inflates,
         "is_spoiled": np.zeros(len(block), np.int64),
+        "is_elsewhere": (~block.topic_is(HALF_TOPIC)).astype(np.int64),
     }
 
 
