@@ -219,8 +219,9 @@ def check_window(
         )
         state = CheckState(
             queue_id, half_cursor, half_begin, half_slots.end, op_cursor, op_begin, op_slots.end,
-            stored_halves, stored_ops, reads=_reads(store, halves, half_slots, reads[HALF_TOPIC].own_numbers),
-            op_reads=_reads(store, ops, op_slots, reads[OP_TOPIC].own_numbers),
+            stored_halves, stored_ops,
+            reads=_reads(store, halves, half_slots, reads[HALF_TOPIC].own_numbers, started.get(HALF_TOPIC)),
+            op_reads=_reads(store, ops, op_slots, reads[OP_TOPIC].own_numbers, started.get(OP_TOPIC)),
             left_out=_left_out(halves, half_slots), undispatched=_undispatched(store, started.get(HALF_TOPIC)),
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
@@ -277,10 +278,17 @@ def _begin(store: Store, queue: Queue, started: Mapping[str, StartedQueue]) -> i
     return queue.first_offset if not store.log_begin_offset and not store.in_use else queue.min_offset
 
 
-def _reads(store: Store, queue: Queue, slots: CheckedSlots, own_numbers: list[Int64s]) -> dict[int, SlotRead]:
-    """Return what the store returns for slots without a record at their place. `own_numbers`: slots with a record."""
+def _reads(
+    store: Store, queue: Queue, slots: CheckedSlots, own_numbers: list[Int64s], started: StartedQueue | None = None
+) -> dict[int, SlotRead]:
+    """Return what the store returns for slots without a record at their place. `own_numbers`: slots with a record.
+
+    `started`: the queue after a start, whose slots may lead behind the end of the log.
+    """
     read = np.concatenate([np.empty(0, np.int64), *own_numbers])
     log = LogPlaces.of(store, int((slots.offsets + slots.lengths)[np.isin(slots.numbers, read)].max(initial=0)))
+    if started is not None and started.hinders_new_slots:
+        log = log._replace(end=min(log.end, started.log_end))
     if not log.file_bytes:  # without a log the next start deletes the queues
         return {}
     if len(slots.numbers) == slots.end - slots.begin and log.are_readable(slots.offsets, slots.lengths).all():
