@@ -7,6 +7,7 @@ which is loaded at the first URI.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ _URI = re.compile(
 )
 #: A user's name may precede the host (abfs://container@account…, hdfs://user@host), and a port follow it; no password.
 _AUTHORITY = re.compile(r"([\w.~-]+@)?[\w.-]*(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?")
+_JOINED_KEPT = 4_096
 _SECRET = re.compile(r"key|secret|token|passw|credential|sas|sig", re.IGNORECASE)
 
 
@@ -148,6 +150,7 @@ def _refuse_credentials(uri: Uri) -> None:
             )
 
 
+@functools.lru_cache(maxsize=_JOINED_KEPT)  # the same files of a store are asked for again and again
 def joined(place: str, *names: str) -> str:
     """Return the place with names appended to its path."""
     if not is_uri(place):

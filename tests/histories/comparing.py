@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,9 @@ from readers.cursors.cursors import check_cursors
 from readers.store.broker_settings import broker_settings
 from readers.store.store import HALF_TOPIC, open_store
 from tests.conftest import MOMENT
+from tests.forge import damage
 from tests.histories.futures import Future
+from tests.histories.steps import GROUPS
 from tests.histories.truth import Observed, Transaction, Truth
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import pending
@@ -78,7 +81,7 @@ def compare(root: Path, truth: Truth, future: Future) -> Compared:
     result.take("start", "", "start-refused" in said.findings, future.refusal is not None)
     if future.refusal is None:
         truth.rounds = _compare_rounds(result, said, future, truth.now_ms)
-        _compare_rows(result, truth, said)
+        _compare_rows(result, truth, said, _slots(root))
     if "record-damaged" in said.findings and "start-cuts-log" not in said.findings:
         # The release accepts a record that rmqtx does not read, for example one with another place in its header.
         result.counts["unread by rmqtx"] += 1
@@ -113,8 +116,11 @@ def _compare_rounds(result: Compared, said: Said, future: Future, now_ms: int) -
 
 
 def _facts(happened: Observed) -> dict[str, object]:
+    # The copy of a record of another topic goes to that topic.
+    elsewhere = {one.commit_log_offset for one in happened.written if one.topic != HALF_TOPIC}
     return {
-        "asked": sorted(queue_offset for queue_offset, _ in happened.asked),
+        "asked": sorted(queue_offset for queue_offset, place in happened.asked if place not in elsewhere),
+        "asked elsewhere": sum(place in elsewhere for _, place in happened.asked),
         # Before an expired slot the store returns the next half, so one half can be discarded several times.
         "gone": len(set(happened.discarded)),
         "half cursor": happened.half_cursor,
@@ -126,13 +132,19 @@ def _facts(happened: Observed) -> dict[str, object]:
 
 def _played_facts(check: Simulated, played: Round) -> dict[str, object]:
     gone = (step.half for step in played.steps if step.action in (Action.DISCARDED, Action.EXPIRED))
-    are_askable = check.window.are_askable.tolist()
+    groups = check.window.words["producer_group"].to_pylist()
+    # A flipped byte can make another group, which has no producer.
+    are_asked = [
+        known and group in GROUPS for known, group in zip(check.window.are_askable.tolist(), groups, strict=True)
+    ]
+    asked = [
+        step.written
+        for step in played.steps
+        if step.action is Action.CHECKED and step.written and are_asked[step.written.row]
+    ]
     return {
-        "asked": sorted(
-            step.written.queue_offset
-            for step in played.steps
-            if step.action is Action.CHECKED and step.written and are_askable[step.written.row]
-        ),
+        "asked": sorted(copy.queue_offset for copy in asked if not copy.is_elsewhere),
+        "asked elsewhere": sum(copy.is_elsewhere for copy in asked),
         "gone": len({half.queue_offset for half in gone if half is not None}),
         "half cursor": played.state.half_cursor,
         "op cursor": played.state.op_cursor,
@@ -141,17 +153,29 @@ def _played_facts(check: Simulated, played: Round) -> dict[str, object]:
     }
 
 
-def _compare_rows(result: Compared, truth: Truth, said: Said) -> None:
+def _slots(root: Path) -> frozenset[int]:
+    """The places of the log to which the slots of the half queue lead."""
+    files = damage.queue_files(root, HALF_TOPIC)
+    return frozenset(
+        place for file in files for place, length, _ in struct.iter_unpack(">qiq", file.read_bytes()) if length
+    )
+
+
+def _compare_rows(result: Compared, truth: Truth, said: Said, slots: frozenset[int]) -> None:
     by_place = {copy["commit_log_offset"]: row for row in said.rows for copy in row["half_copies"]}
     open_rows = [row for row in said.rows if row["state"] == "PENDING" or row["advice"] in ("close", "wait")]
     result.take("pending", "all", [_key(r) for r in said.looked_up], [_key(r) for r in open_rows])
     for one in truth.transactions:
         one.copies = [(number, place) for number, place in one.copies if place >= truth.log_begin]
         if one.copies:
-            _compare_row(result, truth, one, by_place.get(one.copies[-1][1]))
+            row = by_place.get(one.copies[-1][1])
+            said_states = [other["state"] for other in said.rows if row and other["transaction_id"] == one.unique_key]
+            _compare_row(result, truth, one, row, said_states, has_slot=one.copies[-1][1] in slots)
 
 
-def _compare_row(result: Compared, truth: Truth, one: Transaction, row: Row | None) -> None:
+def _compare_row(
+    result: Compared, truth: Truth, one: Transaction, row: Row | None, said_states: list[str], *, has_slot: bool
+) -> None:
     where = f"tx-{one.number}"
     may_lack = "flipped byte of the log" in truth.damages  # a damaged record is a finding, and no copy
     if row is None:
@@ -164,13 +188,20 @@ def _compare_row(result: Compared, truth: Truth, one: Transaction, row: Row | No
         return
     result.take("copies", where, places, happened)
     first = first_event(one, truth.rounds)
-    states = true_states(truth, one, first)
-    if "LOST" in states and row["next_event"] in ("skipped", "stopped", "cut"):
+    states = true_states(truth, one, first, has_slot=has_slot)
+    if "LOST" in states and (
+        row["next_event"] in ("skipped", "stopped", "cut") or (row["next_event"] == "none" and truth.damages)
+    ):
         states.add("PENDING")  # it is lost only by the next start, and the row says so
+    if may_lack and states.intersection(said_states):
+        states.add(row["state"])  # with a byte of its group or topic flipped, one of its records has a row of its own
     said_state = row["state"] if row["state"] in states else "/".join(sorted(states))
     result.take("state", f"{where} {row['reason_code']}", row["state"], said_state)
     if row["next_event"] != "unknown" and row["state"] != "UNDECIDABLE":
-        result.take("event", f"{where} {row['state']} {row['reason_code']}", row["next_event"], _as_said(first, row))
+        event = row["next_event"]
+        if event == "asked" and may_lack and row["producer_group"] not in GROUPS:
+            event = "put_back"  # a group without a producer
+        result.take("event", f"{where} {row['state']} {row['reason_code']}", event, _as_said(first, row))
 
 
 def _key(row: Row) -> tuple[Any, ...]:
@@ -204,8 +235,11 @@ def _as_said(first: str, row: Row) -> str:
     return first
 
 
-def true_states(truth: Truth, one: Transaction, first: str) -> set[str]:
-    """The states that agree with what happened to a transaction; several if it met several ends."""
+def true_states(truth: Truth, one: Transaction, first: str, *, has_slot: bool) -> set[str]:
+    """The states that agree with what happened to a transaction; several if it met several ends.
+
+    `has_slot`: a slot of the stored half queue leads to its newest copy.
+    """
     numbers = {queue_offset for queue_offset, _ in one.copies}
     rolled = {queue_offset for decision, queue_offset in one.accepted if decision == "rollback"} & numbers
     found = set()
@@ -221,4 +255,8 @@ def true_states(truth: Truth, one: Transaction, first: str) -> set[str]:
     if found:
         return found
     newest = one.copies[-1][0]
-    return {"LOST" if first == "none" and any(one.half_cursor > newest for one in truth.rounds) else "PENDING"}
+    if first != "none":
+        return {"PENDING"}
+    if any(one.half_cursor > newest for one in truth.rounds):
+        return {"LOST"}
+    return {"PENDING"} if has_slot else {"PENDING", "LOST"}  # where the check stops before, rounds do not show it

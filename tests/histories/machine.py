@@ -18,6 +18,7 @@ from remoting.protocol.frames import Frame, decoded, encoded
 from tests.brokers import maven
 
 SOURCES = Path(__file__).with_name("java")
+_NO_LOG = SOURCES / "logback.xml"
 RELEASES = ("4.3.0", "4.4.0", "4.5.2", "4.9.7", "5.0.0", "5.1.4", "5.2.0", "5.3.3", "5.5.0")
 ADDRESS = "10.0.0.2:10911"
 _PATIENCE_SECONDS = 60
@@ -79,6 +80,7 @@ class Machine:
             f"-javaagent:{agent}", f"-Duser.home={home}", f"-Drocketmq.home.dir={home}",
             "--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
             "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED", "-Dio.netty.tryReflectionSetAccessible=true",
+            f"-Dlogback.configurationFile={_NO_LOG}", f"-Drmq.logback.configurationFile={_NO_LOG}",
             "-Duser.timezone=UTC", "-Dtls.server.mode=disabled", "-Dtls.test.mode.enable=false",
             "-cp", classpath, "Machine",
         ]  # fmt: skip

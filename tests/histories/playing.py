@@ -132,7 +132,7 @@ def played(stage: Stage, histories: Iterable[Step], kept: Path | None) -> Iterat
     """Play histories; each that differs is shrunk, and kept with its store."""
     for history in histories:
         found = stage.play(history)
-        if found.differences and kept is not None:
+        if found.differences and kept is not None and kinds(found) != {"machine:"}:  # each of its plays would wait too
             wanted = kinds(found)
             short = shrunk(history, lambda one, wanted=wanted: bool(wanted & kinds(stage.play(one))))  # type: ignore[misc]
             stage.play(short, keep=kept / f"{stage.version}-{history['seed']}")

@@ -57,7 +57,7 @@ def main() -> int:
                         break
         for version in found.RELEASES:
             with closing(Stage(version, home / version)) as stage:
-                for title in found.FOUND:
+                for title in (one for one in found.FOUND if (one, version) not in found.OPEN):
                     result = stage.play(found.found_history(title), keep=packed / f"{title}-{version}")
                     for line in result.differences:
                         print(f"{version} {title}: {line}", flush=True)

@@ -139,7 +139,7 @@ class _Pass:
     def _half_at(self, place: int) -> HalfCopy | None:
         if not self.state.half_begin <= place < self.visible_end:
             return None
-        read = self.state.reads.get(place)
+        read = self._read_of(place)
         if read is not None:
             place = self._returned_instead(read)
             if place < 0:
@@ -151,6 +151,16 @@ class _Pass:
             raise _Aborted
         return half
 
+    def _read_of(self, place: int) -> SlotRead | None:
+        """Return the read of a slot without a record at its place; None if it has one.
+
+        The copies of this round can move the end of the log over the place.
+        """
+        read = self.state.reads.get(place)
+        if read is None or self.undispatched is None or read.readable_from > self.undispatched.log_end:
+            return read
+        return None
+
     def _returned_instead(self, read: SlotRead) -> int:
         """Return the slot whose record the store returns for a slot without one at its place; -1 for none."""
         if read.returned is not None:
@@ -160,7 +170,7 @@ class _Pass:
     def _pass_without_half(self, place: int) -> int:
         """Pass a slot without a readable half; return where the read of the store ended."""
         self.steps.append(CheckStep(Action.UNREADABLE, place, None, self.now_ms))
-        read = self.state.reads.get(place)
+        read = self._read_of(place)
         if read is None:
             return place + 1
         following = min(read.limit, self.visible_end)
@@ -253,10 +263,11 @@ class _Pass:
         return True
 
     def _append(self, action: Action, place: int, half: HalfCopy, counted: HalfCopy) -> None:
-        number, has_slot = self.queue_end, True
+        number, has_slot = self.queue_end, not half.is_elsewhere
         if self.undispatched is not None:
             number += self.undispatched.copies_count
-            self.undispatched, has_slot = self.undispatched.written(counted.copy_bytes, is_half=True)
+            self.undispatched, is_counted = self.undispatched.written(counted.copy_bytes, is_half=has_slot)
+            has_slot &= is_counted
         copy = counted._replace(queue_offset=number, store_time_ms=self.now_ms, is_spoiled=counted.spoils)
         if has_slot:
             self.appended[self.queue_end] = copy

@@ -22,6 +22,8 @@ from readers.store.store import Store
 
 #: maxFilterMessageSize of 16,000 bytes: the slots that one read examines.
 READ_SLOTS_MAX = 800
+#: The own place of a slot is in no file that a new record can end in.
+NEVER_READABLE = 1 << 62
 
 
 class SlotRead(NamedTuple):
@@ -30,12 +32,14 @@ class SlotRead(NamedTuple):
     Shape: `returned`: the slot whose record is returned instead; None if no stored slot has one. `end`: where the read
            ends without a record. `limit`: where it ends at the latest; copies that the check appends can lie between.
            `sees_copies`: whether those copies are returned: they are in a later file of the log.
+           `readable_from`: the place that the end of the log must reach before the slot's own place can be read.
     """
 
     returned: int | None
     end: int
     limit: int
     sees_copies: bool
+    readable_from: int = NEVER_READABLE
 
 
 class LogPlaces(NamedTuple):
@@ -101,5 +105,9 @@ def slot_reads(
                 returned = begin + later
                 break
             next_file = log.next_file(int(offsets[later]))
-        found[number] = SlotRead(returned, min(limit, stored_end), limit, log.end >= next_file)
+        own_end = int(offsets[row] + max(0, int(lengths[row])))
+        is_ahead = int(offsets[row]) >= log.begin and own_end <= log.next_file(int(offsets[row]))
+        found[number] = SlotRead(
+            returned, min(limit, stored_end), limit, log.end >= next_file, own_end if is_ahead else NEVER_READABLE
+        )
     return found

@@ -105,12 +105,25 @@ def slots_without_record(
 
 
 def records_of(store: Store, slots: CheckedSlots) -> Iterator[tuple[Block, Int64s]]:
-    """Return the records of slots, including fillers for lost ones, with their slot numbers."""
+    """Return the records of slots, including fillers for lost ones, with their slot numbers.
+
+    A record that is shorter than in the slot is read too: where a power loss took the end of the log and left the slot, a
+    later record may begin at its place.
+    """
     order = np.argsort(slots.offsets, kind="stable")
     numbers, offsets, lengths = slots.numbers[order], slots.offsets[order], slots.lengths[order]
     log = store.log()
     try:
+        found = [np.empty(0, np.int64)]
         for block in blocks_at(log, offsets, lengths, with_fillers=True):
+            found.append(block.commit_log_offsets)
             yield block, numbers[np.searchsorted(offsets, block.commit_log_offsets)]
+        left = offsets >= log.begin_offset
+        left &= ~np.isin(offsets, np.concatenate(found))
+        for block in blocks_at(log, offsets[left], with_fillers=True) if left.any() else ():
+            rows = np.searchsorted(offsets, block.commit_log_offsets)
+            is_shorter = block.lengths <= lengths[rows]
+            if is_shorter.any():
+                yield block.take(is_shorter), numbers[rows[is_shorter]]
     finally:
         log.close()

@@ -27,6 +27,8 @@ class HalfCopy(NamedTuple):
            `fixed_properties_bytes`: the properties in it. `immune_growth_bytes`: what the first put-back for immunity
            adds to both, because only that put-back writes the property WAIT again. `spoils`: a copy of it cannot be
            read, because the body is inflated and the flag is still that of a compressed one (before 4.6.0).
+           `is_elsewhere`: the record is of another topic, and so is each copy of it: a slot that a power loss left
+           leads to what was written there later.
     """
 
     row: int
@@ -41,6 +43,7 @@ class HalfCopy(NamedTuple):
     immune_growth_bytes: int
     spoils: int = 0
     is_spoiled: int = 0
+    is_elsewhere: int = 0
 
     @property
     def varying_bytes(self) -> int:

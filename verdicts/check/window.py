@@ -18,6 +18,7 @@ from readers.log.properties import (
     IMMUNITY,
     PREPARED_QUEUE_OFFSET,
     PRODUCER_GROUP,
+    REAL_QUEUE_ID,
     REAL_TOPIC,
     TAGS,
     UNIQ_KEY,
@@ -101,11 +102,11 @@ class CheckWindow:
     """What the check of one half queue will read: its entries from the cursors on.
 
     Shape: `words` has a row for each `HalfCopy.row`: transaction_id (the offset message id if there is no UNIQ_KEY),
-           producer_group, real_topic, commit_log_offset. `diverted_count`: halves whose copies go to a delay or timer
-           topic first, and then to the half queue; this is not simulated. `slot_offsets`: the commit-log offsets in the
-           half slots, whether or not their records can be read; `fillers`: the half slots that are fillers, or that
-           lie behind fillers and are cut off by the next start. `cuts`: the queues that the next start cuts because of
-           their own slots.
+           producer_group, real_topic, real_queue_id, commit_log_offset. `diverted_count`: halves whose copies go to a
+           delay or timer topic first, and then to the half queue; this is not simulated. `slot_offsets`: the commit-log
+           offsets in the half slots, whether or not their records can be read; `fillers`: the half slots that are
+           fillers, or that lie behind fillers and are cut off by the next start. `cuts`: the queues that the next start
+           cuts because of their own slots.
     """
 
     state: CheckState
@@ -118,7 +119,7 @@ class CheckWindow:
 
     @property
     def are_askable(self) -> Bools:
-        """Whether each half copy names the producer group to ask and the topic of the message.
+        """Whether each half copy names the producer group to ask, and the topic and queue of the message.
 
         The check puts back and counts the others too, but no producer is asked (seen on 4.4.0 and 4.5.0).
         """
@@ -220,8 +221,9 @@ def check_window(
         )
         state = CheckState(
             queue_id, half_cursor, half_begin, half_slots.end, op_cursor, op_begin, op_slots.end,
-            stored_halves, stored_ops, reads=_reads(store, halves, half_slots, reads[HALF_TOPIC].own_numbers),
-            op_reads=_reads(store, ops, op_slots, reads[OP_TOPIC].own_numbers),
+            stored_halves, stored_ops,
+            reads=_reads(store, halves, half_slots, reads[HALF_TOPIC].own_numbers, started.get(HALF_TOPIC)),
+            op_reads=_reads(store, ops, op_slots, reads[OP_TOPIC].own_numbers, started.get(OP_TOPIC)),
             left_out=_left_out(halves, half_slots), undispatched=_undispatched(store, started.get(HALF_TOPIC)),
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
@@ -279,10 +281,17 @@ def _begin(store: Store, queue: Queue, started: Mapping[str, StartedQueue]) -> i
     return queue.first_offset if not store.log_begin_offset and not store.in_use else queue.min_offset
 
 
-def _reads(store: Store, queue: Queue, slots: CheckedSlots, own_numbers: list[Int64s]) -> dict[int, SlotRead]:
-    """Return what the store returns for slots without a record at their place. `own_numbers`: slots with a record."""
+def _reads(
+    store: Store, queue: Queue, slots: CheckedSlots, own_numbers: list[Int64s], started: StartedQueue | None = None
+) -> dict[int, SlotRead]:
+    """Return what the store returns for slots without a record at their place. `own_numbers`: slots with a record.
+
+    `started`: the queue after a start, whose slots may lead behind the end of the log.
+    """
     read = np.concatenate([np.empty(0, np.int64), *own_numbers])
     log = LogPlaces.of(store, int((slots.offsets + slots.lengths)[np.isin(slots.numbers, read)].max(initial=0)))
+    if started is not None and started.hinders_new_slots:
+        log = log._replace(end=min(log.end, started.log_end))
     if not log.file_bytes:  # without a log the next start deletes the queues
         return {}
     if len(slots.numbers) == slots.end - slots.begin and log.are_readable(slots.offsets, slots.lengths).all():
@@ -350,8 +359,12 @@ def has_op_lists(store: Store) -> bool | None:
 
 
 def are_askable(copies: pa.Table) -> Bools:
-    """Whether each half copy of a table names a producer group and a topic; `CheckWindow.are_askable`."""
+    """Whether each half copy of a table names a producer group, a topic and a queue; `CheckWindow.are_askable`.
+
+    Source: broker/transaction/AbstractTransactionalMessageCheckListener.java sendCheckMessage.
+    """
     known = pc.and_(pc.is_valid(copies["producer_group"]), pc.is_valid(copies["real_topic"]))
+    known = pc.and_(known, pc.is_valid(copies["real_queue_id"]))
     return np.asarray(known.combine_chunks() if isinstance(known, pa.ChunkedArray) else known).astype(np.bool_)
 
 
@@ -362,6 +375,7 @@ _WORDS = pa.schema(
         ("transaction_id", pa.string()),
         ("producer_group", pa.string()),
         ("real_topic", pa.string()),
+        ("real_queue_id", pa.int32()),
         ("commit_log_offset", pa.int64()),
     ]
 )
@@ -391,7 +405,8 @@ def halves_of_records(
                 [
                     pc.coalesce(block.properties.text(UNIQ_KEY), block.message_ids()),
                     block.properties.text(PRODUCER_GROUP),
-                    block.properties.text(REAL_TOPIC), pa.array(block.commit_log_offsets),
+                    block.properties.text(REAL_TOPIC),
+                    integers(block.properties.text(REAL_QUEUE_ID), pa.int32()), pa.array(block.commit_log_offsets),
                 ],
                 schema=_WORDS,
             )
@@ -430,6 +445,7 @@ def _numbers(block: Block, rules: CheckRules, body_lengths: Int64s) -> dict[str,
         "immune_growth_bytes": _immune_growth_bytes(block),
         "spoils": ((block.sys_flag & compression.COMPRESSED) != 0).astype(np.int64) * rules.inflates,
         "is_spoiled": np.zeros(len(block), np.int64),
+        "is_elsewhere": (~block.topic_is(HALF_TOPIC)).astype(np.int64),
     }
 
 

@@ -24,16 +24,19 @@ from readers.model.columns import Int64s, int64s
 from readers.model.errors import RmqtxError
 from readers.queues.consume_queue import Queue
 from readers.storage.segments import Segment, SegmentedLog
-from readers.store.store import HALF_TOPIC, Store
+from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.claims.log_agreement import disagreement
 from verdicts.claims.lost_end import newest_time_ms
 from verdicts.evidence.store_facts import StoreFacts
 from verdicts.startup.log_cut import unaccepted_bodies
+from verdicts.startup.started_queues import queue_reach
 
 #: The number of slots before the first one of a reading that are examined.
 _SLOTS_BEFORE = 64
 #: How far after the apparent end of a log records are searched for.
 _BEHIND_END_BYTES = 1 << 20
+#: How much of a log behind its queues is searched for half and op messages.
+_BEHIND_QUEUES_BYTES_MAX = 4 << 20
 
 
 class Untrusted(RmqtxError):
@@ -149,6 +152,22 @@ def require_order_before(queue: Queue, number: int, log: SegmentedLog) -> None:
         block = block_at(log, place)
         if block is None or not block.topic_is(queue.topic)[0] or block.header("queue_offset")[0] != number - 1:
             raise Untrusted(f"slot {number - 1} of the queue of {queue.topic} does not point to its record")
+
+
+def require_queued(facts: StoreFacts) -> None:
+    """Require, after a clean stop, that no half or op message lies behind what all queues reach.
+
+    The slots at the end of a queue may be lost with its file. Releases that dispatch what follows the queues add them
+    again at their start, and the check reads them.
+    Raises: Untrusted; UnreadableFile, FileChanged.
+    """
+    store = facts.store
+    if store.is_remote:  # its queues are many requests, and it is a copy
+        return
+    reach = max(queue_reach(store).end, store.log_begin_offset)
+    for block in sound_blocks(facts, reach, reach + _BEHIND_QUEUES_BYTES_MAX):
+        if (block.topic_is(HALF_TOPIC) | block.topic_is(OP_TOPIC)).any():
+            raise Untrusted(f"the queues end at commit-log offset {reach}, and half or op messages follow")
 
 
 def sound_blocks(facts: StoreFacts, from_offset: int, to_offset: int | None) -> Iterator[Block]:

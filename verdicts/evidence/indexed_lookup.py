@@ -33,6 +33,7 @@ from verdicts.evidence.derived_trust import (
     require_agreement,
     require_end,
     require_order_before,
+    require_queued,
     require_readable_copies,
     require_slots,
     require_sound_properties,
@@ -101,6 +102,8 @@ class DerivedFiles:
                 # Records that were not dispatched when the broker was killed, or are being dispatched now; there are
                 # none after a clean stop (the broker removes `abort` only then).
                 self._scan_into(self._tail_begin(), None)
+            else:
+                require_queued(self._facts)
             self._stack = stack.pop_all()
         return self
 

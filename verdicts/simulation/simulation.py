@@ -91,7 +91,9 @@ def _check_row(simulated: Simulated, number: int, step: CheckStep) -> dict[str, 
         "checks_count": None if half is None else half.checks_count,
         "half_queue_offset": step.queue_offset,
         "commit_log_offset": None if half is None else simulated.words(half.row)["commit_log_offset"],
-        "new_half_queue_offset": None if step.written is None else step.written.queue_offset,
+        "new_half_queue_offset": (
+            None if step.written is None or step.written.is_elsewhere else step.written.queue_offset
+        ),
         "written_bytes": step.written_bytes,
         "may_be_a_round_later": step.is_own_copy,
     }

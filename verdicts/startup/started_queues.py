@@ -86,6 +86,15 @@ def started_queues(
     try:
         ends = {topic: used_end(one.segments, one.layout) for topic, one in files.items()}
         last = {topic: _place(one, ends[topic]) for topic, one in files.items()}
+        if log_cut is not None and not (store.aborted or rules.cuts_queues_after_clean_stop):
+            # A record that begins at the maximum gets no slot either; no record is one byte long.
+            return {
+                topic: StartedQueue(
+                    ends[topic], end=ends[topic], maximum=_counted(last[topic], rules) + 1, log_end=log_cut,
+                    compares_ends=rules.queue_maximum_is_end,
+                )
+                for topic in _TOPICS
+            }
         if log_cut is not None:
             ends = {topic: _kept_end(one, ends[topic], log_cut) for topic, one in files.items()}
             return {topic: StartedQueue(ends[topic], end=ends[topic]) for topic in _TOPICS}

@@ -36,6 +36,7 @@ from readers.model.columns import Bools, Int64s, coalesced, int64s
 from readers.model.identities import identities, identity_hashes
 from readers.old_tables.beside_log import NONE
 from readers.store.store import HALF_TOPIC
+from verdicts.model.predicted import Event
 from verdicts.model.verdict_inputs import StoreView
 from verdicts.transactions.chains import Chains
 from verdicts.transactions.judged_copies import JudgedCopies
@@ -153,7 +154,10 @@ class FoundStates(JudgedCopies):
             np.put(self.reason_copy, halves.number[rows], rows)  # in log order: the newest stays
 
     def _spent_checks(self) -> Bools:
-        """Whether the newest copy had all its checks, in a store whose version writes no discard copies."""
+        """Whether the newest copy had all its checks, in a store whose version writes no discard copies.
+
+        One that the check has not reached, and that it skips, was not discarded: fillers are in its slot.
+        """
         limits, silent = {}, {}
         for name, view in self.views.items():
             settings = view.settings
@@ -166,6 +170,7 @@ class FoundStates(JudgedCopies):
             silent[name] = int(settings.writes_discard_copy is not True)
         limit, is_silent = self.per_transaction(limits), self.per_transaction(silent)
         spent: Bools = self.halves.has & (is_silent > 0) & (limit > 0) & (self.newest_checks >= limit)
+        spent &= ~self.newest_is((self.event_per_copy == Event.SKIPPED) & self.is_numbered_ahead_per_copy)
         most = {name: view.settings.transaction_check_max for name, view in self.views.items()}
         self.depends_on_assumed_check_max = spent & (limit < self.per_transaction(most))
         return spent

@@ -22,6 +22,7 @@ import java.util.Map;
 import java.util.Queue;
 import java.util.concurrent.AbstractExecutorService;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ExecutorService;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.transaction.AbstractTransactionalMessageCheckListener;
@@ -94,6 +95,10 @@ public final class Machine {
                 return "ok";
             case "persist":
                 broker.getConsumerOffsetManager().persist();
+                Object metrics = field(transactions(), "transactionMetrics");
+                if (metrics != null) {
+                    metrics.getClass().getMethod("persist").invoke(metrics);
+                }
                 return "ok";
             case "flush":
                 store.flush();
@@ -150,12 +155,17 @@ public final class Machine {
         // Checks are sent by the thread that carries out the step, so that a round has all its effects at its end.
         setField(listener, "executorService", new DirectExecutor());
         // The service sends a batch whenever real time has passed; here a batch is a step.
-        Object service = field(transactions(), "transactionalOpBatchService");
+        shutDown(field(transactions(), "transactionalOpBatchService"));
+        // This one waits only after the time has moved: in a time that stands still it takes a whole core.
+        shutDown(field(broker, "transactionMetricsFlushService"));
+        dispatched();
+        return "ok";
+    }
+
+    private static void shutDown(Object service) throws Exception {
         if (service != null) {
             service.getClass().getMethod("shutdown").invoke(service);
         }
-        dispatched();
-        return "ok";
     }
 
     private static boolean set(Object config, String name, String value) throws Exception {
@@ -384,6 +394,7 @@ public final class Machine {
     }
 
     private void stop() throws Exception {
+        endDelivery();
         broker.shutdown();
         forget();
     }
@@ -392,12 +403,22 @@ public final class Machine {
     private void abandon() {
         try {
             if (broker != null) {
+                endDelivery();
                 broker.shutdown();
             }
         } catch (Throwable error) {
             error.printStackTrace();
         }
         forget();
+    }
+
+    /** A stop of 4.9.7 waits a second for the tasks that deliver delayed messages, and no step needs them. */
+    private void endDelivery() throws Exception {
+        Object delays = store == null ? null : field(store, "scheduleMessageService");
+        Object tasks = delays == null ? null : field(delays, "deliverExecutorService");
+        if (tasks != null) {
+            ((ExecutorService) tasks).shutdownNow();
+        }
     }
 
     private void forget() {
