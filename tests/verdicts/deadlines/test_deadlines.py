@@ -45,18 +45,38 @@ def predicted(name: str, conf: dict[str, str], store: Store | None = None) -> tu
     return store, predict_from_files(store, settings, check_cursors(store), store.taken_time_ms)
 
 
+def test_one_hour_and_three_days_give_users_different_deadlines() -> None:
+    """An hour after the end of a store: fileReservedTime has just ended, or ends long after the checks."""
+    differing = 0
+    for name in STORES:
+        store = opened(name)
+        found = []
+        for hours in (72, 1):
+            settings = dataclasses.replace(settings_of(name)(store), file_reserved_time_hours=hours)
+            found.append(predict_from_files(store, settings, check_cursors(store), moment_of(store)))
+        differing += found[0].times_ms.tolist() != found[1].times_ms.tolist()
+        assert not found[0].are_expired.any(), "read too late: the age ends them before their checks do"
+    assert differing > len(STORES) // 2
+
+
+def moment_of(store: Store) -> int:
+    """An hour after the last seconds of a store, whenever the test runs: only the older halves are an hour old."""
+    return known_until_ms(store) + HOUR_MS - 10_000
+
+
 @pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("reserved_hours", [72, 1])
 def test_all_at_once_is_what_step_by_step_gives(name: str, reserved_hours: int) -> None:
     store = opened(name)
+    now_ms = moment_of(store)
     settings = dataclasses.replace(settings_of(name)(store), file_reserved_time_hours=reserved_hours)
     rules, how = check_rules(supposed_version(settings)[0]), check_settings(settings)
     cursors = check_cursors(store)
     assert cursors.half is not None
     assert cursors.op is not None
-    found = predict_from_files(store, settings, cursors, store.taken_time_ms)
+    found = predict_from_files(store, settings, cursors, now_ms)
     window = check_window(store, rules, 0, cursors.half.get(0), cursors.op.get(0))
-    simulated = Simulated(store.root, "as is", window, rules, how, store.taken_time_ms + how.interval_ms)
+    simulated = Simulated(store.root, "as is", window, rules, how, now_ms + how.interval_ms)
     rows = transaction_rows(simulated).to_pylist()
     names = ("commit_log_offset", "end_time_ms", "checks_to_come_count", "may_be_a_round_later")
     ended = found.chosen(found.times_ms != NEVER)
