@@ -25,10 +25,21 @@ from verdicts.check.half_queue_check import play_rounds
 from verdicts.check.state import CheckSettings, HalfCopy, check_settings
 from verdicts.check.steps import Action
 from verdicts.check.window import check_window
+from verdicts.deadlines.deadline import deadline_of
 from verdicts.deadlines.discard_rounds import OpenHalves, discards_by_round
 from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.store_facts import known_until_ms
-from verdicts.model.predicted import NEVER, NEVER_ASKED, NEVER_DISCARDED, PAST, ROCKSDB_QUEUES, SLAVE, Prediction
+from verdicts.model.predicted import (
+    NEVER,
+    NEVER_ASKED,
+    NEVER_DISCARDED,
+    NO_SLOT,
+    PAST,
+    ROCKSDB_QUEUES,
+    SLAVE,
+    Prediction,
+    Why,
+)
 from verdicts.simulation.simulation import Simulated, transaction_rows
 
 #: Stores of each kind of history and of brokers from each line; all of them take a minute.
@@ -174,6 +185,26 @@ def test_every_question_gives_the_same_deadline() -> None:
 def test_why_nothing_is_discarded(name: str, conf: dict[str, str], why: object) -> None:
     _, found = predicted(name, conf)
     assert (len(found.offsets), found.why) == (0, why)
+
+
+def test_a_page_gives_the_reason_of_each_transaction_and_not_of_its_store() -> None:
+    """A 3.1 broker checks what has a slot in its state table; what has none waits for nothing that comes."""
+    name = "statetable-lossy-3.1.4"
+    reading = audit([opened(name)], settings_of(name))
+    rows = reading.table().to_pylist()
+    found: dict[bool, set[Why | None]] = {True: set(), False: set()}
+    for row in rows:
+        if row["state"] == "PENDING":
+            deadline = deadline_of(row, reading.predicted)
+            assert deadline is not None
+            assert deadline.discard_at_ms is None
+            found["never_asked" in row["flags"]].add(deadline.why)
+    assert found == {True: {NO_SLOT}, False: {NEVER_DISCARDED}}
+    name = "prepared-4.2.0"
+    reading = audit([opened(name)], settings_of(name))
+    open_ones = [row for row in reading.table().to_pylist() if row["state"] == "PENDING"]
+    whys = {deadline.why for row in open_ones if (deadline := deadline_of(row, reading.predicted)) is not None}
+    assert whys == {NEVER_ASKED}
 
 
 def test_transactions_in_rocksdb_are_dropped_when_their_checks_are_spent() -> None:
