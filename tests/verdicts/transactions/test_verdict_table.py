@@ -82,7 +82,8 @@ def _beside(name: str) -> Path:
 
 
 def _at(store: Store, name: str, at_ms: int | None) -> list[dict[str, Any]]:
-    return audit([store], settings_of(name), at_ms=at_ms).table().to_pylist()
+    rows: list[dict[str, Any]] = audit([store], settings_of(name), at_ms=at_ms).table().to_pylist()
+    return rows
 
 
 def _words(name: str, read: str, rows: list[dict[str, Any]], end_ms: int) -> list[list[str]]:
