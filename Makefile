@@ -112,8 +112,8 @@ site: $(INSTALLED) ## build the documentation site from docs/ into .cache/site; 
 	@echo "the site is $(CACHE)/site/index.html"
 
 .PHONY: rewrite
-rewrite: $(INSTALLED) ## write the transcripts, docs/generations.md and the README's session again; review the diff
-	@$(BIN)/python -m pytest -q tests/cli/test_transcripts.py tests/cli/test_generations.py --rewrite
+rewrite: $(INSTALLED) ## write the transcripts, docs/generations.md, the README's session and the table of verdicts again; review the diff
+	@$(BIN)/python -m pytest -q tests/cli/test_transcripts.py tests/cli/test_generations.py tests/verdicts/transactions/test_verdict_table.py --rewrite
 
 .PHONY: fuzz
 fuzz: $(INSTALLED) ## damage real stores in all ways, ask everything: the tables of docs/fuzz.md (FUZZ_SECONDS, _SEGMENTS, _RECORDS, _FILES, _HEEDED, _CASES)

@@ -80,7 +80,8 @@ def at_the_real_moment() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write transcripts and the README's session again")
+    words = "write transcripts, the README's session and the table of verdicts again"
+    parser.addoption("--rewrite", action="store_true", help=words)
 
 
 @pytest.fixture(autouse=True)

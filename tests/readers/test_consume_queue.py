@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 from readers.log.commit_log import scan_records
+from readers.model.errors import UnreadableFile
 from readers.model.reading import Reading
 from readers.queues.consume_queue import BATCH_SLOT, PRE_BLANK_LENGTH, SLOT, open_queue
 from readers.queues.consume_queue_extension import EXTENSION_UNIT
 from readers.queues.consume_queue_scan import scan_slots
 from readers.queues.unit_files import BLOCK_UNITS
+from readers.storage.open_file import OpenFile
+from readers.storage.segments import Segment
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
@@ -261,6 +264,29 @@ def test_an_extension_address_that_leads_nowhere_leaves_the_tag_unknown(tmp_path
     assert codes(reading) == ["slot-invalid"]
     with open_queue(store, "orders", 3) as queue:
         assert queue.read(0, 3)[3].tolist() == [100, *addresses[1:]]
+
+
+def test_an_extension_file_that_cannot_be_read_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the tags of its slots are unknown, and the reading still ends with status 0."""
+    addresses = [-(2**63), 77, -(2**63) + 20]
+    store = store_with(tmp_path, {0: slots(*((n * 100, 100, address) for n, address in enumerate(addresses)))})
+    unit = EXTENSION_UNIT.pack(length_bytes=20, tags_code=100, store_time_ms=5)
+    store_with(tmp_path, {0: unit + unit}, "consumequeue_ext")
+    assert [row["tags_code"] for row in read(scan_slots(store))] == [100, 77, 100]
+    opened_file = Segment.open
+
+    def fails(segment: Segment) -> OpenFile:
+        if "consumequeue_ext" in str(segment.file):
+            raise UnreadableFile(f"cannot open {segment.file}: permission denied", file=segment.file)
+        return opened_file(segment)
+
+    monkeypatch.setattr(Segment, "open", fails)
+    reading = scan_slots(store)
+    assert [row["tags_code"] for row in read(reading)] == [None, 77, None]
+    assert "unreadable-file" in codes(reading)
+    with open_queue(store, "orders", 3) as queue:
+        assert queue.read(0, 3)[3].tolist() == addresses
+        assert [finding.code for finding in queue.findings] == ["unreadable-file"]
 
 
 def test_batches_stay_small_and_findings_few(tmp_path: Path) -> None:

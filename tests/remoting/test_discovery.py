@@ -122,6 +122,21 @@ def test_names_that_nobody_has(names: list[str], table: dict[str, Any] | None, c
         found(names, table, cluster)
 
 
+def test_a_broker_of_another_cluster_than_the_named_one_is_refused() -> None:
+    """Else `--cluster c2 --broker ADDRESS` reads, or changes, a broker that the user excluded."""
+    with FakeServer(broker_answer) as one, FakeServer(lambda request: broker_answer(request, "b", "c2")) as two:
+        with pytest.raises(BadRequest, match="belongs to cluster c1, not c2"):
+            found([one.address], None, "c2")
+        with pytest.raises(BadRequest, match="belongs to cluster c1, not c2"):
+            found([two.address, one.address], None, "c2")
+        table = {
+            "broker-a": entry("broker-a", "c1", id0=one.address), "b": entry("b", "c2", id0=two.address),
+        }  # fmt: skip
+        with pytest.raises(BadRequest, match="there is no broker 'broker-a'"):
+            found(["broker-a"], table, "c2")
+        assert [cluster for cluster, _, _ in found([two.address], None, "c2")] == ["c2"]
+
+
 def test_a_name_server_where_a_broker_is_meant_and_the_other_way_round() -> None:
     with name_server({}) as server:
         with pytest.raises(Unreachable, match=rf"is a name server, not a broker - .*: -n {server.address}"):

@@ -137,6 +137,22 @@ def test_an_op_that_shows_is_not_the_end_while_a_pass_of_the_check_goes_on(
     assert receipt.notes == ["the check put back half copy 9 meanwhile: it was closed too"]
 
 
+@pytest.mark.parametrize("action", ["commit", "rollback"])
+@pytest.mark.parametrize(("cursor", "is_exclusive", "is_over"), [(7, False, False), (8, False, True), (7, True, True)])
+def test_a_receipt_shows_that_the_check_had_not_passed_the_copy(
+    journal: Journal, action: str, cursor: int, is_exclusive: bool, is_over: bool
+) -> None:
+    """Without this note a user takes the transaction for closed, while the check may put its copy back."""
+    medium = FakeMedium({"T1": row()}, on_act=as_a_broker, cursor=cursor, is_exclusive=is_exclusive)
+    receipt = act(medium, journal, action, conduct=BRIEF)
+    assert receipt.outcome == "proved"
+    note = (
+        "the check was still running at the end; to see whether it put the copy back again: rmqtx receipts --recheck"
+    )
+    assert receipt.notes == ([] if is_over else [note])
+    assert journal.read().receipts[-1].notes == receipt.notes
+
+
 def test_nothing_is_closed_before_our_commit_is_seen(journal: Journal) -> None:
     """A rollback on the younger copy of what nobody committed would be the decision itself."""
     def lost(medium: FakeMedium, word: str, queue_offset: int) -> None:

@@ -114,6 +114,9 @@ def conclude(
         checks_seen_max=max([facts.checks_seen_max, *(part.checks_seen_max for part in scanned)]),
         last_op_offset=max([facts.last_op_offset, *(part.last_op_offset for part in scanned)]),
         later_hashes=np.concatenate([facts.later_hashes, *(part.later_hashes for part in scanned)]),
+        later_commit_hashes=np.concatenate(
+            [facts.later_commit_hashes, *(part.later_commit_hashes for part in scanned)]
+        ),
         beside=beside,
         half_numbers=numbers,
     )  # fmt: skip

@@ -84,6 +84,7 @@ class StoreFacts:
     checks_seen_max: int = 0
     last_op_offset: int = -1
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
+    later_commit_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     beside: BesideLog | None = None
     half_numbers: HalfNumbers = field(default_factory=HalfNumbers)
     claims: LogClaims = field(default_factory=LogClaims)
@@ -118,6 +119,7 @@ class StoreFacts:
             now_ms=self.clock_ms if at_ms is None else at_ms,
             checks_seen_max=self.checks_seen_max,
             later_hashes=self.later_hashes,
+            later_commit_hashes=self.later_commit_hashes,
             missing=tuple(self.missing),
             misdirected_decisions=tuple(self.misdirected_decisions),
             doubtful_ends=tuple(self.doubtful_ends),
@@ -126,7 +128,7 @@ class StoreFacts:
             is_interrupted=self.store.in_use or self.store.aborted,
             check_stops=tuple(self.check_stops),
             cursor_doubt=beyond or self._unparsed_cursors(),
-            was_killed=self.store.was_killed,
+            killed_time_ms=self.reference_time_ms if self.store.was_killed else None,
             future=self.future,
             half_numbers=self.half_numbers,
             idle_ops=idle_ops(self.findings),

@@ -59,8 +59,9 @@ class SplitFacts:
            order: `unmatched_offsets`: their places; `unmatched_named_offsets`: the places that they name;
            `unmatched_hashes`: the hashes of their identities. Most name a copy before the split, and match if a half
            with that identity is there; a decision with hash 0 must be examined in any case.
-           `later_hashes`: the identities of half and discard copies stored after the given time. `last_op_offset`: that
-           of the last op message, `last_half_number`: the highest half queue offset of a half copy; -1 without any.
+           `later_hashes`: the identities of half and discard copies stored after the given time, `later_commit_hashes`:
+           those of COMMIT records. `last_op_offset`: that of the last op message, `last_half_number`: the highest half
+           queue offset of a half copy; -1 without any.
            `high_marks`: op marks beyond the end of the half queue, rows of op message and number.
            `numbers`: the queue offsets of the half messages of half queue 0. `has_op_messages`: not only
            ROLLBACK records of the design before. `queues`: the queues of the check compared with the split, None if
@@ -89,6 +90,7 @@ class SplitFacts:
     high_marks: Int64s = field(default_factory=lambda: np.empty((0, 2), np.int64))
     doubtful_ids: list[DoubtfulId] = field(default_factory=list)
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
+    later_commit_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64))
     numbers: SplitNumbers = field(default_factory=SplitNumbers)
     queues: QueueParts | None = None
     old_records: OldRecords = field(default_factory=OldRecords.none)
@@ -228,15 +230,19 @@ def _crc_findings(block: Block, found: dict[str, pa.RecordBatch], store: str) ->
 
 
 def _note_later(facts: SplitFacts, block: Block) -> None:
-    """Keep the identities of half and discard copies that were written later.
+    """Keep the identities of half and discard copies, and of COMMIT records, that were written later.
 
-    A copy that the check puts back or discards was ahead of the check until then.
+    A copy that the check puts back or discards was ahead of the check until then. A transaction that was committed then
+    had not been rolled back.
     """
     found = witnesses_of(block, facts.split.store.root)
     for name in ("halves", "discards"):
         if name in found:
             rows = found[name].filter(pc.is_in(found[name]["topic"], value_set=pa.array(_WRITTEN_BY_THE_CHECK)))
             facts.later_hashes = np.concatenate([facts.later_hashes, identity_hashes(identities(rows))])
+    if "finals" in found:
+        commits = identity_hashes(identities(found["finals"]))
+        facts.later_commit_hashes = np.concatenate([facts.later_commit_hashes, commits])
 
 
 def _count_halves(result: SplitWitnesses) -> None:

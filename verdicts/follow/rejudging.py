@@ -51,7 +51,7 @@ def view_words(view: StoreView) -> dict[str, Any]:
         "now_ms": view.now_ms,
         "begins_later": view.log_begin_offset > 0,
         "checks_limit": min(settings.transaction_check_max, view.checks_seen_max) if is_measured else None,
-        "beside": [view.is_interrupted, view.was_killed, view.beside.digest()],
+        "beside": [view.is_interrupted, view.killed_time_ms is not None, view.beside.digest()],
         "missing": [asdict(missing) for missing in view.missing],
         "doubtful_ends": [asdict(end) for end in view.doubtful_ends],
         "doubtful_ids": [asdict(one) for one in view.doubtful_ids],

@@ -130,10 +130,13 @@ class StoreView:
     """The facts of a store other than its records.
 
     `half_cursors` and `op_cursors`: next queue offsets by queue; None if unknown, `cursor_doubt` may have the cause.
-    `reference_time_ms`: the time up to which the store is known: now for a running broker, else the end of its log.
+    `reference_time_ms`: the time up to which the store is known: now for a running broker, else the end of its log, or
+    `at_ms` if that is earlier.
     `beside`: the tables beside the log; `is_interrupted`: the broker did not stop cleanly, or runs, so they may be old.
-    `was_killed`: the broker did not stop cleanly, and does not run.
-    `later_hashes`: identities of half and discard copies that were written after `at_ms`, in no order.
+    `killed_time_ms`: the end of the log of a broker that did not stop cleanly, and does not run, also if `at_ms` is
+    earlier: it was killed then or later. None for other brokers.
+    `later_hashes`: identities of half and discard copies that were written after `at_ms`, in no order;
+    `later_commit_hashes`: those of COMMIT records.
     `now_ms`: the time by which a broker that started now would measure immunity: that of reading, or `at_ms`; None if
     it is the reference time. `booted_time_ms`: when a live broker started, None for files, which do not contain it.
     `check_stops`: where the check of its half queues is stopped (`check_stops.py`); none for a past time.
@@ -152,6 +155,7 @@ class StoreView:
     now_ms: int | None = None
     checks_seen_max: int = 0
     later_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64), repr=False, compare=False)
+    later_commit_hashes: UInt64s = field(default_factory=lambda: np.empty(0, np.uint64), repr=False, compare=False)
     missing: tuple[MissingRange, ...] = ()
     misdirected_decisions: tuple[MisdirectedDecision, ...] = field(default=(), repr=False)
     doubtful_ends: tuple[DoubtfulEnd, ...] = field(default=(), repr=False)
@@ -159,7 +163,7 @@ class StoreView:
     beside: BesideLog = field(default_factory=BesideLog, repr=False)
     is_interrupted: bool = False
     cursor_doubt: str | None = None
-    was_killed: bool = False
+    killed_time_ms: int | None = None
     booted_time_ms: int | None = None
     check_stops: tuple[CheckStop, ...] = ()
     future: Prediction | None = field(default=None, repr=False, compare=False)

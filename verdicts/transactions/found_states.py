@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 from readers.log.header_doubts import has_port
 from readers.log.offset_marks import is_rocksdb_mark
 from readers.model.columns import Bools, Int64s, coalesced, int64s
-from readers.model.identities import identities, identity_hashes
+from readers.model.identities import UInt64s, identities, identity_hashes
 from readers.old_tables.beside_log import NONE
 from readers.store.store import HALF_TOPIC
 from verdicts.model.predicted import Event
@@ -92,16 +92,26 @@ class FoundStates(JudgedCopies):
 
     def _are_copied_later(self) -> Bools:
         """Which half copies belong to transactions with copies after the given time."""
+        return self._are_of_half_topic_among({name: view.later_hashes for name, view in self.views.items()})
+
+    @property
+    def is_committed_later(self) -> Bools:
+        """Whether a COMMIT record of a half in the half topic was written after the given time."""
+        later = {name: view.later_commit_hashes for name, view in self.views.items()}
+        return self.halves.any_of(self._are_of_half_topic_among(later))
+
+    def _are_of_half_topic_among(self, hashes_of: Mapping[str, UInt64s]) -> Bools:
+        """Which half copies of the half topic have one of the identities, given by store name as their hashes."""
         halves = self.halves
         found = np.zeros(len(halves), np.bool_)
-        if not any(len(view.later_hashes) for view in self.views.values()):
+        if not any(len(hashes) for hashes in hashes_of.values()):
             return found
         named = identities(halves.table)
-        hashes = identity_hashes(named.combine_chunks() if isinstance(named, pa.ChunkedArray) else named)
+        own = identity_hashes(named.combine_chunks() if isinstance(named, pa.ChunkedArray) else named)
         is_half: Bools = np.asarray(pc.equal(halves.table["topic"], HALF_TOPIC))
-        for name, view in self.views.items():
+        for name, hashes in hashes_of.items():
             here: Bools = np.asarray(pc.equal(halves.table["store"], name))
-            found |= here & is_half & np.isin(hashes, view.later_hashes)
+            found |= here & is_half & np.isin(own, hashes)
         return found
 
     def per_transaction(self, value_of: Mapping[str, int]) -> Int64s:

@@ -27,13 +27,14 @@ def may_be_decided(judged: Judgement, is_checked_again: Bools) -> Bools:
     The producer can decide after each copy: the half itself, or the check that put it back. The broker then waits for
     transactionTimeOut, or the immunity time of the message, before the next check. Ops of the last
     transactionOpBatchInterval before the log's end were in memory when the broker was killed; those of an earlier kill
-    are lost too, if the check has begun again at an older cursor since.
+    are lost too, if the check has begun again at an older cursor since. What was in memory at a past time was written
+    later, unless the kill followed within that interval; and what was committed later had not been rolled back.
     """
     halves = judged.halves
     if not len(halves):
         return np.zeros(judged.chains.count, np.bool_)
     held = judged.per_transaction({name: _held_ms(view) for name, view in judged.views.items()})
-    end = judged.per_transaction({name: view.reference_time_ms for name, view in judged.views.items()})
+    end = judged.per_transaction({name: view.killed_time_ms or 0 for name, view in judged.views.items()})
     is_cut = judged.per_transaction({name: int(_is_cut(view)) for name, view in judged.views.items()}) > 0
     time_out = judged.per_transaction(
         {name: view.settings.transaction_time_out_ms for name, view in judged.views.items()}
@@ -44,7 +45,7 @@ def may_be_decided(judged: Judgement, is_checked_again: Bools) -> Bools:
     in_half_topic = halves.has & ~judged.newest_is(judged.others.is_other)
     is_open = judged.state.are("PENDING") | (judged.state.are("DISCARDED") & ~judged.is_without_copy)
     found: Bools = is_open & in_half_topic & (held > 0) & (in_window | is_checked_again)
-    return found
+    return found & ~judged.is_committed_later
 
 
 def lost_ops_words(judged: Judgement) -> pa.Array:
@@ -68,6 +69,7 @@ def _held_ms(view: StoreView) -> int:
 
 
 def _is_cut(view: StoreView) -> bool:
-    """Whether ops that are not in the log may have been in memory at the given time."""
-    is_at_end = view.at_ms is None or view.at_ms >= view.reference_time_ms
-    return view.was_killed and is_at_end
+    """Whether ops that were in memory at the given time may be missing from the log."""
+    if view.killed_time_ms is None:
+        return False
+    return view.at_ms is None or view.at_ms >= view.killed_time_ms - _held_ms(view)

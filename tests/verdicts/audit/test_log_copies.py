@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
+from readers.queues.consume_queue import open_queue
 from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
+from readers.store.store import HALF_TOPIC, open_store
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus
 from tests.conftest import MOMENT
@@ -60,6 +61,8 @@ def test_a_slave_that_began_later_lacks_what_was_before(tmp_path: Path) -> None:
     assert cursor.meaning is not None
     assert "never received them" in cursor.meaning
     assert "expired" not in cursor.meaning
+    with open_queue(open_store(root / "slave"), HALF_TOPIC, 0) as queue:
+        assert (cursor.expected, int(str(cursor.actual)) < queue.min_offset) == (f"at least {queue.min_offset}", True)
 
 
 def test_damage_in_one_copy_is_no_other_history(tmp_path: Path) -> None:

@@ -25,10 +25,21 @@ from verdicts.check.half_queue_check import play_rounds
 from verdicts.check.state import CheckSettings, HalfCopy, check_settings
 from verdicts.check.steps import Action
 from verdicts.check.window import check_window
+from verdicts.deadlines.deadline import deadline_of
 from verdicts.deadlines.discard_rounds import OpenHalves, discards_by_round
 from verdicts.deadlines.predicting import predict_from_files
 from verdicts.evidence.store_facts import known_until_ms
-from verdicts.model.predicted import NEVER, NEVER_ASKED, NEVER_DISCARDED, PAST, ROCKSDB_QUEUES, SLAVE, Prediction
+from verdicts.model.predicted import (
+    NEVER,
+    NEVER_ASKED,
+    NEVER_DISCARDED,
+    NO_SLOT,
+    PAST,
+    ROCKSDB_QUEUES,
+    SLAVE,
+    Prediction,
+    Why,
+)
 from verdicts.simulation.simulation import Simulated, transaction_rows
 
 #: Stores of each kind of history and of brokers from each line; all of them take a minute.
@@ -45,18 +56,38 @@ def predicted(name: str, conf: dict[str, str], store: Store | None = None) -> tu
     return store, predict_from_files(store, settings, check_cursors(store), store.taken_time_ms)
 
 
+def test_one_hour_and_three_days_give_users_different_deadlines() -> None:
+    """An hour after the end of a store: fileReservedTime has just ended, or ends long after the checks."""
+    differing = 0
+    for name in STORES:
+        store = opened(name)
+        found = []
+        for hours in (72, 1):
+            settings = dataclasses.replace(settings_of(name)(store), file_reserved_time_hours=hours)
+            found.append(predict_from_files(store, settings, check_cursors(store), moment_of(store)))
+        differing += found[0].times_ms.tolist() != found[1].times_ms.tolist()
+        assert not found[0].are_expired.any(), "read too late: the age ends them before their checks do"
+    assert differing > len(STORES) // 2
+
+
+def moment_of(store: Store) -> int:
+    """An hour after the last seconds of a store, whenever the test runs: only the older halves are an hour old."""
+    return known_until_ms(store) + HOUR_MS - 10_000
+
+
 @pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("reserved_hours", [72, 1])
 def test_all_at_once_is_what_step_by_step_gives(name: str, reserved_hours: int) -> None:
     store = opened(name)
+    now_ms = moment_of(store)
     settings = dataclasses.replace(settings_of(name)(store), file_reserved_time_hours=reserved_hours)
     rules, how = check_rules(supposed_version(settings)[0]), check_settings(settings)
     cursors = check_cursors(store)
     assert cursors.half is not None
     assert cursors.op is not None
-    found = predict_from_files(store, settings, cursors, store.taken_time_ms)
+    found = predict_from_files(store, settings, cursors, now_ms)
     window = check_window(store, rules, 0, cursors.half.get(0), cursors.op.get(0))
-    simulated = Simulated(store.root, "as is", window, rules, how, store.taken_time_ms + how.interval_ms)
+    simulated = Simulated(store.root, "as is", window, rules, how, now_ms + how.interval_ms)
     rows = transaction_rows(simulated).to_pylist()
     names = ("commit_log_offset", "end_time_ms", "checks_to_come_count", "may_be_a_round_later")
     ended = found.chosen(found.times_ms != NEVER)
@@ -154,6 +185,26 @@ def test_every_question_gives_the_same_deadline() -> None:
 def test_why_nothing_is_discarded(name: str, conf: dict[str, str], why: object) -> None:
     _, found = predicted(name, conf)
     assert (len(found.offsets), found.why) == (0, why)
+
+
+def test_a_page_gives_the_reason_of_each_transaction_and_not_of_its_store() -> None:
+    """A 3.1 broker checks what has a slot in its state table; what has none waits for nothing that comes."""
+    name = "statetable-lossy-3.1.4"
+    reading = audit([opened(name)], settings_of(name))
+    rows = reading.table().to_pylist()
+    found: dict[bool, set[Why | None]] = {True: set(), False: set()}
+    for row in rows:
+        if row["state"] == "PENDING":
+            deadline = deadline_of(row, reading.predicted)
+            assert deadline is not None
+            assert deadline.discard_at_ms is None
+            found["never_asked" in row["flags"]].add(deadline.why)
+    assert found == {True: {NO_SLOT}, False: {NEVER_DISCARDED}}
+    name = "prepared-4.2.0"
+    reading = audit([opened(name)], settings_of(name))
+    open_ones = [row for row in reading.table().to_pylist() if row["state"] == "PENDING"]
+    whys = {deadline.why for row in open_ones if (deadline := deadline_of(row, reading.predicted)) is not None}
+    assert whys == {NEVER_ASKED}
 
 
 def test_transactions_in_rocksdb_are_dropped_when_their_checks_are_spent() -> None:

@@ -11,7 +11,9 @@ import pytest
 from readers.store.broker_settings import broker_settings
 from readers.store.store import Store, open_store
 from tests.brokers import corpus
+from tests.forge.stores import opened, settings_of
 from verdicts.audit.local_audit import audit
+from verdicts.evidence.store_facts import known_until_ms
 
 
 def rows_at(store: Store, at_ms: int | None) -> dict[str, dict[str, Any]]:
@@ -74,3 +76,51 @@ def test_one_clock_measures_what_the_next_broker_measures(tmp_path: Path) -> Non
         assert flagged(flag, 3_600_000) == flagged(flag, reserved_ms) == 0, "no check ran since it stopped"
     assert flagged("expires_soon", reserved_ms - 7 * 3_600_000) == 0
     assert flagged("expires_soon", reserved_ms - 5 * 3_600_000) == 16
+
+
+def doubted(store: Store, name: str, at_ms: int | None) -> set[str]:
+    """Transactions of which a reading says that they may have been rolled back, with ops that were lost by a kill."""
+    rows = audit([store], settings_of(name), at_ms=at_ms).table().to_pylist()
+    found = {row["transaction_id"] for row in rows if "may_be_decided" in row["flags"]}
+    assert {row["transaction_id"] for row in rows if "it may have been rolled back" in row["reason"]} == found
+    return found
+
+
+@pytest.mark.parametrize("name", ["parallel-5.3.3", "dledger-killed-5.1.4", "rocksdb-queues-killed-5.5.0"])
+def test_a_kill_loses_no_ops_of_long_before(name: str) -> None:
+    """A user who asks what was open seconds before the kill was told of each that its rollback may have been lost.
+
+    These brokers write ops after 0.5 s: what was decided before that is in the log.
+    """
+    store = opened(name)
+    held_ms = settings_of(name)(store).transaction_op_batch_interval_ms
+    assert held_ms == 500
+    end_ms = known_until_ms(store)
+    rows = rows_at(store, None).values()
+    times = {copy["store_time_ms"] for row in rows for copy in row["half_copies"]}
+    earlier = sorted(time_ms for time_ms in times if time_ms < end_ms - held_ms)
+    states: set[str] = set()
+    for at_ms in [*earlier[:: max(len(earlier) // 6, 1)], end_ms - held_ms - 1]:
+        states |= {row["state"] for row in rows_at(store, at_ms).values()}
+        assert not doubted(store, name, at_ms), f"{end_ms - at_ms} ms before the end"
+    assert states & {"PENDING", "DISCARDED"}
+    assert doubted(store, name, end_ms - held_ms) <= doubted(store, name, end_ms) <= doubted(store, name, None)
+    assert doubted(store, name, end_ms - held_ms)
+
+
+@pytest.mark.parametrize("name", ["killed-5.1.4", "killed-5.3.3", "killed-5.5.0", "opslost-5.3.3"])
+def test_what_was_committed_later_had_not_been_rolled_back(name: str) -> None:
+    """These brokers kept ops for 60 s, longer than they ran: what has no decision in the log may have been decided."""
+    store = opened(name)
+    last = rows_at(store, None)
+    times = sorted({copy["store_time_ms"] for row in last.values() for copy in row["half_copies"]})
+    doubts = committed = 0
+    for at_ms in times[:: max(len(times) // 6, 1)]:
+        then = {one for one, row in rows_at(store, at_ms).items() if row["state"] == "PENDING"}
+        later = {one for one in then if last[one]["state"] == "COMMITTED"}
+        found = doubted(store, name, at_ms)
+        assert not found & later, "the log has its COMMIT record"
+        doubts += len(found)
+        committed += len(later)
+    assert doubts
+    assert committed
