@@ -287,12 +287,17 @@ class DerivedFiles:
 
         Source: docs/formats/half_and_op.md#delayed-half.
         """
-        delays = read_config(self._store, "delayOffset.json").value
+        queue_ids = self._store.queue_numbers(SCHEDULE_TOPIC)
+        delays = read_config(self._store, "delayOffset.json").value if queue_ids else None
         table = delays.get("offsetTable") if isinstance(delays, dict) else None
-        for level, cursor in (table or {}).items():
-            if not (str(level).isdecimal() and isinstance(cursor, int)):
-                continue
-            with open_queue(self._store, SCHEDULE_TOPIC, int(level) - 1) as queue:
+        if queue_ids and not isinstance(table, dict):
+            raise Untrusted("config/delayOffset.json cannot be read: which delayed half messages are not due is unknown")
+        cursors = {str(level): cursor for level, cursor in (table or {}).items()}
+        for queue_id in queue_ids:
+            cursor = cursors.get(str(queue_id + 1), 0)  # a broker begins a level without a cursor at 0
+            if not isinstance(cursor, int):
+                raise Untrusted(f"config/delayOffset.json has no number as cursor of level {queue_id + 1}")
+            with open_queue(self._store, SCHEDULE_TOPIC, queue_id) as queue:
                 _, offsets, lengths, _ = queue.read(max(cursor, queue.min_offset), queue.max_offset)
                 for block in blocks_at(self._log, offsets, lengths):
                     self._add(block.take(is_delayed_half(block)))

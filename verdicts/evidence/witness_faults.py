@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from readers.log.commit_log import crc_findings, last_with_data
+from readers.log.commit_log import crc_findings
 from readers.log.header_rules import RECORD_RULES, STATE_RULES, broken_rules
 from readers.log.record_block import Block
 from readers.log.splits import Split
@@ -18,10 +18,7 @@ from readers.log.torn_properties import have_torn_properties
 from readers.model.columns import Int64s
 from readers.model.findings import Finding
 from readers.store.store import OP_TOPIC
-from verdicts.startup.log_cut import unaccepted_bodies
-
-#: The files of a log that a start after a clean stop reads. Source: store/CommitLog.java recoverNormally.
-_FILES_READ = 3
+from verdicts.startup.log_cut import earliest_read, unaccepted_bodies
 
 
 def witness_findings(block: Block, found: dict[str, pa.RecordBatch], store: str) -> Iterator[Finding]:
@@ -52,11 +49,9 @@ class StartedBodies:
     """The bodies of one split that the next start of a stopped broker compares with their CRCs."""
 
     def __init__(self, split: Split) -> None:
-        store = split.store
-        last = last_with_data(store.commit_log)
-        read = [segment.base_offset for segment in store.commit_log if segment.base_offset <= last][-_FILES_READ:]
+        begin = earliest_read(split.store)
         self._split = split
-        self._is_read = not store.in_use and split.segment.base_offset in read
+        self._is_read = begin is not None and split.segment.base_offset >= begin
         self._breaks: list[Int64s] = [np.empty((0, 2), np.int64)]
 
     def findings(self, block: Block) -> Iterator[Finding]:

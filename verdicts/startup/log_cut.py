@@ -11,8 +11,9 @@ from readers.log.record_block import Block
 from readers.log.segment_scan import SegmentScan, Span
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
-from readers.model.releases import Version
+from readers.model.releases import LAST_TO_START_ALIKE, Version
 from readers.storage.segments import Segment
+from readers.store.remembered import Remembered
 from readers.store.store import Store
 from verdicts.startup.dledger_log import entries_begin, is_too_far_back, walk_entries
 from verdicts.startup.findings import not_predictable
@@ -21,6 +22,9 @@ from verdicts.startup.recovery import loaded_log, start_file
 from verdicts.startup.rules import RecoveryRules, rules_of
 from verdicts.startup.started_queues import queue_reach
 
+#: The files of a log that a start after a clean stop reads. Source: store/CommitLog.java recoverNormally.
+_FILES_READ = 3
+_EARLIEST: Remembered[int | None] = Remembered()
 _NO_ROWS = np.empty((0, 2), np.int64)
 
 
@@ -115,6 +119,26 @@ def read_from(store: Store, version: Version, conf: Mapping[str, str]) -> int | 
     if store.is_dledger:
         return entries_begin(store)
     return segments[_first_file(store, segments, conf, rules)].base_offset
+
+
+def earliest_read(store: Store) -> int | None:
+    """Return the commit-log offset from which a start of any release may read the log of a stopped broker.
+
+    None for a running broker, or without a file. A configuration with messageIndexSafe can begin earlier.
+    Raises: UnreadableFile, FileChanged.
+    """
+    return None if store.in_use else _EARLIEST.of(store, lambda: _earliest_read(store))
+
+
+def _earliest_read(store: Store) -> int | None:
+    last = last_with_data(store.commit_log)
+    segments = [segment for segment in store.commit_log if segment.base_offset <= last]
+    if not segments:
+        return None
+    if not store.aborted:
+        return segments[-_FILES_READ:][0].base_offset
+    kinds = {rules_of(version) for version in LAST_TO_START_ALIKE}
+    return segments[min(start_file(store, segments, {}, -1, rules) for rules in kinds)].base_offset
 
 
 def _first_file(store: Store, segments: Sequence[Segment], conf: Mapping[str, str], rules: RecoveryRules) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 from readers.jobs.job_runner import run_job
@@ -166,3 +167,23 @@ def test_a_cursor_beyond_the_end_that_the_next_start_does_not_read(tmp_path: Pat
     ).table()["code"].to_pylist()  # fmt: skip
     assert "cursor-beyond-end" not in found
     assert "cursors-not-loaded" in codes_of(root, name)[0] & pending_codes(root, name) & set(found)
+
+
+@pytest.mark.parametrize("text", ["", '{"offsetTable":{}}', '{"offsetTable":{2:"six"}}'])
+def test_without_the_cursors_of_the_delay_levels_no_delayed_half_message_is_left_out(text: str, tmp_path: Path) -> None:
+    root = copy_of("delayed-4.4.0", tmp_path)
+    expected = audit([open_store(root)], settings_of("delayed-4.4.0")).table()
+    (root / "config" / "delayOffset.json").write_text(text)
+    found = pending([open_store(root)], settings_of("delayed-4.4.0")).table()
+    assert found.num_rows == 2
+    open_ids = expected.filter(pc.equal(expected["state"], "PENDING"))["transaction_id"].to_pylist()
+    assert set(found["transaction_id"].to_pylist()) == set(open_ids)
+
+
+def test_a_body_that_ends_the_log_of_a_killed_broker_before_its_last_three_files(tmp_path: Path) -> None:
+    root = copy_of("killed-4.4.0", tmp_path)
+    flip(root / "commitlog" / f"{1 << 14:020}", 16120)
+    assert "start-cuts-log" in verified(root)
+    reading = audit([open_store(root)], settings_of("killed-4.4.0"))
+    assert "cut" in " ".join(filter(None, reading.table()["next_event"].to_pylist()))
+    assert "record-body-crc" in {one.code for one in reading.findings}
