@@ -48,7 +48,7 @@ class Move:
 KINDS: dict[str, str] = {
     "abandoned": "undecided, and not reached by the check with the new cursors",
     "asked-again": "decided, and checked again with the new cursors: a second delivery is possible",
-    "discarded-unasked": "reached by the check with the new cursors, and discarded without asking: nothing is delivered",
+    "discarded-unasked": "reached by the check with the new cursors, discarded without asking: nothing is delivered",
     "taken-up": "undecided or discarded, and checked again with the new cursors",
 }
 #: Effects that are refused unless the operator accepts them.
@@ -230,7 +230,7 @@ def _kind(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
     if after["advice"] == "close" and before["advice"] != "close":
         return "discarded-unasked" if is_unasked else "asked-again"
     is_discarded = before["state"] == after["state"] == "DISCARDED"
-    if after["state"] == "PENDING" and before["state"] != "PENDING" or (
+    if (after["state"] == "PENDING" and before["state"] != "PENDING") or (
         is_discarded and after["advice"] == "wait" and before["advice"] != "wait"
     ):
         return "discarded-unasked" if is_unasked else "taken-up"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from os.path import isabs, realpath
+from os.path import realpath
+from pathlib import Path
 from typing import Any
 
 from readers.old_tables.beside_log import STATE_TABLE
@@ -47,14 +48,14 @@ def rechecked(
         if receipt.action == CURSOR_SET:
             yield receipt, cursor_standing(receipt, None if cursors is None else cursors())
         else:
-            row = _row_of(receipt, rows.get(receipt.transaction_id or "", []))
-            other = row is None and receipt.outcome not in _NOTHING_SENT and _is_elsewhere(receipt.store, places())
-            yield receipt, _elsewhere(receipt) if other else standing_of(receipt, row)
+            found = _row_of(receipt, rows.get(receipt.transaction_id or "", []))
+            other = found is None and receipt.outcome not in _NOTHING_SENT and _is_elsewhere(receipt.store, places())
+            yield receipt, _elsewhere(receipt) if other else standing_of(receipt, found)
 
 
 def _is_elsewhere(store: str, places: Collection[str]) -> bool:
     """Whether an act was on another directory than those that are read; what a live broker wrote may be in them."""
-    return bool(places) and isabs(store) and realpath(store) not in {realpath(place) for place in places}
+    return bool(places) and Path(store).is_absolute() and realpath(store) not in {realpath(place) for place in places}
 
 
 def _elsewhere(receipt: Receipt) -> Standing:

@@ -81,8 +81,8 @@ def command(
     asked-again ones are decided and checked again, discarded-unasked ones are too old or checked too often: the broker
     discards a copy without asking. Taken-up ones are undecided or discarded and checked again. Abandoned and
     asked-again ones are refused, unless overridden; without --broker-conf also decided ones that are discarded
-    unasked, because a broker with a longer fileReservedTime checks them. If you set the half cursor back, set the op cursor
-    back too, to before the op messages of the decided transactions. `rmqtx simulate` predicts the next rounds.
+    unasked, because a broker with a longer fileReservedTime checks them. If you set the half cursor back, set the op
+    cursor back too, to before the op messages of the decided transactions. `rmqtx simulate` predicts the next rounds.
     """
     from readers.store.broker_conf import read_broker_conf
     from repairs.cursors.cursors import CURSOR_EFFECTS, change_set, effects, moves
