@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from readers.store.broker_keys import INTS, KEYS, LONGS, SWITCHES
 from readers.store.broker_settings import BrokerSettings, java_integer, setting_in_force
@@ -17,20 +17,30 @@ _BY_LOWER = {key.lower(): key for key in sorted(KEYS)}
 _ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 _WORDS = {"brokerRole": _ROLES, "flushDiskType": ("ASYNC_FLUSH", "SYNC_FLUSH")}
 _TEXT_MAX = 60
+#: Fields of the brokers' own classes (4.9.7 to 5.5.0) whose methods `set...` have other names. A running broker reports
+#: its fields; in a file these keys have no effect.
+_FIELDS = frozenset({
+    "isBrokerContainer", "isEnableBatchPush", "isInBrokerContainer", "isScanAvailableNameSrv", "timerCheckMetricsWhen",
+    "timerEnableDisruptor", "timerStopDequeue", "timerWarmEnable",
+})
 #: A key that differs in more letters is another word.
 _ALIKE_MIN = 0.85
 
 
-def conf_notes(settings: BrokerSettings) -> list[str]:
+def conf_notes(settings: BrokerSettings, *, is_reported: bool = False) -> list[str]:
     """Return a sentence for each line of the configuration that the broker does not take as written.
 
+    `is_reported`: the configuration is what a running broker reports: what was given to it, and all its own fields.
     Order: that of the configuration.
     """
-    return list(_notes(settings))
+    given = settings.given or {}
+    return list(_notes(settings, given.keys() - _FIELDS if is_reported else given.keys()))
 
 
-def _notes(settings: BrokerSettings) -> Iterator[str]:
+def _notes(settings: BrokerSettings, keys: Set[str]) -> Iterator[str]:
     for key, value in (settings.given or {}).items():
+        if key not in keys:
+            continue
         if key not in KEYS:
             yield _unknown(key, settings)
         elif key in INTS or key in LONGS:

@@ -28,6 +28,7 @@ from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from repairs.changes.change_sets import ChangeSet, ReplaceFile
 from verdicts.audit.local_audit import audit
 from verdicts.evidence.store_facts import SettingsOf
+from verdicts.model.predicted import UNASKED_ENDS, WORDS
 from verdicts.simulation.starting_cursors import not_read
 
 _TABLE = "offsetTable"
@@ -47,10 +48,13 @@ class Move:
 KINDS: dict[str, str] = {
     "abandoned": "undecided, and not reached by the check with the new cursors",
     "asked-again": "decided, and checked again with the new cursors: a second delivery is possible",
+    "discarded-unasked": "reached by the check with the new cursors, discarded without asking: nothing is delivered",
     "taken-up": "undecided or discarded, and checked again with the new cursors",
 }
 #: Effects that are refused unless the operator accepts them.
 UNWANTED = ("abandoned", "asked-again")
+#: The values of `next_event` with which no producer is asked.
+_UNASKED = frozenset(WORDS[event] for event in UNASKED_ENDS)
 #: One transaction that the broker treats differently.
 CURSOR_EFFECTS = pa.schema(
     [
@@ -222,12 +226,15 @@ def _judged(store: Store, settings: BrokerSettings) -> dict[str, dict[str, Any]]
 def _kind(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
     if before["state"] == "PENDING" and after["state"] != "PENDING":
         return "abandoned"
+    is_unasked = after["next_event"] in _UNASKED
     if after["advice"] == "close" and before["advice"] != "close":
-        return "asked-again"
-    if after["state"] == "PENDING" and before["state"] != "PENDING":
-        return "taken-up"
+        return "discarded-unasked" if is_unasked else "asked-again"
     is_discarded = before["state"] == after["state"] == "DISCARDED"
-    return "taken-up" if is_discarded and after["advice"] == "wait" and before["advice"] != "wait" else None
+    if (after["state"] == "PENDING" and before["state"] != "PENDING") or (
+        is_discarded and after["advice"] == "wait" and before["advice"] != "wait"
+    ):
+        return "discarded-unasked" if is_unasked else "taken-up"
+    return None
 
 
 @contextmanager

@@ -34,6 +34,8 @@ OUTCOMES: dict[str, str] = {
     "unknown": "the broker may have received the request, but no effect was seen: recheck before any other act",
     "contradicted": "something else happened too, for example a second COMMIT record: a second delivery is possible",
 }
+#: The standing of an act on a store that was not read.
+OTHER_STORE = "other_store"
 #: The result of a recheck.
 STANDINGS: dict[str, str] = {
     "stands": "the effect is there, and nothing else decided the transaction",
@@ -41,6 +43,7 @@ STANDINGS: dict[str, str] = {
     "reopened": "the effect is there, but a half copy is open: the broker will check it again",
     "not_seen": "there is no trace of the effect",
     "expired": "the transaction is no longer found: its records have expired, or they are on another broker",
+    OTHER_STORE: "the act was on another store than the one that was read",
     "settled_otherwise": "there is no trace of this act, but the transaction was decided",
     "nothing_done": "nothing was sent, so there is no effect",
     "undone": "rmqtx undo reverted it: the files are as they were before",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import realpath
+from pathlib import Path
 from typing import Any
 
 from readers.old_tables.beside_log import STATE_TABLE
 from remoting.protocol.codes import COMMIT
 from repairs.receipts.journal import Journal
 from repairs.receipts.planner import PLACE
-from repairs.receipts.receipts import CURSOR_SET, SET_CURSOR, Receipt, whoever
+from repairs.receipts.receipts import CURSOR_SET, OTHER_STORE, SET_CURSOR, Receipt, whoever
 
 Row = Mapping[str, Any]
 Cursors = Mapping[str, int]
@@ -29,12 +31,13 @@ class Standing:
 
 def rechecked(
     receipts: Sequence[Receipt], look: Callable[[list[str]], Iterable[Row]],
-    cursors: Callable[[], Cursors | None] | None = None,
+    cursors: Callable[[], Cursors | None] | None = None, places: Callable[[], Collection[str]] = tuple,
 ) -> Iterator[tuple[Receipt, Standing]]:
     """Yield each receipt with its present standing.
 
     `look`: returns fresh rows of TRANSACTIONS for some ids; called once, for all transactions that were acted on.
-    `cursors`: returns the check's cursors of queue 0 by topic, None where they are unknown.
+    `cursors`: returns the check's cursors of queue 0 by topic, None where they are unknown. `places`: returns the
+    directories of the stores that are read; none for live brokers.
     """
     acted_on = [one.transaction_id for one in receipts if one.outcome not in _NOTHING_SENT]
     ids = list(dict.fromkeys(one for one in acted_on if one is not None))
@@ -45,7 +48,18 @@ def rechecked(
         if receipt.action == CURSOR_SET:
             yield receipt, cursor_standing(receipt, None if cursors is None else cursors())
         else:
-            yield receipt, standing_of(receipt, _row_of(receipt, rows.get(receipt.transaction_id or "", [])))
+            found = _row_of(receipt, rows.get(receipt.transaction_id or "", []))
+            other = found is None and receipt.outcome not in _NOTHING_SENT and _is_elsewhere(receipt.store, places())
+            yield receipt, _elsewhere(receipt) if other else standing_of(receipt, found)
+
+
+def _is_elsewhere(store: str, places: Collection[str]) -> bool:
+    """Whether an act was on another directory than those that are read; what a live broker wrote may be in them."""
+    return bool(places) and Path(store).is_absolute() and realpath(store) not in {realpath(place) for place in places}
+
+
+def _elsewhere(receipt: Receipt) -> Standing:
+    return Standing(OTHER_STORE, f"the act was on {receipt.store}, and what was read has no record of the transaction")
 
 
 def record_recheck(journal: Journal, receipt: Receipt, standing: Standing) -> None:

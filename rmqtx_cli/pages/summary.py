@@ -108,7 +108,9 @@ class Summary:
     _latencies: Latencies = field(default_factory=Latencies)
     _undecided: set[str | None] = field(default_factory=set)
     _pending: Counter[tuple[str, str | None]] = field(default_factory=Counter)
-    _pending_in: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    _found_in: dict[str, Counter[tuple[str, str | None]]] = field(
+        default_factory=lambda: {state: Counter() for state in ("PENDING", "LOST")}
+    )
     _never_asked: Counter[str] = field(default_factory=Counter)
     _oldest_pending_ms: int | None = None
 
@@ -147,7 +149,7 @@ class Summary:
                 self._undecided.add(row["store"])
             if state == "PENDING":
                 self._pending[row["store"], row["topic"]] += number
-        self._count_pending_in(batch)
+        self._count_in_stores(batch)
         self._latencies.add(np.array(cells)[groups], batch)
         pending = pc.min(batch["half_store_time_ms"].filter(pc.equal(batch["state"], "PENDING"))).as_py()
         if pending is not None:
@@ -159,11 +161,12 @@ class Summary:
         self.harms.add(batch)
         self._find_examples(batch)
 
-    def _count_pending_in(self, batch: pa.RecordBatch) -> None:
-        """Count the pending transactions in each store that has a half copy of them: logs may be copies of one."""
-        pending = batch.select(["topic", "half_copies"]).filter(pc.equal(batch["state"], "PENDING"))
-        for topic, copies in zip(*(values.to_pylist() for values in pending.columns), strict=True):
-            self._pending_in.update((root, topic) for root in {copy["store"] for copy in copies})
+    def _count_in_stores(self, batch: pa.RecordBatch) -> None:
+        """Count the transactions without a decision in each store that has a half copy: logs may be copies of one."""
+        for state, counted in self._found_in.items():
+            rows = batch.select(["topic", "half_copies"]).filter(pc.equal(batch["state"], state))
+            for topic, copies in zip(*(values.to_pylist() for values in rows.columns), strict=True):
+                counted.update((root, topic) for root in {copy["store"] for copy in copies})
 
     def _find_examples(self, batch: pa.RecordBatch) -> None:
         for entry in pc.value_counts(pc.list_flatten(batch["flags"])).to_pylist():
@@ -266,12 +269,14 @@ class Summary:
         from readers.cursors.cursors import transaction_metrics
 
         for topic, counted in sorted((transaction_metrics(store) or {}).items()):
-            found = self._pending_in[store.root, topic]
+            found, lost = (counts[store.root, topic] for counts in self._found_in.values())
             if counted != found:
-                which = (
-                    "the counter is wrong; rmqtx does not use it" if is_whole
-                    else "unknown which is right, as a part of the log cannot be read"
-                )
+                if lost and counted == found + lost:
+                    which = f"the other {lost} are LOST" if found else "they are LOST"
+                elif is_whole:
+                    which = "the counter is wrong; rmqtx does not use it"
+                else:
+                    which = "unknown which is right, because evidence is missing or damaged"
                 yield (
                     f"{store.root}: the broker's counter (config/transactionMetrics) has {counted} open for {topic}, "
                     f"the log has {found}: {which}"

@@ -171,7 +171,7 @@ class BrokerSource:
         """See `Source`. By the configuration that the brokers report."""
         from rmqtx_cli.sources.opening import conf_lines
 
-        return conf_lines(fact.settings for fact in self.facts)
+        return conf_lines((fact.settings for fact in self.facts), is_reported=True)
 
     def check_queues(self) -> list[CheckQueue]:
         """See `Source`."""

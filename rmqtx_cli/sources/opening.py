@@ -110,11 +110,14 @@ def header_lines(opened: Opened, *, verbose: bool = False) -> list[str]:
     return lines + conf_lines(map(opened.settings_of, opened.stores))
 
 
-def conf_lines(settings: Iterable[BrokerSettings]) -> list[str]:
-    """A line for each line of broker.conf that the brokers do not take as written, with the value in force."""
+def conf_lines(settings: Iterable[BrokerSettings], *, is_reported: bool = False) -> list[str]:
+    """A line for each line of broker.conf that the brokers do not take as written, with the value in force.
+
+    `is_reported`: the brokers report it themselves.
+    """
     from readers.store.conf_notes import conf_notes
 
-    return list(dict.fromkeys(note for one in settings for note in conf_notes(one)))
+    return list(dict.fromkeys(note for one in settings for note in conf_notes(one, is_reported=is_reported)))
 
 
 def say_conf_notes(stores: Sequence[Store], files: StoreOptions, voice: say.Voice) -> None:

@@ -15,6 +15,7 @@ from readers.model.errors import UnsafeStore
 from readers.store.fastjson import parse
 from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from repairs.cursors.cursors import Move, change_set
+from rmqtx_cli.commands.repairing.cursor import _is_refused
 from rmqtx_cli.words.exit_status import DONE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
@@ -169,3 +170,20 @@ def test_cursors_that_the_broker_does_not_read_are_not_set(
     assert result.status == REFUSED_BY_GUARD
     assert "broker 4.9.3 does not read" in result.err
     assert not target.exists()
+
+
+def test_decided_ones_that_are_too_old_are_not_asked_about(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    """The check discards them; whether it does so depends on a setting, so its default alone is no proof."""
+    conf = tmp_path / "broker.conf"
+    act = ("cursor", "set", "--half", 0, "--store", common, "--to", tmp_path / "x", "--yes", "--format", "jsonl")
+    conf.write_text("fileReservedTime=1000000\n")
+    asked = rmqtx(*act, "--broker-conf", conf)
+    assert asked.status == REFUSED_BY_GUARD
+    assert "asked-again" in {row["kind"] for row in rows(asked.out)}
+    conf.write_text("fileReservedTime=1\n")
+    old = rmqtx(*act, "--broker-conf", conf)
+    assert old.status == DONE, old.err
+    assert {row["kind"] for row in rows(old.out)} == {"discarded-unasked"}
+    found = rows(old.out)
+    assert _is_refused(found, (), has_conf=False)
+    assert not _is_refused(found, ("asked-again",), has_conf=False)

@@ -98,3 +98,18 @@ def test_transactions_are_looked_up_together_and_only_if_something_was_sent() ->
     assert asked == [["T1"]]
     assert [standing.word for _, standing in rechecked(made[1:], look)] == ["nothing_done"]
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("store", "places", "word"),
+    [
+        ("/data/one", ["/data/two"], "other_store"),
+        ("/data/one", ["/data/one/"], "expired"),
+        ("broker-a@10.0.0.1:10911", ["/data/two"], "expired"),
+        ("/data/one", [], "expired"),
+    ],
+)
+def test_an_act_on_another_store_has_not_expired(store: str, places: list[str], word: str) -> None:
+    made = receipt("commit", OPEN, COMMITTED)
+    made.store = store
+    assert [standing.word for _, standing in rechecked([made], lambda _: [], None, lambda: places)] == [word]

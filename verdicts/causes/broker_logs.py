@@ -7,7 +7,7 @@ is shown by their times: a copy that the check puts back is asked about in the s
 from __future__ import annotations
 
 from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, LATE_END_REFUSED, Change
-from verdicts.causes.cause import Cause, Support, fits, proves
+from verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from verdicts.causes.checks import checks_begin_again
 from verdicts.causes.evidence import Evidence
 from verdicts.causes.logged import (
@@ -61,7 +61,7 @@ CAUSES = (
         ),),
         rule=_answered_unknown, shows_in=(BROKER_LOG,),
         consequence="the application has no outcome for it, or its checkLocalTransaction cannot find it",
-        act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application",
+        act=f"{RECONCILE} compares with the application",
         change="correct checkLocalTransaction: it must find the outcome of every local transaction",
         shown_by=(), decides="transaction.log of the time of its last check",
     ),

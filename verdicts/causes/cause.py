@@ -26,6 +26,8 @@ STRENGTHS: dict[str, str] = {
     "was; would_decide names what decides it",
     "ruled_out": "the records would fit, but this release of the broker, or its configuration, does not behave so",
 }
+#: The command that asks the application.
+RECONCILE = "rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' --done EXPR --not-done EXPR"
 #: What an advice to upgrade to OP_THREAD_SPINS adds.
 OP_THREAD_NOTE = (
     "from 5.5.0 on the thread for op messages uses a whole core after the first decision (upstream issue #10966, open "

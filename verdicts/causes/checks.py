@@ -14,7 +14,7 @@ from readers.model.releases import (
     UNREADABLE_IS_NULL,
     Change,
 )
-from verdicts.causes.cause import Cause, Support, fits, proves
+from verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from verdicts.causes.evidence import Evidence
 from verdicts.causes.logged import in_failed_rounds, transactions_named
 from verdicts.model.store_evidence import StoreEvidence
@@ -161,7 +161,7 @@ CAUSES = (
         ),),
         rule=_no_decision,
         consequence="the message is not delivered; the application's own data may say that it was committed",
-        act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
+        act=f"{RECONCILE} compares with the application; then rmqtx "
         "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
         change="the producer was away, answered UNKNOWN, or its decisions were refused or, from 5.1.0 on, lost with op "
         "messages: look in its log, and add --broker-conf FILE here; raise transactionCheckMax to win time",

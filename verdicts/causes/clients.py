@@ -13,7 +13,7 @@ from readers.model.releases import (
     TIMERS,
     Change,
 )
-from verdicts.causes.cause import Cause, Support, fits, proves
+from verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from verdicts.causes.evidence import Evidence
 from verdicts.causes.logged import last_met_no_producer, open_without_logs
 from verdicts.model.store_evidence import BROKER_LOG, WIRE
@@ -149,7 +149,7 @@ CAUSES = (
         ),),
         rule=_immunity_used_up,
         consequence="it was discarded although its producer could have answered: the message is not delivered",
-        act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application; then rmqtx "
+        act=f"{RECONCILE} compares with the application; then rmqtx "
         "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
         change="keep CHECK_IMMUNITY_TIME_IN_SECONDS below transactionCheckMax x transactionCheckInterval",
         shown_by=("ahead-5.3.3", "lmq-switched-5.3.3"),

@@ -12,7 +12,7 @@ from readers.model.columns import Bools
 from readers.model.releases import PROXIES, Change
 from readers.model.tables import NOBODY, PRODUCER, PROXY
 from readers.store.proxy_conf import EXPIRE_MS_DEFAULT
-from verdicts.causes.cause import NONE, Cause, Support, fits
+from verdicts.causes.cause import NONE, RECONCILE, Cause, Support, fits
 from verdicts.causes.clients import without_producer
 from verdicts.causes.evidence import Evidence
 from verdicts.model.store_evidence import BROKER_LOG, FILES, WIRE
@@ -90,8 +90,8 @@ CAUSES = (
         rule=_end_forgotten,
         consequence="the proxy refuses the decision and the broker does not get it: the transaction is decided by the "
         "answer to a check, or discarded",
-        act="look for exceptions of commit or rollback in the application's log; undecided ones: rmqtx reconcile STORE "
-        "--ledger FILE --match 'keys = NAME'",
+        act="look for exceptions of commit or rollback in the application's log; undecided ones: "
+        + RECONCILE,
         change="set transactionDataExpireMillis of rmq-proxy.json above the longest local transaction, and answer "
         "checks from the application's own data",
         shown_by=("proxy-5.3.3",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from readers.model.releases import ROCKSDB_TRANSACTIONS, Change
-from verdicts.causes.cause import Cause, Support, fits, proves
+from verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from verdicts.causes.evidence import Evidence
 from verdicts.causes.second_decisions import decided_again, single_copies
 
@@ -64,7 +64,7 @@ CAUSES = (
         rule=_behind_old_table,
         consequence="the next start checks it from the beginning, also if the broker had already dropped it; it reads "
         "back 10 files of the commit log at most (commitLogRecoverMaxNum), and never checks what is older",
-        act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application before the "
+        act=f"{RECONCILE} compares with the application before the "
         "broker starts; afterwards: rmqtx rollback ID -n HOST:PORT",
         change="stop brokers in order (mqshutdown)",
         shown_by=("rocksdb-killed-5.4.0", "rocksdb-killed-5.5.0"),

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools, Int64s
 from readers.model.releases import HALF_TOPIC_DESIGN, Change
-from verdicts.causes.cause import Cause, Support, fits
+from verdicts.causes.cause import RECONCILE, Cause, Support, fits
 from verdicts.causes.evidence import Evidence
 from verdicts.causes.logged import undecided
 from verdicts.model.group_habits import SENDERS_MAX, Decisions, Members, Sent
@@ -145,7 +145,7 @@ CAUSES = (
         shows_in=(FILES, BROKER_LOG),
         consequence="an application that does not find the local transaction answers ROLLBACK or UNKNOWN: what was to "
         "be committed is rolled back, or discarded after transactionCheckMax checks",
-        act="rmqtx reconcile STORE --ledger FILE --match 'keys = NAME' compares with the application that sent it; "
+        act=f"{RECONCILE} compares with the application that sent it; "
         "send again what was rolled back wrongly",
         change="give each application a producer group of its own; checkLocalTransaction must not answer ROLLBACK for "
         "what it does not find",

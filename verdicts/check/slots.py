@@ -107,8 +107,8 @@ def slots_without_record(
 def records_of(store: Store, slots: CheckedSlots) -> Iterator[tuple[Block, Int64s]]:
     """Return the records of slots, including fillers for lost ones, with their slot numbers.
 
-    A record that is shorter than in the slot is read too: where a power loss took the end of the log and left the slot, a
-    later record may begin at its place.
+    A record that is shorter than in the slot is read too: where a power loss took the end of the log and left the slot,
+    a later record may begin at its place.
     """
     order = np.argsort(slots.offsets, kind="stable")
     numbers, offsets, lengths = slots.numbers[order], slots.offsets[order], slots.lengths[order]

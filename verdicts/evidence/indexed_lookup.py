@@ -291,7 +291,7 @@ class DerivedFiles:
         delays = read_config(self._store, "delayOffset.json").value if queue_ids else None
         table = delays.get("offsetTable") if isinstance(delays, dict) else None
         if queue_ids and not isinstance(table, dict):
-            raise Untrusted("config/delayOffset.json cannot be read: which delayed half messages are not due is unknown")
+            raise Untrusted("without config/delayOffset.json it is unknown which delayed half messages wait")
         cursors = {str(level): cursor for level, cursor in (table or {}).items()}
         for queue_id in queue_ids:
             cursor = cursors.get(str(queue_id + 1), 0)  # a broker begins a level without a cursor at 0

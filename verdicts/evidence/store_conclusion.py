@@ -23,7 +23,7 @@ from readers.rocksdb.rocksdb_queues import unread_queues
 from readers.rocksdb.rocksdb_transactions import has_entries, no_database
 from readers.storage.segments import Segment
 from readers.store.bundles import is_bundle
-from readers.store.store import Store
+from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import supposed_version
 from verdicts.claims.lost_end import contradictions, lost_end
 from verdicts.claims.op_numbers import op_number_findings
@@ -40,6 +40,7 @@ from verdicts.evidence.witness_scan import SplitFacts
 from verdicts.missing.hidden_records import bounded
 from verdicts.missing.missing_ranges import derived_findings, missing_bytes, op_queue_findings
 from verdicts.missing.split_numbers import joined_numbers
+from verdicts.startup.cursors_beyond_end import still_beyond
 from verdicts.startup.log_cut import log_cut
 from verdicts.startup.queues import QueueFacts
 
@@ -97,10 +98,18 @@ def conclude(
         findings=[
             *known, *splits.findings, *entries.findings, *examined.findings, *([] if lost is None else [lost.finding]),
             *contradictions(store, facts.claims, splits.spans_of, lost), *missing.findings,
-            *derived_findings(
-                store, facts.cursors.half, splits.has_halves, joined_numbers(part.numbers for part in scanned)
+            *still_beyond(
+                store, facts.settings, HALF_TOPIC,
+                derived_findings(
+                    store, facts.cursors.half, splits.has_halves, joined_numbers(part.numbers for part in scanned)
+                ),
+                is_cut=bool(splits.damaged),
             ),
-            *op_queue_findings(store, facts.cursors.op, has_ops=any(part.has_op_messages for part in scanned)),
+            *still_beyond(
+                store, facts.settings, OP_TOPIC,
+                op_queue_findings(store, facts.cursors.op, has_ops=any(part.has_op_messages for part in scanned)),
+                is_cut=bool(splits.damaged),
+            ),
             *number_findings(store, numbers),
             *unread_queues(store),
             *_marks_beyond_end(store, scanned),

@@ -28,6 +28,7 @@ from verdicts.missing.missing_ranges import derived_findings
 from verdicts.simulation.simulation import Simulated, SimulatedCheck
 from verdicts.simulation.simulation_without_queue import beside_tables
 from verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors
+from verdicts.startup.cursors_beyond_end import still_beyond
 from verdicts.startup.log_cut import scanned_cut
 
 #: A longer log is not read for damage at which the next start would cut it off.
@@ -119,7 +120,8 @@ def _half_topic_checks(
         if not number:
             findings += stop_findings(store, stops)
             # About the store's own cursor, not about one from the command line.
-            findings += derived_findings(store, check_cursors(store).half, has_halves=False)
+            beyond = derived_findings(store, check_cursors(store).half, has_halves=False)
+            findings += still_beyond(store, configuration.settings, HALF_TOPIC, beyond, is_cut=cut is not None)
 
 
 def _id_findings(store: Store, window: CheckWindow) -> Iterator[Finding]:

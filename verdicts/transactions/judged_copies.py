@@ -25,8 +25,8 @@ class JudgedCopies:
 
     Shape: one value per half copy or per op mark, as each name states; `chains` and `views` are the evidence.
            `is_numbered_ahead_per_copy`: its queue offset is at or after the check cursor; `is_ahead_per_copy`: the
-           check will still reach it, as far as is known; `is_read_after_cut_per_copy`: the next start cuts the log or the
-           half queue, and begins the check again before it;
+           check will still reach it, as far as is known; `is_read_after_cut_per_copy`: the next start cuts the log or
+           the half queue, and begins the check again before it;
            `decides_per_mark`: the op mark settles its half copy: it neither belongs to another record, nor is in an op
            message that the check passes over, before it has reached the copy;
            `is_settled_for_check_per_copy`: an op message that the check reads marks it; `is_open_per_copy`: ahead of

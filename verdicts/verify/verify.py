@@ -28,7 +28,7 @@ from readers.model.tables import FINDINGS
 from readers.old_tables.transaction_table import TransactionTable
 from readers.queues.slot_files import close_slot_files
 from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store
+from readers.store.store import HALF_TOPIC, Store
 from verdicts.check.check_stops import check_stops, stop_findings
 from verdicts.claims.claim_proofs import DecodedLog
 from verdicts.claims.log_claims import LogClaims, log_claims
@@ -44,6 +44,7 @@ from verdicts.evidence.store_facts import moment_ms
 from verdicts.missing.missing_ranges import derived_findings
 from verdicts.missing.split_numbers import joined_numbers
 from verdicts.simulation.starting_cursors import known_start, starting_findings
+from verdicts.startup.cursors_beyond_end import still_beyond
 from verdicts.startup.findings import start_findings
 from verdicts.startup.recovery import LogFacts
 from verdicts.verify.databases import database_findings
@@ -155,7 +156,9 @@ class Verify:
         numbers = None if is_partial else joined_numbers(split.numbers for split in splits)
         conf, settings = dict(self.conf), self.settings_of(store)
         started = known_start(store, check_cursors(store), settings, conf)
-        yield from derived_findings(store, started.half, has_halves, numbers)
+        may_be_cut = is_partial or bool(len(ranges.damaged))
+        beyond = derived_findings(store, started.half, has_halves, numbers)
+        yield from still_beyond(store, settings, HALF_TOPIC, beyond, is_cut=may_be_cut)
         yield from starting_findings(store, settings, conf)
         stops = check_stops(store, settings, now_ms=moment_ms(store))
         yield from stop_findings(store, stops)

@@ -270,7 +270,7 @@ def _standings(receipts: list[Receipt], opener: SourceOpener, reading: Reading, 
             reading.findings.extend(found.findings)
             return rows
 
-        again = rechecked(receipts, look, lambda: _cursors(source))
+        again = rechecked(receipts, look, lambda: _cursors(source), lambda: [one.root for one in source.stores])
         return {receipt.receipt_id: standing for receipt, standing in again}
 
 
@@ -291,8 +291,15 @@ def _cursors(source: Source) -> Mapping[str, int] | None:
 def _say_standings(standings: dict[str, Standing], voice: Voice) -> None:
     if not standings:
         return
+    from repairs.receipts.receipts import OTHER_STORE
+    from rmqtx_cli.words.text import count
+
     words = [standing.word for standing in standings.values()]
-    voice.note("rechecked: " + ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)))
+    here = [word for word in words if word != OTHER_STORE]
+    if here:
+        voice.note("rechecked: " + ", ".join(f"{here.count(word)} {word}" for word in dict.fromkeys(here)))
+    if len(here) < len(words):
+        voice.note(f"not rechecked: {count(len(words) - len(here), 'act')} on other stores (column store)")
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------

@@ -78,9 +78,11 @@ def command(
 
     Changes config/consumerOffset.json and its backup, with enableLmq config/lmqConsumerOffset.json. The rows list the
     transactions that the broker would then treat differently: abandoned ones are undecided and no longer checked,
-    asked-again ones are decided and checked again, taken-up ones are undecided or discarded and checked again.
-    Abandoned and asked-again ones are refused, unless overridden. If you set the half cursor back, set the op cursor
-    back too, to before the op messages of the decided transactions. `rmqtx simulate` predicts the next rounds.
+    asked-again ones are decided and checked again, discarded-unasked ones are too old or checked too often: the broker
+    discards a copy without asking. Taken-up ones are undecided or discarded and checked again. Abandoned and
+    asked-again ones are refused, unless overridden; without --broker-conf also decided ones that are discarded
+    unasked, because a broker with a longer fileReservedTime checks them. If you set the half cursor back, set the op
+    cursor back too, to before the op messages of the decided transactions. `rmqtx simulate` predicts the next rounds.
     """
     from readers.store.broker_conf import read_broker_conf
     from repairs.cursors.cursors import CURSOR_EFFECTS, change_set, effects, moves
@@ -96,7 +98,7 @@ def command(
             voice.note(_way(move))
         rows = effects(store, changes, settings_of, opened)
         listing.write(_batches(rows))
-        if _is_refused(rows, override or ()):
+        if _is_refused(rows, override or (), has_conf=offline.broker_conf is not None):
             return exit_status.REFUSED_BY_GUARD
         if dry_run:
             voice.note("nothing was done: --dry-run")
@@ -149,8 +151,11 @@ def _way(move: Move) -> str:
     return f"cursor of {move.topic}: from {before} to {move.after}"
 
 
-def _is_refused(rows: Sequence[dict[str, Any]], override: Sequence[str]) -> bool:
-    """Print the unwanted effects that are not overridden; return whether there are any."""
+def _is_refused(rows: Sequence[dict[str, Any]], override: Sequence[str], *, has_conf: bool) -> bool:
+    """Print the unwanted effects that are not overridden; return whether there are any.
+
+    `has_conf`: the settings that decide whether the check asks a producer are known, not the defaults.
+    """
     from repairs.cursors.cursors import KINDS, UNWANTED
 
     counts = Counter(row["kind"] for row in rows)
@@ -160,7 +165,17 @@ def _is_refused(rows: Sequence[dict[str, Any]], override: Sequence[str]) -> bool
             f"refused by {kind}: {count(counts[kind], 'transaction')}: {KINDS[kind]} - choose other cursors, or add "
             f"--override {kind} --reason TEXT"
         )
-    return bool(found)
+    unasked_count = sum(
+        row["kind"] == "discarded-unasked" and row["state_before"] in ("COMMITTED", "ROLLED_BACK") for row in rows
+    )
+    is_unsure = unasked_count > 0 and not has_conf and "asked-again" not in override
+    if is_unsure:
+        say.error(
+            f"refused by asked-again: {count(unasked_count, 'transaction')}: decided; by default settings the check "
+            "discards them without asking, with a longer fileReservedTime or more checks it asks again: a second "
+            "delivery is possible - add --broker-conf FILE, or --override asked-again --reason TEXT"
+        )
+    return bool(found) or is_unsure
 
 
 def _prove(wanted: Sequence[Move], found: Any) -> None:

@@ -1,0 +1,62 @@
+"""Cursors of the check that lie beyond the end of their queue: whether they still do after the next start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from readers.model.errors import SourceError
+from readers.model.findings import Finding
+from readers.store.broker_settings import BrokerSettings
+from readers.store.store import Store
+from verdicts.startup.findings import not_predictable
+from verdicts.startup.refusals import refusals_of_directory, start_directories
+from verdicts.startup.rules import RecoveryRules, possible_rules
+from verdicts.startup.started_queues import started_queues
+
+_CODES = frozenset({"cursor-beyond-end", "group-cursor-beyond-end"})
+
+
+def still_beyond(
+    store: Store, settings: BrokerSettings, topic: str, findings: Sequence[Finding], *, is_cut: bool
+) -> Iterator[Finding]:
+    """Return the findings without those of a cursor that lies within its queue after the next start.
+
+    `topic`: that of the findings' queue 0, the half or the op topic. `is_cut`: the start may end the log at damaged
+    bytes; then nothing is left out.
+    """
+    ends: list[int] | None = None
+    for found in findings:
+        if found.code not in _CODES or is_cut or found.actual is None:
+            yield found
+            continue
+        if ends is None:
+            ends = _ends(store, settings, topic)
+        if not ends or int(found.actual) > min(ends):
+            yield found
+
+
+def _ends(store: Store, settings: BrokerSettings, topic: str) -> list[int]:
+    """Return where queue 0 ends after a start of each release that may run next; none if a start is not predicted."""
+    conf = settings.given or {}
+    if store.in_use or not_predictable(store, conf) is not None:
+        return []
+    ends = []
+    try:
+        for rules in possible_rules(settings, conf):
+            if _refuses(store, settings, rules):
+                continue
+            started = started_queues(store, rules.version, conf, 0)
+            if started is None:
+                return []
+            queue = started[topic]
+            ends.append(max(queue.end, queue.kept_end + len(queue.added)))
+    except SourceError:
+        return []  # reported by the reader of the file
+    return ends
+
+
+def _refuses(store: Store, settings: BrokerSettings, rules: RecoveryRules) -> bool:
+    """Whether a release does not load a file of the store."""
+    return any(
+        True for one in start_directories(store, settings.given or {}) for _ in refusals_of_directory(store, one, rules)
+    )
