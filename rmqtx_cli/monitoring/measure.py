@@ -20,6 +20,7 @@ from rmqtx_cli.sources.brokers import BrokerSource
 from rmqtx_cli.sources.files import FileSource
 from verdicts.causes.strengths import cause_counts
 from verdicts.deadlines.deadline import deadline_of
+from verdicts.model.store_evidence import OP_WRITE_MS, op_hold_ms
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,8 +52,14 @@ def _numbers_of_broker(fact: LiveStore) -> StoreNumbers:
         discard_max_offset=max(0, fact.broker.max_offset(DISCARD_TOPIC)),
         check_interval_ms=fact.settings.transaction_check_interval_ms,
         op_next_offset=fact.op_cursor, op_max_offset=max(0, fact.broker.max_offset(OP_TOPIC)),
-        cluster=fact.broker.cluster, broker_name=fact.broker.name,
+        cluster=fact.broker.cluster, broker_name=fact.broker.name, op_hold_ms=_op_hold_ms(fact.settings),
     )
+
+
+def _op_hold_ms(settings: BrokerSettings) -> int:
+    if settings.batches_ops is False:
+        return OP_WRITE_MS
+    return op_hold_ms(settings.version_low, settings.version_high, settings.transaction_op_batch_interval_ms)
 
 
 def measure(source: Source, now_ms: int) -> Numbers:
@@ -80,12 +87,12 @@ def _measured(
     rows = reading.table().sort_by([("half_store_time_ms", "ascending")])
     columns = [
         "store", "transaction_id", "state", "advice", "flags", "half_store_time_ms", "half_copies", "discard_at_ms",
-        "producer_group", "topic", "next_event", "answer_effect",
+        "producer_group", "topic", "next_event", "answer_effect", "final_records",
     ]
     for row in rows.select(columns).to_pylist():
         one = by_root[row["store"]]
         is_asked = row["next_event"] is None or row["answer_effect"] is not None
-        if "commit_without_op" in row["flags"] and is_asked:
+        if "commit_without_op" in row["flags"] and is_asked and not _is_op_held(row, one, now_ms):
             one.commit_without_op_count += 1
         if row["state"] == "UNDECIDABLE":
             one.undecidable_count += 1
@@ -122,6 +129,12 @@ def _measured(
     numbers.undecidable = numbers.undecidable.replace(", because ", " UNDECIDABLE because ", 1)
     numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
     return numbers, rows
+
+
+def _is_op_held(row: dict[str, Any], one: StoreNumbers, now_ms: int) -> bool:
+    """Whether the op message of its newest COMMIT record may still be in the memory of a running broker."""
+    newest_ms = max((final["store_time_ms"] for final in row["final_records"]), default=0)
+    return one.is_in_use and newest_ms > now_ms - one.op_hold_ms
 
 
 def _causes(rows: pa.Table) -> dict[str, Causes]:
@@ -174,6 +187,7 @@ def _numbers_of_store(store: Store, settings_of: Callable[[Store], BrokerSetting
     one = StoreNumbers(
         store.root, store.in_use, check_interval_ms=settings.transaction_check_interval_ms,
         cluster=given.get("brokerClusterName"), broker_name=given.get("brokerName"),
+        op_hold_ms=_op_hold_ms(settings) if store.in_use else 0,
     )
     cursors = check_cursors(store)
     one.half_next_offset = None if cursors.half is None else cursors.half.get(0)

@@ -29,6 +29,7 @@ class StoreNumbers:
     `unforetold_count`: pending transactions whose discard time cannot be predicted.
     `log_end_offset`: the end of the last file that is not empty, not the end of what is written in that file.
     `check_stopped`: where the check is stopped and what to type next, in a sentence.
+    `op_hold_ms`: how long a running broker may hold op messages in memory; 0 for a stopped one.
     `cluster`, `broker_name`: as the broker's configuration or the name server has them.
     """
 
@@ -53,6 +54,7 @@ class StoreNumbers:
     op_max_offset: int | None = None
     cluster: str | None = None
     broker_name: str | None = None
+    op_hold_ms: int = 0
 
     @property
     def labels(self) -> dict[str, str]:

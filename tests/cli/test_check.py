@@ -16,6 +16,7 @@ import pytest
 
 from readers.store.broker_settings import broker_settings
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN, WARNING, Thresholds, judge
+from rmqtx_cli.monitoring.measure import _is_op_held
 from rmqtx_cli.monitoring.memory import memory_file, recall, remember
 from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
 from rmqtx_cli.monitoring.remembered import Became, what_became_of
@@ -372,3 +373,11 @@ def test_another_transaction_is_not_called_the_oldest(rmqtx: Run, tmp_path: Path
     result = rmqtx(*arguments, memory / "after")
     assert result.status == UNKNOWN
     assert "words-contradict" in result.out
+
+
+def test_an_op_message_that_a_running_broker_may_still_hold_is_not_missing_yet() -> None:
+    row = {"final_records": [{"store_time_ms": 1_000}, {"store_time_ms": 10_000}]}
+    running = StoreNumbers("s", is_in_use=True, op_hold_ms=4_000)
+    assert _is_op_held(row, running, 13_999)
+    assert not _is_op_held(row, running, 14_000)
+    assert not _is_op_held(row, StoreNumbers("s", is_in_use=False, op_hold_ms=0), 10_001)

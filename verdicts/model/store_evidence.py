@@ -73,5 +73,13 @@ class StoreEvidence:
     @property
     def op_hold_ms(self) -> int:
         """How long its broker from 5.1.0 on holds an op message at most before it is written."""
-        waits = 1 if OPS_WAIT_TWICE.between(self.version_low, self.version_high) is False else 2
-        return waits * self.op_interval_ms + OP_WRITE_MS
+        return op_hold_ms(self.version_low, self.version_high, self.op_interval_ms)
+
+
+def op_hold_ms(low: Version | None, high: Version | None, interval_ms: int) -> int:
+    """Return how long a broker from 5.1.0 on holds an op message at most before it is written.
+
+    `low`, `high`: its possible releases. `interval_ms`: its transactionOpBatchInterval.
+    """
+    waits = 1 if OPS_WAIT_TWICE.between(low, high) is False else 2
+    return waits * interval_ms + OP_WRITE_MS
