@@ -25,6 +25,8 @@ from tests.forge import damage
 from tests.verdicts.verifying import findings
 from verdicts.audit.local_audit import audit
 from verdicts.audit.lookups import open_rows, pending
+from verdicts.check.check_rules import check_rules
+from verdicts.check.window import check_window
 from verdicts.evidence.store_facts import known_until_ms
 from verdicts.verify.verify import FULL
 
@@ -63,11 +65,16 @@ def rows_and_codes(root: Path, version: str | None) -> tuple[list[Row], set[str]
 def test_halves_behind_fillers_are_lost_and_every_command_reports_it(
     name: str, version: str | None, tmp_path: Path
 ) -> None:
-    rows, codes = rows_and_codes(field_stores(name, tmp_path) / "store", version)
+    root = field_stores(name, tmp_path) / "store"
+    rows, codes = rows_and_codes(root, version)
     states = {row["half_copies"][-1]["queue_offset"]: row["state"] for row in rows}
     for place, state in right(name)["by_queue_offset"].items():
         assert states[int(place)] == state.split(":")[0]
     assert "check-skips" in codes
+    lost = {row["reason_code"] for row in rows if row["state"] == "LOST"}
+    assert "check_passed" not in lost
+    window = check_window(open_store(root), check_rules((5, 3, 3)), 0, 0, 0)
+    assert "undecidable" not in {one.code for one in window.findings}
 
 
 def test_queues_behind_the_log_are_filled_by_the_start_and_checked(tmp_path: Path) -> None:

@@ -87,16 +87,18 @@ def numbers_of_own(block: Block, numbers: Int64s, topic: str, queue_id: int) -> 
 
 
 def slots_without_record(
-    store: Store, topic: str, queue_id: int, slots: CheckedSlots, own_numbers: list[Int64s]
+    store: Store, topic: str, queue_id: int, slots: CheckedSlots, own_numbers: list[Int64s], fillers: Int64s
 ) -> Finding | None:
     """Return a finding for slots that point to no record of their own; None if there are none.
 
     Slots of expired records are not included: brokers delete the oldest files of a log and leave the slots.
-    `own_numbers`: as `numbers_of_own` returns them.
+    `own_numbers`: as `numbers_of_own` returns them. `fillers`: slots that lead to no record; check-skips is their
+    finding.
     """
     due = slots.numbers[slots.offsets >= store.log_begin_offset]
     without = np.setdiff1d(due, np.concatenate([np.empty(0, np.int64), *own_numbers]))
-    unread = slots.end - slots.begin - len(slots.numbers)  # invalid entries are no slots
+    is_open = (fillers >= slots.begin) & (fillers < slots.end) & ~np.isin(fillers, slots.numbers)
+    unread = slots.end - slots.begin - len(slots.numbers) - int(is_open.sum())  # invalid entries are no slots
     if not len(without) and unread <= 0:
         return None
     first = f", the first number {without[0]}" if len(without) else ""

@@ -234,10 +234,11 @@ def check_window(
             )
             for queue in (halves, ops) if queue.has_bytes_after_end
         ]  # fmt: skip
-        for topic, slots in slots_by_topic.items():
-            finding = slots_without_record(store, topic, queue_id, slots, reads[topic].own_numbers)
-            findings += [] if finding is None else [finding]
         fillers = _fillers(halves, half_slots)
+        for topic, slots in slots_by_topic.items():
+            skipped = fillers if topic == HALF_TOPIC else np.empty(0, np.int64)
+            finding = slots_without_record(store, topic, queue_id, slots, reads[topic].own_numbers, skipped)
+            findings += [] if finding is None else [finding]
         if started.get(HALF_TOPIC, _UNCUT).lost != _UNCUT.lost:
             fillers = np.union1d(fillers, _lost_anyway(store, halves, half_cursor, started[HALF_TOPIC].lost))
     return CheckWindow(
