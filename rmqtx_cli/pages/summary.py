@@ -206,17 +206,20 @@ class Summary:
         )
 
     def answer(
-        self, stores: Sequence[Store], arguments: str, reading: VerdictReading, now_ms: int, live: str | None
+        self, stores: Sequence[Store], arguments: str, reading: VerdictReading, now_ms: int, live: str | None,
+        more: Sequence[str] = (),
     ) -> Iterator[str]:
         """The lines above the table: harm, states, the oldest pending transaction, a stopped check, the next command.
 
         `arguments`: the options that open the same stores or brokers, quoted for a shell. `live`: the same for live
-        brokers, None for files. `reading`: read to its end.
+        brokers, None for files. `reading`: read to its end. `more`: the lines after these, with further commands.
         """
         from rmqtx_cli.pages.headlines import answer_lines, passed_lines, refused_lines
 
         damaged = self.damaged(reading.findings)
         line = self.next_line(arguments, [store.root for store in stores if store.root in damaged])
+        if line is None and not more:
+            line = "next: nothing to do"
         harm = "; ".join(self.harms.sentences(reading.predicted))
         is_first = self.harms.is_soon or not reading.check_stops
         if harm and is_first:
@@ -229,6 +232,7 @@ class Summary:
             yield harm
         yield from refused_lines(reading.predicted)
         yield from passed_lines(reading.predicted)
+        yield from more
 
     def sentence(self, now_ms: int) -> str:
         """The number of transactions in each state, and the age of the oldest pending one."""
@@ -298,11 +302,14 @@ class Summary:
             parts.append(f"{count(rows, f'{name} record')} of {size(written)}")
         yield f"{store.root}: {' and '.join(parts)} in the queues of the check"
 
-    def next_line(self, arguments: str, damaged: Sequence[str] = ()) -> str:
-        """The line with the command that shows the transaction that is harmed first or most; it changes nothing."""
+    def next_line(self, arguments: str, damaged: Sequence[str] = ()) -> str | None:
+        """The line with the command that shows the transaction that is harmed first or most; it changes nothing.
+
+        None if no transaction is harmed, and no store is `damaged`.
+        """
         if (worst := self.harms.worst()) is not None:
             return next_line(f"rmqtx show {quoted(worst[0])} {arguments}", worst[1])
-        return self.verify_line(damaged) if damaged else "next: nothing to do"
+        return self.verify_line(damaged) if damaged else None
 
     @staticmethod
     def verify_line(damaged: Sequence[str]) -> str:

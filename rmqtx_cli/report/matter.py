@@ -52,7 +52,8 @@ def next_commands(found: Gathered) -> list[tuple[str, str]]:
     facts, summary = found.facts, found.summary
     of_stop = [line for stop in facts.stops[:1] for line in next_lines(stop, facts.live)]
     damaged = [name for name in facts.names if name in summary.damaged(facts.findings)]
-    lines = [summary.next_line(facts.arguments)] if summary.harms.is_soon or not of_stop else []
+    of_harm = summary.next_line(facts.arguments)
+    lines = [of_harm] if of_harm is not None and (summary.harms.is_soon or not of_stop) else []
     lines += of_stop
     lines += [summary.verify_line(damaged)] if damaged else []
     lines += list(summary.why_lines(facts.arguments))

@@ -163,3 +163,9 @@ def test_a_wrong_option_leads_to_the_right_command(rmqtx: Run, words: list[str],
     refused = rmqtx(*words)
     assert refused.status == USAGE
     assert advice in refused.err
+
+
+def test_an_audit_with_a_cause_of_a_whole_group_does_not_end_with_nothing_to_do(rmqtx: Run, tmp_path: Path) -> None:
+    shown = rmqtx("audit", field_stores("shared-group", tmp_path) / "store", "--summary").err
+    assert "next: rmqtx diagnose" in shown
+    assert "nothing to do" not in shown

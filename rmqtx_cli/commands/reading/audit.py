@@ -288,12 +288,12 @@ class _AuditRun:
         from rmqtx_cli.pages.causes import group_cause_lines
 
         def answer() -> Iterator[str]:
-            yield from self.counted.answer(
-                source.stores, source.arguments, reading, self.listing.now_ms, source.live
-            )
+            more: list[str] = []
             if self.asked.at is None:
-                yield from group_cause_lines(reading, source.arguments)
-                yield from self.counted.why_lines(source.arguments)
+                more = [*group_cause_lines(reading, source.arguments), *self.counted.why_lines(source.arguments)]
+            yield from self.counted.answer(
+                source.stores, source.arguments, reading, self.listing.now_ms, source.live, more
+            )
 
         if self._instead:
             for batch in reading:
