@@ -156,8 +156,8 @@ def _require_unchanged(undo_file: UndoFile, place: Path, *, times: bool) -> None
         raise StoreChanged(
             f"{place} has changed since the last use of {undo_file.path}: {'; '.join(found[:_SHOWN_MAX])}{more}",
             file=undo_file.path,
-            advice="nothing was changed; if no broker has run on the store since, restore these files (move new ones "
-            "away) and run the command again",
+            advice="nothing was changed; if rmqtx changed the store later, undo that change first; if no broker has "
+            "run on the store since, restore these files (move new ones away) and run the command again",
         )
 
 
