@@ -269,14 +269,22 @@ def test_a_lost_log_before_a_file_of_zeros_is_not_an_expired_one(rmqtx: Run, tmp
     assert (result.status, "log-missing" in result.err) == (exit_status.INCOMPLETE, True)
 
 
-def test_a_slot_of_another_length_leads_to_no_record(rmqtx: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_longer", [True, False])
+def test_a_slot_of_another_length(is_longer: bool, rmqtx: Run, tmp_path: Path) -> None:
+    """A broker decodes a record by its own length: it reads one that is shorter than the slot, but none that is longer.
+    """
     store = copy_of("busystop-5.3.3", tmp_path)
-    whole = rows(rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl").out)
+    words = ("simulate", store, "--show", "transactions", "--at", "2026-12-01T00:00:00Z", "--format", "jsonl")
+    whole = rows(rmqtx(*words).out)
+    number = whole[-1]["half_queue_offset"]
     (queue,) = queue_files(store, HALF_TOPIC)
-    flip_byte(queue, whole[-1]["half_queue_offset"] * SLOT_BYTES + 11, 1)
-    result = rmqtx("simulate", store, "--show", "transactions", "--format", "jsonl")
+    length = int.from_bytes(queue.read_bytes()[number * SLOT_BYTES + 8 :][:4], "big")
+    other = length + 1 if is_longer else length - 1
+    flip_byte(queue, number * SLOT_BYTES + 11, (length ^ other) & 0xFF)
+    result = rmqtx(*words)
     assert result.status == exit_status.INCOMPLETE
-    assert f"1 slots of {HALF_TOPIC}/0, the first number {whole[-1]['half_queue_offset']}" in result.err
+    assert (rows(result.out) == whole) is is_longer
+    assert (f"1 slots of {HALF_TOPIC}/0, the first number {number}" in result.err) is not is_longer
 
 
 def test_an_id_that_the_index_contradicts(rmqtx: Run, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def earliest_read(store: Store) -> int | None:
     """Return the commit-log offset from which a start of any release may read the log of a stopped broker.
 
     None for a running broker, or without a file. A configuration with messageIndexSafe can begin earlier.
-    Raises: UnreadableFile, FileChanged.
+    Damage: a file that cannot be read is reported elsewhere; then the begin of the log.
     """
     return None if store.in_use else _EARLIEST.of(store, lambda: _earliest_read(store))
 
@@ -138,7 +138,10 @@ def _earliest_read(store: Store) -> int | None:
     if not store.aborted:
         return segments[-_FILES_READ:][0].base_offset
     kinds = {rules_of(version) for version in LAST_TO_START_ALIKE}
-    return segments[min(start_file(store, segments, {}, -1, rules) for rules in kinds)].base_offset
+    try:
+        return segments[min(start_file(store, segments, {}, -1, rules) for rules in kinds)].base_offset
+    except SourceError:
+        return segments[0].base_offset
 
 
 def _first_file(store: Store, segments: Sequence[Segment], conf: Mapping[str, str], rules: RecoveryRules) -> int:
