@@ -64,7 +64,7 @@ class StartedBodies:
         wrong = unaccepted_bodies(block)
         self._breaks.append(wrong)
         if len(wrong):
-            is_reported = block.topic_is(OP_TOPIC) | (block.header("body_crc") < 0)
+            is_reported = block.topic_is(OP_TOPIC)
             yield from crc_findings(self._split.store, block, pa.array(block.body_crc_matches() | is_reported))
 
     def breaks(self) -> Int64s:

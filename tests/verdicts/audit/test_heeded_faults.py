@@ -187,3 +187,13 @@ def test_a_body_that_ends_the_log_of_a_killed_broker_before_its_last_three_files
     reading = audit([open_store(root)], settings_of("killed-4.4.0"))
     assert "cut" in " ".join(filter(None, reading.table()["next_event"].to_pylist()))
     assert "record-body-crc" in {one.code for one in reading.findings}
+
+
+def test_an_impossible_crc_of_an_ordinary_message_ends_the_log(tmp_path: Path) -> None:
+    root = copy_of("rocksdb-configs-5.5.0", tmp_path)
+    log = min((root / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    data[995:999] = b"\xff" * 4
+    log.write_bytes(data)
+    assert "start-cuts-log" in verified(root)
+    assert "record-body-crc" in codes_of(root, "rocksdb-configs-5.5.0")[0]
