@@ -23,7 +23,7 @@ from readers.rocksdb.rocksdb_queues import unread_queues
 from readers.rocksdb.rocksdb_transactions import has_entries, no_database
 from readers.storage.segments import Segment
 from readers.store.bundles import is_bundle
-from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from readers.store.store import HALF_TOPIC, Store
 from verdicts.check.check_rules import supposed_version
 from verdicts.claims.lost_end import contradictions, lost_end
 from verdicts.claims.op_numbers import op_number_findings
@@ -105,11 +105,7 @@ def conclude(
                 ),
                 is_cut=bool(splits.damaged),
             ),
-            *still_beyond(
-                store, facts.settings, OP_TOPIC,
-                op_queue_findings(store, facts.cursors.op, has_ops=any(part.has_op_messages for part in scanned)),
-                is_cut=bool(splits.damaged),
-            ),
+            *op_queue_findings(store, facts.cursors.op, has_ops=any(part.has_op_messages for part in scanned)),
             *number_findings(store, numbers),
             *unread_queues(store),
             *_marks_beyond_end(store, scanned),

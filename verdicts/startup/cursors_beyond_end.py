@@ -13,7 +13,7 @@ from verdicts.startup.refusals import refusals_of_directory, start_directories
 from verdicts.startup.rules import RecoveryRules, possible_rules
 from verdicts.startup.started_queues import started_queues
 
-_CODES = frozenset({"cursor-beyond-end", "group-cursor-beyond-end"})
+_CODE = "cursor-beyond-end"
 
 
 def still_beyond(
@@ -26,7 +26,7 @@ def still_beyond(
     """
     ends: list[int] | None = None
     for found in findings:
-        if found.code not in _CODES or is_cut or found.actual is None:
+        if found.code != _CODE or is_cut or found.actual is None:
             yield found
             continue
         if ends is None:

@@ -11,7 +11,7 @@ from readers.jobs.job_runner import run_job
 from readers.log.splits import plan_splits
 from readers.queues.consume_queue import SLOT
 from readers.store.broker_settings import broker_settings
-from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from readers.store.store import HALF_TOPIC, open_store
 from tests.forge import damage
 from tests.forge.damage import queue_files
 from tests.forge.logs import Forge
@@ -53,10 +53,3 @@ def test_the_last_slot_of_the_half_queue_is_absent(is_killed: bool, tmp_path: Pa
         abort.unlink(missing_ok=True)
     codes: set[str] = set() if is_killed else {"cursor-beyond-end"}
     assert _codes(root) == (codes, codes)
-
-
-def test_a_start_writes_the_op_queue_again(tmp_path: Path) -> None:
-    root = _store(tmp_path, 1, 1)
-    damage.write_bytes(queue_files(root, OP_TOPIC)[0], 0, bytes(SLOT.size_bytes))
-    (root / "abort").touch()
-    assert _codes(root)[1] == set()
