@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
 from readers.store.broker_keys import INTS, KEYS, LONGS, SWITCHES
 from readers.store.broker_settings import BrokerSettings, java_integer, setting_in_force
@@ -33,13 +33,12 @@ def conf_notes(settings: BrokerSettings, *, is_reported: bool = False) -> list[s
     `is_reported`: the configuration is what a running broker reports: what was given to it, and all its own fields.
     Order: that of the configuration.
     """
-    given = settings.given or {}
-    return list(_notes(settings, given.keys() - _FIELDS if is_reported else given.keys()))
+    return list(_notes(settings, is_reported=is_reported))
 
 
-def _notes(settings: BrokerSettings, keys: Set[str]) -> Iterator[str]:
+def _notes(settings: BrokerSettings, *, is_reported: bool) -> Iterator[str]:
     for key, value in (settings.given or {}).items():
-        if key not in keys:
+        if is_reported and key in _FIELDS:
             continue
         if key not in KEYS:
             yield _unknown(key, settings)

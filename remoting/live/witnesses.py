@@ -44,7 +44,8 @@ from remoting.protocol.record_bytes import blocks_of
 from verdicts.audit.message_ids import other_id_clause
 from verdicts.check.check_rules import CheckRules
 from verdicts.check.state import CheckState
-from verdicts.check.window import CheckWindow, halves_of_records, ops_of_records
+from verdicts.check.stored_records import halves_of_records, ops_of_records
+from verdicts.check.window import CheckWindow
 from verdicts.ends.misdirected_decisions import misdirected_decisions
 from verdicts.evidence.indexed_lookup import offset_of
 from verdicts.evidence.witness_collector import Names, incomplete_chains

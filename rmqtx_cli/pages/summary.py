@@ -273,7 +273,7 @@ class Summary:
         from readers.cursors.cursors import transaction_metrics
 
         for topic, counted in sorted((transaction_metrics(store) or {}).items()):
-            found, lost = (counts[store.root, topic] for counts in self._found_in.values())
+            found, lost = (self._found_in[state][store.root, topic] for state in ("PENDING", "LOST"))
             if counted != found:
                 if lost and counted == found + lost:
                     which = f"the other {lost} are LOST" if found else "they are LOST"

@@ -173,7 +173,7 @@ def test_cursors_that_the_broker_does_not_read_are_not_set(
 
 
 def test_decided_ones_that_are_too_old_are_not_asked_about(rmqtx: Run, common: Path, tmp_path: Path) -> None:
-    """The check discards them; whether it does so depends on a setting, so its default alone is no proof."""
+    """The check discards them; a longer fileReservedTime would make it ask, so the default alone is not enough."""
     conf = tmp_path / "broker.conf"
     act = ("cursor", "set", "--half", 0, "--store", common, "--to", tmp_path / "x", "--yes", "--format", "jsonl")
     conf.write_text("fileReservedTime=1000000\n")

@@ -32,7 +32,8 @@ from verdicts.check.check_rules import CheckRules, check_rules
 from verdicts.check.half_queue_check import ROUND_LIMIT_MS, play_round
 from verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
 from verdicts.check.steps import Action, Stop
-from verdicts.check.window import CheckWindow, CheckWindows, StoredHalves, StoredOps
+from verdicts.check.stored_records import StoredHalves, StoredOps
+from verdicts.check.window import CheckWindow, CheckWindows
 from verdicts.model.check_stop import CheckStop
 
 #: What the check may add to the properties of a copy.

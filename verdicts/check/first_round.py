@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from verdicts.check.state import CheckSettings
-from verdicts.check.window import ABSENT, CheckWindow, StoredHalves
+from verdicts.check.stored_records import ABSENT, StoredHalves
+from verdicts.check.window import CheckWindow
 
 #: How much later than one interval after the last round the next one may begin. Units: milliseconds.
 _LATE_MS_MAX = 1_000

@@ -92,13 +92,13 @@ def slots_without_record(
     """Return a finding for slots that point to no record of their own; None if there are none.
 
     Slots of expired records are not included: brokers delete the oldest files of a log and leave the slots.
-    `own_numbers`: as `numbers_of_own` returns them. `fillers`: slots that lead to no record; check-skips is their
+    `own_numbers`: as `numbers_of_own` returns them. `fillers`: those among the slots; check-skips is their
     finding.
     """
     due = slots.numbers[slots.offsets >= store.log_begin_offset]
     without = np.setdiff1d(due, np.concatenate([np.empty(0, np.int64), *own_numbers]))
-    is_open = (fillers >= slots.begin) & (fillers < slots.end) & ~np.isin(fillers, slots.numbers)
-    unread = slots.end - slots.begin - len(slots.numbers) - int(is_open.sum())  # invalid entries are no slots
+    skipped = np.setdiff1d(fillers, slots.numbers)  # a start may write a record's slot over a filler
+    unread = slots.end - slots.begin - len(slots.numbers) - len(skipped)  # invalid entries are no slots
     if not len(without) and unread <= 0:
         return None
     first = f", the first number {without[0]}" if len(without) else ""

@@ -33,7 +33,8 @@ from verdicts.check.first_round import last_round_ms, next_round_ms
 from verdicts.check.slots import half_queues
 from verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
 from verdicts.check.steps import Stop
-from verdicts.check.window import ABSENT, CheckWindow, CheckWindows, StoredHalves, StoredOps
+from verdicts.check.stored_records import ABSENT, StoredHalves, StoredOps
+from verdicts.check.window import CheckWindow, CheckWindows
 from verdicts.deadlines.discard_rounds import Discards, OpenHalves, discards_by_round
 from verdicts.deadlines.possible_starts import differing_starts, refused_by_all
 from verdicts.model.check_stop import CheckStop

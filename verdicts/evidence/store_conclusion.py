@@ -23,7 +23,7 @@ from readers.rocksdb.rocksdb_queues import unread_queues
 from readers.rocksdb.rocksdb_transactions import has_entries, no_database
 from readers.storage.segments import Segment
 from readers.store.bundles import is_bundle
-from readers.store.store import HALF_TOPIC, Store
+from readers.store.store import Store
 from verdicts.check.check_rules import supposed_version
 from verdicts.claims.lost_end import contradictions, lost_end
 from verdicts.claims.op_numbers import op_number_findings
@@ -99,7 +99,7 @@ def conclude(
             *known, *splits.findings, *entries.findings, *examined.findings, *([] if lost is None else [lost.finding]),
             *contradictions(store, facts.claims, splits.spans_of, lost), *missing.findings,
             *still_beyond(
-                store, facts.settings, HALF_TOPIC,
+                store, facts.settings,
                 derived_findings(
                     store, facts.cursors.half, splits.has_halves, joined_numbers(part.numbers for part in scanned)
                 ),

@@ -121,7 +121,7 @@ def _half_topic_checks(
             findings += stop_findings(store, stops)
             # About the store's own cursor, not about one from the command line.
             beyond = derived_findings(store, check_cursors(store).half, has_halves=False)
-            findings += still_beyond(store, configuration.settings, HALF_TOPIC, beyond, is_cut=cut is not None)
+            findings += still_beyond(store, configuration.settings, beyond, is_cut=cut is not None)
 
 
 def _id_findings(store: Store, window: CheckWindow) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Cursors of the check that lie beyond the end of their queue: whether they still do after the next start."""
+"""A half cursor that lies beyond the end of its queue: whether it still does after the next start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from readers.model.errors import SourceError
 from readers.model.findings import Finding
 from readers.store.broker_settings import BrokerSettings
-from readers.store.store import Store
+from readers.store.store import HALF_TOPIC, Store
 from verdicts.startup.findings import not_predictable
 from verdicts.startup.refusals import refusals_of_directory, start_directories
 from verdicts.startup.rules import RecoveryRules, possible_rules
@@ -17,12 +17,11 @@ _CODE = "cursor-beyond-end"
 
 
 def still_beyond(
-    store: Store, settings: BrokerSettings, topic: str, findings: Sequence[Finding], *, is_cut: bool
+    store: Store, settings: BrokerSettings, findings: Sequence[Finding], *, is_cut: bool
 ) -> Iterator[Finding]:
-    """Return the findings without those of a cursor that lies within its queue after the next start.
+    """Return the findings without that of a half cursor that lies within half queue 0 after the next start.
 
-    `topic`: that of the findings' queue 0, the half or the op topic. `is_cut`: the start may end the log at damaged
-    bytes; then nothing is left out.
+    `is_cut`: the start may end the log at damaged bytes; then nothing is left out.
     """
     ends: list[int] | None = None
     for found in findings:
@@ -30,13 +29,13 @@ def still_beyond(
             yield found
             continue
         if ends is None:
-            ends = _ends(store, settings, topic)
+            ends = _ends(store, settings)
         if not ends or int(found.actual) > min(ends):
             yield found
 
 
-def _ends(store: Store, settings: BrokerSettings, topic: str) -> list[int]:
-    """Return where queue 0 ends after a start of each release that may run next; none if a start is not predicted."""
+def _ends(store: Store, settings: BrokerSettings) -> list[int]:
+    """Return the end of half queue 0 after a start of each possible release; none if a start is not predicted."""
     conf = settings.given or {}
     if store.in_use or not_predictable(store, conf) is not None:
         return []
@@ -48,7 +47,7 @@ def _ends(store: Store, settings: BrokerSettings, topic: str) -> list[int]:
             started = started_queues(store, rules.version, conf, 0)
             if started is None:
                 return []
-            queue = started[topic]
+            queue = started[HALF_TOPIC]
             ends.append(max(queue.end, queue.kept_end + len(queue.added)))
     except SourceError:
         return []  # reported by the reader of the file

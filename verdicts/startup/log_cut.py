@@ -18,12 +18,10 @@ from readers.store.store import Store
 from verdicts.startup.dledger_log import entries_begin, is_too_far_back, walk_entries
 from verdicts.startup.findings import not_predictable
 from verdicts.startup.log_walk import walk_log
-from verdicts.startup.recovery import loaded_log, start_file
+from verdicts.startup.recovery import FILES_BACK, loaded_log, start_file
 from verdicts.startup.rules import RecoveryRules, rules_of
 from verdicts.startup.started_queues import queue_reach
 
-#: The files of a log that a start after a clean stop reads. Source: store/CommitLog.java recoverNormally.
-_FILES_READ = 3
 _EARLIEST: Remembered[int | None] = Remembered()
 _NO_ROWS = np.empty((0, 2), np.int64)
 
@@ -136,7 +134,7 @@ def _earliest_read(store: Store) -> int | None:
     if not segments:
         return None
     if not store.aborted:
-        return segments[-_FILES_READ:][0].base_offset
+        return segments[-FILES_BACK:][0].base_offset
     kinds = {rules_of(version) for version in LAST_TO_START_ALIKE}
     try:
         return segments[min(start_file(store, segments, {}, -1, rules) for rules in kinds)].base_offset

@@ -23,6 +23,8 @@ from readers.storage.segments import Segment
 from verdicts.startup.loading import loaded
 from verdicts.startup.rules import RecoveryRules
 
+#: The last files of a queue that a start reads. Source: store/ConsumeQueue.java recover.
+QUEUE_FILES_READ = 3
 #: The outcome for a record that a queue lacks; `_KEPT`: its old slot is valid again.
 _SKIPPED, _DISPATCHED, _SHIFTED, _KEPT = range(4)
 
@@ -122,7 +124,7 @@ def recovered(facts: QueueFacts, rules: RecoveryRules, first_left_out: Directory
     if first_left_out is not None and len(segments) < len(facts.files.segments):
         name = first_left_out.name
         reason = f"the broker does not load {name}, which has another length, nor any later file"
-    for segment in segments[max(0, len(segments) - 3) :]:
+    for segment in segments[-QUEUE_FILES_READ:]:
         begin = segment.base_offset // size
         past = segment.end_offset // size
         bad = facts.invalid[facts.invalid[:, 1] > begin]

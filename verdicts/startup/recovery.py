@@ -21,6 +21,8 @@ from verdicts.startup.queues import QueueFacts, QueueFate, cut_at, dispatch, rea
 from verdicts.startup.refusals import empty_file_refusals, refusals
 from verdicts.startup.rules import RecoveryRules
 
+#: The last files of a log that a start after a clean stop reads. Source: store/CommitLog.java recoverNormally.
+FILES_BACK = 3
 _CHECKPOINT_LAG_MS = 3000
 
 
@@ -175,7 +177,7 @@ def start_file(
     first = 0 if rules.files_back_max is None else max(0, len(segments) - rules.files_back_max)
     if not store.aborted:
         if rules.starts_three_files_back:
-            return max(0, len(segments) - 3)
+            return max(0, len(segments) - FILES_BACK)
         return next(
             (number for number in range(len(segments) - 1, first, -1) if segments[number].base_offset <= maximum), first
         )

@@ -27,7 +27,7 @@ from verdicts.startup.dledger_findings import queues_cut_at
 from verdicts.startup.dledger_log import committed_offset
 from verdicts.startup.findings import cut_finding, not_predictable, skips_finding
 from verdicts.startup.log_walk import END, LogWalk, check_record
-from verdicts.startup.queues import QueueFacts, QueueFate, recovered
+from verdicts.startup.queues import QUEUE_FILES_READ, QueueFacts, QueueFate, recovered
 from verdicts.startup.recovery import loaded_log, recover_queues, start_file
 from verdicts.startup.rules import RecoveryRules, rules_of
 
@@ -35,8 +35,6 @@ _NONE = np.empty(0, np.int64)
 _NO_RANGES = np.empty((0, 2), np.int64)
 _TOPICS = (HALF_TOPIC, OP_TOPIC)
 _SLOTS_AT_ONCE = 1 << 20
-#: How many of the last files of a queue a start reads.
-_FILES_READ = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +105,7 @@ def started_queues(
         cut = queues_cut_at(store, conf, rules) if store.is_dledger else None
         if cut is not None:
             return _cut_by_dledger(store, queue_id, files, ends, cut)
+        # Nearly always nothing is wrong; only then the end of the log is searched for.
         near_end = min(log_end, max(queue_reach(store).end, 0))
         wrong = {topic: _wrong_slots(one, ends[topic], near_end) for topic, one in files.items()}
         if any(one.has_any for one in wrong.values()):
@@ -324,7 +323,7 @@ def _wrong_slots(files: SlotFiles, end: int, log_end: int) -> _WrongSlots:
     Source: store/ConsumeQueue.java recover, truncateDirtyLogicFiles.
     """
     invalid, beyond = [_NONE], [_NONE]
-    begin = int(files.bases[-_FILES_READ:][0]) if len(files.bases) else end
+    begin = int(files.bases[-QUEUE_FILES_READ:][0]) if len(files.bases) else end
     for first in range(begin, end, _SLOTS_AT_ONCE):
         slots = files.read(first, min(first + _SLOTS_AT_ONCE, end))
         offsets = slots["commit_log_offset"].astype(np.int64)

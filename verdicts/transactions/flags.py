@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from readers.model.columns import Bools, are_among, int64s
 from readers.old_tables.beside_log import NONE
-from verdicts.check.window import are_askable
+from verdicts.check.stored_records import are_askable
 from verdicts.transactions.futures import Futures
 from verdicts.transactions.judgement import Judgement
 from verdicts.transactions.undecided_ops import may_be_decided

@@ -28,7 +28,7 @@ from readers.model.tables import FINDINGS
 from readers.old_tables.transaction_table import TransactionTable
 from readers.queues.slot_files import close_slot_files
 from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import HALF_TOPIC, Store
+from readers.store.store import Store
 from verdicts.check.check_stops import check_stops, stop_findings
 from verdicts.claims.claim_proofs import DecodedLog
 from verdicts.claims.log_claims import LogClaims, log_claims
@@ -158,7 +158,7 @@ class Verify:
         started = known_start(store, check_cursors(store), settings, conf)
         may_be_cut = is_partial or bool(len(ranges.damaged))
         beyond = derived_findings(store, started.half, has_halves, numbers)
-        yield from still_beyond(store, settings, HALF_TOPIC, beyond, is_cut=may_be_cut)
+        yield from still_beyond(store, settings, beyond, is_cut=may_be_cut)
         yield from starting_findings(store, settings, conf)
         stops = check_stops(store, settings, now_ms=moment_ms(store))
         yield from stop_findings(store, stops)

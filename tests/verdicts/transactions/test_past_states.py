@@ -88,7 +88,7 @@ def doubted(store: Store, name: str, at_ms: int | None) -> set[str]:
 
 @pytest.mark.parametrize("name", ["parallel-5.3.3", "dledger-killed-5.1.4", "rocksdb-queues-killed-5.5.0"])
 def test_a_kill_loses_no_ops_of_long_before(name: str) -> None:
-    """A user who asks what was open seconds before the kill was told of each that its rollback may have been lost.
+    """Of what was open long before the kill, each row said that its rollback may have been lost.
 
     These brokers write ops after 0.5 s: what was decided before that is in the log.
     """
