@@ -46,14 +46,15 @@ def checked_slots(queue: Queue, cursor: int, minimum: int, started: StartedQueue
     started = StartedQueue(queue.max_offset, end=queue.max_offset) if started is None else started
     end = started.end
     begin = cursor if minimum <= cursor <= end else minimum
-    added_end = started.kept_end + len(started.added)
+    numbers_added = started.added_numbers
+    added_end = started.kept_end + len(numbers_added)
     numbers, offsets, lengths, _ = queue.read(begin, min(started.kept_end, end))
     again = queue.read(max(begin, added_end), end) if added_end < end else ()
     added = np.array(started.added, np.int64).reshape(-1, 2)
-    more = np.arange(started.kept_end, added_end) >= begin
+    more = numbers_added >= begin
     return CheckedSlots(
         begin, end,
-        np.concatenate([numbers, np.arange(started.kept_end, added_end)[more], *again[:1]]),
+        np.concatenate([numbers, numbers_added[more], *again[:1]]),
         np.concatenate([offsets, added[more, 0], *again[1:2]]),
         np.concatenate([lengths.astype(np.int64), added[more, 1], *again[2:3]]),
     )  # fmt: skip
@@ -92,8 +93,8 @@ def slots_without_record(
     """Return a finding for slots that point to no record of their own; None if there are none.
 
     Slots of expired records are not included: brokers delete the oldest files of a log and leave the slots.
-    `own_numbers`: as `numbers_of_own` returns them. `fillers`: those among the slots; check-skips is their
-    finding.
+    `own_numbers`: as `numbers_of_own` returns them, and the slots that a start adds. `fillers`: those among the slots;
+    check-skips is their finding.
     """
     due = slots.numbers[slots.offsets >= store.log_begin_offset]
     without = np.setdiff1d(due, np.concatenate([np.empty(0, np.int64), *own_numbers]))

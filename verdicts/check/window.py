@@ -175,7 +175,8 @@ def check_window(
         fillers = _fillers(halves, half_slots)
         for topic, slots in slots_by_topic.items():
             passed = fillers if topic == HALF_TOPIC else np.empty(0, np.int64)
-            finding = slots_without_record(store, topic, queue_id, slots, reads[topic].own_numbers, passed)
+            own = [*reads[topic].own_numbers, started.get(topic, _UNCUT).added_numbers]
+            finding = slots_without_record(store, topic, queue_id, slots, own, passed)
             findings += [] if finding is None else [finding]
         if started.get(HALF_TOPIC, _UNCUT).lost != _UNCUT.lost:
             fillers = np.union1d(fillers, _lost_anyway(store, halves, half_cursor, started[HALF_TOPIC].lost))

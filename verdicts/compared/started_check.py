@@ -29,7 +29,7 @@ def started_check_findings(
         if store.in_use or store.is_dledger or not segments or not_predictable(store, conf) is not None:
             return
         rules = rules_of(version, conf)
-        reach = -1 if store.aborted else queue_reach(store).as_counted(rules)
+        reach = -1 if store.aborted else queue_reach(store, [one.name for one in facts]).as_counted(rules)
         fates = [recovered(one, rules, None) for one in facts]
         first = start_file(store, segments, conf, max([reach, *(fate.maximum for fate in fates)]), rules)
         walk = LogWalk(first, len(segments) - 1, log_end, "")

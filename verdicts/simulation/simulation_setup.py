@@ -24,7 +24,7 @@ from verdicts.claims.log_agreement import missing_findings
 from verdicts.claims.log_claims import log_claims
 from verdicts.ends.doubtful_ends import doubtful_id_findings
 from verdicts.ends.index_ids import contradicted_ids
-from verdicts.missing.missing_ranges import derived_findings
+from verdicts.missing.missing_ranges import derived_findings, op_queue_findings
 from verdicts.simulation.simulation import Simulated, SimulatedCheck
 from verdicts.simulation.simulation_without_queue import beside_tables
 from verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors
@@ -120,7 +120,9 @@ def _half_topic_checks(
         if not number:
             findings += stop_findings(store, stops)
             # About the store's own cursor, not about one from the command line.
-            beyond = derived_findings(store, check_cursors(store).half, has_halves=False)
+            own = check_cursors(store)
+            beyond = derived_findings(store, own.half, has_halves=False)
+            findings += op_queue_findings(store, own.op, has_ops=False)
             findings += still_beyond(store, configuration.settings, beyond, is_cut=cut is not None)
 
 

@@ -169,7 +169,7 @@ def cut_finding(store: Store, fate: QueueFate) -> Finding | None:
     )
 
 
-def skips_finding(store: Store, fate: QueueFate) -> Finding | None:
+def _skips_finding(store: Store, fate: QueueFate) -> Finding | None:
     """Return that a start leaves records of a queue without a slot; None if it does not."""
     if not len(fate.skipped):
         return None
@@ -197,7 +197,7 @@ def dispatched_findings(store: Store, fates: Sequence[QueueFate]) -> Iterator[Fi
 
     Order: kind of finding, then queue by queue.
     """
-    yield from islice((found for fate in fates if (found := skips_finding(store, fate)) is not None), _QUEUES_MAX)
+    yield from islice((found for fate in fates if (found := _skips_finding(store, fate)) is not None), _QUEUES_MAX)
     for fate in [fate for fate in fates if len(fate.shifted)][:_QUEUES_MAX]:
         number = int(fate.shifted[0, 2])
         actual = "another slot"

@@ -6,7 +6,7 @@ afford it: the log itself counts as sound.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from readers.store.remembered import Remembered
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.startup.dledger_findings import queues_cut_at
 from verdicts.startup.dledger_log import committed_offset
-from verdicts.startup.findings import cut_finding, not_predictable, skips_finding
+from verdicts.startup.findings import cut_finding, dispatched_findings, not_predictable
 from verdicts.startup.log_walk import END, LogWalk, check_record
 from verdicts.startup.queues import QUEUE_FILES_READ, QueueFacts, QueueFate, recovered
 from verdicts.startup.recovery import loaded_log, recover_queues, start_file
@@ -47,7 +47,7 @@ class StartedQueue:
            `lost`: the stored slots, first and end, that the start cuts off and that no record gets again.
            `maximum`: the place of the log up to which new records get no slot, if that is after `log_end`, the end of
            the log; `compares_ends`: whether a record counts by its end. `cuts`: that the start cuts off
-           stored slots, and that some of their records get none again.
+           stored slots, and that records get no slot, or that of another one.
     """
 
     kept_end: int
@@ -60,6 +60,11 @@ class StartedQueue:
     log_end: int = 0
     compares_ends: bool = False
     cuts: tuple[Finding, ...] = ()
+
+    @property
+    def added_numbers(self) -> Int64s:
+        """The numbers of the slots that the start adds; a shifted record has another one."""
+        return np.arange(self.kept_end, self.kept_end + len(self.added))
 
     @property
     def hinders_new_slots(self) -> bool:
@@ -80,7 +85,8 @@ def started_queues(
     if store.in_use or not segments or not_predictable(store, conf) is not None:
         return None
     rules = rules_of(version, conf)
-    files = {topic: SlotFiles(store, (SIMPLE, topic_bytes(topic), queue_id)) for topic in _TOPICS}
+    names: dict[str, QueueName] = {topic: (SIMPLE, topic_bytes(topic), queue_id) for topic in _TOPICS}
+    files = {topic: SlotFiles(store, name) for topic, name in names.items()}
     try:
         ends = {topic: used_end(one.segments, one.layout) for topic, one in files.items()}
         last = {topic: _place(one, ends[topic]) for topic, one in files.items()}
@@ -116,6 +122,8 @@ def started_queues(
             scanned_from = min(scanned_from, last[topic][0])
         records = _records(store, queue_id, last, scanned_from, log_end)
         is_sound = not any(one.has_any for one in wrong.values())
+        if not is_sound and not store.aborted:
+            reach = queue_reach(store, names.values()).as_counted(rules)
         if is_sound and not is_torn and not any(len(rows) for rows in records.values()):
             whole = {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
             return {
@@ -242,9 +250,9 @@ class QueueReach(NamedTuple):
            `has_empty_last_file`: a queue with slots has none in its last file. Units: bytes of the log.
     """
 
-    begin: int
-    end: int
-    has_empty_last_file: bool
+    begin: int = -1
+    end: int = -1
+    has_empty_last_file: bool = False
 
     def as_counted(self, rules: RecoveryRules) -> int:
         """Return the furthest place that any queue refers to, as a release counts it."""
@@ -252,32 +260,37 @@ class QueueReach(NamedTuple):
 
 
 #: A start is played for several releases.
-_REACHES: Remembered[QueueReach] = Remembered()
+_REACHES: Remembered[dict[QueueName, QueueReach]] = Remembered()
 
 
-def queue_reach(store: Store) -> QueueReach:
+def queue_reach(store: Store, without: Iterable[QueueName] = ()) -> QueueReach:
     """Return how far the queues of a store lead; for a stopped broker each queue is read once.
 
+    `without`: queues that do not count, because the start may cut them.
     Raises: UnreadableFile, FileChanged.
     """
-    return _REACHES.of(store, lambda: _queue_reach(store))
+    left_out = frozenset(without)
+    known = _REACHES.of(store, lambda: dict(_queue_reaches(store)))
+    counted = [reach for name, reach in known.items() if name not in left_out]
+    return QueueReach(
+        max((one.begin for one in counted), default=-1), max((one.end for one in counted), default=-1),
+        any(one.has_empty_last_file for one in counted),
+    )
 
 
-def _queue_reach(store: Store) -> QueueReach:
-    begin = end = -1
-    has_empty = False
+def _queue_reaches(store: Store) -> Iterator[tuple[QueueName, QueueReach]]:
     for kind in (SIMPLE, BATCH):
         for topic, number in store.queues(kind):
-            files = SlotFiles(store, (kind, topic_bytes(topic), number))
+            name: QueueName = (kind, topic_bytes(topic), number)
+            files = SlotFiles(store, name)
             try:
                 used = used_end(files.segments, files.layout)
                 offset, length = _place(files, used)
                 last = files.segments[-1].base_offset if files.segments else 0
-                has_empty |= kind == SIMPLE and bool(last) and 0 < used <= last // files.layout.size_bytes
+                has_empty = kind == SIMPLE and bool(last) and 0 < used <= last // files.layout.size_bytes
             finally:
                 files.close()
-            begin, end = max(begin, offset), max(end, offset + length)
-    return QueueReach(begin, end, has_empty)
+            yield name, QueueReach(offset, offset + length, has_empty)
 
 
 def _records(
@@ -349,8 +362,8 @@ def _started(store: Store, fate: QueueFate) -> StartedQueue:
     begin = fate.first if added and not fate.segments else None
     kept_end = fate.first if begin is not None else fate.cut_end
     cut = cut_finding(store, fate)
-    found = () if cut is None else tuple(one for one in (cut, skips_finding(store, fate)) if one is not None)
-    return StartedQueue(kept_end, added, fate.end, begin, cuts=found)
+    lacking = [one for one in dispatched_findings(store, [fate]) if one.kind.severity == "error"]
+    return StartedQueue(kept_end, added, fate.end, begin, cuts=(*([] if cut is None else [cut]), *lacking))
 
 
 def _added(fate: QueueFate) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,87 @@
+"""The half and op queue after a start, compared with what a real 5.3.3 left after starts on damaged copies of a store.
+
+The store is that of `make demo`: its half queue ends at slot 351, after all other queues, its op queue at slot 10.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from readers.jobs.job_runner import run_job
+from readers.log.splits import plan_splits
+from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from tests.cli.conftest import Run
+from tests.forge import damage
+from tests.forge.damage import queue_files
+from verdicts.startup.started_queues import StartedQueue, started_queues
+from verdicts.verify.verify import DEFAULT, Verify
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "orders-5.3.3.tar.xz"
+#: The places of the half messages 343 to 350.
+LAST_OFFSETS = (325714, 326375, 326935, 327446, 328054, 328624, 329247, 329738)
+START_ERRORS = {"start-skips", "start-shifts", "start-cuts-queue"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    with tarfile.open(EXAMPLE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "store"
+
+
+def started(root: Path, topic: str) -> StartedQueue:
+    found = started_queues(open_store(root), (5, 3, 3), {}, 0)
+    assert found is not None
+    return found[topic]
+
+
+def invalid_slots(root: Path) -> None:
+    damage.write_bytes(queue_files(root, HALF_TOPIC)[0], 342 * 20, b"\xff" * 60)
+
+
+def test_other_queues_bound_what_is_dispatched(root: Path) -> None:
+    """5.3.3 cut the queue at slot 342 and dispatched what follows the other queues: to slots 342 to 349."""
+    invalid_slots(root)
+    queue = started(root, HALF_TOPIC)
+    assert (queue.kept_end, tuple(offset for offset, _ in queue.added)) == (342, LAST_OFFSETS)
+    assert [(one.code, one.commit_log_offset) for one in queue.cuts] == [
+        ("start-cuts-queue", None), ("start-skips", 325103), ("start-shifts", 325714),
+    ]  # fmt: skip
+
+
+def test_a_removed_half_queue_begins_with_what_follows_the_other_queues(root: Path) -> None:
+    """5.3.3 made a queue with fillers before slot 343, and with slots 343 to 350."""
+    shutil.rmtree(queue_files(root, HALF_TOPIC)[0].parents[1])
+    queue = started(root, HALF_TOPIC)
+    assert (queue.begin, tuple(offset for offset, _ in queue.added)) == (343, LAST_OFFSETS)
+    assert [(one.code, one.commit_log_offset) for one in queue.cuts] == [("start-skips", 0)]
+
+
+def test_lookups_say_what_verify_says(root: Path, rmqtx: Run) -> None:
+    invalid_slots(root)
+    rows = run_job(Verify(DEFAULT, "5.3.3", ()), plan_splits([open_store(root)])).table().to_pylist()
+    wanted = {(row["code"], row["actual"]) for row in rows if row["code"] in START_ERRORS}
+    assert {code for code, _ in wanted} == START_ERRORS
+    for command in ("pending", "simulate"):
+        result = rmqtx(command, root, "--broker-version", "5.3.3")
+        assert result.status == 3
+        assert "undecidable" not in result.err
+        for code, actual in wanted:
+            assert any(f": {code}: " in line and f"found {actual}" in line for line in result.err.splitlines())
+
+
+@pytest.mark.parametrize("keeps_file", [True, False])
+def test_a_lost_op_queue_is_reported_by_a_simulation_too(root: Path, rmqtx: Run, *, keeps_file: bool) -> None:
+    file = queue_files(root, OP_TOPIC)[0]
+    if keeps_file:
+        damage.zero_bytes(file, 0, file.stat().st_size)
+    else:
+        file.write_bytes(b"")
+    result = rmqtx("simulate", root)
+    assert result.status == 3
+    assert ": start-skips: " in result.err
+    assert ": group-cursor-beyond-end: " in result.err
