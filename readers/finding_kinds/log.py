@@ -104,6 +104,12 @@ KINDS: dict[str, Kind] = {
         "give the directory that storePathRootDir names in broker.conf; if the log is elsewhere: --commitlog DIR",
         hides_records=True,
     ),
+    "at-before-log": Kind(
+        "error",
+        "the time of --at is before the first record that is left in the log",
+        "the files with the records of that time are deleted: no state of that time is known",
+        "give a later time, or read a backup of that time",
+    ),
     "link-out": Kind(
         "warning",
         "a link in the store that leads out of it",

@@ -8,8 +8,12 @@ from pathlib import Path
 
 from readers.model.errors import BadText, UnreadableFile
 from readers.model.findings import as_text
+from readers.store.broker_keys import KEYS
 
 _CONF_BYTES_MAX = 4 << 20
+#: Another file has more keys that no broker has, and none that one has.
+_UNKNOWN_KEYS_MAX = 2
+_LOWER_KEYS = frozenset(key.lower() for key in KEYS)
 _SPACE = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -36,7 +40,13 @@ def read_broker_conf(path: str | Path) -> dict[str, str]:
     except UnicodeDecodeError:
         text = data.decode("latin-1")
     pairs = (_pair(line) for line in _logical_lines(text))
-    return {key: value for key, value in pairs if key}  # mqadmin's lines of ==== have no key
+    found = {key: value for key, value in pairs if key}  # mqadmin's lines of ==== have no key
+    if len(found) > _UNKNOWN_KEYS_MAX and _LOWER_KEYS.isdisjoint(key.lower() for key in found):
+        raise BadText(
+            f"{file} is not a broker configuration: brokers have none of its {len(found)} settings", file=file,
+            advice="give the path of the broker's broker.conf",
+        )
+    return found
 
 
 def _logical_lines(text: str) -> Iterator[str]:

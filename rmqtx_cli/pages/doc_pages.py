@@ -41,7 +41,8 @@ FINDING_PAGES: dict[str, tuple[str, ...]] = {
         "table-leftover", "table-remade", "redo-entry-mismatch", "redo-entry-missing", "table-number-taken",
     ),
     "store": (
-        "segment-gap", "segment-overlap", "segment-size", "stray-file", "segment-misnamed", "log-empty", "link-out",
+        "segment-gap", "segment-overlap", "segment-size", "stray-file", "segment-misnamed", "log-empty",
+        "at-before-log", "link-out",
         "unreadable-file", "checkpoint-damaged", "checkpoint-ahead", "epochs-damaged", "half-changed", "undecidable",
         "logs-differ", "copy-lacks-pending",
     ),

@@ -246,16 +246,17 @@ class Summary:
         """The stores in which evidence is missing or damaged."""
         return {finding.store for finding in findings if finding.kind.severity == "error"} | self._undecided
 
-    def lines(self, stores: Sequence[Store], findings: Sequence[Finding]) -> Iterator[str]:
+    def lines(self, stores: Sequence[Store], findings: Sequence[Finding], at_ms: int | None = None) -> Iterator[str]:
         """The lines below the table: flags, the broker's own counter, sizes of the check's queues, copies.
 
-        `findings`: those of the reading; damage may hide transactions that are not counted.
+        `findings`: those of the reading; damage may hide transactions that are not counted. `at_ms`: the time of the
+        states; if it is before the end of a store, counter and queues of the store have later values.
         """
         damaged = self.damaged(findings)
         for flag in FLAGS:
             if self.flags[flag]:
                 yield f"{flag}: {self.flags[flag]}, first {self.examples[flag]}: {FLAGS[flag]}"
-        yield from self.store_lines(stores, damaged)
+        yield from self.store_lines([store for store in stores if not _is_past(store, at_ms)], damaged)
         if self.transactions_count:
             times = self.half_copies_count / self.transactions_count
             yield (
@@ -321,6 +322,12 @@ class Summary:
         unusual = self.flags.total() - sum(self.flags[name] for name in CLOCK_FLAGS)
         if unusual or any(self.states[state] for state in ("DISCARDED", "LOST", "UNDECIDABLE")):
             yield next_line(f"rmqtx diagnose {arguments}", "why")
+
+
+def _is_past(store: Store, at_ms: int | None) -> bool:
+    from verdicts.evidence.store_facts import known_until_ms, past_ms
+
+    return past_ms(store, at_ms, known_until_ms(store)) is not None
 
 
 def _queue_lengths(store: Store, topic: str) -> tuple[int, int]:

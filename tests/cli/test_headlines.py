@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.units import time_text
+from readers.model.units import parse_time_ms, time_text
 from tests.cli.conftest import Run
 from tests.cli.program import RMQTX
 from tests.cli.terminal import on_terminal
 from tests.conftest import READ_AT_MS
+from tests.forge.damage import log_files
+from tests.forge.stores import copy_of
 
 Stores = Callable[[str], Path]
 
@@ -164,3 +166,20 @@ def test_quiet_leaves_the_answer_out(rmqtx: Run, corpus_store: Stores) -> None:
 def test_diff_says_what_its_statuses_are(rmqtx: Run) -> None:
     text = " ".join(rmqtx("diff", "--help").out.split())
     assert "--exit-code Exit with status 1 if a difference is listed, 0 if none. Status 3 " in text
+
+
+def test_a_time_before_the_log(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    """No transaction existed, or the records of that time are deleted: then nothing is known."""
+    moment = "2026-01-02T03:04:05Z"
+    for command in ("pending", "audit"):
+        result = rmqtx(command, common, "--at", moment)
+        assert result.status == 0
+        assert "no transaction existed at 2026-01-02T03:04:05.000Z" in result.err
+        assert "the broker's counter" not in result.err
+    assert f" at {time_text(parse_time_ms(moment))} - " in rmqtx("show", "X", "--store", common, "--at", moment).err
+    root = copy_of("common-5.3.3", tmp_path)
+    log_files(root)[0].unlink()
+    for command in ("pending", "audit"):
+        result = rmqtx(command, root, "--at", moment)
+        assert result.status == 3
+        assert "at-before-log" in result.err

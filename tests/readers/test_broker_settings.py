@@ -166,11 +166,12 @@ def test_properties_are_read_as_java_reads_them(tmp_path: Path) -> None:
         "plain=1\rspaced  =  two words \ncolon:3\nblank 4\n"
         "long = a\\\n   b\\\\\nnext=c\n"
         "esc\\=aped\\ key = \\u00e9\\t\\q\n"
-        "empty=\nalone\nlast=x\\"
+        "empty=\nalone\nlistenPort=1\nlast=x\\"
     )
     assert conf(tmp_path, text) == {
         "plain": "1", "spaced": "two words ", "colon": "3", "blank": "4", "long": "ab\\", "next": "c",
-        "esc=aped key": "é\tq", "empty": "", "alone": "", "last": "x",
+        "esc=aped key": "é\tq", "empty": "", "alone": "", "listenPort": "1",
+        "last": "x",
     }  # fmt: skip
 
 
@@ -217,3 +218,10 @@ def test_damaged_configurations_of_a_store_never_raise(tmp_path: Path, seed: int
             data[chance.randrange(len(data))] = chance.randrange(256)
         path.write_bytes(data)
     assert broker_settings(open_store(root)).describe()
+
+
+def test_another_file_is_no_configuration(tmp_path: Path) -> None:
+    users = b"root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:\nbin:x:2:2:bin:/bin:\n"
+    with pytest.raises(BadText, match="brokers have none of its 3 settings"):
+        conf(tmp_path, users)
+    assert len(conf(tmp_path, users + b"BROKERROLE=SLAVE\n")) == 4

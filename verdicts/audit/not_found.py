@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from readers.model.errors import EvidenceMissing, EvidenceUnreadable, NoSuchTransaction, RmqtxError
 from readers.model.findings import Finding
+from readers.model.units import time_text
 from readers.storage.refused import ADVICE
 from readers.store.store import Store
 from verdicts.audit.message_ids import other_id_words
@@ -16,17 +17,20 @@ _SHOWN_MAX = 3
 
 
 def not_found(
-    stores: Sequence[Store], identity: str, reading: VerdictReading, similar: Sequence[str] = ()
+    stores: Sequence[Store], identity: str, reading: VerdictReading, similar: Sequence[str] = (),
+    at_ms: int | None = None,
 ) -> RmqtxError:
     """Return the error if nothing in the stores has a name; `reading`: the completed audit that searched for it.
 
-    `similar`: names that begin like it.
+    `similar`: names that begin like it. `at_ms`: the past time as of which it was searched.
 
     Shape:  NoSuchTransaction only if the whole log was read and is sound (`actual`: a clause about records that have
             only the offset of a message id); EvidenceUnreadable if a file cannot be read; else EvidenceMissing, if
             records are damaged or missing.
     """
     roots = ", ".join(store.root for store in stores)
+    if at_ms is not None:
+        roots += f" at {time_text(at_ms)}"
     hiding = [finding for finding in reading.findings if finding.kind.hides_records]
     unreadable = [finding for finding in hiding if finding.code == "unreadable-file"]
     if not hiding and not reading.missing:

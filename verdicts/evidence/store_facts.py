@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from readers.cursors.cursors import CheckCursors, check_cursors
+from readers.log.commit_log import scan_segments
 from readers.log.record_at import block_at
 from readers.log.segment_scan import SegmentScan
 from readers.model.errors import SourceError
 from readers.model.findings import Finding, as_text
 from readers.model.identities import UInt64s
 from readers.model.reading import Note, NoteKind
+from readers.model.units import time_text
 from readers.old_tables.beside_log import BesideLog
 from readers.old_tables.beside_tables import beside_log, may_have_rocksdb_halves
 from readers.queues.consume_queue import open_queue
@@ -68,8 +70,8 @@ class StoreFacts:
     that was still open at that moment. The same holds for the RocksDB table of a running broker; `beside` is None until
     the tables beside the log are read. `last_op_offset`: that of the last op message that was read, -1 before any.
     `past_ms`: the time before the end of the store as of which it is judged, if any. `clock_ms`: what counts as "now":
-    the time of reading, or a given time after the end of the store. `future`: what the next start and the check do;
-    None for a past time.
+    the time of reading, or a given time after the end of the store. `first_time_ms`: of the first record of the log,
+    for a past time; else 0. `future`: what the next start and the check do; None for a past time.
     """
 
     store: Store
@@ -90,6 +92,7 @@ class StoreFacts:
     claims: LogClaims = field(default_factory=LogClaims)
     check_stops: list[CheckStop] = field(default_factory=list)
     past_ms: int | None = None
+    first_time_ms: int = 0
     clock_ms: int = 0
     future: Prediction | None = None
     windows: CheckWindows = field(init=False)
@@ -102,7 +105,14 @@ class StoreFacts:
     def notes(self) -> list[Note]:
         """Return the notes about the store beside its findings."""
         why = self.claims.note
-        return [Note(NoteKind.HOW, f"{self.store.root}: {why}")] if why else []
+        notes = [Note(NoteKind.HOW, f"{self.store.root}: {why}")] if why else []
+        if self.past_ms is not None and self.past_ms < self.first_time_ms and not self.store.log_begin_offset:
+            notes.append(Note(
+                NoteKind.WHY,
+                f"{self.store.root}: its first record is of {time_text(self.first_time_ms)}: no transaction existed at "
+                f"{time_text(self.past_ms)}",
+            ))  # fmt: skip
+        return notes
 
     def view(self) -> StoreView:
         """Return the facts in the form that the verdict uses."""
@@ -268,12 +278,33 @@ def store_facts(
     facts.findings.extend(store.findings)
     facts.findings.extend(cursors.findings)
     facts.findings.extend(impossible_value_findings(store))
+    if past is not None:
+        facts.first_time_ms = _first_time_ms(store)
+        facts.findings.extend(_before_log(store, past, facts.first_time_ms))
     facts.windows = CheckWindows(store, facts.settings.given, with_records=with_records)
     if past is None:
         facts.cursors = known_start(store, cursors, facts.settings, facts.settings.given)
         facts.check_stops = check_stops(store, facts.settings, facts.cursors, facts.windows, now_ms=facts.clock_ms)
         facts.predict()
     return facts
+
+
+def _first_time_ms(store: Store) -> int:
+    """Return the store time of the first record of a log; 0 without one, or if its file cannot be read."""
+    try:
+        first = next(scan_segments(store, [], [], from_offset=store.log_begin_offset, with_fillers=True), None)
+    except SourceError:  # reported by the reader of the log
+        return 0
+    return 0 if first is None else int(first.header("store_time_ms")[0])
+
+
+def _before_log(store: Store, past_ms: int, first_time_ms: int) -> Iterator[Finding]:
+    """Return a finding for a time of which the log has no record left."""
+    if past_ms < first_time_ms and store.log_begin_offset:
+        yield Finding(
+            store.root, "at-before-log", store.commit_log[0].file, commit_log_offset=store.log_begin_offset,
+            expected=f"a time from {time_text(first_time_ms)} on", actual=time_text(past_ms),
+        )
 
 
 def known_until_ms(store: Store) -> int:

@@ -162,7 +162,7 @@ def command(
     listing = _listing(asked, output, provenance, opener, now_ms, voice)
     if asked.follow:
         return _followed(store or [], asked, engine, source, listing)
-    audit = _AuditRun(asked, listing, logs)
+    audit = _AuditRun(asked, listing, logs, at_ms)
     with opener.opened(output.output) as opened:
         read = logs.read(opened.names, voice)
         with opened.audited(context, listing, engine, provenance, at_ms, audit.columns) as reading:
@@ -275,11 +275,11 @@ def _grown(
 class _AuditRun:
     """One audit: lists rows, counts them and prints the summary."""
 
-    def __init__(self, asked: AuditOptions, listing: Listing, logs: LogOptions) -> None:
+    def __init__(self, asked: AuditOptions, listing: Listing, logs: LogOptions, at_ms: int | None) -> None:
         from rmqtx_cli.pages.order_of_harm import Harms
         from rmqtx_cli.pages.summary import Summary
 
-        self.asked, self.listing, self.logs = asked, listing, logs
+        self.asked, self.listing, self.logs, self.at_ms = asked, listing, logs, at_ms
         self.counted = Summary(harms=Harms(listing.now_ms))
         self._met: list[Finding] = []
 
@@ -339,5 +339,5 @@ class _AuditRun:
 
         if not self.asked.summary and not self.listing.voice.quiet:
             print_table(self.counted.table(), COUNTS_VIEW)
-        for line in self.counted.lines(source.stores, self._met):
+        for line in self.counted.lines(source.stores, self._met, self.at_ms):
             self.listing.voice.note(line)
