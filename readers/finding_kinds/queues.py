@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from readers.finding_kinds.kind import Kind
 
+#: What to do about half messages whose slot another record has: a rebuilt queue does not contain them either.
+RESUME_SLOTLESS = (
+    "a rebuilt queue lacks it too: rmqtx audit lists the transactions that are LOST, rmqtx resume appends a half "
+    "message again, in a slot of its own"
+)
+
 KINDS: dict[str, Kind] = {
     "queue-missing": Kind(
         "warning",
@@ -60,6 +66,7 @@ KINDS: dict[str, Kind] = {
         "warning",
         "a record whose queue offset cannot be used in its consume queue",
         "a rebuilt queue does not contain it: another record has this offset, or the record's header is damaged",
+        "if it is a half message, rmqtx audit shows whether its transaction is LOST, and rmqtx resume appends it again",
     ),
     "queues-leftover": Kind(
         "note",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from readers.finding_kinds.queues import RESUME_SLOTLESS
 from readers.log.record_at import block_at
 from readers.model.columns import Int64s
 from readers.model.errors import SourceError
@@ -32,7 +33,7 @@ from readers.queues.slot_files import (
 )
 from readers.queues.unit_files import BLOCK_UNITS, gaps_as, used_end
 from readers.rocksdb.rocksdb_queues import queue_bounds
-from readers.store.store import Store
+from readers.store.store import HALF_TOPIC, Store
 from verdicts.compared.losses import meaning_of_mismatch
 from verdicts.compared.queue_claims import QueueParts
 from verdicts.startup.queues import QueueFacts
@@ -333,12 +334,14 @@ class QueueComparison:
         more = f", and of {len(rows) - 1} more records" if len(rows) > 1 else ""
         pointed, claimed = int(records.slot_offsets[row]), int(records.numbers[row])
         slot = "a slot" if claimed < 0 else f"slot {claimed}"  # batch slots are found by their offset alone
+        is_taken = pointed >= 0 and claimed >= 0 and bool(inside(records.runs, np.array([claimed]))[0])
         return Finding(
             self._store.root, code, None if segment is None else segment.file,
             None if segment is None else offset - segment.base_offset, int(records.lengths[row]),
             commit_log_offset=offset,
             expected=f"{slot} of {queue_text(queue.name)}{more}",
             actual="no slot" if pointed < 0 else f"a slot that points to {pointed}",
+            advice=RESUME_SLOTLESS if is_taken and queue.name[1] == topic_bytes(HALF_TOPIC) else None,
         )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from readers.finding_kinds.queues import RESUME_SLOTLESS
 from readers.log.op_messages import ops_of
 from readers.log.record_at import blocks_at
 from readers.log.splits import Split
@@ -224,9 +225,7 @@ def number_findings(store: Store, numbers: HalfNumbers) -> list[Finding]:
         ))  # fmt: skip
     are_slotless = (numbers.slots == NO_SLOT) | (numbers.slots == FILLER_SLOT)
     for is_chosen, code, actual, advice in (
-        (are_slotless, "slot-missing", "no slot of the half queue leads to {what}",
-         "the broker does not dispatch them again: rmqtx audit lists those that are LOST, rmqtx resume appends one "
-         "again"),
+        (are_slotless, "slot-missing", "no slot of the half queue leads to {what}", RESUME_SLOTLESS),
         (numbers.slots >= 0, "half-number-taken", "the slots of {what} have other numbers than their records", None),
     ):
         places = numbers.offsets[is_chosen]
