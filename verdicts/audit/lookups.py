@@ -84,7 +84,7 @@ def pending(
 
 
 #: Findings of a verification, which predicts the start itself.
-_OF_START = ("start-refused", "start-cuts-queue", "start-skips")
+_OF_START = ("start-refused", "start-cuts-queue", "start-skips", "start-shifts")
 
 
 def open_transactions(
@@ -168,7 +168,7 @@ def show(
         table = pa.concat_tables(shortened)
         reading.notes.append(short_note(identity, table["transaction_id"].to_pylist()))
     if not table.num_rows:
-        raise not_found(stores, identity, reading, list(similar))
+        raise not_found(stores, identity, reading, list(similar), at_ms)
     reading.batches = table.to_batches()
     return reading
 
@@ -390,6 +390,7 @@ def _scanned(
         rows = pa.Table.from_batches([batch])
         undecidable.update(_undecidable(rows))
         yield from choose(rows).to_batches()
+    reading.notes += [note for note in whole.notes if note.kind is NoteKind.WHY]
     reading.findings.extend(_undecidable_findings(undecidable))
     reading.undecidable_count = undecidable.total()
 

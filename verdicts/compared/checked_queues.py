@@ -24,7 +24,7 @@ CHECKED_TOPICS = (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 #: Contradictions between a table and the log; what the table makes of a transaction is in its row.
 _TABLE_CODES = frozenset({
     "table-entry-invalid", "table-gap", "table-missing", "redo-log-missing", "table-slot-mismatch",
-    "redo-entry-mismatch", "redo-entry-missing",
+    "redo-entry-mismatch", "redo-entry-missing", "table-remade",
 })
 
 

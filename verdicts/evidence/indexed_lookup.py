@@ -349,6 +349,30 @@ class DerivedFiles:
         ]
         more = [topic for topic in (DISCARD_TOPIC, *WAITING_TOPICS) if self._store.has("consumequeue", topic)]
         self._read_hits(entries_of(self._index, [*keys, *((topic, names) for topic in more)]))
+        self._require_indexed_ids()
+
+    def _require_indexed_ids(self) -> None:
+        """Require that the index has half messages under their ids, where no other record has the id.
+
+        No checksum covers an id: a changed one invents a transaction.
+        """
+        halves = self._gathered.table("halves").select(["transaction_id", "topic", "commit_log_offset"])
+        others = (self._gathered.table(kind)["transaction_id"] for kind in ("finals", "discards"))
+        named = pc.value_counts(pa.chunked_array([
+            chunk for column in (halves["transaction_id"], *others) for chunk in column.chunks
+        ], pa.string()))  # fmt: skip
+        lone = named.field("values").filter(pc.equal(named.field("counts"), 1))
+        rows = halves.filter(pc.is_in(halves["transaction_id"], value_set=lone))
+        offsets = int64s(rows["commit_log_offset"])
+        for begin, end in self._index.uncovered(-1, self._log.end_offset):  # its last record has at least its id there
+            offsets = offsets[(offsets <= begin) | (offsets >= end)]
+        if not len(offsets):
+            return
+        keys = rows.combine_chunks()
+        found, _ = entries_of(self._index, [(keys["topic"].chunk(0), keys["transaction_id"].chunk(0))])
+        without = np.setdiff1d(offsets, found)
+        if len(without):
+            raise Untrusted(f"the index does not have the half message at commit-log offset {without[0]} under its id")
 
     def _read_hits(self, entries: Entries) -> None:
         offsets, hashes = entries

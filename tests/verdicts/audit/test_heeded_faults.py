@@ -197,3 +197,22 @@ def test_an_impossible_crc_of_an_ordinary_message_ends_the_log(tmp_path: Path) -
     log.write_bytes(data)
     assert "start-cuts-log" in verified(root)
     assert "record-body-crc" in codes_of(root, "rocksdb-configs-5.5.0")[0]
+
+
+@pytest.mark.parametrize("name", ["cursoredited-4.3.0", "common-5.3.3"])
+def test_another_id_in_the_last_half_message(name: str, tmp_path: Path) -> None:
+    """No other record has the id: a scan shows that the index has another id for this record, the last one in it."""
+    root = copy_of(name, tmp_path)
+    halves = [row for row in scan_records(open_store(root)).table().to_pylist() if row["topic"] == HALF_TOPIC]
+    last = max(halves, key=lambda row: int(row["queue_offset"]))
+    file, begin = Path(last["file"]), int(last["position_bytes"])
+    flip(file, file.read_bytes().index(b"UNIQ_KEY\x01", begin) + len("UNIQ_KEY\x01") + 20, 1)
+    assert "words-contradict" in pending_codes(root, name) & codes_of(root, name)[1]
+
+
+def test_a_state_table_that_the_next_start_makes_again_from_a_short_redo_log(tmp_path: Path) -> None:
+    root = copy_of("statetable-killed-3.1.4", tmp_path)
+    file = next((root / "transaction" / "redolog").rglob("0" * 20))
+    file.write_bytes(file.read_bytes()[:24])
+    assert "table-remade" in verified(root)
+    assert "table-remade" in codes_of(root, "statetable-killed-3.1.4")[0] & pending_codes(root, "statetable-killed-3.1.4")
