@@ -17,7 +17,7 @@ from readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
 from readers.store.bundles import is_bundle
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules
-from verdicts.check.slot_reads import LogPlaces, SlotRead, passed_slots, slot_reads
+from verdicts.check.slot_reads import NEVER_READABLE, LogPlaces, SlotRead, passed_slots, slot_reads
 from verdicts.check.slots import (
     CheckedSlots,
     checked_slots,
@@ -28,7 +28,7 @@ from verdicts.check.slots import (
 )
 from verdicts.check.state import CheckState, Undispatched
 from verdicts.check.stored_records import are_askable, halves_of_records, ops_of_records
-from verdicts.startup.started_queues import StartedQueue, started_queues
+from verdicts.startup.started_queues import StartedQueue, scanned_end, started_queues
 
 #: Records up to this length are kept for the next reader.
 _KEPT_BYTES_MAX = 32 << 20
@@ -157,12 +157,17 @@ def check_window(
         stored_ops = ops_of_records(
             reads[OP_TOPIC].read(store, findings), rules, op_slots.begin, op_slots.end, least
         )
+        logs = {
+            topic: _log_places(store, slots, reads[topic].own_numbers, started.get(topic))
+            for topic, slots in slots_by_topic.items()
+        }
+        half_reads = _reads(halves, half_slots, logs[HALF_TOPIC])
         state = CheckState(
             queue_id, half_cursor, half_begin, half_slots.end, op_cursor, op_begin, op_slots.end,
             stored_halves, stored_ops,
-            reads=_reads(store, halves, half_slots, reads[HALF_TOPIC].own_numbers, started.get(HALF_TOPIC)),
-            op_reads=_reads(store, ops, op_slots, reads[OP_TOPIC].own_numbers, started.get(OP_TOPIC)),
-            left_out=_left_out(halves, half_slots), undispatched=_undispatched(store, started.get(HALF_TOPIC)),
+            reads=half_reads, op_reads=_reads(ops, op_slots, logs[OP_TOPIC]),
+            left_out=_left_out(halves, half_slots),
+            undispatched=_undispatched(store, started.get(HALF_TOPIC), half_reads, logs[HALF_TOPIC].end),
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
         findings += [
@@ -201,11 +206,20 @@ def _started(
     }
 
 
-def _undispatched(store: Store, started: StartedQueue | None) -> Undispatched | None:
-    """Return what keeps new half copies from a slot; None if nothing does, and in a bundle, whose log is a part."""
-    if started is None or not started.hinders_new_slots or is_bundle(store):
+def _undispatched(
+    store: Store, started: StartedQueue | None, reads: Mapping[int, SlotRead], log_end: int
+) -> Undispatched | None:
+    """Return what keeps new half copies from a slot, or which slots they make readable because the log grows.
+
+    None if neither is so, and in a bundle, whose log is a part.
+    """
+    if is_bundle(store):
         return None
-    return Undispatched(started.log_end, started.maximum, started.compares_ends)
+    if started is not None and started.hinders_new_slots:
+        return Undispatched(started.log_end, started.maximum, started.compares_ends)
+    if any(read.readable_from != NEVER_READABLE for read in reads.values()):
+        return Undispatched(log_end, -1, compares_ends=False)
+    return None
 
 
 def _begin(store: Store, queue: Queue, started: Mapping[str, StartedQueue]) -> int:
@@ -220,17 +234,26 @@ def _begin(store: Store, queue: Queue, started: Mapping[str, StartedQueue]) -> i
     return queue.first_offset if not store.log_begin_offset and not store.in_use else queue.min_offset
 
 
-def _reads(
-    store: Store, queue: Queue, slots: CheckedSlots, own_numbers: list[Int64s], started: StartedQueue | None = None
-) -> dict[int, SlotRead]:
-    """Return what the store returns for slots without a record at their place. `own_numbers`: slots with a record.
+def _log_places(
+    store: Store, slots: CheckedSlots, own_numbers: list[Int64s], started: StartedQueue | None = None
+) -> LogPlaces:
+    """Return the places of a log that the check of a queue can read. `own_numbers`: slots with a record of the queue.
 
     `started`: the queue after a start, whose slots may lead behind the end of the log.
     """
-    read = np.concatenate([np.empty(0, np.int64), *own_numbers])
-    log = LogPlaces.of(store, int((slots.offsets + slots.lengths)[np.isin(slots.numbers, read)].max(initial=0)))
+    ends = slots.offsets + slots.lengths
+    are_own = np.isin(slots.numbers, np.concatenate([np.empty(0, np.int64), *own_numbers]))
+    known_end = int(ends[are_own].max(initial=0))
+    log = LogPlaces.of(store, known_end)
+    if ((ends > known_end) & (ends <= log.end) & ~are_own).any() and not is_bundle(store):
+        log = log._replace(end=scanned_end(store, known_end))  # `log.end` was approximate
     if started is not None and started.hinders_new_slots:
         log = log._replace(end=min(log.end, started.log_end))
+    return log
+
+
+def _reads(queue: Queue, slots: CheckedSlots, log: LogPlaces) -> dict[int, SlotRead]:
+    """Return what the store returns for slots without a record at their place."""
     if not log.file_bytes:  # without a log the next start deletes the queues
         return {}
     if len(slots.numbers) == slots.end - slots.begin and log.are_readable(slots.offsets, slots.lengths).all():
@@ -252,7 +275,8 @@ def _left_out(queue: Queue, slots: CheckedSlots) -> frozenset[int]:
 def _lost_anyway(store: Store, queue: Queue, cursor: int, lost: tuple[int, int]) -> Int64s:
     """Return the slots that the next start cuts off, and that the check would not read without it either."""
     stored = checked_slots(queue, cursor, queue.first_offset)
-    passed = passed_slots(_reads(store, queue, stored, [stored.numbers]), stored.begin, stored.end)
+    reads = _reads(queue, stored, _log_places(store, stored, [stored.numbers]))
+    passed = passed_slots(reads, stored.begin, stored.end)
     return passed[(passed >= lost[0]) & (passed < lost[1])]
 
 
