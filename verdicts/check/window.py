@@ -13,7 +13,9 @@ from readers.log.property_crcs import word_crc_findings
 from readers.log.record_block import Block
 from readers.model.columns import Bools, Int64s
 from readers.model.findings import Finding, as_text
+from readers.model.releases import dotted
 from readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
+from readers.store.broker_settings import broker_settings
 from readers.store.bundles import is_bundle
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules
@@ -33,6 +35,8 @@ from verdicts.startup.started_queues import StartedQueue, scanned_end, started_q
 #: Records up to this length are kept for the next reader.
 _KEPT_BYTES_MAX = 32 << 20
 _UNCUT = StartedQueue(0)
+#: A broker deletes no queue file before this time after its start.
+_QUEUE_FILES_KEPT_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -141,7 +145,7 @@ def check_window(
     findings: list[Finding] = []
     with open_queue(store, HALF_TOPIC, queue_id) as halves, open_queue(store, OP_TOPIC, queue_id) as ops:
         started = _started(store, rules, conf or {}, halves, ops, log_cut)
-        half_begin, op_begin = _begin(store, halves, started), _begin(store, ops, started)
+        half_begin, op_begin = (_begin(store, queue, started, rules, conf or {}) for queue in (halves, ops))
         half_cursor = half_begin if half_cursor is None else half_cursor
         op_cursor = op_begin if op_cursor is None else op_cursor
         half_slots = checked_slots(halves, half_cursor, half_begin, started.get(HALF_TOPIC))
@@ -222,16 +226,28 @@ def _undispatched(
     return None
 
 
-def _begin(store: Store, queue: Queue, started: Mapping[str, StartedQueue]) -> int:
-    """Return the smallest offset of a queue for its broker.
+def _begin(
+    store: Store, queue: Queue, started: Mapping[str, StartedQueue], rules: CheckRules, conf: Mapping[str, str]
+) -> int:
+    """Return the smallest offset of a queue for its broker, in the first round of the check.
 
-    A broker that starts compares the places in slots with the begin of the log: if that is 0, also the place 0 in
-    fillers is in the log (ConsumeQueue.java correctMinOffset).
+    A broker that starts compares the places in the slots of the first file with the begin of the log: if that is 0,
+    also the place 0 in fillers is in the log. If no slot of that file leads into the log, the queue begins with the
+    file until the broker deletes it (ConsumeQueue.java correctMinOffset, DefaultMessageStore.java
+    cleanFilesPeriodically).
     """
     made = started.get(queue.topic)
     if made is not None and made.begin is not None:
         return made.begin
-    return queue.first_offset if not store.log_begin_offset and not store.in_use else queue.min_offset
+    if store.in_use:
+        return queue.min_offset
+    if not store.log_begin_offset:
+        return queue.first_offset
+    if queue.file_ends[:1].sum() <= queue.min_offset < queue.max_offset and not is_bundle(store):
+        settings = broker_settings(store, conf=conf, version=dotted(rules.version))
+        if settings.transaction_check_interval_ms < _QUEUE_FILES_KEPT_MS:
+            return queue.first_offset
+    return queue.min_offset
 
 
 def _log_places(
