@@ -89,6 +89,11 @@ FOUND: dict[str, list[Step]] = {
         _half(8), _half(9, 60), _wait(600_000), {"do": "check", "answers": ["none", "rollback"]}, _half(10, 900),
         _half(11, 60), _STOP, _damage("zeroed end of the half queue", 0.8244),
     ],
+    # Behind a filler no op message is read, or gets a slot: an act was allowed, and the check asked again.
+    "filler-hides-ops": [
+        _half(0), _half(1), _half(2), _end(0, "rollback"), _wait(7_000), {"do": "batch"}, _end(1, "rollback"), _wait(7_000),
+        {"do": "batch"}, _STOP, _damage("fillers in the op queue", 0.5),
+    ],
     # A half copy with all its checks, in a slot that fillers have replaced: before 4.5.2 it counted as discarded.
     "filler-before-discard": [
         _half(5), _half(6), _wait(61_000), _CHECK, _wait(61_000), _CHECK, _STOP,

@@ -48,7 +48,8 @@ class CheckWindow:
            delay or timer topic first, and then to the half queue; this is not simulated. `slot_offsets`: the commit-log
            offsets in the half slots, whether or not their records can be read; `fillers`: the half slots that are
            fillers, or that lie behind fillers and are cut off by the next start. `cuts`: the queues that the next start
-           cuts because of their own slots.
+           cuts because of their own slots. `hides_new`: the topics, half or op, whose next record gets no slot, or one
+           that the check passes.
     """
 
     state: CheckState
@@ -58,6 +59,7 @@ class CheckWindow:
     fillers: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     findings: list[Finding] = field(default_factory=list)
     cuts: tuple[Finding, ...] = ()
+    hides_new: frozenset[str] = frozenset()
 
     @property
     def are_askable(self) -> Bools:
@@ -165,11 +167,11 @@ def check_window(
             topic: _log_places(store, slots, reads[topic].own_numbers, started.get(topic))
             for topic, slots in slots_by_topic.items()
         }
-        half_reads = _reads(halves, half_slots, logs[HALF_TOPIC])
+        half_reads, op_reads = _reads(halves, half_slots, logs[HALF_TOPIC]), _reads(ops, op_slots, logs[OP_TOPIC])
         state = CheckState(
             queue_id, half_cursor, half_begin, half_slots.end, op_cursor, op_begin, op_slots.end,
             stored_halves, stored_ops,
-            reads=half_reads, op_reads=_reads(ops, op_slots, logs[OP_TOPIC]),
+            reads=half_reads, op_reads=op_reads,
             left_out=_left_out(halves, half_slots),
             undispatched=_undispatched(store, started.get(HALF_TOPIC), half_reads, logs[HALF_TOPIC].end),
         )  # fmt: skip
@@ -191,6 +193,11 @@ def check_window(
     return CheckWindow(
         state, stored_halves.words, stored_halves.diverted_count, half_slots.offsets, fillers, findings,
         tuple(cut for one in started.values() for cut in one.cuts),
+        frozenset(
+            topic for topic, found in {HALF_TOPIC: half_reads, OP_TOPIC: op_reads}.items()
+            if started.get(topic, _UNCUT).hinders_new_slots
+            or any(read.hides(slots_by_topic[topic].end) for read in found.values())
+        ),
     )
 
 
