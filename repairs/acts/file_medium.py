@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from readers.cursors.cursors import check_cursors
-from readers.model.errors import RmqtxError
+from readers.model.errors import RmqtxError, SourceError
 from readers.model.findings import Finding
 from readers.model.releases import PREPARED_NOT_CHECKED, PROCESS_IN_ABORT
 from readers.store.store import HALF_TOPIC, OWN_ABORT, Store
@@ -48,6 +48,8 @@ from repairs.records.record_writer import (
 )
 from repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
 from verdicts.audit.lookups import lookup
+from verdicts.check.check_rules import check_rules
+from verdicts.check.window import check_window
 from verdicts.evidence.store_facts import SettingsOf
 
 _PROPERTY_CRC = "enabledAppendPropCRC"
@@ -85,6 +87,7 @@ class FileMedium:
         self._new_halves: dict[str, list[tuple[dict[str, Any], NamedRecord]]] = {}
         self.is_untouched = True
         self._findings: list[Finding] = []
+        self._hidden: tuple[Store, frozenset[str]] | None = None
         self._plan_on(store)
 
     def _plan_on(self, store: Store) -> None:
@@ -142,9 +145,11 @@ class FileMedium:
             why = why_not_dispatched(self._store, named.topic, named.queue_id, self._conf)
             if why is not None:
                 refused.setdefault("commit", why)
+        has_ops = named is None or named.topic == HALF_TOPIC
         around = replace(
             situation.conditions, now_ms=_now_ms(), is_stopped=True, unwritable=refused,
-            unread_op=self._unread_op() if named is not None and named.topic == HALF_TOPIC else None,
+            unread_op=self._unread_op() if named is not None and has_ops else None,
+            hides_new=self._hides_new() if has_ops else frozenset(),
         )
         return replace(situation, conditions=around)
 
@@ -152,6 +157,18 @@ class FileMedium:
         """Return the op cursor and the number of the next op message, if the check would not read this message."""
         cursor, number = (check_cursors(self._store).op or {}).get(0), self._tail.next_op_offset()
         return None if cursor is None or number is None or cursor <= number else (cursor, number)
+
+    def _hides_new(self) -> frozenset[str]:
+        """Return the topics whose next record the check would not read after the act, which leaves `abort`."""
+        if self._hidden is None or self._hidden[0] is not self._store:
+            store, cursors = replace(self._store, aborted=True), check_cursors(self._store)
+            half, op = ((one or {}).get(0) for one in (cursors.half, cursors.op))
+            try:
+                found = check_window(store, check_rules(self._version), 0, half, op, conf=self._conf).hides_new
+            except SourceError:  # the act is refused when it is planned
+                found = frozenset()
+            self._hidden = (self._store, found)
+        return self._hidden[1]
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """See `Medium`."""

@@ -12,6 +12,7 @@ from readers.log.record_layout import COMPRESSED
 from readers.model.identities import is_of_grpc_client
 from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, RESUME_BREAKS_COMPRESSED, RESUME_REQUEST, dotted
 from readers.model.shell_words import quoted
+from readers.store.store import HALF_TOPIC, OP_TOPIC
 from remoting.protocol.answers import PROXY_PRODUCER
 from repairs.acts.request import ActRequest
 from repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
@@ -265,8 +266,15 @@ def cannot_be_written(situation: Situation, request: ActRequest) -> Found:
     """The act needs records that cannot be appended to the files of a stopped broker, or that its check does not read.
 
     With an op cursor after the end of the op queue, 4.3.0 to 5.5.0 deliver the message, and check or discard its
-    transaction once more.
+    transaction once more. So do 4.9.7 to 5.5.0 with a filler at the end of the op queue.
     """
+    hidden = HALF_TOPIC if request.action == "resume" else OP_TOPIC
+    if hidden in situation.conditions.hides_new:
+        record = "half copy" if request.action == "resume" else "op message"
+        return (
+            f"slots of {hidden} lead to no record, so the check does not read the {record} of this {request.action}",
+            f"first write the queue again: rmqtx rebuild queues {quoted(situation.store)} --to NEW",
+        )
     unread = situation.conditions.unread_op
     if unread is not None and request.action != "resume":
         cursor, number = unread

@@ -96,8 +96,9 @@ class ActConditions:
            `contradictions`: findings that contradict the transaction's own records. `is_stopped`: the broker does not
            run, and its files are changed. `is_of_files`: only files were read, no broker was asked. `unwritable`:
            actions whose records cannot be appended to the files, with the reason. `unread_op`: the op cursor, and the
-           number of the op message of a decision, where the check would not read this message. `stopped_time_ms`: when
-           the broker stopped, where files were read.
+           number of the op message of a decision, where the check would not read this message. `hides_new`: the topics,
+           half or op, whose next record gets no slot, or one that the check passes. `stopped_time_ms`: when the broker
+           stopped, where files were read.
     Units: `settle_ms`: how long a decision made before now may take to become visible; `settled_ms`: time waited.
     """
 
@@ -117,6 +118,7 @@ class ActConditions:
     is_of_files: bool = False
     unwritable: Mapping[str, str] = field(default_factory=dict)
     unread_op: tuple[int, int] | None = None
+    hides_new: frozenset[str] = frozenset()
     stopped_time_ms: int | None = None
 
 

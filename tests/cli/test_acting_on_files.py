@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from readers.queues.consume_queue import PRE_BLANK_LENGTH, SLOT
+from readers.store.store import OP_TOPIC
 from rmqtx_cli.words.exit_status import DONE, NO_SUCH_TRANSACTION, REFUSED_BY_GUARD, SOME_REFUSED, STORE_IN_USE, USAGE
 from tests.brokers import corpus
 from tests.cli.conftest import Run
+from tests.forge.damage import queue_files, write_bytes
 from tests.forge.stores import contents
 from tests.repairs.broker_lock import locked_by_a_broker
 
@@ -80,6 +83,22 @@ def test_an_op_message_that_the_check_does_not_read_is_not_written(rmqtx: Run, s
         assert f"cannot-be-written: the op cursor {number} is after the end of the op queue" in result.err
         assert "first set the cursor: rmqtx cursor set --op " in result.err
     assert not (tmp_path / "new").exists()
+
+
+def test_behind_a_filler_no_op_message_is_written(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    """Brokers 4.9.7 to 5.5.0 give the op message no slot, and ask about the transaction; found by histories."""
+    file = queue_files(store, OP_TOPIC)[-1]
+    used = -(-len(file.read_bytes().rstrip(b"\0")) // SLOT.size_bytes)
+    write_bytes(file, (used - 1) * SLOT.size_bytes, SLOT.pack(commit_log_offset=0, record_length_bytes=PRE_BLANK_LENGTH))
+    name = case("pending.0")
+    for act in ("commit", "rollback", "discard"):
+        result = rmqtx(act, name, "--store", store, *VERSION, "--to", tmp_path / "new", "--yes")
+        assert result.status == REFUSED_BY_GUARD
+        assert "lead to no record, so the check does not read the op message" in result.err
+        assert f"rmqtx rebuild queues {store} --to NEW" in result.err
+    assert rmqtx("rebuild", "queues", store, "--to", tmp_path / "rebuilt").status == DONE
+    again = rmqtx("commit", name, "--store", tmp_path / "rebuilt", *VERSION, "--to", tmp_path / "new", "--yes")
+    assert again.status == DONE, again.err
 
 
 def test_twice_is_refused(rmqtx: Run, store: Path, tmp_path: Path) -> None:

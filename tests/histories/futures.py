@@ -12,6 +12,8 @@ from tests.histories.truth import Observed, Written
 from tests.histories.world import Record, clock_of, greet, parsed_records
 
 _BATCH_MS = 3_000
+#: A broker deletes queue files for the first time so long after its start.
+_CLEANED_MS = 60_000
 
 
 class Future(Protocol):
@@ -28,6 +30,7 @@ class Fork:
 
     def __init__(self, machine: Machine, root: Path, conf: Mapping[str, str], now_ms: int) -> None:
         self._machine = machine
+        self._cleaned_ms = now_ms + _CLEANED_MS
         machine.clock(now_ms)
         self.refusal = machine.start(root, conf).refusal
         self._log_end = 0
@@ -39,6 +42,8 @@ class Fork:
         """See `Future`."""
         machine = self._machine
         machine.clock(begin_ms)
+        if begin_ms >= self._cleaned_ms:
+            machine.step("clean")
         effects = machine.step("check")
         written = [Written(one.commit_log_offset, one.topic, one.number) for one in self._new()]
         words = next(line for line in machine.step("cursors").lines if line.startswith("cursors")).split("\t")

@@ -168,13 +168,16 @@ class _Pass:
         return read.end if read.sees_copies and read.end < min(read.limit, self.visible_end) else -1
 
     def _pass_without_half(self, place: int) -> int:
-        """Pass a slot without a readable half; return where the read of the store ended."""
+        """Pass a slot without a readable half; return where the read of the store ended.
+
+        Also a slot that leads to a half copy is passed, if it names more bytes than the log has.
+        """
         self.steps.append(CheckStep(Action.UNREADABLE, place, None, self.now_ms))
         read = self._read_of(place)
         if read is None:
             return place + 1
         following = min(read.limit, self.visible_end)
-        for skipped in range(place + 1, following):
+        for skipped in range(place, following):
             half = self.appended.get(skipped) or self.state.copy_at(skipped)
             if half is not None and skipped not in self.removed:
                 self.steps.append(CheckStep(Action.SKIPPED, skipped, half, self.now_ms))

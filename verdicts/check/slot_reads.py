@@ -41,6 +41,10 @@ class SlotRead(NamedTuple):
     sees_copies: bool
     readable_from: int = NEVER_READABLE
 
+    def hides(self, number: int) -> bool:
+        """Whether the store passes the record that gets the slot of a number, the first after the stored ones."""
+        return self.returned is None and number < self.limit and not self.sees_copies
+
 
 class LogPlaces(NamedTuple):
     """The places of a log that a broker can read. Units: bytes; `end`: past the last record."""

@@ -13,11 +13,13 @@ from readers.log.property_crcs import word_crc_findings
 from readers.log.record_block import Block
 from readers.model.columns import Bools, Int64s
 from readers.model.findings import Finding, as_text
+from readers.model.releases import dotted
 from readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
+from readers.store.broker_settings import broker_settings
 from readers.store.bundles import is_bundle
 from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from verdicts.check.check_rules import CheckRules
-from verdicts.check.slot_reads import LogPlaces, SlotRead, passed_slots, slot_reads
+from verdicts.check.slot_reads import NEVER_READABLE, LogPlaces, SlotRead, passed_slots, slot_reads
 from verdicts.check.slots import (
     CheckedSlots,
     checked_slots,
@@ -28,11 +30,13 @@ from verdicts.check.slots import (
 )
 from verdicts.check.state import CheckState, Undispatched
 from verdicts.check.stored_records import are_askable, halves_of_records, ops_of_records
-from verdicts.startup.started_queues import StartedQueue, started_queues
+from verdicts.startup.started_queues import StartedQueue, scanned_end, started_queues
 
 #: Records up to this length are kept for the next reader.
 _KEPT_BYTES_MAX = 32 << 20
 _UNCUT = StartedQueue(0)
+#: A broker deletes no queue file before this time after its start.
+_QUEUE_FILES_KEPT_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -44,7 +48,8 @@ class CheckWindow:
            delay or timer topic first, and then to the half queue; this is not simulated. `slot_offsets`: the commit-log
            offsets in the half slots, whether or not their records can be read; `fillers`: the half slots that are
            fillers, or that lie behind fillers and are cut off by the next start. `cuts`: the queues that the next start
-           cuts because of their own slots.
+           cuts because of their own slots. `hides_new`: the topics, half or op, whose next record gets no slot, or one
+           that the check passes.
     """
 
     state: CheckState
@@ -54,6 +59,7 @@ class CheckWindow:
     fillers: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     findings: list[Finding] = field(default_factory=list)
     cuts: tuple[Finding, ...] = ()
+    hides_new: frozenset[str] = frozenset()
 
     @property
     def are_askable(self) -> Bools:
@@ -141,7 +147,7 @@ def check_window(
     findings: list[Finding] = []
     with open_queue(store, HALF_TOPIC, queue_id) as halves, open_queue(store, OP_TOPIC, queue_id) as ops:
         started = _started(store, rules, conf or {}, halves, ops, log_cut)
-        half_begin, op_begin = _begin(store, halves, started), _begin(store, ops, started)
+        half_begin, op_begin = (_begin(store, queue, started, rules, conf or {}) for queue in (halves, ops))
         half_cursor = half_begin if half_cursor is None else half_cursor
         op_cursor = op_begin if op_cursor is None else op_cursor
         half_slots = checked_slots(halves, half_cursor, half_begin, started.get(HALF_TOPIC))
@@ -157,12 +163,17 @@ def check_window(
         stored_ops = ops_of_records(
             reads[OP_TOPIC].read(store, findings), rules, op_slots.begin, op_slots.end, least
         )
+        logs = {
+            topic: _log_places(store, slots, reads[topic].own_numbers, started.get(topic))
+            for topic, slots in slots_by_topic.items()
+        }
+        half_reads, op_reads = _reads(halves, half_slots, logs[HALF_TOPIC]), _reads(ops, op_slots, logs[OP_TOPIC])
         state = CheckState(
             queue_id, half_cursor, half_begin, half_slots.end, op_cursor, op_begin, op_slots.end,
             stored_halves, stored_ops,
-            reads=_reads(store, halves, half_slots, reads[HALF_TOPIC].own_numbers, started.get(HALF_TOPIC)),
-            op_reads=_reads(store, ops, op_slots, reads[OP_TOPIC].own_numbers, started.get(OP_TOPIC)),
-            left_out=_left_out(halves, half_slots), undispatched=_undispatched(store, started.get(HALF_TOPIC)),
+            reads=half_reads, op_reads=op_reads,
+            left_out=_left_out(halves, half_slots),
+            undispatched=_undispatched(store, started.get(HALF_TOPIC), half_reads, logs[HALF_TOPIC].end),
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
         findings += [
@@ -183,6 +194,11 @@ def check_window(
     return CheckWindow(
         state, stored_halves.words, stored_halves.diverted_count, half_slots.offsets, fillers, findings,
         tuple(cut for one in started.values() for cut in one.cuts),
+        frozenset(
+            topic for topic, found in {HALF_TOPIC: half_reads, OP_TOPIC: op_reads}.items()
+            if started.get(topic, _UNCUT).hinders_new_slots
+            or any(read.hides(slots_by_topic[topic].end) for read in found.values())
+        ),
     )
 
 
@@ -202,36 +218,66 @@ def _started(
     }
 
 
-def _undispatched(store: Store, started: StartedQueue | None) -> Undispatched | None:
-    """Return what keeps new half copies from a slot; None if nothing does, and in a bundle, whose log is a part."""
-    if started is None or not started.hinders_new_slots or is_bundle(store):
+def _undispatched(
+    store: Store, started: StartedQueue | None, reads: Mapping[int, SlotRead], log_end: int
+) -> Undispatched | None:
+    """Return what keeps new half copies from a slot, or which slots they make readable because the log grows.
+
+    None if neither is so, and in a bundle, whose log is a part.
+    """
+    if is_bundle(store):
         return None
-    return Undispatched(started.log_end, started.maximum, started.compares_ends)
+    if started is not None and started.hinders_new_slots:
+        return Undispatched(started.log_end, started.maximum, started.compares_ends)
+    if any(read.readable_from != NEVER_READABLE for read in reads.values()):
+        return Undispatched(log_end, -1, compares_ends=False)
+    return None
 
 
-def _begin(store: Store, queue: Queue, started: Mapping[str, StartedQueue]) -> int:
-    """Return the smallest offset of a queue for its broker.
+def _begin(
+    store: Store, queue: Queue, started: Mapping[str, StartedQueue], rules: CheckRules, conf: Mapping[str, str]
+) -> int:
+    """Return the smallest offset of a queue for its broker, in the first round of the check.
 
-    A broker that starts compares the places in slots with the begin of the log: if that is 0, also the place 0 in
-    fillers is in the log (ConsumeQueue.java correctMinOffset).
+    A broker that starts compares the places in the slots of the first file with the begin of the log: if that is 0,
+    also the place 0 in fillers is in the log. If no slot of that file leads into the log, the queue begins with the
+    file until the broker deletes it (ConsumeQueue.java correctMinOffset, DefaultMessageStore.java
+    cleanFilesPeriodically).
     """
     made = started.get(queue.topic)
     if made is not None and made.begin is not None:
         return made.begin
-    return queue.first_offset if not store.log_begin_offset and not store.in_use else queue.min_offset
+    if store.in_use:
+        return queue.min_offset
+    if not store.log_begin_offset:
+        return queue.first_offset
+    if queue.file_ends[:1].sum() <= queue.min_offset < queue.max_offset and not is_bundle(store):
+        settings = broker_settings(store, conf=conf, version=dotted(rules.version))
+        if settings.transaction_check_interval_ms < _QUEUE_FILES_KEPT_MS:
+            return queue.first_offset
+    return queue.min_offset
 
 
-def _reads(
-    store: Store, queue: Queue, slots: CheckedSlots, own_numbers: list[Int64s], started: StartedQueue | None = None
-) -> dict[int, SlotRead]:
-    """Return what the store returns for slots without a record at their place. `own_numbers`: slots with a record.
+def _log_places(
+    store: Store, slots: CheckedSlots, own_numbers: list[Int64s], started: StartedQueue | None = None
+) -> LogPlaces:
+    """Return the places of a log that the check of a queue can read. `own_numbers`: slots with a record of the queue.
 
     `started`: the queue after a start, whose slots may lead behind the end of the log.
     """
-    read = np.concatenate([np.empty(0, np.int64), *own_numbers])
-    log = LogPlaces.of(store, int((slots.offsets + slots.lengths)[np.isin(slots.numbers, read)].max(initial=0)))
+    ends = slots.offsets + slots.lengths
+    are_own = np.isin(slots.numbers, np.concatenate([np.empty(0, np.int64), *own_numbers]))
+    known_end = int(ends[are_own].max(initial=0))
+    log = LogPlaces.of(store, known_end)
+    if ((ends > known_end) & (ends <= log.end) & ~are_own).any() and not is_bundle(store):
+        log = log._replace(end=scanned_end(store, known_end))  # `log.end` was approximate
     if started is not None and started.hinders_new_slots:
         log = log._replace(end=min(log.end, started.log_end))
+    return log
+
+
+def _reads(queue: Queue, slots: CheckedSlots, log: LogPlaces) -> dict[int, SlotRead]:
+    """Return what the store returns for slots without a record at their place."""
     if not log.file_bytes:  # without a log the next start deletes the queues
         return {}
     if len(slots.numbers) == slots.end - slots.begin and log.are_readable(slots.offsets, slots.lengths).all():
@@ -253,7 +299,8 @@ def _left_out(queue: Queue, slots: CheckedSlots) -> frozenset[int]:
 def _lost_anyway(store: Store, queue: Queue, cursor: int, lost: tuple[int, int]) -> Int64s:
     """Return the slots that the next start cuts off, and that the check would not read without it either."""
     stored = checked_slots(queue, cursor, queue.first_offset)
-    passed = passed_slots(_reads(store, queue, stored, [stored.numbers]), stored.begin, stored.end)
+    reads = _reads(queue, stored, _log_places(store, stored, [stored.numbers]))
+    passed = passed_slots(reads, stored.begin, stored.end)
     return passed[(passed >= lost[0]) & (passed < lost[1])]
 
 

@@ -218,7 +218,7 @@ def predict_window(
         found = replace(found, events=np.where(found.events == Event.SKIPPED, Event.UNREAD, found.events))
     found = _without_questions(found, offsets[~window.are_askable])
     new = state.undispatched
-    hidden_until = None if new is None else (new.log_end, new.maximum)
+    hidden_until = None if new is None or new.maximum < new.log_end else (new.log_end, new.maximum)
     found = replace(found, fillers={state.queue_id: window.fillers}, hidden_until=hidden_until, cuts=window.cuts)
     found = _with_unreadable(found, np.setdiff1d(window.slot_offsets, [*offsets, *found.offsets]))
     return _standing(found) if is_standing else found

@@ -115,7 +115,7 @@ def started_queues(
         near_end = min(log_end, max(queue_reach(store).end, 0))
         wrong = {topic: _wrong_slots(one, ends[topic], near_end) for topic, one in files.items()}
         if any(one.has_any for one in wrong.values()):
-            log_end = _scanned_end(store)
+            log_end = scanned_end(store)
             wrong = {topic: _wrong_slots(one, ends[topic], log_end) for topic, one in files.items()}
         for topic in [topic for topic in _TOPICS if wrong[topic].has_any]:
             last[topic] = _place(files[topic], wrong[topic].begin)
@@ -159,7 +159,7 @@ def _reaching(
     if rules.dispatches == "behind_queues" and not store.aborted:  # of any queue, for all queues
         maximum = max(maximum, queue_reach(store).as_counted(rules))
     if maximum > log_end:
-        log_end = _scanned_end(store)
+        log_end = scanned_end(store)
     return replace(queue, maximum=maximum, log_end=log_end, compares_ends=rules.queue_maximum_is_end)
 
 
@@ -206,13 +206,14 @@ def _log_end(store: Store, rules: RecoveryRules) -> tuple[int, bool]:
             with segment.open() as file:
                 if check_record(file, reach.begin - segment.base_offset, rules).kind != END:
                     return written_end, False
-    return _scanned_end(store), True
+    return scanned_end(store), True
 
 
-def _scanned_end(store: Store) -> int:
-    """Return the end of the last record of a log."""
-    end = last = last_with_data(store.commit_log)
-    for block in scan_segments(store, [], [], from_offset=last, with_fillers=True):
+def scanned_end(store: Store, known_end: int = 0) -> int:
+    """Return the end of the last record of a log. `known_end`: the end of one of its records."""
+    last = last_with_data(store.commit_log)
+    end = begin = known_end if known_end > last else last
+    for block in scan_segments(store, [], [], from_offset=begin, with_fillers=True):
         end = int(block.commit_log_offsets[-1] + block.lengths[-1])
     return end
 

@@ -100,6 +100,9 @@ public final class Machine {
                     metrics.getClass().getMethod("persist").invoke(metrics);
                 }
                 return "ok";
+            case "clean":
+                clean();
+                return "ok";
             case "flush":
                 store.flush();
                 return "ok";
@@ -160,6 +163,17 @@ public final class Machine {
         shutDown(field(broker, "transactionMetricsFlushService"));
         dispatched();
         return "ok";
+    }
+
+    /** What a timer of the store does each ten seconds, from a minute after the start on: it deletes queue files. */
+    private void clean() throws Exception {
+        Object cleaner = field(store, "cleanConsumeQueueService");
+        if (cleaner == null) {
+            cleaner = field(field(store, "consumeQueueStore"), "cleanConsumeQueueService");
+        }
+        Method run = cleaner.getClass().getDeclaredMethod("run");
+        run.setAccessible(true);
+        run.invoke(cleaner);
     }
 
     private static void shutDown(Object service) throws Exception {
