@@ -9,6 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # As a folder on the path: Spark lists modules named pyspark_*, and the default way of setuptools hides ours from lists.
 EDITABLE := --config-settings editable_mode=compat --editable
 CACHE := .cache
+# The folders to which rmqtx/ links are named too: compileall follows no links.
 PACKAGES := readers verdicts remoting repairs spark_tasks rmqtx rmqtx_cli pyspark_rmqtx.py
 # One more than there are processors, for tests with brokers mostly wait.
 TEST_PROCESSES ?= $$($(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')

@@ -53,8 +53,8 @@ OWN_ABORT = b"0"
 #: `repairs.changes.in_progress_mark` writes it.
 BEGUN_MARK = f"{OWN_PREFIX}begun"
 
-#: Lock files that this process holds, by device and inode; `repairs.changes.store_lock` keeps the set. They are not
-#: tested: the holder would be this process, and closing the file again would release a lock of the older kind.
+#: Lock files that this process holds, by device and inode; `repairs.changes.store_lock` keeps the set. They are
+#: not tested: the holder would be this process, and closing the file again would release a lock of the older kind.
 OWN_LOCKS: set[tuple[int, int]] = set()
 
 #: Queues whose files are opened together.

@@ -1,4 +1,6 @@
-"""The witnesses of some transactions from a live broker: the steps of `verdicts.evidence.indexed_lookup`, by requests.
+"""The witnesses of some transactions from a live broker, by requests.
+
+The steps are those of `verdicts.evidence.indexed_lookup`.
 
 The broker works on meanwhile, so the order of the reads keeps a decided transaction from being reported as open:
 cursors before halves, so that a half which the check passes in between still counts as one that it will reach; halves

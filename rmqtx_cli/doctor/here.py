@@ -112,9 +112,9 @@ def _metadata(name: str) -> str | None:
 
 def _packages(wanted: set[str]) -> Iterator[Part]:
     """Yield rmqtx, the packages that it needs, and its extras."""
-    import readers
+    import rmqtx
 
-    place = Path(readers.__file__).parent.parent
+    place = Path(rmqtx.__file__).parent.parent
     version = _metadata("Version")
     if version is None:
         yield note(HERE, "rmqtx", f"from {place}, not installed by pip: its requirements are unknown", "pip install .")

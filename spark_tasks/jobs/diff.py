@@ -36,7 +36,7 @@ def differences(
     split_bytes: int | None = None,
     sizes: list[int] | None = None,
 ) -> Reading:
-    """Return the rows of `verdicts.transactions.diff.differences` for two audits, each of some stores at some time.
+    """Return the rows of `verdicts.transactions.diff.differences` for two audits, each of stores at some time.
 
     Order: none. `sizes`: receives the number of transactions of each side, before the first row.
     """

@@ -35,14 +35,13 @@ _CAUSES = (
     ("All masters are unresponsive", "the Spark master cannot be reached", "check --master"),
     ("Could not parse Master URL", "--master is not a Spark master", _MASTERS),
     ("Master must either be", "--master is not a Spark master", _MASTERS),
-    ("No module named 'readers'", "Spark's workers did not get the packages of rmqtx", "see docs/clusters.md"),
-    ("No module named 'spark_tasks'", "Spark's workers did not get the packages of rmqtx", "see docs/clusters.md"),
+    ("No module named 'rmqtx'", "Spark's workers did not get the packages of rmqtx", "see docs/clusters.md"),
     *((words, f"the Python of Spark's workers has no {name}",
        f"install {name} there, or send it with --conf spark.archives: see docs/clusters.md")
       for name, words in (("pyarrow", "No module named 'pyarrow'"), ("pyarrow", "PyArrow >= "),
                           ("numpy", "No module named 'numpy'"), ("pandas", "Pandas >= "))),
-    *((f"No module named '{name}.", f"Spark's workers import another package named {name} before that of rmqtx",
-       "remove that package from their PYTHONPATH") for name in ("readers", "verdicts", "spark_tasks")),
+    ("No module named 'rmqtx.", "Spark's workers import another package named rmqtx before this one",
+     "remove that package from their PYTHONPATH"),
     ("cancelled", "the Spark job was cancelled", None),
 )
 #: The begins of lines that Spark's start always writes, or writes beside a line with the cause.

@@ -249,7 +249,8 @@ def test_a_million_lines_in_constant_memory(tmp_path: Path) -> None:
     for count in (100_000, 1_000_000):
         place = forge.written(tmp_path / str(count), forge.numbered(count, seconds))
         code = (
-            "import re, sys, time; from pathlib import Path; from readers.broker_logs.log_lines import reading_of; "
+            "import re, sys, time; from pathlib import Path; "
+            "from readers.broker_logs.log_lines import reading_of; "
             "from verdicts.model.log_evidence import LogGathering; g = LogGathering(); "
             "r = reading_of(Path(sys.argv[1])); n = sum(1 for _ in g.watching(r.lines())); e = g.evidence(r); "
             "peak = re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]; "

@@ -46,7 +46,7 @@ def test_every_declared_structure_is_documented() -> None:
     root = MAN.parent
     declaring = {
         ".".join(path.relative_to(root).with_suffix("").parts)
-        for path in (root / "readers").rglob("*.py") if "= Layout(" in path.read_text("utf-8")
+        for path in (root / "rmqtx" / "readers").rglob("*.py") if "= Layout(" in path.read_text("utf-8")
     }
     assert declaring == {module.__name__ for module in LAYOUT_MODULES}
 

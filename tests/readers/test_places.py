@@ -111,7 +111,8 @@ def test_a_local_store_loads_no_file_systems(tmp_path: Path) -> None:
     """Loading pyarrow.fs and its clients costs what a small question costs."""
     (tmp_path / "commitlog").mkdir()
     program = (
-        "import sys; from readers.store.store import open_store; from readers.storage.file_systems import expand\n"
+        "import sys; from readers.store.store import open_store\n"
+        "from readers.storage.file_systems import expand\n"
         f"store = open_store(expand([{str(tmp_path)!r}])[0]); list(store.queues()); store.has('abort')\n"
         "print(sorted(name for name in sys.modules"
         " if name.startswith('pyarrow') or name == 'readers.storage.remote_files'))"

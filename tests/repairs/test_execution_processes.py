@@ -134,7 +134,8 @@ def test_several_at_once_take_turns(store: Path, kept: Path) -> None:
 
 def test_one_undo_file_is_one_change_of_one_store(tmp_path: Path, kept: Path) -> None:
     program = (
-        "import sys; from repairs.changes.execution import execute; from tests.repairs.small_store import ROLL_OVER\n"
+        "import sys; from repairs.changes.execution import execute\n"
+        "from tests.repairs.small_store import ROLL_OVER\n"
         "execute(ROLL_OVER, sys.argv[1], sys.argv[2])"
     )
     stores = [lay_out_store(tmp_path / f"store{number}") for number in range(4)]

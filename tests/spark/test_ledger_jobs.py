@@ -185,7 +185,7 @@ def test_export_writes_every_record_once(spark: SparkSession, tmp_path: Path) ->
 def test_custody_is_taken_in_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(ledgers.NAME)
     wanted = store_provenance(store, hash_all=True)
-    monkeypatch.setattr("readers.storage.open_file.OpenFile.read", None)  # in this process nothing can be read any more
+    monkeypatch.setattr("readers.storage.open_file.OpenFile.read", None)  # this process can read nothing any more
     assert results(spark, functools.partial(store_provenance, hash_all=True), [store]) == [wanted]
 
 
