@@ -5,8 +5,8 @@ A change set is planned first, as a whole, and carried out by `repairs.changes.e
     execute(change_set, root, undo_path)     in place; before-images and steps are durable in the undo file first
     undo(undo_path, root)                    restores the files as they were before, also after a crash at any instant
     resume(undo_path, root)                  completes the changes, also after a crash at any instant
-    with cloned(root, target) as copy:       a copy that gets its name when it is complete (repairs.changes.clones)
-        execute_on_copy(change_set, copy)
+    with cloned(root, target) as copy:       a copy that gets its name when it is complete; `cloned` is in
+        execute_on_copy(change_set, copy)    repairs.changes.clones
 
 Files are named by their path below the store's root, with slashes: `commitlog/00000000000000000000`, `abort`.
 The order of the steps is the order on disk only where a `Barrier` stands between them: everything before it is durable

@@ -1,8 +1,8 @@
 """An audit that follows growing stores: it keeps a table of verdicts current and returns new and changed verdicts.
 
 After every step the table is equal to the result of `verdicts.audit.local_audit.audit` for the same stores at the
-same moment. A step reads the new part of the logs (`log_follower.py`), judges the transactions that new records, a cursor or
-the time can affect (`rejudging.py`), and compares with the verdicts before; all data is in one file
+same moment. A step reads the new part of the logs (`log_follower.py`), judges the transactions that new records, a
+cursor or the time can affect (`rejudging.py`), and compares with the verdicts before; all data is in one file
 (`checkpoint_db.py`). Records that a broker deletes with an expired file are removed: a new audit would not find them.
 """
 
