@@ -87,7 +87,8 @@ def test_packages_of_others_with_these_names_do_no_harm(tmp_path: Path) -> None:
         (tmp_path / folder.name).mkdir()
         (tmp_path / folder.name / "__init__.py").write_text("raise ImportError('of others')\n")
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "rmqtx_cli.main", "pending", unpacked("common-5.3.3")], cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}, capture_output=True, text=True, check=False,
+        [sys.executable, "-P", "-m", "rmqtx_cli.main", "pending", unpacked("common-5.3.3"), "--format", "csv"],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}, cwd=tmp_path, capture_output=True, text=True,
+        check=False,
     )  # fmt: skip
     assert (done.returncode, "PENDING" in done.stdout) == (0, True), done.stderr
