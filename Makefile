@@ -9,6 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # As a folder on the path: Spark lists modules named pyspark_*, and the default way of setuptools hides ours from lists.
 EDITABLE := --config-settings editable_mode=compat --editable
 CACHE := .cache
+# The folders to which rmqtx/ links are named too: compileall follows no links.
 PACKAGES := readers verdicts remoting repairs spark_tasks rmqtx rmqtx_cli pyspark_rmqtx.py
 # One more than there are processors, for tests with brokers mostly wait.
 TEST_PROCESSES ?= $$($(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
@@ -41,9 +42,9 @@ $(INSTALLED): pyproject.toml
 		{ echo "make: without RocksDB (no rocksdict for this Python); its tests will be skipped" >&2; \
 		$(PIP) $(EDITABLE) '.[dev,spark]'; } || \
 		{ echo "make: pip cannot install; it needs a package index (PIP_INDEX_URL, or a proxy) the first time" >&2; exit 1; }
-	@$(BIN)/python -m spark_tasks.session.java >/dev/null 2>&1 || \
+	@$(BIN)/python -m rmqtx.spark_tasks.session.java >/dev/null 2>&1 || \
 		{ echo "installing a Java for Spark into $(VENV), as none of 17 or later is here" >&2; \
-		$(PIP) $(EDITABLE) '.[java]' && $(BIN)/python -m spark_tasks.session.java >/dev/null; } || \
+		$(PIP) $(EDITABLE) '.[java]' && $(BIN)/python -m rmqtx.spark_tasks.session.java >/dev/null; } || \
 		{ echo "make: without Java; the tests that need Spark will fail" >&2; }
 	@touch $@
 
@@ -93,7 +94,7 @@ contracts: $(INSTALLED) ## which package and which folder may import which, and 
 .PHONY: man
 man: $(INSTALLED) ## write the manual pages, docs/tables.md, docs/paths.md, docs/causes.md, docs/broker_logs.md, docs/monitoring.md and the diagrams of docs/formats again, from the commands and the declarations
 	@$(BIN)/python -m rmqtx_cli.manual.manual man
-	@$(BIN)/python -m spark_tasks.source.schema_page docs/tables.md
+	@$(BIN)/python -m rmqtx.spark_tasks.source.schema_page docs/tables.md
 	@$(BIN)/python -m rmqtx_cli.manual.paths_page docs/paths.md
 	@$(BIN)/python -m rmqtx_cli.manual.causes_page docs/causes.md
 	@$(BIN)/python -m rmqtx_cli.manual.broker_logs_page docs/broker_logs.md

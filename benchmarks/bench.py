@@ -15,8 +15,8 @@ from typing import Any
 from benchmarks import big_store, rocketmq
 from benchmarks.measure import Command, CommandFailed, Measured, in_turns
 
-#: The packages of rmqtx that its commands import.
-MEASURED_PACKAGES = ("readers", "verdicts", "remoting", "repairs", "spark_tasks", "rmqtx_cli")
+#: The folders of a checkout with the packages of the library that commands import.
+LIBRARY_FOLDERS = ("readers", "verdicts", "remoting", "repairs", "spark_tasks")
 #: Programs that run longer than about 20 s run at most this number of times, and one disturbed turn is repeated.
 LONG_TURNS = 3
 
@@ -175,7 +175,8 @@ def compile_modules() -> None:
 
     An interpreter with PYTHONDONTWRITEBYTECODE compiles them at each start, and others after each change.
     """
-    found = [importlib.util.find_spec(name) for name in MEASURED_PACKAGES]
+    # Each by itself: compileall follows no links.
+    found = [importlib.util.find_spec(name) for name in (*(f"rmqtx.{one}" for one in LIBRARY_FOLDERS), "rmqtx_cli")]
     places = [place for spec in found if spec is not None for place in spec.submodule_search_locations or ()]
     subprocess.run([sys.executable, "-m", "compileall", "-q", *places], check=True)
 

@@ -19,11 +19,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.commit_log import record_columns, scan_records, scan_segments
-from readers.log.kernels import is_accelerator_installed, use_accelerator
-from readers.log.properties import CHECK_TIMES, PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
-from readers.log.record_block import Block
-from readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.log.commit_log import record_columns, scan_records, scan_segments
+from rmqtx.readers.log.kernels import is_accelerator_installed, use_accelerator
+from rmqtx.readers.log.properties import CHECK_TIMES, PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
 
 HEADER = (
     "length_bytes",

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks import big_store
 from benchmarks.bench import rmqtx
-from readers.queues.consume_queue import SLOT
+from rmqtx.readers.queues.consume_queue import SLOT
 
 STEPS = 20
 COPIED = ("config", "lock", "abort.bak")

@@ -18,9 +18,9 @@ from pathlib import Path
 from benchmarks import measure, rocketmq
 from benchmarks.bench import rmqtx
 from benchmarks.report import circumstances, table
-from remoting.connections.client import Client
-from remoting.connections.connection import Request
-from remoting.protocol.codes import RequestCode
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.connections.connection import Request
+from rmqtx.remoting.protocol.codes import RequestCode
 from tests.brokers.rig import Rig
 
 SIZES = (10_000, 100_000)

@@ -24,14 +24,14 @@ from importlib import metadata
 from pathlib import Path
 
 from benchmarks import big_store, rocketmq
-from benchmarks.bench import MEASURED_PACKAGES, Bench, compile_modules, has_package
+from benchmarks.bench import LIBRARY_FOLDERS, Bench, compile_modules, has_package
 from benchmarks.measure import CORES, wait_until_quiet
 from benchmarks.section import DISTURBED_SHARE, NOT_MEASURED, Section, Target
 from benchmarks.sections.by_name import SECTIONS, SPARK_SECTIONS
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 #: Changes in these mark the commit of a report.
-MEASURED_FILES = (*MEASURED_PACKAGES, "benchmarks", "pyproject.toml")
+MEASURED_FILES = (*LIBRARY_FOLDERS, "rmqtx", "rmqtx_cli", "benchmarks", "pyproject.toml")
 EVERY_SECTION = {**SECTIONS, **SPARK_SECTIONS}
 PACKAGES = ("numpy", "pyarrow", "numba", "pyspark", "typer", "tabulate", "rich")
 

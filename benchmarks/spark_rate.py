@@ -26,12 +26,12 @@ import pyarrow.compute as pc
 
 from benchmarks.decode_rate import HEADER, SIX_PROPERTIES, decode
 from benchmarks.measure import TICKS_PER_SECOND, descendants
-from readers.log.commit_log import record_columns
-from readers.log.kernels import is_accelerator_installed, use_accelerator
-from readers.log.splits import SPLIT_BYTES, SplitPlan, plan_splits
-from readers.store.store import open_store
-from spark_tasks.session.session import session
-from spark_tasks.session.tasks import in_tasks, packed
+from rmqtx.readers.log.commit_log import record_columns
+from rmqtx.readers.log.kernels import is_accelerator_installed, use_accelerator
+from rmqtx.readers.log.splits import SPLIT_BYTES, SplitPlan, plan_splits
+from rmqtx.readers.store.store import open_store
+from rmqtx.spark_tasks.session.session import session
+from rmqtx.spark_tasks.session.tasks import in_tasks, packed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,12 +25,12 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.spark_rate import tree_cpu_seconds
-from readers.log.splits import plan_splits
-from readers.store.broker_settings import broker_settings
-from readers.store.store import Store, open_store
-from spark_tasks.jobs.audit import audit
-from spark_tasks.session.session import session
-from spark_tasks.session.tasks import packed
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.spark_tasks.jobs.audit import audit
+from rmqtx.spark_tasks.session.session import session
+from rmqtx.spark_tasks.session.tasks import packed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,33 +20,33 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from readers.jobs.search import Search
-from readers.jobs.search_conditions import SearchConditions
-from readers.model.findings import findings_table
-from readers.model.tables import ALL_TABLES, RECORDS, TRANSACTIONS
-from readers.store.store import Store
-from spark_tasks.data_source import RmqtxDataSource
-from spark_tasks.jobs import reconcile as reconcile_job
-from spark_tasks.jobs.audit import transactions
-from spark_tasks.jobs.reading import spark_reader
-from spark_tasks.jobs.scan import run_job
-from spark_tasks.jobs.verdict_folder import write_into
-from spark_tasks.session.errors import translated
-from spark_tasks.session.packages import send_packages
-from spark_tasks.session.schemas import spark_schema
-from spark_tasks.session.tasks import results
-from spark_tasks.session.workers import check_workers
-from spark_tasks.source.opening import Settings, opened
-from spark_tasks.source.read_options import ReadOptions, parse_options
-from verdicts.audit.provenance import EngineFacts, provenance, store_provenance
-from verdicts.export.verdict_folder import verdict_folder
-from verdicts.growing.grow import Grown
-from verdicts.growing.tables import DELTA, grow_table, table_files, table_name
-from verdicts.growing.verdict_rows import VERDICTS
-from verdicts.ledger.join import Condition
-from verdicts.ledger.matching import Match
-from verdicts.model.reading import VerdictReading
-from verdicts.verify.verify import DEFAULT, Verify
+from rmqtx.readers.jobs.search import Search
+from rmqtx.readers.jobs.search_conditions import SearchConditions
+from rmqtx.readers.model.findings import findings_table
+from rmqtx.readers.model.tables import ALL_TABLES, RECORDS, TRANSACTIONS
+from rmqtx.readers.store.store import Store
+from rmqtx.spark_tasks.data_source import RmqtxDataSource
+from rmqtx.spark_tasks.jobs import reconcile as reconcile_job
+from rmqtx.spark_tasks.jobs.audit import transactions
+from rmqtx.spark_tasks.jobs.reading import spark_reader
+from rmqtx.spark_tasks.jobs.scan import run_job
+from rmqtx.spark_tasks.jobs.verdict_folder import write_into
+from rmqtx.spark_tasks.session.errors import translated
+from rmqtx.spark_tasks.session.packages import send_packages
+from rmqtx.spark_tasks.session.schemas import spark_schema
+from rmqtx.spark_tasks.session.tasks import results
+from rmqtx.spark_tasks.session.workers import check_workers
+from rmqtx.spark_tasks.source.opening import Settings, opened
+from rmqtx.spark_tasks.source.read_options import ReadOptions, parse_options
+from rmqtx.verdicts.audit.provenance import EngineFacts, provenance, store_provenance
+from rmqtx.verdicts.export.verdict_folder import verdict_folder
+from rmqtx.verdicts.growing.grow import Grown
+from rmqtx.verdicts.growing.tables import DELTA, grow_table, table_files, table_name
+from rmqtx.verdicts.growing.verdict_rows import VERDICTS
+from rmqtx.verdicts.ledger.join import Condition
+from rmqtx.verdicts.ledger.matching import Match
+from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.verify.verify import DEFAULT, Verify
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -242,7 +242,7 @@ def tables(
 def _session(spark: SparkSession | None) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    from readers.model.own_process import allow_pandas
+    from rmqtx.readers.model.own_process import allow_pandas
 
     allow_pandas()
     spark = spark or SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()

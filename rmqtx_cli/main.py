@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
-from readers.model.errors import (
+from rmqtx.readers.model.errors import (
     BadRequest,
     EvidenceMissing,
     EvidenceUnreadable,
@@ -26,16 +26,16 @@ from readers.model.errors import (
     StoreInUse,
     UnsafeStore,
 )
-from readers.model.own_process import begin_own_process
-from remoting.protocol.errors import Refused, RemotingError
-from repairs.changes.interruption import Interrupted
+from rmqtx.readers.model.own_process import begin_own_process
+from rmqtx.remoting.protocol.errors import Refused, RemotingError
+from rmqtx.repairs.changes.interruption import Interrupted
+from rmqtx.spark_tasks.session.errors import SparkUnavailable
 from rmqtx_cli.commands.by_name import WITHOUT_ROWS, command_module
 from rmqtx_cli.options.command_tree import CommandTree
 from rmqtx_cli.output.standard_streams import end_of_stdout, leave_stdout, own_standard_streams
 from rmqtx_cli.sections import SectionedGroup
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.command_names import LINES
-from spark_tasks.session.errors import SparkUnavailable
 
 app = CommandTree(name="rmqtx", cls=SectionedGroup, pretty_exceptions_enable=False)
 

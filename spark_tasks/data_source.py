@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from readers.model.errors import BadRequest
-from readers.model.moments import timestamp_schema
-from readers.model.tables import ALL_TABLES
-from spark_tasks.session.errors import marked
-from spark_tasks.session.schemas import arrow_schema, as_spark_batch, spark_schema
-from spark_tasks.session.tasks import working
-from spark_tasks.source.read_options import AUDIT_TABLES, LOG_TABLES, ReadOptions, parse_options
-from spark_tasks.source.table_scan import TableScan
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.moments import timestamp_schema
+from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.spark_tasks.session.errors import marked
+from rmqtx.spark_tasks.session.schemas import arrow_schema, as_spark_batch, spark_schema
+from rmqtx.spark_tasks.session.tasks import working
+from rmqtx.spark_tasks.source.read_options import AUDIT_TABLES, LOG_TABLES, ReadOptions, parse_options
+from rmqtx.spark_tasks.source.table_scan import TableScan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
-    from readers.store.store import Store
-    from spark_tasks.source.stream_reader import RmqtxStreamReader
+    from rmqtx.readers.store.store import Store
+    from rmqtx.spark_tasks.source.stream_reader import RmqtxStreamReader
 
 
 class RmqtxDataSource(DataSource):
-    """The data source, with the options of `spark_tasks.source.read_options.OPTIONS`."""
+    """The data source, with the options of `rmqtx.spark_tasks.source.read_options.OPTIONS`."""
 
     @classmethod
     def name(cls) -> str:
@@ -67,7 +67,7 @@ class RmqtxDataSource(DataSource):
 
         Raises: BadRequest.
         """
-        from spark_tasks.source.stream_reader import RmqtxStreamReader
+        from rmqtx.spark_tasks.source.stream_reader import RmqtxStreamReader
 
         with marked():
             return RmqtxStreamReader(with_schema(parse_options(self.options), schema), schema)
@@ -97,9 +97,9 @@ def _one(field: Any) -> StructType:
 
 
 def _scan(options: ReadOptions) -> TableScan:
-    from spark_tasks.source.derived_scans import AuditScan, IndexScan, QueueScan, StoreScan
-    from spark_tasks.source.log_scan import LogScan
-    from spark_tasks.source.opening import opened
+    from rmqtx.spark_tasks.source.derived_scans import AuditScan, IndexScan, QueueScan, StoreScan
+    from rmqtx.spark_tasks.source.log_scan import LogScan
+    from rmqtx.spark_tasks.source.opening import opened
 
     stores = opened(options)
     if options.table in LOG_TABLES:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 settings.register_profile("quick", derandomize=True, deadline=None)
 settings.load_profile("quick")
 
+ROOT = Path(__file__).resolve().parents[1]
 #: Tests of this folder run in one process: the start of a JVM costs more than most of them.
 SPARK_TESTS = "tests/spark/"
 
@@ -41,8 +45,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 
 #: The moment of reading, where it is defined, and where else it is asked for.
-MOMENT = "verdicts.evidence.store_facts.moment_ms"
-MOMENTS = (MOMENT, "spark_tasks.jobs.audit.moment_ms", "verdicts.verify.verify.moment_ms")
+MOMENT = "rmqtx.verdicts.evidence.store_facts.moment_ms"
+MOMENTS = (MOMENT, "rmqtx.spark_tasks.jobs.audit.moment_ms", "rmqtx.verdicts.verify.verify.moment_ms")
 #: When the stores of the corpus are read. What is pending nears fileReservedTime as they grow old, and is discarded.
 READ_AT_MS = 1_795_388_400_000
 
@@ -77,6 +81,40 @@ def at_the_real_moment() -> Iterator[None]:
     """A test for which stores are read when they are read."""
     with real_moment():
         yield
+
+
+def linked_folders() -> dict[Path, str]:
+    """The folders to which `rmqtx/` links, and the name of each: `readers/`, "rmqtx.readers"."""
+    links = [path for path in (ROOT / "rmqtx").iterdir() if path.is_symlink()]
+    return {path.resolve(): f"rmqtx.{path.name}" for path in links}
+
+
+def other_names() -> dict[str, str]:
+    """The modules of the library that this process has loaded under another name than their own, with that name.
+
+    The root of the repository is on the path of tests, so `import readers` would work, and load modules twice.
+    """
+    linked = linked_folders()
+    found = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if not isinstance(file, str) or name == "__main__":
+            continue
+        place = Path(os.path.realpath(file)).with_suffix("")
+        place = place.parent if place.name == "__init__" else place
+        for folder, package in linked.items():
+            if folder == place or folder in place.parents:
+                own = ".".join([package, *place.relative_to(folder).parts])
+                if name != own:
+                    found[name] = own
+    return found
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_name_for_each_module() -> Iterator[None]:
+    """No test, and nothing that tests call in their process, loads a module of the library under a second name."""
+    yield
+    assert other_names() == {}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

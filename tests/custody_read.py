@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from verdicts.audit.provenance import METADATA_KEY
+from rmqtx.verdicts.audit.provenance import METADATA_KEY
 
 
 def custody_of(schema: pa.Schema) -> dict[str, Any] | None:

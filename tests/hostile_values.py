@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from readers.model.errors import RmqtxError
+from rmqtx.readers.model.errors import RmqtxError
 
 
 class _Missing:

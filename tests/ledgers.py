@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
-from verdicts.audit.local_audit import audit
 
 NAME = "common-5.3.3"
 MATCH, DONE, NOT_DONE = "keys = order_id", "status = PAID", "status = CANCELLED"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from readers.broker_logs.log_files import LOG_NAMES
+from rmqtx.readers.broker_logs.log_files import LOG_NAMES
 
 _OFFSET_ID = r"[0-9A-Fa-f]{16,48}"
 #: What the END_TRANSACTION request of a line names, before 5.0.0 with quotes. A group is the client's own text.

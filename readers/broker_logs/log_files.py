@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from readers.model.errors import BadRequest, UnreadableFile
+from rmqtx.readers.model.errors import BadRequest, UnreadableFile
 
 #: The logs whose lines name transactions, producer groups or rounds of the check.
 LOG_NAMES = ("transaction", "broker", "store", "remoting")

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from readers.broker_logs.line_kinds import KINDS, LineKind
-from readers.broker_logs.log_files import LogFile, log_files
-from readers.broker_logs.log_times import (
+from rmqtx.readers.broker_logs.line_kinds import KINDS, LineKind
+from rmqtx.readers.broker_logs.log_files import LogFile, log_files
+from rmqtx.readers.broker_logs.log_times import (
     TIME,
     USUAL_ZONE_SECONDS,
     Zone,

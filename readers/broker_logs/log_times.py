@@ -8,7 +8,7 @@ import zoneinfo
 from collections.abc import Callable
 from functools import lru_cache
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 
 #: A time as the log has it: seconds since 1970-01-01 00:00:00 on the clock of its zone.
 WallSeconds = int

@@ -13,14 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.cursors.rocksdb_cursors import RocksdbCursors, rocksdb_cursors
-from readers.model.findings import Finding
-from readers.model.reading import Coverage, Reading
-from readers.model.tables import CURSORS
-from readers.store.cursor_files import chosen_cursor_file
-from readers.store.fastjson import Config, read_config
-from readers.store.paths import CursorFile
-from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.readers.cursors.rocksdb_cursors import RocksdbCursors, rocksdb_cursors
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.reading import Coverage, Reading
+from rmqtx.readers.model.tables import CURSORS
+from rmqtx.readers.store.cursor_files import chosen_cursor_file
+from rmqtx.readers.store.fastjson import Config, read_config
+from rmqtx.readers.store.paths import CursorFile
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 
 BATCH_ROWS = 65_536
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from readers.model.errors import BadText, SourceError
-from readers.model.findings import Finding
-from readers.model.layout import Field, Layout, VariablePart
-from readers.rocksdb.rocksdb import DEFAULT, Database, has_database, open_database, unread
-from readers.store.fastjson import parse
-from readers.store.store import Store
+from rmqtx.readers.model.errors import BadText, SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.layout import Field, Layout, VariablePart
+from rmqtx.readers.rocksdb.rocksdb import DEFAULT, Database, has_database, open_database, unread
+from rmqtx.readers.store.fastjson import parse
+from rmqtx.readers.store.store import Store
 
 OFFSET_TABLE = "offsetTable"
 

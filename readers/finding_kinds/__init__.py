@@ -1,4 +1,4 @@
-"""The register of finding codes, a file for each part of a store. `readers.model.findings.KINDS` has them all.
+"""The register of finding codes, a file for each part of a store. `rmqtx.readers.model.findings.KINDS` has them all.
 
 Codes never change.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from readers.finding_kinds.kind import Kind
+from rmqtx.readers.finding_kinds.kind import Kind
 
 #: What to do about half messages whose slot another record has: a rebuilt queue does not contain them either.
 RESUME_SLOTLESS = (

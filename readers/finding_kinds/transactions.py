@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from readers.finding_kinds.kind import Kind
+from rmqtx.readers.finding_kinds.kind import Kind
 
 KINDS: dict[str, Kind] = {
     "copies-contradict": Kind(

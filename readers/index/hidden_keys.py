@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from readers.index.index import BLOCK_ENTRIES, IndexFile, entries_at
-from readers.index.index_search import Index, open_index
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.storage.open_file import OpenFile
-from readers.store.store import Store
+from rmqtx.readers.index.index import BLOCK_ENTRIES, IndexFile, entries_at
+from rmqtx.readers.index.index_search import Index, open_index
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.store.store import Store
 
 _ENTRIES_MAX = 1 << 18
 _HASHES_MAX = 1 << 12

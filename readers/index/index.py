@@ -17,11 +17,11 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from readers.model.columns import Bools, Int64s
-from readers.model.layout import Field, Layout
-from readers.storage.open_file import OpenFile
-from readers.storage.runs import portions
-from readers.storage.segments import Segment
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.layout import Field, Layout
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.runs import portions
+from rmqtx.readers.storage.segments import Segment
 
 Entries = npt.NDArray[np.void]
 

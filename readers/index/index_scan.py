@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from readers.index.index import (
+from rmqtx.readers.index.index import (
     BAD_HEADER,
     BLOCK_ENTRIES,
     ENTRY,
@@ -20,15 +20,15 @@ from readers.index.index import (
     data_blocks,
     open_index_file,
 )
-from readers.model.columns import Int64s
-from readers.model.errors import FileChanged, UnreadableFile
-from readers.model.findings import Finding
-from readers.model.moments import BROKER_TIME_MAX_MS
-from readers.model.reading import Coverage, Reading
-from readers.model.tables import INDEX_ENTRIES
-from readers.storage.open_file import OpenFile
-from readers.storage.segments import Segment
-from readers.store.store import Store
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import FileChanged, UnreadableFile
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
+from rmqtx.readers.model.reading import Coverage, Reading
+from rmqtx.readers.model.tables import INDEX_ENTRIES
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
 
 
 def scan_entries(

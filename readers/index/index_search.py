@@ -11,15 +11,15 @@ from functools import cached_property
 
 import numpy as np
 
-from readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile, columns_of, entries_at, heads_of, open_index_file
-from readers.index.record_keys import typed_id_key
-from readers.index.typed_ids import has_typed_ids
-from readers.model.columns import Int64s
-from readers.model.errors import FileChanged, UnreadableFile
-from readers.model.findings import Finding
-from readers.model.java_hashes import key_hashes
-from readers.storage.open_file import OpenFile
-from readers.store.store import Store
+from rmqtx.readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile, columns_of, entries_at, heads_of, open_index_file
+from rmqtx.readers.index.record_keys import typed_id_key
+from rmqtx.readers.index.typed_ids import has_typed_ids
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import FileChanged, UnreadableFile
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.java_hashes import key_hashes
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.store.store import Store
 
 #: A longer chain belongs to a key of many records; then it is cheaper to read all entries in order.
 _CHAIN_MAX = 64

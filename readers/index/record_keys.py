@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.properties import KEYS, TAGS, UNIQ_KEY
-from readers.log.record_block import Block
-from readers.log.record_layout import COMMIT, ROLLBACK, TRANSACTION_MASK
-from readers.model.columns import Bools, Int64s
-from readers.model.java_hashes import hashed_on, index_hashes, java_hash, key_hashes
+from rmqtx.readers.log.properties import KEYS, TAGS, UNIQ_KEY
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import COMMIT, ROLLBACK, TRANSACTION_MASK
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.java_hashes import hashed_on, index_hashes, java_hash, key_hashes
 
 _ASCII_LAST = 127
 

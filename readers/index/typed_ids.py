@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from readers.index.index import IndexFile, entries_at, open_index_file
-from readers.index.record_keys import typed_id_pairs
-from readers.log.record_at import block_at
-from readers.model.errors import SourceError
-from readers.store.checkpoint import checkpoint_values
-from readers.store.implementation import rust_mark
-from readers.store.remembered import Remembered
-from readers.store.store import Store
+from rmqtx.readers.index.index import IndexFile, entries_at, open_index_file
+from rmqtx.readers.index.record_keys import typed_id_pairs
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.store.checkpoint import checkpoint_values
+from rmqtx.readers.store.implementation import rust_mark
+from rmqtx.readers.store.remembered import Remembered
+from rmqtx.readers.store.store import Store
 
 #: Entries at the begin and at the end of an index that are compared with their records.
 _SAMPLED = 8

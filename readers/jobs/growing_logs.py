@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from readers.log.commit_log import last_with_data, written_bytes
-from readers.log.log_end import live_blocks
-from readers.log.record_block import Block
-from readers.log.segment_scan import SegmentScan
-from readers.log.splits import Split, SplitPlan
-from readers.log.torn_properties import end_in_zeros
-from readers.model.errors import BadRequest, FileChanged
-from readers.storage.segments import Segment
-from readers.store.store import Store
+from rmqtx.readers.log.commit_log import last_with_data, written_bytes
+from rmqtx.readers.log.log_end import live_blocks
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.log.splits import Split, SplitPlan
+from rmqtx.readers.log.torn_properties import end_in_zeros
+from rmqtx.readers.model.errors import BadRequest, FileChanged
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
 
 #: Root of a store → commit-log offset of the next byte to read. JSON as it is.
 Offsets = dict[str, int]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.jobs.scan_job import ScanJob, SplitResult
-from readers.jobs.workers import Progress, Workers, workers_count
-from readers.log.splits import Split, SplitPlan
-from readers.model.reading import Coverage, Reading
+from rmqtx.readers.jobs.scan_job import ScanJob, SplitResult
+from rmqtx.readers.jobs.workers import Progress, Workers, workers_count
+from rmqtx.readers.log.splits import Split, SplitPlan
+from rmqtx.readers.model.reading import Coverage, Reading
 
 
 def run_job(

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from readers.log.segment_scan import Span
-from readers.log.splits import Split
-from readers.model.findings import Finding
-from readers.store.store import Store
+from rmqtx.readers.log.segment_scan import Span
+from rmqtx.readers.log.splits import Split
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import Store
 
 
 @dataclass(slots=True)

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from readers.jobs.scan_job import SplitResult
-from readers.jobs.search_conditions import SearchConditions
-from readers.log.commit_log import record_columns, span_findings
-from readers.log.record_block import Block
-from readers.log.splits import Split
-from readers.model.columns import nulls
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.tables import RECORDS
-from readers.store.store import Store
+from rmqtx.readers.jobs.scan_job import SplitResult
+from rmqtx.readers.jobs.search_conditions import SearchConditions
+from rmqtx.readers.log.commit_log import record_columns, span_findings
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.splits import Split
+from rmqtx.readers.model.columns import nulls
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.tables import RECORDS
+from rmqtx.readers.store.store import Store
 
 _BATCH_RECORDS_MAX = 65_536
 

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log import compression
-from readers.log.properties import KEYS, REAL_TOPIC, TRANSACTION_ID, UNIQ_KEY
-from readers.log.record_block import Block
-from readers.log.record_layout import COMPRESSED
-from readers.model.columns import Bools, Int64s
-from readers.model.errors import BadRequest
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, WAITING_TOPICS
+from rmqtx.readers.log import compression
+from rmqtx.readers.log.properties import KEYS, REAL_TOPIC, TRANSACTION_ID, UNIQ_KEY
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import COMPRESSED
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, WAITING_TOPICS
 
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?")
 _GLOB = re.compile(r"[*?\[]")

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Int64s
+from rmqtx.readers.model.columns import Int64s
 
 
 @dataclass(frozen=True, slots=True)

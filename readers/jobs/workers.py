@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
-from readers.model.own_process import begin_own_process, keep_free_memory
+from rmqtx.readers.model.own_process import begin_own_process, keep_free_memory
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor

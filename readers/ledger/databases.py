@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from readers.model.errors import BadRequest, BadText, UnreadableFile
+from rmqtx.readers.model.errors import BadRequest, BadText, UnreadableFile
 
 if TYPE_CHECKING:
     import sqlite3

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 
 _DECIMAL = re.compile(r"\s*\+?0*([0-9]{1,19})(?:\.0*)?\s*")
 #: The form of large numbers in exported floating-point columns: 1.23456789012e+11.

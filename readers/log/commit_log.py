@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from readers.log import compression
-from readers.log.properties import CHECK_TIMES, KEYS, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS, UNIQ_KEY
-from readers.log.record_block import Block
-from readers.log.record_layout import COMPRESSED, TRANSACTION_MASK
-from readers.log.segment_scan import SegmentScan, Span
-from readers.model.columns import nulls
-from readers.model.errors import BadRequest, SourceError
-from readers.model.findings import Finding
-from readers.model.reading import Coverage, Reading
-from readers.model.tables import RECORDS
-from readers.storage.segments import Segment
-from readers.store.store import Store
+from rmqtx.readers.log import compression
+from rmqtx.readers.log.properties import CHECK_TIMES, KEYS, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS, UNIQ_KEY
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import COMPRESSED, TRANSACTION_MASK
+from rmqtx.readers.log.segment_scan import SegmentScan, Span
+from rmqtx.readers.model.columns import nulls
+from rmqtx.readers.model.errors import BadRequest, SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.reading import Coverage, Reading
+from rmqtx.readers.model.tables import RECORDS
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
 
 _TYPE_NAMES = ("none", "prepared", "commit", "rollback")
 

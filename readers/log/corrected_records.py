@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from readers.log.record_at import block_of_one
-from readers.log.record_block import Block
-from readers.log.record_layout import (
+from rmqtx.readers.log.record_at import block_of_one
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import (
     AT,
     BORN_V6,
     FILLER_MARK,
@@ -23,7 +23,7 @@ from readers.log.record_layout import (
     TRANSACTION_MASK,
     VALUE_END,
 )
-from readers.model.columns import SLACK_BYTES, integers_at
+from rmqtx.readers.model.columns import SLACK_BYTES, integers_at
 
 _V6 = BORN_V6 | STORE_V6
 _TOPIC = re.compile(rb"[%|a-zA-Z0-9_-]+")

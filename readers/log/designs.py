@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from readers.log.commit_log import last_with_data, written_bytes
-from readers.log.prepared_records import is_prepared, is_rollback
-from readers.log.record_block import Block
-from readers.log.segment_scan import SegmentScan
-from readers.model.errors import SourceError
-from readers.queues.consume_queue import open_queue
-from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, Store
+from rmqtx.readers.log.commit_log import last_with_data, written_bytes
+from rmqtx.readers.log.prepared_records import is_prepared, is_rollback
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, Store
 
 STATE_TABLE, PREPARED_RECORDS, HALF_TOPIC_DESIGN, ROCKSDB = "state_table", "prepared_records", "half_topic", "rocksdb"
 #: Names of the designs, with the broker versions.

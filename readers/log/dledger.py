@@ -13,15 +13,15 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from readers.log.commit_log import scan_segments
-from readers.log.record_block import Block
-from readers.model.columns import Int64s
-from readers.model.findings import Finding
-from readers.model.layout import Field, Layout, VariablePart
-from readers.model.reading import Note, NoteKind, Reading
-from readers.model.tables import DLEDGER_ENTRIES
-from readers.storage.segments import DLEDGER_FRAME_BYTES, Segment
-from readers.store.store import LEFT_OUT_TOPIC, Store
+from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.layout import Field, Layout, VariablePart
+from rmqtx.readers.model.reading import Note, NoteKind, Reading
+from rmqtx.readers.model.tables import DLEDGER_ENTRIES
+from rmqtx.readers.storage.segments import DLEDGER_FRAME_BYTES, Segment
+from rmqtx.readers.store.store import LEFT_OUT_TOPIC, Store
 
 ENTRY_HEADER = Layout(
     "dledger_entry",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.log.kernels import accelerated
-from readers.log.record_layout import FILLER_MARK
+from rmqtx.readers.log.kernels import accelerated
+from rmqtx.readers.log.record_layout import FILLER_MARK
 
 _WORD_BYTES = 4
 #: The words of the mark that lie at a multiple of their length: one of them does, wherever the mark begins.

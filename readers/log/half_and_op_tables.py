@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from readers.log.commit_log import scan_segments
-from readers.log.op_messages import op_findings, ops_of
-from readers.log.record_block import Block
-from readers.log.transaction_records import are_halves, are_ops, halves_of
-from readers.model.columns import Bools
-from readers.model.findings import Finding
-from readers.model.reading import Coverage, Reading
-from readers.model.tables import HALVES, OPS
-from readers.store.store import Store
+from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.log.op_messages import op_findings, ops_of
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.transaction_records import are_halves, are_ops, halves_of
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.reading import Coverage, Reading
+from rmqtx.readers.model.tables import HALVES, OPS
+from rmqtx.readers.store.store import Store
 
 
 def scan_halves(

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.header_rules import PORT_MAX, STATE_RULES, broken_rules
-from readers.log.prepared_records import CLUSTER, in_later_topics, is_prepared
-from readers.log.properties import HALF_MARK, REAL_TOPIC, UNIQ_KEY
-from readers.log.record_block import Block
-from readers.log.record_layout import PREPARED, TRANSACTION_MASK
-from readers.log.transaction_records import are_damaged_finals
-from readers.model.columns import Bools, Int64s
-from readers.model.findings import Finding
+from rmqtx.readers.log.header_rules import PORT_MAX, STATE_RULES, broken_rules
+from rmqtx.readers.log.prepared_records import CLUSTER, in_later_topics, is_prepared
+from rmqtx.readers.log.properties import HALF_MARK, REAL_TOPIC, UNIQ_KEY
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import PREPARED, TRANSACTION_MASK
+from rmqtx.readers.log.transaction_records import are_damaged_finals
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.findings import Finding
 
 #: By kind of witness, the column that is set if the id comes from the header.
 _LONE = {"halves": "lone_message_id", "finals": "lone_prepared_id", "offset_marks": "lone_prepared_id"}

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readers.log.record_block import Block
-from readers.log.record_layout import TRANSACTION_MASK
-from readers.model.columns import Bools, Int64s
-from readers.model.findings import Finding
-from readers.model.moments import BROKER_TIME_MAX_MS
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import TRANSACTION_MASK
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
 
 PORT_MAX = 65_535
 _SYS_FLAG_KNOWN = 0x7FF

@@ -24,7 +24,7 @@ def use_accelerator(wanted: bool) -> bool:
     """Choose for this process; return whether the accelerator is in use."""
     global _accelerated
     if wanted and is_accelerator_installed():
-        from readers.log.accelerator import loops
+        from rmqtx.readers.log.accelerator import loops
 
         _accelerated = loops
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from readers.log.record_block import Block
+from rmqtx.readers.log.record_block import Block
 
 PREFIX = "%LMQ%"
 _DISPATCH, _OFFSETS = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"

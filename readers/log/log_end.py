@@ -12,11 +12,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from readers.log.commit_log import last_with_data
-from readers.log.record_block import Block
-from readers.log.segment_scan import SegmentScan, Span
-from readers.log.splits import Split
-from readers.store.store import Store
+from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.segment_scan import SegmentScan, Span
+from rmqtx.readers.log.splits import Split
+from rmqtx.readers.store.store import Store
 
 #: In all segments except the last one, only a blank record ends the data, and it is not longer than the largest message
 #: that a broker accepts (maxMessageSize, 4 MiB unless configured).

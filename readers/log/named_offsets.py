@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.log.properties import CHECK_TIMES
-from readers.log.record_block import Block
-from readers.log.record_layout import COMMIT, TRANSACTION_MASK
-from readers.model.columns import Int64s
-from readers.store.store import HALF_TOPIC
+from rmqtx.readers.log.properties import CHECK_TIMES
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.store.store import HALF_TOPIC
 
 #: No named place, or not a COMMIT or ROLLBACK record.
 NO_PLACE = -1

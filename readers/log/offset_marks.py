@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.commit_log import record_columns
-from readers.log.prepared_records import prepared_names
-from readers.log.properties import REAL_TOPIC, TRANSACTION_ID
-from readers.log.record_block import Block
-from readers.model.columns import integers
-from readers.model.tables import FINALS, MARKS
-from readers.store.store import ROCKSDB_OP_TOPIC
+from rmqtx.readers.log.commit_log import record_columns
+from rmqtx.readers.log.prepared_records import prepared_names
+from rmqtx.readers.log.properties import REAL_TOPIC, TRANSACTION_ID
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import integers
+from rmqtx.readers.model.tables import FINALS, MARKS
+from rmqtx.readers.store.store import ROCKSDB_OP_TOPIC
 
 #: Property of an op message of a transaction in RocksDB: the commit-log offset of the half message. Source:
 #: docs/formats/rocksdb_transactions.md#records.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from readers.model.columns import Bools, Bytes, Int64s
+from rmqtx.readers.model.columns import Bools, Bytes, Int64s
 
 _DIGITS_MAX = 18
 #: A number of up to eight digits is one word.

@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.commit_log import record_columns
-from readers.log.offset_marks import TRANS_OFFSET
-from readers.log.op_bodies import parse_op_bodies
-from readers.log.properties import OP_TAG, TAGS
-from readers.log.record_block import Block
-from readers.model.columns import IntegerSet, int64s, integers
-from readers.model.findings import Finding
-from readers.model.tables import MARKS, OPS
-from readers.store.store import ROCKSDB_OP_TOPIC
+from rmqtx.readers.log.commit_log import record_columns
+from rmqtx.readers.log.offset_marks import TRANS_OFFSET
+from rmqtx.readers.log.op_bodies import parse_op_bodies
+from rmqtx.readers.log.properties import OP_TAG, TAGS
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import IntegerSet, int64s, integers
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.tables import MARKS, OPS
+from rmqtx.readers.store.store import ROCKSDB_OP_TOPIC
 
 _PLACE = ["file", "position_bytes", "length_bytes", "commit_log_offset"]
 _NUMBERS_SHOWN = 10

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from readers.log.properties import PRODUCER_GROUP
-from readers.log.record_block import Block
-from readers.log.record_layout import PREPARED, TRANSACTION_MASK
-from readers.model.columns import Bools, Int64s
-from readers.model.java_hashes import java_hash
+from rmqtx.readers.log.properties import PRODUCER_GROUP
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import PREPARED, TRANSACTION_MASK
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.java_hashes import java_hash
 
 #: Rows of `OldRecords.values`.
 _OFFSET, _LENGTH, _SECONDS, _NUMBER, _TYPE, _PREPARED_OFFSET, _HASH = range(7)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from readers.log.properties import HALF_MARK, PRODUCER_GROUP, REAL_TOPIC
-from readers.log.record_block import Block
-from readers.log.record_layout import COMMIT, PREPARED, ROLLBACK, TRANSACTION_MASK
-from readers.model.columns import Bools, Int64s
-from readers.store.store import (
+from rmqtx.readers.log.properties import HALF_MARK, PRODUCER_GROUP, REAL_TOPIC
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import COMMIT, PREPARED, ROLLBACK, TRANSACTION_MASK
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,

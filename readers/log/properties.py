@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from readers.log.kernels import accelerated
-from readers.log.record_layout import NAME_END, VALUE_END
-from readers.model.columns import SLACK_BYTES, Bools, Bytes, Int64s, even_texts, strings, views
-from readers.model.tables import PROPERTIES
+from rmqtx.readers.log.kernels import accelerated
+from rmqtx.readers.log.record_layout import NAME_END, VALUE_END
+from rmqtx.readers.model.columns import SLACK_BYTES, Bools, Bytes, Int64s, even_texts, strings, views
+from rmqtx.readers.model.tables import PROPERTIES
 
 UNIQ_KEY = "UNIQ_KEY"
 PRODUCER_GROUP = "PGROUP"

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from readers.log.record_block import Block
-from readers.model.columns import Bools
-from readers.model.findings import Finding
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.findings import Finding
 
 PROPERTY_CRC = "__CRC32#"
 #: `__CRC32#` 0x01, ten digits, 0x02: the last bytes of the record, which the CRC does not cover.

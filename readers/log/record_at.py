@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from readers.log.record_block import Block
-from readers.log.record_layout import FILLER_MARK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
-from readers.log.segment_scan import walk
-from readers.model.columns import SLACK_BYTES, Int32s, Int64s, integers_at
-from readers.storage.runs import Portion, portions
-from readers.storage.segments import Segment, SegmentedLog
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import FILLER_MARK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
+from rmqtx.readers.log.segment_scan import walk
+from rmqtx.readers.model.columns import SLACK_BYTES, Int32s, Int64s, integers_at
+from rmqtx.readers.storage.runs import Portion, portions
+from rmqtx.readers.storage.segments import Segment, SegmentedLog
 
 #: Longer than brokers write (maxMessageSize is 4 MiB by default): a larger length is damage.
 RECORD_BYTES_MAX = 256 << 20

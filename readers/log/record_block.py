@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from readers.log.kernels import accelerated
-from readers.log.properties import PropertyAreas, properties_of
-from readers.log.record_layout import AT, BORN_V6, FILLER, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
-from readers.model.columns import Bools, Int64s, coded, hosts, integers_at, message_ids, strings, views
+from rmqtx.readers.log.kernels import accelerated
+from rmqtx.readers.log.properties import PropertyAreas, properties_of
+from rmqtx.readers.log.record_layout import AT, BORN_V6, FILLER, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
+from rmqtx.readers.model.columns import Bools, Int64s, coded, hosts, integers_at, message_ids, strings, views
 
 if TYPE_CHECKING:
-    from readers.log.accelerator.columns import Fields
+    from rmqtx.readers.log.accelerator.columns import Fields
 
 
 class Block:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from readers.model.layout import Field, Layout, VariablePart
+from rmqtx.readers.model.layout import Field, Layout, VariablePart
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB

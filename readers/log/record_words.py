@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from readers.log.prepared_records import is_prepared, is_rollback
-from readers.log.properties import KEYS, PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_ID, UNIQ_KEY
-from readers.log.record_block import Block
-from readers.log.torn_properties import have_torn_properties
-from readers.log.transaction_records import are_halves
-from readers.store.store import ROCKSDB_OP_TOPIC
+from rmqtx.readers.log.prepared_records import is_prepared, is_rollback
+from rmqtx.readers.log.properties import KEYS, PRODUCER_GROUP, REAL_TOPIC, TRANSACTION_ID, UNIQ_KEY
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.torn_properties import have_torn_properties
+from rmqtx.readers.log.transaction_records import are_halves
+from rmqtx.readers.store.store import ROCKSDB_OP_TOPIC
 
 
 @dataclass(frozen=True, slots=True)

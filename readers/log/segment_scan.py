@@ -24,11 +24,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readers.log.filler_mark import holds_mark
-from readers.log.kernels import accelerated
-from readers.log.properties import CHECK_TIMES
-from readers.log.record_block import Block
-from readers.log.record_layout import (
+from rmqtx.readers.log.filler_mark import holds_mark
+from rmqtx.readers.log.kernels import accelerated
+from rmqtx.readers.log.properties import CHECK_TIMES
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import (
     AT,
     BORN_V6,
     IPV6_EXTRA_BYTES,
@@ -39,11 +39,11 @@ from readers.log.record_layout import (
     RECORD_BYTES_MIN,
     STORE_V6,
 )
-from readers.model.columns import SLACK_BYTES, Bools, Int64s
-from readers.model.moments import BROKER_TIME_MAX_MS
-from readers.storage.open_file import OpenFile
-from readers.storage.segments import Segment
-from readers.store.store import DISCARD_TOPIC
+from rmqtx.readers.model.columns import SLACK_BYTES, Bools, Int64s
+from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import DISCARD_TOPIC
 
 #: Bytes read at a time: about ten thousand records. Larger windows do not fit into the processor's caches.
 WINDOW_BYTES = 8 << 20

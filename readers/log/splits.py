@@ -14,11 +14,11 @@ from functools import cached_property
 
 import numpy as np
 
-from readers.log.commit_log import last_with_data
-from readers.log.segment_scan import SegmentScan
-from readers.model.columns import Int64s
-from readers.storage.segments import Segment
-from readers.store.store import Store
+from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
 
 #: The size of one task: large enough that its start costs little, small enough that two cores end together.
 SPLIT_BYTES = 128 << 20

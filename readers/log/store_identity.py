@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 
-from readers.log.record_layout import RECORD_BYTES_MIN
-from readers.store.store import open_store
+from rmqtx.readers.log.record_layout import RECORD_BYTES_MIN
+from rmqtx.readers.store.store import open_store
 
 #: Bytes that are digested if the log does not begin with a record: the header of a DLedger entry, or damage.
 _HEAD_BYTES = 48

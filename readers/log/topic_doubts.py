@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.op_bodies import parse_op_bodies
-from readers.log.properties import OP_TAG, REAL_TOPIC, TAGS
-from readers.log.record_block import Block
-from readers.model.columns import Bools
-from readers.model.findings import Finding
-from readers.queues.slot_files import cache_of
-from readers.store.fastjson import read_config
-from readers.store.store import (
+from rmqtx.readers.log.op_bodies import parse_op_bodies
+from rmqtx.readers.log.properties import OP_TAG, REAL_TOPIC, TAGS
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.queues.slot_files import cache_of
+from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from readers.log.prepared_records import is_rollback
-from readers.log.record_block import Block
-from readers.log.transaction_records import are_halves, are_ops, is_final
-from readers.model.columns import Bools
-from readers.model.findings import Finding
-from readers.store.store import DISCARD_TOPIC
+from rmqtx.readers.log.prepared_records import is_rollback
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.transaction_records import are_halves, are_ops, is_final
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import DISCARD_TOPIC
 
 
 def end_in_zeros(block: Block) -> Bools:

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log import compression
-from readers.log.commit_log import record_columns
-from readers.log.named_offsets import NO_PLACE, named_offsets
-from readers.log.offset_marks import rocksdb_marks, rollback_marks
-from readers.log.op_messages import ops_of
-from readers.log.prepared_records import is_prepared, is_rollback, prepared_names
-from readers.log.properties import (
+from rmqtx.readers.log import compression
+from rmqtx.readers.log.commit_log import record_columns
+from rmqtx.readers.log.named_offsets import NO_PLACE, named_offsets
+from rmqtx.readers.log.offset_marks import rocksdb_marks, rollback_marks
+from rmqtx.readers.log.op_messages import ops_of
+from rmqtx.readers.log.prepared_records import is_prepared, is_rollback, prepared_names
+from rmqtx.readers.log.properties import (
     CHECK_TIMES,
     HALF_MARK,
     IMMUNITY,
@@ -34,11 +34,11 @@ from readers.log.properties import (
     TRANSACTION_ID,
     UNIQ_KEY,
 )
-from readers.log.record_block import Block
-from readers.log.record_layout import COMMIT, COMPRESSED, PREPARED, TRANSACTION_MASK
-from readers.model.columns import Bools, Int64s, integers
-from readers.model.tables import FINALS, HALVES
-from readers.store.store import (
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import COMMIT, COMPRESSED, PREPARED, TRANSACTION_MASK
+from rmqtx.readers.model.columns import Bools, Int64s, integers
+from rmqtx.readers.model.tables import FINALS, HALVES
+from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,

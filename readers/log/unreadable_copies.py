@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
-from readers.log.record_block import Block
-from readers.log.torn_properties import have_torn_properties
-from readers.log.transaction_records import are_halves
-from readers.model.columns import Bools
-from readers.model.findings import Finding
-from readers.store.store import DISCARD_TOPIC
+from rmqtx.readers.log.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.torn_properties import have_torn_properties
+from rmqtx.readers.log.transaction_records import are_halves
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import DISCARD_TOPIC
 
 #: How bytes that are not UTF-8 are shown in a text.
 _NO_TEXT = "\\x"

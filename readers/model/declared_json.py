@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.errors import BadText
+from rmqtx.readers.model.errors import BadText
 
 #: A value that is passed on without use, of any JSON type (an Arrow type that no declared value has).
 ANYTHING = pa.large_binary()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.finding_kinds import config, index, log, queues, receipts, startup, tables, transactions
-from readers.finding_kinds.kind import Kind
+from rmqtx.readers.finding_kinds import config, index, log, queues, receipts, startup, tables, transactions
+from rmqtx.readers.finding_kinds.kind import Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +66,7 @@ def findings_table(findings: list[Finding]) -> pa.Table:
     """Return the rows of FINDINGS, in the given order."""
     import pyarrow as pa
 
-    from readers.model.tables import FINDINGS
+    from rmqtx.readers.model.tables import FINDINGS
 
     rows = [
         {

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Int64s
+from rmqtx.readers.model.columns import Int64s
 
 UInt64s = npt.NDArray[np.uint64]
 

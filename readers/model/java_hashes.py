@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from readers.model.columns import Int32s, Int64s
+from rmqtx.readers.model.columns import Int32s, Int64s
 
 UInt32s = npt.NDArray[np.uint32]
 

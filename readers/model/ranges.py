@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.columns import Bools, Int64s
 
 
 @dataclass(frozen=True, slots=True)

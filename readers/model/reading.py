@@ -9,8 +9,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from readers.model.findings import Finding
-from readers.model.tables import COVERAGE
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.tables import COVERAGE
 
 
 class SpanLike(Protocol):

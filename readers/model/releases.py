@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 
 #: A release, 5.1.4 as (5, 1, 4).
 Version = tuple[int, int, int]

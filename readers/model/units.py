@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 #: Numbers below are seconds until the year 5138; as milliseconds they would all be before 1973-03.

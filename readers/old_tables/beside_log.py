@@ -23,13 +23,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.tables import STATE_ENTRIES
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.tables import STATE_ENTRIES
 
 if TYPE_CHECKING:
-    from readers.store.store import Store
+    from rmqtx.readers.store.store import Store
 
 STATE_TABLE, REDO_LOG, DATABASE, ROCKSDB = "statetable", "redolog", "database", "rocksdb"
 #: Key of the entry with the last half message up to which the RocksDB table is built. Source:

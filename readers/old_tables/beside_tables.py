@@ -9,11 +9,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.tables import STATE_ENTRIES
-from readers.old_tables.beside_log import (
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.tables import STATE_ENTRIES
+from rmqtx.readers.old_tables.beside_log import (
     LAST_OFFSET_KEY,
     REDO_LOG,
     ROCKSDB,
@@ -22,10 +22,10 @@ from readers.old_tables.beside_log import (
     StateEntriesOf,
     read_beside,
 )
-from readers.old_tables.redo_log import redo_entries, redo_log_entries
-from readers.old_tables.state_table import state_table_entries
-from readers.old_tables.state_table_rebuilt import rebuilt_offsets
-from readers.store.store import ROCKSDB_HALF_TOPIC, Store
+from rmqtx.readers.old_tables.redo_log import redo_entries, redo_log_entries
+from rmqtx.readers.old_tables.state_table import state_table_entries
+from rmqtx.readers.old_tables.state_table_rebuilt import rebuilt_offsets
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store
 
 #: The tables of a store with prepared records, by kind.
 OF_PREPARED: tuple[tuple[str, StateEntriesOf], ...] = (
@@ -67,7 +67,7 @@ def may_have_rocksdb_halves(store: Store) -> bool:
 
 def rocksdb_state_entries(store: Store, findings: list[Finding]) -> pa.Table | None:
     """Return the half messages in the broker's RocksDB table, with checks made, and the entry with its last offset."""
-    from readers.rocksdb.rocksdb_transactions import rocksdb_entries
+    from rmqtx.readers.rocksdb.rocksdb_transactions import rocksdb_entries
 
     found = rocksdb_entries(store)
     findings.extend(found.findings)

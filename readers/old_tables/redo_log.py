@@ -13,16 +13,16 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from readers.model.columns import Bools, Int64s
-from readers.model.findings import Finding
-from readers.model.layout import Field, Layout
-from readers.model.reading import Note, NoteKind, Reading
-from readers.model.tables import REDO_LOG
-from readers.old_tables.beside_log import END_ENTRY
-from readers.old_tables.table_files import AllUnits, SoundUnits, TableFiles, place_columns, state_entries
-from readers.queues.consume_queue import are_left_out
-from readers.queues.unit_files import Units
-from readers.store.store import Store
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.layout import Field, Layout
+from rmqtx.readers.model.reading import Note, NoteKind, Reading
+from rmqtx.readers.model.tables import REDO_LOG
+from rmqtx.readers.old_tables.beside_log import END_ENTRY
+from rmqtx.readers.old_tables.table_files import AllUnits, SoundUnits, TableFiles, place_columns, state_entries
+from rmqtx.readers.queues.consume_queue import are_left_out
+from rmqtx.readers.queues.unit_files import Units
+from rmqtx.readers.store.store import Store
 
 REDO_ENTRY = Layout(
     "redo_entry",

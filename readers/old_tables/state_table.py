@@ -14,16 +14,16 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from readers.log.record_layout import COMMIT, PREPARED, ROLLBACK
-from readers.model.columns import Bools, Int64s
-from readers.model.findings import Finding
-from readers.model.layout import Field, Layout
-from readers.model.reading import Note, NoteKind, Reading
-from readers.model.tables import STATE_TABLE
-from readers.old_tables.table_files import AllUnits, SoundUnits, TableFiles, place_columns, state_entries
-from readers.queues.consume_queue import PRE_BLANK_LENGTH
-from readers.queues.unit_files import Units
-from readers.store.store import Store
+from rmqtx.readers.log.record_layout import COMMIT, PREPARED, ROLLBACK
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.layout import Field, Layout
+from rmqtx.readers.model.reading import Note, NoteKind, Reading
+from rmqtx.readers.model.tables import STATE_TABLE
+from rmqtx.readers.old_tables.table_files import AllUnits, SoundUnits, TableFiles, place_columns, state_entries
+from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH
+from rmqtx.readers.queues.unit_files import Units
+from rmqtx.readers.store.store import Store
 
 STATE_SLOT = Layout(
     "state_slot",

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.log.commit_log import scan_segments
-from readers.log.prepared_record_arrays import OldRecords
-from readers.model.columns import Int64s
-from readers.model.findings import Finding
-from readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, entries_per_file, numbers_with, recovered_offsets
-from readers.store.store import Store
+from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.old_tables.redo_log import (
+    PREPARED_TAGS,
+    RedoEntries,
+    entries_per_file,
+    numbers_with,
+    recovered_offsets,
+)
+from rmqtx.readers.store.store import Store
 
 
 def rebuilt_offsets(store: Store, entries: RedoEntries, findings: list[Finding]) -> Int64s:

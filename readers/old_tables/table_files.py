@@ -10,14 +10,14 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from readers.model.columns import Bools, Int64s
-from readers.model.findings import Finding
-from readers.model.layout import Layout
-from readers.model.reading import Coverage
-from readers.model.tables import STATE_ENTRIES
-from readers.queues.unit_files import Units, UnitScan, gaps_as, last_unit
-from readers.storage.segments import Segment, list_segments
-from readers.store.store import Store
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.layout import Layout
+from rmqtx.readers.model.reading import Coverage
+from rmqtx.readers.model.tables import STATE_ENTRIES
+from rmqtx.readers.queues.unit_files import Units, UnitScan, gaps_as, last_unit
+from rmqtx.readers.storage.segments import Segment, list_segments
+from rmqtx.readers.store.store import Store
 
 INVALID = "table-entry-invalid"
 

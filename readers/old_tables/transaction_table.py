@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.ledger.databases import database, first_line
-from readers.ledger.ledger import SQLITE, Ledger, SqliteLedger, open_ledger
-from readers.ledger.table_values import column_texts, number_of, value_text
-from readers.model.columns import Int64s
-from readers.model.errors import BadRequest, UnreadableFile
-from readers.model.findings import Finding
-from readers.model.tables import STATE_ENTRIES, column
+from rmqtx.readers.ledger.databases import database, first_line
+from rmqtx.readers.ledger.ledger import SQLITE, Ledger, SqliteLedger, open_ledger
+from rmqtx.readers.ledger.table_values import column_texts, number_of, value_text
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import BadRequest, UnreadableFile
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.tables import STATE_ENTRIES, column
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine

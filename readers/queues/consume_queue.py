@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from readers.model.columns import Bools, Int32s, Int64s
-from readers.model.layout import Field, Layout
-from readers.queues.consume_queue_extension import EXTENSION_ADDRESS_MAX, Extension
-from readers.queues.unit_files import BLOCK_UNITS, UnitLog, UnitRuns, Units, gaps_as, misnamed, used_end
-from readers.store.store import Store
+from rmqtx.readers.model.columns import Bools, Int32s, Int64s
+from rmqtx.readers.model.layout import Field, Layout
+from rmqtx.readers.queues.consume_queue_extension import EXTENSION_ADDRESS_MAX, Extension
+from rmqtx.readers.queues.unit_files import BLOCK_UNITS, UnitLog, UnitRuns, Units, gaps_as, misnamed, used_end
+from rmqtx.readers.store.store import Store
 
 SLOT = Layout(
     "slot",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.model.columns import Bools, Int64s
-from readers.model.errors import FileChanged, UnreadableFile
-from readers.model.layout import Field, Layout, VariablePart
-from readers.queues.unit_files import addressable, gaps_as, unreadable
-from readers.storage.open_file import OpenFile
-from readers.storage.segments import Segment
-from readers.store.store import Store
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.errors import FileChanged, UnreadableFile
+from rmqtx.readers.model.layout import Field, Layout, VariablePart
+from rmqtx.readers.queues.unit_files import addressable, gaps_as, unreadable
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
 
 EXTENSION_UNIT = Layout(
     "extension_unit",

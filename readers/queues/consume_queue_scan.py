@@ -9,13 +9,13 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from readers.model.columns import Bools, Int64s
-from readers.model.finding_limits import FINDINGS_MAX
-from readers.model.findings import as_text
-from readers.model.layout import Layout
-from readers.model.reading import Reading
-from readers.model.tables import QUEUE_SLOTS
-from readers.queues.consume_queue import (
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.finding_limits import FINDINGS_MAX
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.model.layout import Layout
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import QUEUE_SLOTS
+from rmqtx.readers.queues.consume_queue import (
     BATCH_SLOT,
     EXPECTED,
     INVALID,
@@ -25,11 +25,11 @@ from readers.queues.consume_queue import (
     are_sound,
     native,
 )
-from readers.queues.consume_queue_extension import ADDRESS_BITS, EXTENSION_ADDRESS_MAX, Extension
-from readers.queues.slot_files import LAYOUTS
-from readers.queues.unit_files import UnitBlock, UnitRuns, UnitScan, addressable, gaps_as
-from readers.storage.segments import Segment
-from readers.store.store import Store
+from rmqtx.readers.queues.consume_queue_extension import ADDRESS_BITS, EXTENSION_ADDRESS_MAX, Extension
+from rmqtx.readers.queues.slot_files import LAYOUTS
+from rmqtx.readers.queues.unit_files import UnitBlock, UnitRuns, UnitScan, addressable, gaps_as
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
 
 
 def scan_slots(

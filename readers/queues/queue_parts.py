@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from readers.model.columns import Int64s
+from rmqtx.readers.model.columns import Int64s
 
 
 @dataclass(slots=True)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from readers.model.columns import Int64s, strings
-from readers.queues.consume_queue import BATCH_SLOT, SLOT, Slots
-from readers.queues.unit_files import UnitLog
-from readers.store.fastjson import read_config
-from readers.store.store import Store
+from rmqtx.readers.model.columns import Int64s, strings
+from rmqtx.readers.queues.consume_queue import BATCH_SLOT, SLOT, Slots
+from rmqtx.readers.queues.unit_files import UnitLog
+from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.store import Store
 
 SIMPLE, BATCH = "consumequeue", "batchconsumequeue"
 LAYOUTS = {SIMPLE: SLOT, BATCH: BATCH_SLOT}

@@ -18,15 +18,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from readers.model.columns import Bools
-from readers.model.errors import FileChanged, UnreadableFile
-from readers.model.finding_limits import FINDINGS_MAX
-from readers.model.findings import Finding
-from readers.model.layout import Layout
-from readers.model.reading import Coverage
-from readers.storage.open_file import OpenFile
-from readers.storage.segments import Segment, SegmentedLog
-from readers.store.store import Store
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.errors import FileChanged, UnreadableFile
+from rmqtx.readers.model.finding_limits import FINDINGS_MAX
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.layout import Layout
+from rmqtx.readers.model.reading import Coverage
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.segments import Segment, SegmentedLog
+from rmqtx.readers.store.store import Store
 
 #: Units as an array, with a column for each field of their layout.
 Units = npt.NDArray[np.void]

@@ -17,12 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from readers.model.errors import MissingLibrary, SourceError, UnreadableFile
-from readers.model.findings import Finding
-from readers.storage.opening import open_file
-from readers.storage.places import DirectoryEntry
-from readers.storage.temporary import RunFolder
-from readers.store.store import Store
+from rmqtx.readers.model.errors import MissingLibrary, SourceError, UnreadableFile
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.storage.opening import open_file
+from rmqtx.readers.storage.places import DirectoryEntry
+from rmqtx.readers.storage.temporary import RunFolder
+from rmqtx.readers.store.store import Store
 
 if TYPE_CHECKING:
     from rocksdict import Rdict

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from readers.model.errors import SourceError
-from readers.model.findings import as_text
-from readers.model.reading import Note, NoteKind, Reading
-from readers.model.tables import QUEUE_SLOTS
-from readers.queues.consume_queue_scan import scan_slots
-from readers.rocksdb.rocksdb import open_database, unread
-from readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, RocksdbSlots, queue_directories
-from readers.store.store import Store
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.model.reading import Note, NoteKind, Reading
+from rmqtx.readers.model.tables import QUEUE_SLOTS
+from rmqtx.readers.queues.consume_queue_scan import scan_slots
+from rmqtx.readers.rocksdb.rocksdb import open_database, unread
+from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, RocksdbSlots, queue_directories
+from rmqtx.readers.store.store import Store
 
 KIND = "rocksdb"
 

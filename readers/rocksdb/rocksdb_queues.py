@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.layout import Field, Layout, VariablePart
-from readers.queues.consume_queue import Slots
-from readers.rocksdb.rocksdb import DEFAULT, Database, has_database, open_database, unread
-from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.layout import Field, Layout, VariablePart
+from rmqtx.readers.queues.consume_queue import Slots
+from rmqtx.readers.rocksdb.rocksdb import DEFAULT, Database, has_database, open_database, unread
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 
 #: Directories of the database; the second one with useSeparateStorePathForRocksdbCQ (5.5.0).
 DIRECTORIES = ("consumequeue", "consumequeue_rocksdb")

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from readers.model.errors import SourceError, UnreadableFile
-from readers.model.findings import Finding
-from readers.model.layout import Field, Layout, VariablePart
-from readers.model.reading import Note, NoteKind, Reading
-from readers.model.tables import ROCKSDB_TRANSACTIONS
-from readers.rocksdb.rocksdb import CURRENT, has_database, open_database, unread
-from readers.store.store import Store
+from rmqtx.readers.model.errors import SourceError, UnreadableFile
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.layout import Field, Layout, VariablePart
+from rmqtx.readers.model.reading import Note, NoteKind, Reading
+from rmqtx.readers.model.tables import ROCKSDB_TRANSACTIONS
+from rmqtx.readers.rocksdb.rocksdb import CURRENT, has_database, open_database, unread
+from rmqtx.readers.store.store import Store
 
 DIRECTORY, FAMILY = "rocksdbstore", "trans"
 LAST_OFFSET = b"lastOffsetPy"

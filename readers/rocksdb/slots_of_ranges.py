@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.queues.consume_queue import open_queue
-from readers.rocksdb.rocksdb import open_database
-from readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
-from readers.store.store import Store
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.rocksdb.rocksdb import open_database
+from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
+from rmqtx.readers.store.store import Store
 
 Range = tuple[int, int]
 

@@ -12,10 +12,10 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
 
-from readers.model.errors import NotAStore, UnreadableFile
-from readers.model.findings import as_text
-from readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined, name_of, normalised, uri_of
-from readers.storage.refused import unreadable
+from rmqtx.readers.model.errors import NotAStore, UnreadableFile
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined, name_of, normalised, uri_of
+from rmqtx.readers.storage.refused import unreadable
 
 _MAGIC = re.compile(r"[*?[]")
 
@@ -85,7 +85,7 @@ def files_of(root: str, taken_time_ms: int) -> FileSystem:
     key = root, taken_time_ms
     files = _snapshots.get(key)
     if files is None:
-        from readers.storage.remote_files import RemoteFiles
+        from rmqtx.readers.storage.remote_files import RemoteFiles
 
         files = _snapshots[key] = RemoteFiles(root)
         if len(_snapshots) > _SNAPSHOTS_MAX:

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 
-from readers.model.errors import FileChanged, UnreadableFile
-from readers.storage.refused import unreadable
-from readers.storage.runs import LOCAL
+from rmqtx.readers.model.errors import FileChanged, UnreadableFile
+from rmqtx.readers.storage.refused import unreadable
+from rmqtx.readers.storage.runs import LOCAL
 
 #: For reads that fail where the bytes must be loaded first.
 _NOWAIT = os.RWF_NOWAIT

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from readers.storage.open_file import OpenFile
-from readers.storage.places import is_uri
-from readers.storage.runs import LOCAL, REMOTE, Limits
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.places import is_uri
+from rmqtx.readers.storage.runs import LOCAL, REMOTE, Limits
 
 
 def open_file(file: str, size_bytes: int, modified_ns: int | None = None) -> OpenFile:
@@ -16,7 +16,7 @@ def open_file(file: str, size_bytes: int, modified_ns: int | None = None) -> Ope
     """
     if not is_uri(file):
         return OpenFile(file, size_bytes)
-    from readers.storage.remote_reads import RemoteFile
+    from rmqtx.readers.storage.remote_reads import RemoteFile
 
     return RemoteFile(file, size_bytes, modified_ns)
 
@@ -31,6 +31,6 @@ def open_together(files: Sequence[tuple[str, int, int | None]]) -> None:
 
     Shape: for each file its URI, its size, and the time of its last change.
     """
-    from readers.storage.remote_opening import open_together as open_remotely
+    from rmqtx.readers.storage.remote_opening import open_together as open_remotely
 
     open_remotely(files)

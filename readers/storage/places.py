@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from readers.model.errors import BadRequest, UnreadableFile
-from readers.model.findings import as_text
+from rmqtx.readers.model.errors import BadRequest, UnreadableFile
+from rmqtx.readers.model.findings import as_text
 
 _URI = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<authority>[^/?]*)(?P<path>/.*?)?(?P<query>\?\w+=.*)?", re.DOTALL

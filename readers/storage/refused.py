@@ -7,9 +7,9 @@ import stat
 from collections.abc import Collection
 from pathlib import Path
 
-from readers.model.errors import UnreadableFile
-from readers.model.findings import as_text
-from readers.storage.places import is_uri
+from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.storage.places import is_uri
 
 ADVICE = "run as the broker's user"
 _READ_AND_SEARCH = os.R_OK | os.X_OK

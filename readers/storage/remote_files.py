@@ -14,10 +14,10 @@ from pathlib import PurePosixPath
 import pyarrow as pa
 from pyarrow import fs
 
-from readers.model.errors import UnreadableFile
-from readers.storage.opening import open_file
-from readers.storage.places import DirectoryEntry, joined, uri_of
-from readers.storage.remote_systems import as_os_error, opened
+from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.storage.opening import open_file
+from rmqtx.readers.storage.places import DirectoryEntry, joined, uri_of
+from rmqtx.readers.storage.remote_systems import as_os_error, opened
 
 _KEPT_CONTENT_BYTES_MAX = 4 << 20
 

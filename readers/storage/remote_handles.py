@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from pyarrow import fs
 
-from readers.storage.remote_cache import KnownBytes, Version
-from readers.storage.remote_systems import opened
+from rmqtx.readers.storage.remote_cache import KnownBytes, Version
+from rmqtx.readers.storage.remote_systems import opened
 
 #: The most bytes that all requests under way may give.
 _UNDER_WAY_BYTES_MAX = 64 << 20

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from readers.model.errors import SourceError
-from readers.storage.remote_cache import BLOCK_BYTES, KEPT_BYTES_MAX, Version
-from readers.storage.remote_handles import Handle, add_handle, without_handle
-from readers.storage.remote_reads import RemoteFile, request_threads
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.storage.remote_cache import BLOCK_BYTES, KEPT_BYTES_MAX, Version
+from rmqtx.readers.storage.remote_handles import Handle, add_handle, without_handle
+from rmqtx.readers.storage.remote_reads import RemoteFile, request_threads
 
 #: A file of at most this length is fetched whole where files are opened together; of a longer one the end.
 _WHOLE_BYTES_MAX, _END_BYTES = 8 << 20, 1 << 20

@@ -14,12 +14,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import pyarrow as pa
 from pyarrow import fs
 
-from readers.model.errors import FileChanged, UnreadableFile
-from readers.storage.open_file import OpenFile
-from readers.storage.remote_cache import BLOCK_BYTES, Version
-from readers.storage.remote_handles import ROOM, handle_of
-from readers.storage.remote_systems import CONNECTIONS, as_os_error
-from readers.storage.runs import REMOTE
+from rmqtx.readers.model.errors import FileChanged, UnreadableFile
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.remote_cache import BLOCK_BYTES, Version
+from rmqtx.readers.storage.remote_handles import ROOM, handle_of
+from rmqtx.readers.storage.remote_systems import CONNECTIONS, as_os_error
+from rmqtx.readers.storage.runs import REMOTE
 
 #: A small read fetches the bytes around it up to multiples of this length: the next one is often near.
 _AROUND_BYTES = 64 << 10

@@ -10,7 +10,7 @@ import re
 import pyarrow as pa
 from pyarrow import fs
 
-from readers.storage.places import Uri, is_uri, uri_of
+from rmqtx.readers.storage.places import Uri, is_uri, uri_of
 
 _REASON_CHARACTERS_MAX = 300
 #: The most requests under way.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from readers.model.errors import FileChanged, UnreadableFile
-from readers.model.findings import Finding
-from readers.storage.opening import open_file
-from readers.storage.places import FileSystem
-from readers.storage.segments import Segment
+from rmqtx.readers.model.errors import FileChanged, UnreadableFile
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.storage.opening import open_file
+from rmqtx.readers.storage.places import FileSystem
+from rmqtx.readers.storage.segments import Segment
 
 #: Length, magic code and own offset at the begin of a record.
 _RECORD_HEAD = struct.Struct(">iI20xq")

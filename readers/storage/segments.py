@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from readers.model.errors import FileChanged, UnreadableFile
-from readers.model.findings import Finding, as_text
-from readers.storage.open_file import OpenFile
-from readers.storage.opening import limits_of, open_file
-from readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined
-from readers.storage.runs import LOCAL, Limits
+from rmqtx.readers.model.errors import FileChanged, UnreadableFile
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.opening import limits_of, open_file
+from rmqtx.readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined
+from rmqtx.readers.storage.runs import LOCAL, Limits
 
 Int64s = npt.NDArray[np.int64]
 _SEGMENT_NAME = re.compile(r"\d{20}")

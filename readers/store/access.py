@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from readers.storage.places import is_uri, joined
-from readers.storage.refused import require_readable
-from readers.store.paths import PATHS
+from rmqtx.readers.storage.places import is_uri, joined
+from rmqtx.readers.storage.refused import require_readable
+from rmqtx.readers.store.paths import PATHS
 
 #: Directories of queues: of these, only the topics of the check are tested to the last file.
 _QUEUES = ("consumequeue", "batchconsumequeue", "consumequeue_ext")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from readers.model.errors import BadText, UnreadableFile
-from readers.model.findings import as_text
-from readers.store.broker_keys import KEYS
+from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.store.broker_keys import KEYS
 
 _CONF_BYTES_MAX = 4 << 20
 #: Another file has more keys that no broker has, and none that one has.

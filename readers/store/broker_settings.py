@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from readers.model.errors import BadRequest
-from readers.model.releases import (
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.releases import (
     ALWAYS,
     DEFAULTS,
     DISCARD_COPY,
@@ -26,9 +26,9 @@ from readers.model.releases import (
     parse_version,
     release_before,
 )
-from readers.store.implementation import RUST, rust_mark
-from readers.store.store import Store
-from readers.store.version_signs import at_least, at_most, rewritten_since, set_back
+from rmqtx.readers.store.implementation import RUST, rust_mark
+from rmqtx.readers.store.store import Store
+from rmqtx.readers.store.version_signs import at_least, at_most, rewritten_since, set_back
 
 FROM_CONF = "broker.conf"
 FROM_BROKER = "from the broker"

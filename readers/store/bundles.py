@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from readers.store.store import LEFT_OUT_TOPIC, Store
+from rmqtx.readers.store.store import LEFT_OUT_TOPIC, Store
 
 #: How much of a log is searched for records that replace those that were left out of a bundle.
 _SEARCHED_BYTES = 4 << 20

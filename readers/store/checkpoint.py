@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from readers.model.errors import FileChanged, UnreadableFile
-from readers.model.findings import Finding
-from readers.model.layout import Field, Layout
-from readers.model.moments import BROKER_TIME_MAX_MS
-from readers.model.reading import Coverage, Reading
-from readers.model.releases import CHECKPOINT_CONFIRMED, CHECKPOINT_OF_MASTER, CHECKPOINT_OF_QUEUES, dotted
-from readers.model.tables import CHECKPOINT
-from readers.storage.opening import open_file
-from readers.storage.refused import unreadable
-from readers.store.store import Store
+from rmqtx.readers.model.errors import FileChanged, UnreadableFile
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.layout import Field, Layout
+from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
+from rmqtx.readers.model.reading import Coverage, Reading
+from rmqtx.readers.model.releases import CHECKPOINT_CONFIRMED, CHECKPOINT_OF_MASTER, CHECKPOINT_OF_QUEUES, dotted
+from rmqtx.readers.model.tables import CHECKPOINT
+from rmqtx.readers.storage.opening import open_file
+from rmqtx.readers.storage.refused import unreadable
+from rmqtx.readers.store.store import Store
 
 CHECKPOINT_FIELDS = Layout(
     "checkpoint",

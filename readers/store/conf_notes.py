@@ -10,8 +10,8 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from readers.store.broker_keys import INTS, KEYS, LONGS, SWITCHES
-from readers.store.broker_settings import BrokerSettings, java_integer, setting_in_force
+from rmqtx.readers.store.broker_keys import INTS, KEYS, LONGS, SWITCHES
+from rmqtx.readers.store.broker_settings import BrokerSettings, java_integer, setting_in_force
 
 _BY_LOWER = {key.lower(): key for key in sorted(KEYS)}
 _ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from readers.model.findings import Finding
-from readers.store.fastjson import Config, read_config
-from readers.store.paths import CURSOR_FILES, CursorFile
-from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.fastjson import Config, read_config
+from rmqtx.readers.store.paths import CURSOR_FILES, CursorFile
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 
 #: If the times of two files differ by less, the files were copied, or two brokers wrote them one after the other: then
 #: the times do not show which file is newer.

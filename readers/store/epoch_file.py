@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from readers.model.errors import BadText, UnreadableFile
-from readers.model.findings import Finding
-from readers.model.reading import Note, NoteKind, Reading
-from readers.model.tables import EPOCHS
-from readers.store.fastjson import read_text
-from readers.store.store import Store
+from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.reading import Note, NoteKind, Reading
+from rmqtx.readers.model.tables import EPOCHS
+from rmqtx.readers.store.fastjson import read_text
+from rmqtx.readers.store.store import Store
 
 FILE_NAME = "epochFileCheckpoint"
 _ENTRY = re.compile(r"(\d{1,18})-(\d{1,19})")

@@ -12,12 +12,12 @@ import os
 import re
 from typing import Any, NamedTuple
 
-from readers.model.errors import BadText, UnreadableFile
-from readers.model.findings import Finding, as_text
-from readers.storage.file_systems import files_of
-from readers.storage.places import FileSystem
-from readers.storage.refused import unreadable
-from readers.store.store import Store
+from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.storage.file_systems import files_of
+from rmqtx.readers.storage.places import FileSystem
+from rmqtx.readers.storage.refused import unreadable
+from rmqtx.readers.store.store import Store
 
 #: Larger than the offsets of a million queues; a larger file is not a configuration file.
 SIZE_BYTES_MAX = 256 << 20

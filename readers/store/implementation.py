@@ -6,8 +6,8 @@ value of the checkpoint, `config/transactionMetrics` and the timer's files.
 
 from __future__ import annotations
 
-from readers.store.fastjson import read_config
-from readers.store.store import Store
+from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.store import Store
 
 #: Files and directories that rocketmq-rust 1.0.0 creates at each start, and no Java broker.
 RUST_MARKS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from readers.storage.places import is_uri
-from readers.store.store import Store, open_store
+from rmqtx.readers.storage.places import is_uri
+from rmqtx.readers.store.store import Store, open_store
 
 _OPENED_AT_ONCE = 16
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from readers.model.releases import (
+from rmqtx.readers.model.releases import (
     ALWAYS,
     CONSUMER_FILTER,
     LAST_OF_3_1,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from readers.model.errors import BadText, UnreadableFile
-from readers.model.findings import as_text
-from readers.store.fastjson import parse, read_text
+from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.store.fastjson import parse, read_text
 
 #: The topic that each proxy of a cluster creates on brokers, for the heartbeats of its clients.
 #: Source: proxy/config/ProxyConfig.java heartbeatSyncerTopicName, proxy/service/sysmessage/HeartbeatSyncer.java; seen

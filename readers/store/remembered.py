@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from readers.store.store import Store
+from rmqtx.readers.store.store import Store
 
 _Found = TypeVar("_Found")
 

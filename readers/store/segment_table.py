@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from readers.model.findings import as_text
-from readers.model.reading import Reading
-from readers.model.tables import SEGMENTS
-from readers.storage.segments import Segment
-from readers.store.store import Store
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import SEGMENTS
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
 
 _ROWS_MAX = 65_536
 _QUEUE_KINDS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")

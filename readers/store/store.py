@@ -20,17 +20,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from readers.model.errors import NotAStore, UnreadableFile
-from readers.model.findings import Finding, as_text
-from readers.storage.file_systems import files_of
-from readers.storage.opening import open_together
-from readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined, normalised
-from readers.storage.refused import require_readable, unreadable
-from readers.storage.segment_names import is_without_data, misnamed_segments
-from readers.storage.segments import Segment, SegmentedLog, is_dledger, list_segments, skipped_files, with_frames
-from readers.store.access import require_access
-from readers.store.links import top_links_out
-from readers.store.store_roots import file_is_no_store, is_root_without_log, log_directories, not_a_store
+from rmqtx.readers.model.errors import NotAStore, UnreadableFile
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.storage.file_systems import files_of
+from rmqtx.readers.storage.opening import open_together
+from rmqtx.readers.storage.places import DirectoryEntry, FileSystem, is_uri, joined, normalised
+from rmqtx.readers.storage.refused import require_readable, unreadable
+from rmqtx.readers.storage.segment_names import is_without_data, misnamed_segments
+from rmqtx.readers.storage.segments import Segment, SegmentedLog, is_dledger, list_segments, skipped_files, with_frames
+from rmqtx.readers.store.access import require_access
+from rmqtx.readers.store.links import top_links_out
+from rmqtx.readers.store.store_roots import file_is_no_store, is_root_without_log, log_directories, not_a_store
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -50,11 +50,11 @@ OWN_PREFIX = ".rmqtx-"
 #: What rmqtx writes to `abort`, in which a broker from 5.0 on writes its process number: no broker has this number.
 OWN_ABORT = b"0"
 #: A file in the root of a store that rmqtx is changing, or was changing when it was stopped;
-#: `repairs.changes.in_progress_mark` writes it.
+#: `rmqtx.repairs.changes.in_progress_mark` writes it.
 BEGUN_MARK = f"{OWN_PREFIX}begun"
 
-#: Lock files that this process holds, by device and inode; `repairs.changes.store_lock` keeps the set. They are not
-#: tested: the holder would be this process, and closing the file again would release a lock of the older kind.
+#: Lock files that this process holds, by device and inode; `rmqtx.repairs.changes.store_lock` keeps the set. They are
+#: not tested: the holder would be this process, and closing the file again would release a lock of the older kind.
 OWN_LOCKS: set[tuple[int, int]] = set()
 
 #: Queues whose files are opened together.

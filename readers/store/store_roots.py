@@ -6,10 +6,10 @@ import re
 import shlex
 from collections.abc import Iterable
 
-from readers.model.errors import NotAStore
-from readers.storage.places import FileSystem, joined, name_of, parent_of
-from readers.storage.refused import unreadable
-from readers.storage.segments import is_dledger
+from rmqtx.readers.model.errors import NotAStore
+from rmqtx.readers.storage.places import FileSystem, joined, name_of, parent_of
+from rmqtx.readers.storage.refused import unreadable
+from rmqtx.readers.storage.segments import is_dledger
 
 #: Directories and files that identify a store's root if its commit log is elsewhere or lost.
 _MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config", "transaction", "rocksdbstore")

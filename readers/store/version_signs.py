@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from readers.model.errors import BadText, UnreadableFile
-from readers.model.releases import (
+from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.readers.model.releases import (
     CHECKPOINT_CONFIRMED,
     CHECKPOINT_OF_MASTER,
     CHECKPOINT_OF_QUEUES,
@@ -35,12 +35,12 @@ from readers.model.releases import (
     TOPIC_FLAGS,
     Version,
 )
-from readers.store.checkpoint import checkpoint_values
-from readers.store.cursor_files import ChosenCursorFile, chosen_cursor_file
-from readers.store.fastjson import read_config, read_text
-from readers.store.implementation import rust_mark
-from readers.store.paths import CURSOR_FILES, PATHS
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
+from rmqtx.readers.store.checkpoint import checkpoint_values
+from rmqtx.readers.store.cursor_files import ChosenCursorFile, chosen_cursor_file
+from rmqtx.readers.store.fastjson import read_config, read_text
+from rmqtx.readers.store.implementation import rust_mark
+from rmqtx.readers.store.paths import CURSOR_FILES, PATHS
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
 
 #: See `KEY_TOPIC_OF_4_3_0`.
 _KEY_TOPIC_4_3_0 = "AUTO_CREATE_TOPIC_KEY"

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from readers.model.findings import Finding
-from remoting.connections.broker import Broker
-from remoting.connections.connection import Request, Value
-from remoting.protocol.codes import RequestCode, ResponseCode
-from remoting.protocol.errors import NoAnswer, Refused, Unreachable
-from remoting.protocol.frames import parsed_json
+from rmqtx.readers.model.findings import Finding
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.connection import Request, Value
+from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.errors import NoAnswer, Refused, Unreachable
+from rmqtx.remoting.protocol.frames import parsed_json
 
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 0.25
@@ -120,8 +120,8 @@ def queries(
 
 
 def _store_times(body: bytes) -> list[int]:
-    from readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
-    from remoting.protocol.record_bytes import cut
+    from rmqtx.readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
+    from rmqtx.remoting.protocol.record_bytes import cut
 
     times = []
     for start in cut(body)[0]:

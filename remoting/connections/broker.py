@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from readers.model.errors import RmqtxError
-from readers.model.releases import Version, parse_version
-from remoting.connections.client import Client
-from remoting.connections.connection import Request, Value
-from remoting.protocol.answers import Answer, ClientConnection, Pulled, QueueSlot, QueueSlots
-from remoting.protocol.codes import COMMIT, ROLLBACK, RequestCode, ResponseCode
-from remoting.protocol.errors import BadFrame, NoAnswer, Refused
-from remoting.protocol.frames import Frame, parsed_json, parsing
+from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.readers.model.releases import Version, parse_version
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.connections.connection import Request, Value
+from rmqtx.remoting.protocol.answers import Answer, ClientConnection, Pulled, QueueSlot, QueueSlots
+from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, RequestCode, ResponseCode
+from rmqtx.remoting.protocol.errors import BadFrame, NoAnswer, Refused
+from rmqtx.remoting.protocol.frames import Frame, parsed_json, parsing
 
 READ_GROUP = "TOOLS_CONSUMER"
 #: Most records that a broker returns at once, whatever the request (maxTransferCountOnMessageInMemory).

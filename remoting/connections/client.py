@@ -7,13 +7,13 @@ import time
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
 
-from remoting.connections.connection import Connection, Request, SentRequest
-from remoting.connections.refusals import checked as checked
-from remoting.connections.refusals import refusal as refusal
-from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import NoAnswer, Unreachable
-from remoting.protocol.frames import Frame
-from remoting.protocol.settings import RemotingSettings
+from rmqtx.remoting.connections.connection import Connection, Request, SentRequest
+from rmqtx.remoting.connections.refusals import checked as checked
+from rmqtx.remoting.connections.refusals import refusal as refusal
+from rmqtx.remoting.protocol.codes import ResponseCode
+from rmqtx.remoting.protocol.errors import NoAnswer, Unreachable
+from rmqtx.remoting.protocol.frames import Frame
+from rmqtx.remoting.protocol.settings import RemotingSettings
 
 #: Requests under way at once in a batch.
 WINDOW = 16

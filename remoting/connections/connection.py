@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from remoting.connections.transport import open_stream
-from remoting.protocol.codes import IS_ONEWAY, RequestCode
-from remoting.protocol.errors import BadFrame, NoAnswer, RemotingError, Unreachable
-from remoting.protocol.frames import Frame, FrameReader, encoded
-from remoting.protocol.settings import RemotingSettings
-from remoting.protocol.signing import signed
+from rmqtx.remoting.connections.transport import open_stream
+from rmqtx.remoting.protocol.codes import IS_ONEWAY, RequestCode
+from rmqtx.remoting.protocol.errors import BadFrame, NoAnswer, RemotingError, Unreachable
+from rmqtx.remoting.protocol.frames import Frame, FrameReader, encoded
+from rmqtx.remoting.protocol.settings import RemotingSettings
+from rmqtx.remoting.protocol.signing import signed
 
 _OPAQUE_MAX = (1 << 31) - 1
 

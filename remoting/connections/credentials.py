@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from readers.model.errors import BadRequest, BadText, UnreadableFile
-from remoting.protocol.settings import Credentials
+from rmqtx.readers.model.errors import BadRequest, BadText, UnreadableFile
+from rmqtx.remoting.protocol.settings import Credentials
 
 ACCESS_KEY, SECRET_KEY, SECURITY_TOKEN = "RMQTX_ACCESS_KEY", "RMQTX_SECRET_KEY", "RMQTX_SECURITY_TOKEN"
 

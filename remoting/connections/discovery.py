@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from readers.model.errors import BadRequest
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.connections.connection import Request
-from remoting.connections.name_servers import NameServers
-from remoting.protocol.addresses import is_address
-from remoting.protocol.answers import BrokerAddresses
-from remoting.protocol.codes import RequestCode, ResponseCode
-from remoting.protocol.errors import NoAnswer, Refused, RemotingError, Unreachable
-from remoting.protocol.frames import parsing
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.connections.connection import Request
+from rmqtx.remoting.connections.name_servers import NameServers
+from rmqtx.remoting.protocol.addresses import is_address
+from rmqtx.remoting.protocol.answers import BrokerAddresses
+from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError, Unreachable
+from rmqtx.remoting.protocol.frames import parsing
 
 _SECOND_MS = 1_000
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from remoting.connections.client import Client
-from remoting.connections.connection import Request
-from remoting.protocol.answers import BrokerAddresses
-from remoting.protocol.codes import RequestCode, ResponseCode
-from remoting.protocol.errors import Refused, RemotingError, Unreachable
-from remoting.protocol.frames import Frame, parsed_json, parsing
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.connections.connection import Request
+from rmqtx.remoting.protocol.answers import BrokerAddresses
+from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.errors import Refused, RemotingError, Unreachable
+from rmqtx.remoting.protocol.frames import Frame, parsed_json, parsing
 
 
 @dataclass(frozen=True, slots=True)

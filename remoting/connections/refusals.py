@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
-from remoting.connections.connection import Request
-from remoting.protocol.codes import NAMES, RequestCode, ResponseCode
-from remoting.protocol.errors import Refused
-from remoting.protocol.frames import Frame
-from remoting.protocol.meanings import ADVICE
+from rmqtx.remoting.connections.connection import Request
+from rmqtx.remoting.protocol.codes import NAMES, RequestCode, ResponseCode
+from rmqtx.remoting.protocol.errors import Refused
+from rmqtx.remoting.protocol.frames import Frame
+from rmqtx.remoting.protocol.meanings import ADVICE
 
 #: Code 1 is used for most errors: only the remark shows that something does not exist (the same from 4.9.7 to 5.5.0).
 _NOT_THERE: dict[int, re.Pattern[str]] = {

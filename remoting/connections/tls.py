@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from readers.model.errors import BadRequest, UnreadableFile
+from rmqtx.readers.model.errors import BadRequest, UnreadableFile
 
 KEY_PASSWORD = "RMQTX_TLS_KEY_PASSWORD"
 

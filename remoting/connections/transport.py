@@ -10,9 +10,9 @@ import threading
 import time
 from typing import Protocol
 
-from remoting.protocol.addresses import host_and_port
-from remoting.protocol.errors import Unreachable
-from remoting.protocol.settings import RemotingSettings
+from rmqtx.remoting.protocol.addresses import host_and_port
+from rmqtx.remoting.protocol.errors import Unreachable
+from rmqtx.remoting.protocol.settings import RemotingSettings
 
 _READ_BYTES = 1 << 18
 _DAY = 86_400

@@ -1,17 +1,17 @@
-"""Where a live broker's check stops: the rule of `verdicts.check.check_stops`, on records from the broker."""
+"""Where a live broker's check stops: the rule of `rmqtx.verdicts.check.check_stops`, on records from the broker."""
 
 from __future__ import annotations
 
-from readers.store.store import HALF_TOPIC
-from remoting.connections.batched_reads import Pace
-from remoting.live.queues import OpsUnreadable, records
-from remoting.live.store_facts import LiveStore
-from remoting.live.witnesses import LiveWitnesses
-from remoting.protocol.record_bytes import blocks_of
-from verdicts.check.check_rules import check_rules, supposed_version
-from verdicts.check.check_stops import standstill_of_window, stop_of_window, with_broker_named, with_record
-from verdicts.check.state import check_settings
-from verdicts.model.check_stop import CheckStop
+from rmqtx.readers.store.store import HALF_TOPIC
+from rmqtx.remoting.connections.batched_reads import Pace
+from rmqtx.remoting.live.queues import OpsUnreadable, records
+from rmqtx.remoting.live.store_facts import LiveStore
+from rmqtx.remoting.live.witnesses import LiveWitnesses
+from rmqtx.remoting.protocol.record_bytes import blocks_of
+from rmqtx.verdicts.check.check_rules import check_rules, supposed_version
+from rmqtx.verdicts.check.check_stops import standstill_of_window, stop_of_window, with_broker_named, with_record
+from rmqtx.verdicts.check.state import check_settings
+from rmqtx.verdicts.model.check_stop import CheckStop
 
 
 def live_stops(facts: LiveStore, source: LiveWitnesses) -> list[CheckStop]:

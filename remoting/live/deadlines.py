@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from readers.model.releases import PREPARED_NOT_CHECKED
-from remoting.live.queues import OpsUnreadable
-from remoting.live.store_facts import LiveStore
-from remoting.live.witnesses import LiveWitnesses
-from verdicts.check.check_rules import check_rules, supposed_version
-from verdicts.deadlines.predicting import predict_window
-from verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, SLAVE, Prediction, Why
+from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
+from rmqtx.remoting.live.queues import OpsUnreadable
+from rmqtx.remoting.live.store_facts import LiveStore
+from rmqtx.remoting.live.witnesses import LiveWitnesses
+from rmqtx.verdicts.check.check_rules import check_rules, supposed_version
+from rmqtx.verdicts.deadlines.predicting import predict_window
+from rmqtx.verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, SLAVE, Prediction, Why
 
 IN_ROCKSDB = Why(
     "the number of its checks is in the broker's RocksDB table, which no request reads", is_known=False

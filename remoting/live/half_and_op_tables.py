@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.op_messages import op_findings, ops_of
-from readers.log.record_block import Block
-from readers.log.transaction_records import halves_of
-from readers.model.findings import Finding
-from readers.model.reading import Reading
-from readers.model.tables import HALVES, OPS
-from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
-from remoting.connections.batched_reads import Pace, UnreadEntries
-from remoting.connections.broker import Broker
-from remoting.live.queues import OpsUnreadable, first_kept, ops, place_of, records
-from remoting.live.store_facts import rocksdb_range
-from remoting.protocol.record_bytes import blocks_of
+from rmqtx.readers.log.op_messages import op_findings, ops_of
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.transaction_records import halves_of
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import HALVES, OPS
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
+from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.live.queues import OpsUnreadable, first_kept, ops, place_of, records
+from rmqtx.remoting.live.store_facts import rocksdb_range
+from rmqtx.remoting.protocol.record_bytes import blocks_of
 
 #: The topics of both designs; the topic of transactions in RocksDB is read from the version that introduced it.
 _TOPICS = {

@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.op_messages import ops_of
-from readers.log.record_block import Block
-from readers.model.columns import Int64s, int64s
-from readers.model.findings import Finding
-from readers.store.store import HALF_TOPIC, OP_TOPIC
-from remoting.live.store_facts import LiveStore
-from remoting.protocol.errors import Refused
-from remoting.protocol.record_bytes import blocks_of
-from verdicts.ends.taken_numbers import first_that_names, named_numbers
-from verdicts.model.half_numbers import NO_SLOT, NOWHERE, HalfNumbers
-from verdicts.model.witnesses import Witnesses
+from rmqtx.readers.log.op_messages import ops_of
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import Int64s, int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.remoting.live.store_facts import LiveStore
+from rmqtx.remoting.protocol.errors import Refused
+from rmqtx.remoting.protocol.record_bytes import blocks_of
+from rmqtx.verdicts.ends.taken_numbers import first_that_names, named_numbers
+from rmqtx.verdicts.model.half_numbers import NO_SLOT, NOWHERE, HalfNumbers
+from rmqtx.verdicts.model.witnesses import Witnesses
 
 _EMPTY = np.empty(0, np.int64)
 _SLOTS_AT_ONCE = 1000

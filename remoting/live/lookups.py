@@ -1,6 +1,6 @@
 """Lookups at live brokers: pending transactions, single transactions, all transactions.
 
-A live broker is a source of the same witnesses as files; only `verdicts.transactions.judge.judge` judges them.
+A live broker is a source of the same witnesses as files; only `rmqtx.verdicts.transactions.judge.judge` judges them.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.errors import NoSuchTransaction
-from readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
-from remoting.connections.batched_reads import Pace
-from remoting.connections.broker import Broker
-from remoting.live.check_stops import live_stops
-from remoting.live.deadlines import predict_from_live
-from remoting.live.producers import with_producers
-from remoting.live.store_facts import LiveStore, live_store
-from remoting.live.witnesses import LiveWitnesses, Named
-from remoting.protocol.answers import BrokerAddresses
-from verdicts.audit.lookups import SHORT_ID_LENGTH_MIN, is_short_for, open_rows, short_note, undecidable_findings
-from verdicts.causes.groups import habits_of
-from verdicts.causes.strengths import with_causes
-from verdicts.model.reading import VerdictReading
-from verdicts.model.witnesses import Witnesses
-from verdicts.transactions.judge import chosen_schema, judge
+from rmqtx.readers.model.errors import NoSuchTransaction
+from rmqtx.readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
+from rmqtx.remoting.connections.batched_reads import Pace
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.live.check_stops import live_stops
+from rmqtx.remoting.live.deadlines import predict_from_live
+from rmqtx.remoting.live.producers import with_producers
+from rmqtx.remoting.live.store_facts import LiveStore, live_store
+from rmqtx.remoting.live.witnesses import LiveWitnesses, Named
+from rmqtx.remoting.protocol.answers import BrokerAddresses
+from rmqtx.verdicts.audit.lookups import SHORT_ID_LENGTH_MIN, is_short_for, open_rows, short_note, undecidable_findings
+from rmqtx.verdicts.causes.groups import habits_of
+from rmqtx.verdicts.causes.strengths import with_causes
+from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.witnesses import Witnesses
+from rmqtx.verdicts.transactions.judge import chosen_schema, judge
 
 
 def lookup(

@@ -1,6 +1,6 @@
 """Looking up single records of a broker: for decisions on other records, whose op messages may hide a half.
 
-The rule is in `verdicts.ends.misdirected_decisions`; docs/formats/end_transaction.md#repeats.
+The rule is in `rmqtx.verdicts.ends.misdirected_decisions`; docs/formats/end_transaction.md#repeats.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from readers.log.record_block import Block
-from readers.model.findings import Finding
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, TIMER_TOPIC
-from remoting.connections.batched_reads import Pace, queries, topics
-from remoting.live.queues import records_of_system_topic
-from remoting.live.store_facts import LiveStore
-from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import Refused
-from remoting.protocol.record_bytes import blocks_of
-from verdicts.ends.misdirected_decisions import names_of
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, TIMER_TOPIC
+from rmqtx.remoting.connections.batched_reads import Pace, queries, topics
+from rmqtx.remoting.live.queues import records_of_system_topic
+from rmqtx.remoting.live.store_facts import LiveStore
+from rmqtx.remoting.protocol.codes import ResponseCode
+from rmqtx.remoting.protocol.errors import Refused
+from rmqtx.remoting.protocol.record_bytes import blocks_of
+from rmqtx.verdicts.ends.misdirected_decisions import names_of
 
 #: Most topics in whose queue 0 a wrongly named record is looked for.
 _TOPICS_MAX = 256

@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.prepared_records import is_prepared
-from readers.model.findings import Finding
-from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
-from remoting.connections.batched_reads import Pace, queries, topics
-from remoting.live.queues import LogTooLong, walked
-from remoting.live.store_facts import LiveStore
-from remoting.protocol.errors import Refused
-from remoting.protocol.record_bytes import blocks_of
-from verdicts.evidence.witness_collector import CollectedWitnesses
+from rmqtx.readers.log.prepared_records import is_prepared
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
+from rmqtx.remoting.connections.batched_reads import Pace, queries, topics
+from rmqtx.remoting.live.queues import LogTooLong, walked
+from rmqtx.remoting.live.store_facts import LiveStore
+from rmqtx.remoting.protocol.errors import Refused
+from rmqtx.remoting.protocol.record_bytes import blocks_of
+from rmqtx.verdicts.evidence.witness_collector import CollectedWitnesses
 
 __all__ = ["read_prepared", "walk_behind_prepared"]
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.tables import LIVE_TRANSACTIONS, NOBODY, PRODUCER, PROXY
-from remoting.connections.broker import Broker
-from remoting.protocol.answers import BrokerAddresses
-from remoting.protocol.errors import NoAnswer, Refused, Unreachable
+from rmqtx.readers.model.tables import LIVE_TRANSACTIONS, NOBODY, PRODUCER, PROXY
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.protocol.answers import BrokerAddresses
+from rmqtx.remoting.protocol.errors import NoAnswer, Refused, Unreachable
 
 
 def with_producers(rows: pa.Table, brokers: Sequence[Broker], members: Sequence[BrokerAddresses]) -> pa.Table:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from readers.store.store import OP_TOPIC
-from remoting.connections.batched_reads import Pace, UnreadEntries, again, views
-from remoting.connections.broker import PULL_RECORDS_MAX, Broker
-from remoting.protocol.answers import Pulled
-from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import Refused, RemotingError
-from remoting.protocol.record_bytes import cut
+from rmqtx.readers.store.store import OP_TOPIC
+from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, again, views
+from rmqtx.remoting.connections.broker import PULL_RECORDS_MAX, Broker
+from rmqtx.remoting.protocol.answers import Pulled
+from rmqtx.remoting.protocol.codes import ResponseCode
+from rmqtx.remoting.protocol.errors import Refused, RemotingError
+from rmqtx.remoting.protocol.record_bytes import cut
 
 #: Pulls under way at once: about 2 MB of small records.
 WINDOW = 16

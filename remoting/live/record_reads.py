@@ -8,18 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.properties import UNIQ_KEY
-from readers.log.record_block import Block
-from readers.model.findings import Finding
-from remoting.connections.batched_reads import Pace, UnreadEntries, queries, views
-from remoting.live.queues import first_kept, records
-from remoting.live.store_facts import LiveStore
-from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import Refused
-from remoting.protocol.record_bytes import blocks_of
-from verdicts.evidence.indexed_lookup import offset_of
-from verdicts.evidence.witness_collector import CollectedWitnesses
-from verdicts.transactions.shared_numbers import FINAL_SLACK_MS
+from rmqtx.readers.log.properties import UNIQ_KEY
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.findings import Finding
+from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, queries, views
+from rmqtx.remoting.live.queues import first_kept, records
+from rmqtx.remoting.live.store_facts import LiveStore
+from rmqtx.remoting.protocol.codes import ResponseCode
+from rmqtx.remoting.protocol.errors import Refused
+from rmqtx.remoting.protocol.record_bytes import blocks_of
+from rmqtx.verdicts.evidence.indexed_lookup import offset_of
+from rmqtx.verdicts.evidence.witness_collector import CollectedWitnesses
+from rmqtx.verdicts.transactions.shared_numbers import FINAL_SLACK_MS
 
 #: Reading this number of records from a queue costs about as much as one query of the index.
 RECORDS_PER_QUERY = 2

@@ -7,20 +7,20 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from readers.model.errors import BadRequest
-from readers.model.findings import Finding
-from readers.model.releases import ANY_QUERY_SPAN, HALF_TOPIC_DESIGN, PROXIES, ROCKSDB_TRANSACTIONS, Version
-from readers.store.broker_settings import BrokerSettings, settings_of_broker
-from readers.store.proxy_conf import PROXY_TOPIC
-from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC
-from remoting.connections.broker import Broker
-from remoting.live.queues import first_kept
-from remoting.protocol.errors import BadFrame, Refused
-from verdicts.model.check_stop import CheckStop
-from verdicts.model.half_numbers import HalfNumbers
-from verdicts.model.predicted import Prediction
-from verdicts.model.store_evidence import FILES, WIRE, StoreEvidence
-from verdicts.model.verdict_inputs import MisdirectedDecision, MissingRange, StoreView, idle_ops
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import ANY_QUERY_SPAN, HALF_TOPIC_DESIGN, PROXIES, ROCKSDB_TRANSACTIONS, Version
+from rmqtx.readers.store.broker_settings import BrokerSettings, settings_of_broker
+from rmqtx.readers.store.proxy_conf import PROXY_TOPIC
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.live.queues import first_kept
+from rmqtx.remoting.protocol.errors import BadFrame, Refused
+from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.model.half_numbers import HalfNumbers
+from rmqtx.verdicts.model.predicted import Prediction
+from rmqtx.verdicts.model.store_evidence import FILES, WIRE, StoreEvidence
+from rmqtx.verdicts.model.verdict_inputs import MisdirectedDecision, MissingRange, StoreView, idle_ops
 
 _LEVEL = re.compile(r"scheduleMessageOffset_([0-9]{1,4})")
 #: How long after its start a broker may still be recovering.

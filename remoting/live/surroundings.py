@@ -6,20 +6,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from readers.cursors.cursors import CheckCursors
-from remoting.connections.batched_reads import Pace, views
-from remoting.connections.connection import Request
-from remoting.live.store_facts import LiveStore
-from remoting.protocol.codes import RequestCode
-from remoting.protocol.errors import BadFrame, Refused
-from remoting.protocol.frames import parsed_json
-from remoting.protocol.record_bytes import blocks_of
-from verdicts.audit.timeline import RecordName, record_names
+from rmqtx.readers.cursors.cursors import CheckCursors
+from rmqtx.remoting.connections.batched_reads import Pace, views
+from rmqtx.remoting.connections.connection import Request
+from rmqtx.remoting.live.store_facts import LiveStore
+from rmqtx.remoting.protocol.codes import RequestCode
+from rmqtx.remoting.protocol.errors import BadFrame, Refused
+from rmqtx.remoting.protocol.frames import parsed_json
+from rmqtx.remoting.protocol.record_bytes import blocks_of
+from rmqtx.verdicts.audit.timeline import RecordName, record_names
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSurroundings:
-    """A live broker as a `verdicts.audit.timeline.TimelineSource`."""
+    """A live broker as a `rmqtx.verdicts.audit.timeline.TimelineSource`."""
 
     facts: LiveStore
 

@@ -1,4 +1,6 @@
-"""The witnesses of some transactions from a live broker: the steps of `verdicts.evidence.indexed_lookup`, by requests.
+"""The witnesses of some transactions from a live broker, by requests.
+
+The steps are those of `rmqtx.verdicts.evidence.indexed_lookup`.
 
 The broker works on meanwhile, so the order of the reads keeps a decided transaction from being reported as open:
 cursors before halves, so that a half which the check passes in between still counts as one that it will reach; halves
@@ -17,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.op_messages import ops_of
-from readers.log.properties import TRANSACTION_ID
-from readers.log.record_block import Block
-from readers.log.transaction_records import is_delayed_half
-from readers.model.columns import IntegerSet, int64s
-from readers.model.findings import Finding
-from readers.model.releases import TIMERS
-from readers.store.store import (
+from rmqtx.readers.log.op_messages import ops_of
+from rmqtx.readers.log.properties import TRANSACTION_ID
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.transaction_records import is_delayed_half
+from rmqtx.readers.model.columns import IntegerSet, int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import TIMERS
+from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
@@ -33,27 +35,27 @@ from readers.store.store import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
 )
-from remoting.connections.batched_reads import Pace
-from remoting.live.half_numbers import PulledHalves, live_half_numbers, live_number_findings
-from remoting.live.misdirected_decisions import LiveRecords
-from remoting.live.prepared_records import read_prepared, walk_behind_prepared
-from remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
-from remoting.live.record_reads import HOLE_RECORDS_MAX, RECORDS_PER_QUERY, LiveReads, only_with
-from remoting.live.store_facts import LiveStore
-from remoting.protocol.record_bytes import blocks_of
-from verdicts.audit.message_ids import other_id_clause
-from verdicts.check.check_rules import CheckRules
-from verdicts.check.state import CheckState
-from verdicts.check.stored_records import halves_of_records, ops_of_records
-from verdicts.check.window import CheckWindow
-from verdicts.ends.misdirected_decisions import misdirected_decisions
-from verdicts.evidence.indexed_lookup import offset_of
-from verdicts.evidence.witness_collector import Names, incomplete_chains
-from verdicts.model.witnesses import Witnesses
+from rmqtx.remoting.connections.batched_reads import Pace
+from rmqtx.remoting.live.half_numbers import PulledHalves, live_half_numbers, live_number_findings
+from rmqtx.remoting.live.misdirected_decisions import LiveRecords
+from rmqtx.remoting.live.prepared_records import read_prepared, walk_behind_prepared
+from rmqtx.remoting.live.queues import LogTooLong, OpsUnreadable, ops, place_of, walked
+from rmqtx.remoting.live.record_reads import HOLE_RECORDS_MAX, RECORDS_PER_QUERY, LiveReads, only_with
+from rmqtx.remoting.live.store_facts import LiveStore
+from rmqtx.remoting.protocol.record_bytes import blocks_of
+from rmqtx.verdicts.audit.message_ids import other_id_clause
+from rmqtx.verdicts.check.check_rules import CheckRules
+from rmqtx.verdicts.check.state import CheckState
+from rmqtx.verdicts.check.stored_records import halves_of_records, ops_of_records
+from rmqtx.verdicts.check.window import CheckWindow
+from rmqtx.verdicts.ends.misdirected_decisions import misdirected_decisions
+from rmqtx.verdicts.evidence.indexed_lookup import offset_of
+from rmqtx.verdicts.evidence.witness_collector import Names, incomplete_chains
+from rmqtx.verdicts.model.witnesses import Witnesses
 
 #: The most op messages before the first half copy that are read because the check reads them.
 _OLDER_OPS_MAX = 10_000
-#: Identity → real topic, as in `verdicts.audit.lookups`.
+#: Identity → real topic, as in `rmqtx.verdicts.audit.lookups`.
 Named = dict[str, str | None]
 
 

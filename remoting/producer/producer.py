@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from remoting.connections.connection import Connection, Request, Value
-from remoting.connections.refusals import checked
-from remoting.protocol.codes import RequestCode, ResponseCode
-from remoting.protocol.errors import BadFrame
-from remoting.protocol.frames import Frame
-from remoting.protocol.settings import RemotingSettings
+from rmqtx.remoting.connections.connection import Connection, Request, Value
+from rmqtx.remoting.connections.refusals import checked
+from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.errors import BadFrame
+from rmqtx.remoting.protocol.frames import Frame
+from rmqtx.remoting.protocol.settings import RemotingSettings
 
 #: Prefix of the client ids of rmqtx, which distinguishes them from the application's processes in a list of producers.
 OUR_CLIENTS = "rmqtx@"

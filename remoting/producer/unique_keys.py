@@ -12,7 +12,7 @@ import socket
 import time
 from datetime import datetime
 
-from readers.model.layout import Field, Layout
+from rmqtx.readers.model.layout import Field, Layout
 
 UNIQUE_KEY = Layout(
     "unique-key",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 
 
 def host_and_port(address: str) -> tuple[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from readers.model.errors import RmqtxError
+from rmqtx.readers.model.errors import RmqtxError
 
 
 class RemotingError(RmqtxError):

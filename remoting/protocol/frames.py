@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from readers.model.layout import Field, Layout, VariablePart
-from remoting.protocol.codes import IS_RESPONSE, LANGUAGES
-from remoting.protocol.errors import BadFrame
+from rmqtx.readers.model.layout import Field, Layout, VariablePart
+from rmqtx.remoting.protocol.codes import IS_RESPONSE, LANGUAGES
+from rmqtx.remoting.protocol.errors import BadFrame
 
 #: Limit of the broker's decoder (com.rocketmq.remoting.frameMaxLength); the broker never sends more.
 FRAME_BYTES_MAX = 16 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from remoting.protocol.codes import ResponseCode
+from rmqtx.remoting.protocol.codes import ResponseCode
 
 
 class Meaning(NamedTuple):

@@ -6,7 +6,7 @@ Source: common/protocol/NamespaceUtil.java (remoting/protocol in 5.x).
 
 from __future__ import annotations
 
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 
 SEPARATOR = "%"
 #: Consumers' own topics, before the namespace: %RETRY%NAMESPACE%GROUP.

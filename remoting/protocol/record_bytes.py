@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from readers.log.record_block import Block
-from readers.log.record_layout import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
-from readers.model.columns import SLACK_BYTES
-from readers.model.findings import Finding
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
+from rmqtx.readers.model.columns import SLACK_BYTES
+from rmqtx.readers.model.findings import Finding
 
 _HEAD = struct.Struct(">iI20xq").unpack_from
 _HEAD_BYTES = 36

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, field
 
-from remoting.protocol.codes import OUR_VERSION
-from remoting.protocol.frames import Encoding
+from rmqtx.remoting.protocol.codes import OUR_VERSION
+from rmqtx.remoting.protocol.frames import Encoding
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-from remoting.protocol.settings import Credentials
+from rmqtx.remoting.protocol.settings import Credentials
 
 #: Never signed: the signature, and a field that 4.9.7 always skips and 5.3 and 5.5 skip for clients up to 4.9.3
 #: (OUR_VERSION).

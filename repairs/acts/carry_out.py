@@ -13,20 +13,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from readers.model.errors import BadRequest, RmqtxError
-from remoting.protocol.answers import Answer
-from remoting.protocol.codes import COMMIT, ROLLBACK
-from remoting.protocol.errors import NoAnswer, RemotingError, Unreachable
-from repairs.acts.guards import Refusal, refusals
-from repairs.acts.medium import Medium
-from repairs.acts.orders import ActOrder, CheckedAct, Conduct
-from repairs.acts.request import ActRequest
-from repairs.acts.rocksdb_halves import is_in_rocksdb
-from repairs.acts.situation import NamedRecord, Situation
-from repairs.acts.wait_for_effect import prove
-from repairs.receipts.journal import Journal
-from repairs.receipts.receipts import Receipt
-from repairs.receipts.saved_messages import save_message
+from rmqtx.readers.model.errors import BadRequest, RmqtxError
+from rmqtx.remoting.protocol.answers import Answer
+from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
+from rmqtx.remoting.protocol.errors import NoAnswer, RemotingError, Unreachable
+from rmqtx.repairs.acts.guards import Refusal, refusals
+from rmqtx.repairs.acts.medium import Medium
+from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
+from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.acts.wait_for_effect import prove
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.repairs.receipts.saved_messages import save_message
 
 #: Guards that apply only after the wait, under the claim.
 _LATE = ("decision-in-flight", "another-rmqtx")

@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from remoting.connections.broker import Broker
-from remoting.connections.client import checked
-from remoting.connections.connection import Connection, Request
-from remoting.producer.producer import OUR_CLIENTS, heartbeat_body
-from remoting.protocol.codes import RequestCode, ResponseCode
-from remoting.protocol.errors import RemotingError
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import checked
+from rmqtx.remoting.connections.connection import Connection, Request
+from rmqtx.remoting.producer.producer import OUR_CLIENTS, heartbeat_body
+from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.errors import RemotingError
 
 PREFIX = "RMQTX_ACTS_ON@"
 _HEARTBEAT_SECONDS = 30.0

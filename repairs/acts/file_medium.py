@@ -14,28 +14,28 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from readers.cursors.cursors import check_cursors
-from readers.model.errors import RmqtxError, SourceError
-from readers.model.findings import Finding
-from readers.model.releases import PREPARED_NOT_CHECKED, PROCESS_IN_ABORT
-from readers.store.store import HALF_TOPIC, OWN_ABORT, Store
-from remoting.producer.unique_keys import UniqueKeys
-from remoting.protocol.answers import Answer
-from remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
-from repairs.acts.file_preconditions import require_changeable, topic_table, unwritable
-from repairs.acts.file_situations import file_situations
-from repairs.acts.log_tail import LogTail, Placed, log_end
-from repairs.acts.medium import Tail
-from repairs.acts.old_table_entries import dispatch_steps, slot_states, why_not_dispatched
-from repairs.acts.rocksdb_halves import is_in_rocksdb
-from repairs.acts.situation import NamedRecord, Situation, copies_without_op, named_record
-from repairs.changes.change_sets import Barrier, ChangeSet
-from repairs.changes.destinations import Destination, carried_out
-from repairs.changes.store_lock import store_locked, store_shared
-from repairs.receipts.receipts import APPEND, Receipt, answered
-from repairs.receipts.saved_messages import block_of
-from repairs.records.prepared_records import commit_record_of, rollback_record_of
-from repairs.records.record_writer import (
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.model.errors import RmqtxError, SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED, PROCESS_IN_ABORT
+from rmqtx.readers.store.store import HALF_TOPIC, OWN_ABORT, Store
+from rmqtx.remoting.producer.unique_keys import UniqueKeys
+from rmqtx.remoting.protocol.answers import Answer
+from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
+from rmqtx.repairs.acts.file_preconditions import require_changeable, topic_table, unwritable
+from rmqtx.repairs.acts.file_situations import file_situations
+from rmqtx.repairs.acts.log_tail import LogTail, Placed, log_end
+from rmqtx.repairs.acts.medium import Tail
+from rmqtx.repairs.acts.old_table_entries import dispatch_steps, slot_states, why_not_dispatched
+from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
+from rmqtx.repairs.acts.situation import NamedRecord, Situation, copies_without_op, named_record
+from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet
+from rmqtx.repairs.changes.destinations import Destination, carried_out
+from rmqtx.repairs.changes.store_lock import store_locked, store_shared
+from rmqtx.repairs.receipts.receipts import APPEND, Receipt, answered
+from rmqtx.repairs.receipts.saved_messages import block_of
+from rmqtx.repairs.records.prepared_records import commit_record_of, rollback_record_of
+from rmqtx.repairs.records.record_writer import (
     RecordDraft,
     WritingRules,
     discard_copy_of,
@@ -46,11 +46,11 @@ from repairs.records.record_writer import (
     op_of,
     writing_rules,
 )
-from repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
-from verdicts.audit.lookups import lookup
-from verdicts.check.check_rules import check_rules
-from verdicts.check.window import check_window
-from verdicts.evidence.store_facts import SettingsOf
+from rmqtx.repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
+from rmqtx.verdicts.audit.lookups import lookup
+from rmqtx.verdicts.check.check_rules import check_rules
+from rmqtx.verdicts.check.window import check_window
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
 
 _PROPERTY_CRC = "enabledAppendPropCRC"
 #: Records as people read them, by their names in receipts.

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from readers.model.errors import FormatError, StoreInUse, UnsafeStore
-from readers.model.releases import STORE_LOCK, Version
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.fastjson import read_config
-from readers.store.store import (
+from rmqtx.readers.model.errors import FormatError, StoreInUse, UnsafeStore
+from rmqtx.readers.model.releases import STORE_LOCK, Version
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
@@ -20,12 +20,12 @@ from readers.store.store import (
     WAITING_TOPICS,
     Store,
 )
-from repairs.acts.situation import Situation
-from repairs.changes.brokers_without_lock import require_not_mapped
-from repairs.changes.in_progress_mark import require_nothing_begun
-from repairs.receipts.plan_file import ACTIONS
-from repairs.records.prepared_records import commit_record_of
-from repairs.records.record_writer import RecordDraft, WritingRules, draft_of, final_of, property_values
+from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.changes.brokers_without_lock import require_not_mapped
+from rmqtx.repairs.changes.in_progress_mark import require_nothing_begun
+from rmqtx.repairs.receipts.plan_file import ACTIONS
+from rmqtx.repairs.records.prepared_records import commit_record_of
+from rmqtx.repairs.records.record_writer import RecordDraft, WritingRules, draft_of, final_of, property_values
 
 #: Properties that make a broker delay a message, or write it to further queues, instead of appending it as it is.
 _DIVERTING = re.compile(rb"DELAY|TIMER_(DELAY|DELIVER|OUT)_\w+|INNER_MULTI_DISPATCH|INNER_NUM")

@@ -8,15 +8,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from readers.index.index_search import open_index
-from readers.log.record_at import block_at
-from readers.model.findings import Finding
-from readers.storage.segments import SegmentedLog
-from readers.store.store import Store
-from repairs.acts.neighbourhood import contradictions
-from repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
-from repairs.acts.situation import ActConditions, NamedRecord, Situation, named_record, newest_first
-from verdicts.evidence.store_facts import SettingsOf, known_until_ms
+from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import Store
+from rmqtx.repairs.acts.neighbourhood import contradictions
+from rmqtx.repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
+from rmqtx.repairs.acts.situation import ActConditions, NamedRecord, Situation, named_record, newest_first
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, known_until_ms
 
 
 def file_situations(

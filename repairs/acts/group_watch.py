@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.producer.producer import OUR_CLIENTS
-from remoting.protocol.answers import BrokerAddresses, ClientConnection
-from remoting.protocol.errors import Refused, RemotingError
-from repairs.acts.claims import PREFIX as CLAIM_PREFIX
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.producer.producer import OUR_CLIENTS
+from rmqtx.remoting.protocol.answers import BrokerAddresses, ClientConnection
+from rmqtx.remoting.protocol.errors import Refused, RemotingError
+from rmqtx.repairs.acts.claims import PREFIX as CLAIM_PREFIX
 
 _LOOK_SECONDS = 2.0
 

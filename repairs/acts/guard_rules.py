@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from readers.log.record_layout import COMPRESSED
-from readers.model.identities import is_of_grpc_client
-from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, RESUME_BREAKS_COMPRESSED, RESUME_REQUEST, dotted
-from readers.model.shell_words import quoted
-from readers.store.store import HALF_TOPIC, OP_TOPIC
-from remoting.protocol.answers import PROXY_PRODUCER
-from repairs.acts.request import ActRequest
-from repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
-from repairs.acts.situation import Situation
-from verdicts.transactions.reason_codes import REASONS
+from rmqtx.readers.log.record_layout import COMPRESSED
+from rmqtx.readers.model.identities import is_of_grpc_client
+from rmqtx.readers.model.releases import (
+    CHECK_INFLATES,
+    HALF_TOPIC_DESIGN,
+    RESUME_BREAKS_COMPRESSED,
+    RESUME_REQUEST,
+    dotted,
+)
+from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
+from rmqtx.repairs.acts.situation import Situation
+from rmqtx.verdicts.transactions.reason_codes import REASONS
 
 Found = tuple[str, str] | None
 

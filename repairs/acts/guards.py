@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from repairs.acts import guard_rules
-from repairs.acts.request import ActRequest
-from repairs.acts.situation import Situation
+from rmqtx.repairs.acts import guard_rules
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import Situation
 
 
 @dataclass(frozen=True, slots=True)

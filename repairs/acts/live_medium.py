@@ -10,22 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from readers.log.properties import CHECK_TIMES, UNIQ_KEY
-from readers.log.record_block import Block
-from readers.model.findings import Finding
-from readers.model.releases import HALF_TOPIC_DESIGN, OP_LISTS, QUEUE_LIMIT, Version
-from readers.store.store import CHECK_GROUP, HALF_TOPIC
-from remoting.connections.broker import Broker
-from remoting.live.lookups import lookup
-from remoting.producer.producer import our_client_id
-from remoting.protocol.answers import Answer, BrokerAddresses
-from remoting.protocol.codes import ROLLBACK
-from remoting.protocol.record_bytes import blocks_of
-from repairs.acts.claims import Claims, claimed
-from repairs.acts.group_watch import GroupWatch, Others
-from repairs.acts.medium import Tail
-from repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
-from repairs.acts.situation import (
+from rmqtx.readers.log.properties import CHECK_TIMES, UNIQ_KEY
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, OP_LISTS, QUEUE_LIMIT, Version
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.live.lookups import lookup
+from rmqtx.remoting.producer.producer import our_client_id
+from rmqtx.remoting.protocol.answers import Answer, BrokerAddresses
+from rmqtx.remoting.protocol.codes import ROLLBACK
+from rmqtx.remoting.protocol.record_bytes import blocks_of
+from rmqtx.repairs.acts.claims import Claims, claimed
+from rmqtx.repairs.acts.group_watch import GroupWatch, Others
+from rmqtx.repairs.acts.medium import Tail
+from rmqtx.repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
+from rmqtx.repairs.acts.situation import (
     ActConditions,
     NamedRecord,
     Situation,
@@ -33,7 +33,7 @@ from repairs.acts.situation import (
     named_record,
     newest_first,
 )
-from repairs.receipts.receipts import Receipt, answered
+from rmqtx.repairs.receipts.receipts import Receipt, answered
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
 _MARGIN_MS = 1_000

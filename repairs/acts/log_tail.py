@@ -13,20 +13,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from readers.log.commit_log import last_with_data
-from readers.log.record_at import block_at
-from readers.log.record_block import Block
-from readers.log.record_layout import BLANK, PREPARED, ROLLBACK, TRANSACTION_MASK
-from readers.log.segment_scan import SegmentScan
-from readers.model.errors import UnsafeStore
-from readers.model.shell_words import quoted
-from readers.queues.consume_queue import open_queue
-from readers.storage.segments import Segment, SegmentedLog
-from readers.store.checkpoint import checkpoint_values
-from readers.store.store import OP_TOPIC, Store
-from repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, ReplaceFile, Step, WriteAt
-from repairs.changes.clones import COMMIT_LOG
-from repairs.records.record_writer import PROPERTY_CRC, RecordDraft, WritingRules, blank_head, draft_of
+from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import BLANK, PREPARED, ROLLBACK, TRANSACTION_MASK
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.model.errors import UnsafeStore
+from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.storage.segments import Segment, SegmentedLog
+from rmqtx.readers.store.checkpoint import checkpoint_values
+from rmqtx.readers.store.store import OP_TOPIC, Store
+from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, ReplaceFile, Step, WriteAt
+from rmqtx.repairs.changes.clones import COMMIT_LOG
+from rmqtx.repairs.records.record_writer import PROPERTY_CRC, RecordDraft, WritingRules, blank_head, draft_of
 
 __all__ = ["LogEnd", "LogTail", "Placed", "log_end"]
 

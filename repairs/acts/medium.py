@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from remoting.protocol.answers import Answer
-from repairs.acts.situation import NamedRecord, Situation
-from repairs.receipts.receipts import Receipt
+from rmqtx.remoting.protocol.answers import Answer
+from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.receipts.receipts import Receipt
 
 
 @dataclass(frozen=True, slots=True)

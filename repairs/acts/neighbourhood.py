@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from readers.index.index_search import Index
-from readers.model.findings import Finding
-from readers.old_tables.beside_log import REDO_LOG, STATE_TABLE
-from readers.old_tables.redo_log import DIRECTORY as REDO_LOG_DIRECTORY
-from readers.storage.segments import SegmentedLog
-from readers.store.store import Store
-from verdicts.evidence.own_witnesses import cited_offsets, own_findings
+from rmqtx.readers.index.index_search import Index
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.old_tables.beside_log import REDO_LOG, STATE_TABLE
+from rmqtx.readers.old_tables.redo_log import DIRECTORY as REDO_LOG_DIRECTORY
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.evidence.own_witnesses import cited_offsets, own_findings
 
 _TABLE_CODES = ("table-", "redo-")
 #: Findings of the whole store; their effect on a transaction is in its state, or in findings at its own slots.

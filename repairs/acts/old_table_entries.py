@@ -16,24 +16,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from readers.log.properties import TAGS
-from readers.log.record_layout import COMMIT, TRANSACTION_MASK
-from readers.model.errors import UnsafeStore
-from readers.model.findings import Finding
-from readers.model.java_hashes import java_hash
-from readers.model.layout import Layout
-from readers.old_tables.redo_log import DIRECTORY as REDO_DIRECTORY
-from readers.old_tables.redo_log import REDO_ENTRY, redo_entries
-from readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
-from readers.old_tables.state_table import STATE_SLOT, StateSlots, state_slots
-from readers.queues.consume_queue import SLOT, open_queue
-from readers.storage.segments import Segment
-from readers.store.store import Store
-from repairs.acts.log_tail import Placed
-from repairs.changes.change_sets import CreateFile, Step, WriteAt
-from repairs.rebuild.state_table import table_sizes
-from repairs.records.record_writer import property_values
-from repairs.records.store_sizes import QUEUE_LENGTH_KEYS, store_sizes
+from rmqtx.readers.log.properties import TAGS
+from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
+from rmqtx.readers.model.errors import UnsafeStore
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.java_hashes import java_hash
+from rmqtx.readers.model.layout import Layout
+from rmqtx.readers.old_tables.redo_log import DIRECTORY as REDO_DIRECTORY
+from rmqtx.readers.old_tables.redo_log import REDO_ENTRY, redo_entries
+from rmqtx.readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
+from rmqtx.readers.old_tables.state_table import STATE_SLOT, StateSlots, state_slots
+from rmqtx.readers.queues.consume_queue import SLOT, open_queue
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
+from rmqtx.repairs.acts.log_tail import Placed
+from rmqtx.repairs.changes.change_sets import CreateFile, Step, WriteAt
+from rmqtx.repairs.rebuild.state_table import table_sizes
+from rmqtx.repairs.records.record_writer import property_values
+from rmqtx.repairs.records.store_sizes import QUEUE_LENGTH_KEYS, store_sizes
 
 __all__ = ["dispatch_steps", "slot_states", "why_not_dispatched"]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from repairs.acts.guards import Refusal
-from repairs.acts.proof import Proof
-from repairs.acts.request import ActRequest
-from repairs.acts.situation import NamedRecord, Situation
-from repairs.receipts.planner import witnesses_of
-from repairs.receipts.receipts import Receipt
+from rmqtx.repairs.acts.guards import Refusal
+from rmqtx.repairs.acts.proof import Proof
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.receipts.planner import witnesses_of
+from rmqtx.repairs.receipts.receipts import Receipt
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from readers.log.offset_marks import TRANS_OFFSET
-from readers.store.store import ROCKSDB_HALF_TOPIC
-from repairs.acts.situation import NamedRecord
-from repairs.records.record_writer import draft_of, property_values
+from rmqtx.readers.log.offset_marks import TRANS_OFFSET
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC
+from rmqtx.repairs.acts.situation import NamedRecord
+from rmqtx.repairs.records.record_writer import draft_of, property_values
 
 Row = Mapping[str, Any]
 

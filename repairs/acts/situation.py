@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from readers.log.record_block import Block
-from readers.model.releases import Version
-from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.releases import Version
+from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
 
 #: Topics of half copies that are not prepared records.
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)

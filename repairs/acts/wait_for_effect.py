@@ -11,16 +11,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from remoting.protocol.codes import ROLLBACK
-from remoting.protocol.errors import RemotingError
-from repairs.acts.guard_rules import resume_too_old
-from repairs.acts.medium import Medium
-from repairs.acts.orders import CheckedAct
-from repairs.acts.proof import Proof, Seen, proof_of
-from repairs.acts.rocksdb_halves import is_in_rocksdb
-from repairs.acts.situation import NamedRecord
-from repairs.receipts.journal import Journal
-from repairs.receipts.planner import witnesses_of
+from rmqtx.remoting.protocol.codes import ROLLBACK
+from rmqtx.remoting.protocol.errors import RemotingError
+from rmqtx.repairs.acts.guard_rules import resume_too_old
+from rmqtx.repairs.acts.medium import Medium
+from rmqtx.repairs.acts.orders import CheckedAct
+from rmqtx.repairs.acts.proof import Proof, Seen, proof_of
+from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
+from rmqtx.repairs.acts.situation import NamedRecord
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.planner import witnesses_of
 
 _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 #: Interval for reading the half queue's end: a copy is not put back again if it is closed early enough for its op to be

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from readers.model.errors import UnwritableFile
-from readers.storage.temporary import temporary_beside
-from repairs.bundles.files import PlannedFile
+from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.readers.storage.temporary import temporary_beside
+from rmqtx.repairs.bundles.files import PlannedFile
 
 _BLOCK_BYTES = 512
 #: Bundles contain bodies and keys: only their owner may read them.

@@ -17,15 +17,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.log.commit_log import last_with_data
-from readers.model.errors import BadRequest, UnwritableFile
-from readers.model.tables import FUTURE_COLUMNS, column
-from readers.storage.segments import Segment
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store, open_store
-from repairs.bundles import old_tables
-from repairs.bundles.archive import pack, write_files
-from repairs.bundles.config_files import (
+from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.model.errors import BadRequest, UnwritableFile
+from rmqtx.readers.model.tables import FUTURE_COLUMNS, column
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.repairs.bundles import old_tables
+from rmqtx.repairs.bundles.archive import pack, write_files
+from rmqtx.repairs.bundles.config_files import (
     checkpoint_times,
     directories,
     last_time_ms,
@@ -33,15 +33,15 @@ from repairs.bundles.config_files import (
     planned_queues,
     small_files,
 )
-from repairs.bundles.files import PlannedFile, planned_segment
-from repairs.bundles.findings import add_findings, found_in
-from repairs.bundles.redaction import Redactor
-from repairs.bundles.selection import Selection, complete, selected
-from repairs.changes.fingerprints import require_links_inside
-from repairs.receipts.planner import WITNESSES
-from verdicts.audit.local_audit import audit
-from verdicts.audit.provenance import tool
-from verdicts.evidence.store_facts import StoreFacts, store_facts
+from rmqtx.repairs.bundles.files import PlannedFile, planned_segment
+from rmqtx.repairs.bundles.findings import add_findings, found_in
+from rmqtx.repairs.bundles.redaction import Redactor
+from rmqtx.repairs.bundles.selection import Selection, complete, selected
+from rmqtx.repairs.changes.fingerprints import require_links_inside
+from rmqtx.repairs.receipts.planner import WITNESSES
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.provenance import tool
+from rmqtx.verdicts.evidence.store_facts import StoreFacts, store_facts
 
 MANIFEST_VERSION = 1
 MANIFEST, STORE_DIRECTORY, CONF = "manifest.json", "store", "broker.conf"

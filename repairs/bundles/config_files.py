@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from readers.cursors.cursors import check_cursors, read_cursors
-from readers.index.typed_ids import record_offset
-from readers.log.light_queues import PREFIX
-from readers.log.record_at import block_at
-from readers.model.java_hashes import java_hash
-from readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values
-from readers.store.cursor_files import chosen_cursor_file
-from readers.store.fastjson import read_config
-from readers.store.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, OWN_ABORT, SCHEDULE_TOPIC, Store
-from readers.store.version_signs import MISSPELT_TIME, VERSION_MARKS
-from repairs.bundles.files import KeptSlots, PlannedFile, planned_queue
-from repairs.bundles.redaction import OP_TOPICS, SYSTEM_NAMES, Redactor
-from repairs.bundles.selection import Selection
-from verdicts.causes.light_queues import light_queues, slot_offsets
-from verdicts.check.check_stops import BUNDLED_STOPS_FILE, stops_as_json
-from verdicts.evidence.store_facts import StoreFacts
+from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
+from rmqtx.readers.index.typed_ids import record_offset
+from rmqtx.readers.log.light_queues import PREFIX
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.model.java_hashes import java_hash
+from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values
+from rmqtx.readers.store.cursor_files import chosen_cursor_file
+from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, OWN_ABORT, SCHEDULE_TOPIC, Store
+from rmqtx.readers.store.version_signs import MISSPELT_TIME, VERSION_MARKS
+from rmqtx.repairs.bundles.files import KeptSlots, PlannedFile, planned_queue
+from rmqtx.repairs.bundles.redaction import OP_TOPICS, SYSTEM_NAMES, Redactor
+from rmqtx.repairs.bundles.selection import Selection
+from rmqtx.verdicts.causes.light_queues import light_queues, slot_offsets
+from rmqtx.verdicts.check.check_stops import BUNDLED_STOPS_FILE, stops_as_json
+from rmqtx.verdicts.evidence.store_facts import StoreFacts
 
 #: Files of RocksDB in place of a store's own files; only their existence matters.
 _ROCKSDB_MARKS = (

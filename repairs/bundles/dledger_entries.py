@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from readers.log.dledger import BLANK_MAGIC, ENTRY_HEADER, ENTRY_MAGIC
+from rmqtx.readers.log.dledger import BLANK_MAGIC, ENTRY_HEADER, ENTRY_MAGIC
 
 _BLANK = struct.Struct(">ii")
 

@@ -17,16 +17,16 @@ from typing import Protocol
 
 import numpy as np
 
-from readers.log.commit_log import written_bytes
-from readers.log.record_layout import BLANK, MAGIC_V1, RECORD, RECORD_BYTES_MIN, signed
-from readers.model.columns import Bools, Int64s
-from readers.queues.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH, SLOT, Slots, are_pre_blank, are_sound
-from readers.queues.slot_files import SIMPLE, slot_files, topic_bytes
-from readers.queues.unit_files import BLOCK_UNITS
-from readers.storage.segments import Segment
-from readers.store.store import LEFT_OUT_TOPIC, Store
-from repairs.bundles.dledger_entries import blank_entry, entry_of, left_out_entry
-from repairs.records.record_writer import blank_head
+from rmqtx.readers.log.commit_log import written_bytes
+from rmqtx.readers.log.record_layout import BLANK, MAGIC_V1, RECORD, RECORD_BYTES_MIN, signed
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.queues.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH, SLOT, Slots, are_pre_blank, are_sound
+from rmqtx.readers.queues.slot_files import SIMPLE, slot_files, topic_bytes
+from rmqtx.readers.queues.unit_files import BLOCK_UNITS
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import LEFT_OUT_TOPIC, Store
+from rmqtx.repairs.bundles.dledger_entries import blank_entry, entry_of, left_out_entry
+from rmqtx.repairs.records.record_writer import blank_head
 
 #: Longer ranges become several records, because readers need a record's length in memory.
 _LEFT_OUT_BYTES_MAX = 4 << 20

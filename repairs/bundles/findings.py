@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from readers.cursors.cursors import read_cursors
-from readers.jobs.job_runner import run_job
-from readers.log.segment_scan import SegmentScan
-from readers.log.splits import plan_splits
-from readers.model.errors import BadRequest, NoSuchTransaction
-from readers.model.findings import KINDS
-from readers.model.shell_words import quoted
-from readers.queues.consume_queue import open_queue
-from readers.storage.segments import SegmentedLog
-from readers.store.store import Store
-from repairs.bundles.selection import Selection, loose
-from verdicts.verify.store_files import misplaced_cursors
-from verdicts.verify.verify import Verify
+from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
+from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import Store
+from rmqtx.repairs.bundles.selection import Selection, loose
+from rmqtx.verdicts.verify.store_files import misplaced_cursors
+from rmqtx.verdicts.verify.verify import Verify
 
 #: Findings whose bytes are not records; bytes of other findings may contain records that were not chosen.
 _LOOSE_CODES = frozenset({"record-damaged", "tail-torn", "tail-foreign", "blank-length"})

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from readers.model.columns import Int64s
-from readers.model.java_hashes import java_hash
-from readers.old_tables import redo_log, state_table
-from readers.old_tables.table_files import TableFiles
-from readers.queues.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH
-from readers.queues.unit_files import BLOCK_UNITS, Units, is_not_zero, units_in
-from readers.storage.segments import Segment
-from readers.store.store import ROCKSDB_HALF_TOPIC
-from repairs.bundles.files import Extent, PlannedFile
-from repairs.bundles.redaction import Redactor
-from repairs.bundles.selection import Selection
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.java_hashes import java_hash
+from rmqtx.readers.old_tables import redo_log, state_table
+from rmqtx.readers.old_tables.table_files import TableFiles
+from rmqtx.readers.queues.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH
+from rmqtx.readers.queues.unit_files import BLOCK_UNITS, Units, is_not_zero, units_in
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC
+from rmqtx.repairs.bundles.files import Extent, PlannedFile
+from rmqtx.repairs.bundles.redaction import Redactor
+from rmqtx.repairs.bundles.selection import Selection
 
 _OF_ROCKSDB = "rocksdbstore"
 #: A broker that did not stop cleanly numbers its slots from scratch, from the whole redo log.

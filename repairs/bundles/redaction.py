@@ -16,9 +16,9 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from readers.log import compression
-from readers.log.offset_marks import TRANS_OFFSET
-from readers.log.properties import (
+from rmqtx.readers.log import compression
+from rmqtx.readers.log.offset_marks import TRANS_OFFSET
+from rmqtx.readers.log.properties import (
     CHECK_TIMES,
     HALF_MARK,
     IMMUNITY,
@@ -31,7 +31,7 @@ from readers.log.properties import (
     TRANSACTION_ID,
     UNIQ_KEY,
 )
-from readers.log.record_layout import (
+from rmqtx.readers.log.record_layout import (
     AT,
     BORN_V6,
     COMPRESSED,
@@ -44,9 +44,9 @@ from readers.log.record_layout import (
     VALUE_END,
     signed,
 )
-from readers.model.errors import BadRequest, UnreadableFile, UnwritableFile
-from readers.model.identities import is_of_grpc_client
-from readers.store.store import (
+from rmqtx.readers.model.errors import BadRequest, UnreadableFile, UnwritableFile
+from rmqtx.readers.model.identities import is_of_grpc_client
+from rmqtx.readers.store.store import (
     CHECK_GROUP,
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -56,7 +56,7 @@ from readers.store.store import (
     ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
 )
-from repairs.records.record_writer import PROPERTY_CRC, PROPERTY_CRC_BYTES
+from rmqtx.repairs.records.record_writer import PROPERTY_CRC, PROPERTY_CRC_BYTES
 
 #: Names of RocketMQ itself, not of its users.
 SYSTEM_NAMES = frozenset(

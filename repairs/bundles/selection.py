@@ -14,23 +14,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.log.record_at import block_at
-from readers.log.record_block import Block
-from readers.log.splits import plan_splits
-from readers.model.errors import EvidenceMissing, NoSuchTransaction
-from readers.rocksdb.slots_of_ranges import slots_of_ranges
-from readers.store.store import HALF_TOPIC, Store
-from repairs.bundles.files import KeptRange
-from repairs.receipts.planner import WITNESSES
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import rows_named, show
-from verdicts.audit.message_ids import stores_of_message_id
-from verdicts.audit.not_found import not_found
-from verdicts.causes.store_evidence import store_evidence
-from verdicts.evidence.store_conclusion import conclude, without_stale
-from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
-from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
-from verdicts.model.verdict_inputs import MissingRange
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import EvidenceMissing, NoSuchTransaction
+from rmqtx.readers.rocksdb.slots_of_ranges import slots_of_ranges
+from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.repairs.bundles.files import KeptRange
+from rmqtx.repairs.receipts.planner import WITNESSES
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import rows_named, show
+from rmqtx.verdicts.audit.message_ids import stores_of_message_id
+from rmqtx.verdicts.audit.not_found import not_found
+from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.evidence.store_conclusion import conclude, without_stale
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
+from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 #: Most damaged bytes that are kept of a range; of the rest only the place is kept.
 _LOOSE_BYTES_MAX = 64 << 10

@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from readers.store.store import CHECK_GROUP, HALF_TOPIC
-from remoting.connections.broker import Broker
-from remoting.producer.membership import Membership
-from remoting.producer.producer import KEYS, Check, Message, Sent
-from remoting.producer.unique_keys import UniqueKeys
-from remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
-from remoting.protocol.errors import NoAnswer, Refused, RemotingError
-from repairs.acts.proof import Seen, proof_of
-from repairs.canary.probe_steps import SCENARIOS, ProbeRun, ProbeStep, allowed_times_ms
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.producer.membership import Membership
+from rmqtx.remoting.producer.producer import KEYS, Check, Message, Sent
+from rmqtx.remoting.producer.unique_keys import UniqueKeys
+from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
+from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError
+from rmqtx.repairs.acts.proof import Seen, proof_of
+from rmqtx.repairs.canary.probe_steps import SCENARIOS, ProbeRun, ProbeStep, allowed_times_ms
 
 #: Prefix of the keys of its messages, by which a later run finds what an earlier run left.
 KEY_PREFIX = "rmqtx-probe-"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from readers.model.tables import TRANSACTIONS, column
+from rmqtx.readers.model.tables import TRANSACTIONS, column
 
 SCENARIOS: dict[str, str] = {
     "commit": "committed at once",

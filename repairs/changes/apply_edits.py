@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from readers.model.errors import UnwritableFile
-from readers.store.store import OWN_PREFIX
-from repairs.changes.change_sets import is_segment_path
-from repairs.changes.edits import Edit, FileImage, Image, chunks, groups_of, is_same, is_zero, real_file
-from repairs.changes.file_operations import FileOperations, attributes_of_new
+from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.readers.store.store import OWN_PREFIX
+from rmqtx.repairs.changes.change_sets import is_segment_path
+from rmqtx.repairs.changes.edits import Edit, FileImage, Image, chunks, groups_of, is_same, is_zero, real_file
+from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of_new
 
 
 def apply_or_revert(edits: Sequence[Edit], root: Path, name: str, files: FileOperations, *, forward: bool) -> None:

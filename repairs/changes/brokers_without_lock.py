@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from readers.model.errors import StoreInUse, UnsafeStore
-from readers.store.store import Store
+from rmqtx.readers.model.errors import StoreInUse, UnsafeStore
+from rmqtx.readers.store.store import Store
 
 _PROCESSES = Path("/proc")
 _Identity = tuple[int, int, int]

@@ -1,12 +1,12 @@
 """Changes of the files of a store: an ordered list of steps, as data.
 
-A change set is planned first, as a whole, and carried out by `repairs.changes.execution`, in place or on a clone:
+A change set is planned first, as a whole, and carried out by `rmqtx.repairs.changes.execution`, in place or on a clone:
 
     execute(change_set, root, undo_path)     in place; before-images and steps are durable in the undo file first
     undo(undo_path, root)                    restores the files as they were before, also after a crash at any instant
     resume(undo_path, root)                  completes the changes, also after a crash at any instant
-    with cloned(root, target) as copy:       (repairs.changes.clones) a copy that gets its name when it is complete
-        execute_on_copy(change_set, copy)
+    with cloned(root, target) as copy:       a copy that gets its name when it is complete; `cloned` is in
+        execute_on_copy(change_set, copy)    rmqtx.repairs.changes.clones
 
 Files are named by their path below the store's root, with slashes: `commitlog/00000000000000000000`, `abort`.
 The order of the steps is the order on disk only where a `Barrier` stands between them: everything before it is durable
@@ -19,9 +19,9 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from readers.model.declared_json import shown
-from readers.model.errors import BadRequest
-from readers.store.links import is_own_path
+from rmqtx.readers.model.declared_json import shown
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.store.links import is_own_path
 
 #: Directories in which a broker loads every file: no temporary file may be in them.
 #: Source: store/MappedFileQueue.java load; a foreign file in commitlog/ keeps 4.5.1 and later from starting.

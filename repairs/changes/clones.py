@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from readers.model.errors import BadRequest, FileChanged, UnwritableFile
-from repairs.changes.file_copies import copy_file
-from repairs.changes.file_operations import FileOperations, attributes_of, writing
-from repairs.changes.fingerprints import directories_below, files_below
-from repairs.changes.new_stores import Progress, new_store, refuse_within
-from repairs.changes.store_lock import store_shared
+from rmqtx.readers.model.errors import BadRequest, FileChanged, UnwritableFile
+from rmqtx.repairs.changes.file_copies import copy_file
+from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of, writing
+from rmqtx.repairs.changes.fingerprints import directories_below, files_below
+from rmqtx.repairs.changes.new_stores import Progress, new_store, refuse_within
+from rmqtx.repairs.changes.store_lock import store_shared
 
 #: Directory in the copy for segments from outside the store's root: a broker's default.
 COMMIT_LOG = "commitlog"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from readers.store.store import Store
-from repairs.changes.change_sets import ChangeSet
-from repairs.changes.clones import COMMIT_LOG, cloned
-from repairs.changes.execution import execute, execute_on_copy
+from rmqtx.readers.store.store import Store
+from rmqtx.repairs.changes.change_sets import ChangeSet
+from rmqtx.repairs.changes.clones import COMMIT_LOG, cloned
+from rmqtx.repairs.changes.execution import execute, execute_on_copy
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from readers.model.errors import BadRequest, StoreChanged, UnreadableFile, UnsafeStore, UnwritableFile
-from readers.model.findings import as_text
-from readers.store.links import leads_out
-from repairs.changes.change_sets import Change, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
-from repairs.changes.file_operations import CHUNK_BYTES, Attributes, attributes_of
+from rmqtx.readers.model.errors import BadRequest, StoreChanged, UnreadableFile, UnsafeStore, UnwritableFile
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.store.links import leads_out
+from rmqtx.repairs.changes.change_sets import Change, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
+from rmqtx.repairs.changes.file_operations import CHUNK_BYTES, Attributes, attributes_of
 
 WRITE, CREATE, REPLACE, REMOVE = "write", "create", "replace", "remove"
 KINDS = (WRITE, CREATE, REPLACE, REMOVE)

@@ -14,18 +14,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from readers.log.store_identity import why_another
-from readers.model.errors import BadRequest, NotAStore, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
-from repairs.changes.apply_edits import apply_or_revert, differs
-from repairs.changes.change_sets import ChangeSet
-from repairs.changes.edits import planned, real_file, require_one_name
-from repairs.changes.file_operations import FileOperations
-from repairs.changes.fingerprints import fingerprint
-from repairs.changes.in_progress_mark import commands_to_finish, put_mark, remove_mark, require_nothing_begun
-from repairs.changes.interruption import Interrupted
-from repairs.changes.store_lock import store_locked, store_shared
-from repairs.changes.undo_differences import differences_since, times_of
-from repairs.changes.undo_files import APPLIED, APPLYING, UNDOING, UNDONE, UndoFile, read_undo_file, write_undo_file
+from rmqtx.readers.log.store_identity import why_another
+from rmqtx.readers.model.errors import BadRequest, NotAStore, RmqtxError, StoreChanged, StoreInUse, UnwritableFile
+from rmqtx.repairs.changes.apply_edits import apply_or_revert, differs
+from rmqtx.repairs.changes.change_sets import ChangeSet
+from rmqtx.repairs.changes.edits import planned, real_file, require_one_name
+from rmqtx.repairs.changes.file_operations import FileOperations
+from rmqtx.repairs.changes.fingerprints import fingerprint
+from rmqtx.repairs.changes.in_progress_mark import commands_to_finish, put_mark, remove_mark, require_nothing_begun
+from rmqtx.repairs.changes.interruption import Interrupted
+from rmqtx.repairs.changes.store_lock import store_locked, store_shared
+from rmqtx.repairs.changes.undo_differences import differences_since, times_of
+from rmqtx.repairs.changes.undo_files import (
+    APPLIED,
+    APPLYING,
+    UNDOING,
+    UNDONE,
+    UndoFile,
+    read_undo_file,
+    write_undo_file,
+)
 
 #: How many differences a refusal names.
 _SHOWN_MAX = 3

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from readers.model.errors import FileChanged, UnreadableFile
-from readers.model.findings import as_text
-from readers.store.links import leads_out
-from repairs.changes.edits import data_ranges, led_out
-from repairs.changes.file_operations import CHUNK_BYTES
+from rmqtx.readers.model.errors import FileChanged, UnreadableFile
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.store.links import leads_out
+from rmqtx.repairs.changes.edits import data_ranges, led_out
+from rmqtx.repairs.changes.file_operations import CHUNK_BYTES
 
 #: ioctl that shares one file's blocks with another file; btrfs, XFS, bcachefs. Source: linux/fs.h.
 _FICLONE = 0x40049409

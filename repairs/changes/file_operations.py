@@ -1,4 +1,4 @@
-"""The only module that opens files of a store for writing; whole copies are made in `repairs.changes.clones`.
+"""The only module that opens files of a store for writing; whole copies are made in `rmqtx.repairs.changes.clones`.
 
 A test passes its own `FileOperations`, which records the operations or lets them fail.
 """
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from readers.model.errors import UnwritableFile
+from rmqtx.readers.model.errors import UnwritableFile
 
 #: Size of the chunks in which files are written, copied and compared. Units: bytes.
 CHUNK_BYTES = 1 << 20

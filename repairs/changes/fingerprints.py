@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from readers.model.errors import UnreadableFile
-from readers.storage.places import is_uri
-from readers.store.links import leads_out
-from readers.store.store import OWN_PREFIX
-from repairs.changes.edits import Edit, FileImage, led_out
-from repairs.changes.file_operations import CHUNK_BYTES
+from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.storage.places import is_uri
+from rmqtx.readers.store.links import leads_out
+from rmqtx.readers.store.store import OWN_PREFIX
+from rmqtx.repairs.changes.edits import Edit, FileImage, led_out
+from rmqtx.repairs.changes.file_operations import CHUNK_BYTES
 
 #: Belongs to the process that uses the store.
 LOCK = "lock"

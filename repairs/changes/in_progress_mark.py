@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from readers.model.declared_json import JsonForm, needed
-from readers.model.errors import BadText, FormatError, RmqtxError, UnreadableFile, UnsafeStore
-from readers.model.shell_words import quoted
-from readers.storage.file_systems import files_of
-from readers.store.store import BEGUN_MARK
-from repairs.changes.file_operations import FileOperations, attributes_of_new
-from repairs.changes.undo_differences import differences_since
-from repairs.changes.undo_files import APPLYING, UNDOING, UndoFile, read_undo_file
+from rmqtx.readers.model.declared_json import JsonForm, needed
+from rmqtx.readers.model.errors import BadText, FormatError, RmqtxError, UnreadableFile, UnsafeStore
+from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.storage.file_systems import files_of
+from rmqtx.readers.store.store import BEGUN_MARK
+from rmqtx.repairs.changes.file_operations import FileOperations, attributes_of_new
+from rmqtx.repairs.changes.undo_differences import differences_since
+from rmqtx.repairs.changes.undo_files import APPLYING, UNDOING, UndoFile, read_undo_file
 
 _MARK_BYTES_MAX = 1 << 16
 _FORM = JsonForm(

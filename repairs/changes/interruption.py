@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from readers.model.errors import RmqtxError
+from rmqtx.readers.model.errors import RmqtxError
 
 
 class Interrupted(RmqtxError):

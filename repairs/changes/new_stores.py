@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from readers.model.errors import BadRequest, UnwritableFile
-from readers.model.findings import as_text
-from readers.storage.places import is_uri
-from repairs.changes.file_operations import FileOperations, writing
+from rmqtx.readers.model.errors import BadRequest, UnwritableFile
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.storage.places import is_uri
+from rmqtx.repairs.changes.file_operations import FileOperations, writing
 
 #: Added to the name until the store is complete.
 UNFINISHED_SUFFIX = ".unfinished"

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from readers.model.errors import NotAStore, StoreInUse, UnwritableFile
-from readers.store.store import OWN_LOCKS, lock_holder
-from repairs.changes.file_operations import open_lock_file
+from rmqtx.readers.model.errors import NotAStore, StoreInUse, UnwritableFile
+from rmqtx.readers.store.store import OWN_LOCKS, lock_holder
+from rmqtx.repairs.changes.file_operations import open_lock_file
 
 _BUSY = (errno.EAGAIN, errno.EACCES)
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)

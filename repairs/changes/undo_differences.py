@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from repairs.changes.apply_edits import differs, not_between
-from repairs.changes.edits import Edit, real_file
-from repairs.changes.fingerprints import differences, fingerprint
-from repairs.changes.undo_files import APPLIED, APPLYING, UNDOING, UndoFile
+from rmqtx.repairs.changes.apply_edits import differs, not_between
+from rmqtx.repairs.changes.edits import Edit, real_file
+from rmqtx.repairs.changes.fingerprints import differences, fingerprint
+from rmqtx.repairs.changes.undo_files import APPLIED, APPLYING, UNDOING, UndoFile
 
 
 def differences_since(undo_file: UndoFile, root: Path, *, times: bool) -> list[str]:

@@ -26,13 +26,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from readers.log.store_identity import first_record_of
-from readers.model.errors import FormatError, RmqtxError, UnreadableFile, UnwritableFile
-from repairs.changes.edits import Edit, Image, chunks, is_zero
-from repairs.changes.file_operations import Attributes, FileOperations, writing
-from repairs.changes.fingerprints import FilePrint
-from repairs.changes.undo_forms import END_FORM, STATE_FORM, edit_of, head_of, print_of
-from repairs.changes.undo_frames import (
+from rmqtx.readers.log.store_identity import first_record_of
+from rmqtx.readers.model.errors import FormatError, RmqtxError, UnreadableFile, UnwritableFile
+from rmqtx.repairs.changes.edits import Edit, Image, chunks, is_zero
+from rmqtx.repairs.changes.file_operations import Attributes, FileOperations, writing
+from rmqtx.repairs.changes.fingerprints import FilePrint
+from rmqtx.repairs.changes.undo_forms import END_FORM, STATE_FORM, edit_of, head_of, print_of
+from rmqtx.repairs.changes.undo_frames import (
     AFTER,
     BEFORE,
     EDIT,
@@ -47,8 +47,8 @@ from repairs.changes.undo_frames import (
     encoded,
     torn,
 )
-from repairs.receipts.receipts import whoever
-from verdicts.audit.provenance import tool
+from rmqtx.repairs.receipts.receipts import whoever
+from rmqtx.verdicts.audit.provenance import tool
 
 #: Added to the name until the plan is complete.
 UNFINISHED_SUFFIX = ".unfinished"

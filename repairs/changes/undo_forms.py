@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import JsonForm, list_of, needed, parsed, shown
-from readers.model.errors import BadRequest, BadText
-from repairs.changes.change_sets import check_path
-from repairs.changes.edits import CREATE, KINDS, REMOVE, REPLACE, WRITE
-from repairs.changes.fingerprints import FilePrint
+from rmqtx.readers.model.declared_json import JsonForm, list_of, needed, parsed, shown
+from rmqtx.readers.model.errors import BadRequest, BadText
+from rmqtx.repairs.changes.change_sets import check_path
+from rmqtx.repairs.changes.edits import CREATE, KINDS, REMOVE, REPLACE, WRITE
+from rmqtx.repairs.changes.fingerprints import FilePrint
 
 _NAME = "undo file"
 _TEXT, _WHOLE, _PATH = pa.string(), pa.int64(), pa.binary()

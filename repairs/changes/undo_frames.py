@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from readers.model.errors import FormatError
-from repairs.changes.file_operations import CHUNK_BYTES, FileOperations
+from rmqtx.readers.model.errors import FormatError
+from rmqtx.repairs.changes.file_operations import CHUNK_BYTES, FileOperations
 
 MAGIC = b"rmqtx undo file 2\n"
 

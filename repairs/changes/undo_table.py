@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from readers.model.tables import column
-from repairs.changes.edits import KINDS
-from repairs.changes.undo_files import UndoFile
+from rmqtx.readers.model.tables import column
+from rmqtx.repairs.changes.edits import KINDS
+from rmqtx.repairs.changes.undo_files import UndoFile
 
 #: One change of one file.
 EDITS = pa.schema(

@@ -15,21 +15,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.cursors.cursors import check_cursors
-from readers.model.errors import BadRequest, UnsafeStore
-from readers.model.shell_words import quoted
-from readers.model.tables import column
-from readers.queues.consume_queue import open_queue
-from readers.storage.temporary import RunFolder
-from readers.store.broker_settings import BrokerSettings
-from readers.store.cursor_files import chosen_cursor_file
-from readers.store.fastjson import parse
-from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
-from repairs.changes.change_sets import ChangeSet, ReplaceFile
-from verdicts.audit.local_audit import audit
-from verdicts.evidence.store_facts import SettingsOf
-from verdicts.model.predicted import UNASKED_ENDS, WORDS
-from verdicts.simulation.starting_cursors import not_read
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.model.errors import BadRequest, UnsafeStore
+from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.model.tables import column
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.storage.temporary import RunFolder
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.cursor_files import chosen_cursor_file
+from rmqtx.readers.store.fastjson import parse
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.repairs.changes.change_sets import ChangeSet, ReplaceFile
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.model.predicted import UNASKED_ENDS, WORDS
+from rmqtx.verdicts.simulation.starting_cursors import not_read
 
 _TABLE = "offsetTable"
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')

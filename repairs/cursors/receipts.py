@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from readers.model.errors import RmqtxError
-from readers.store.store import CHECK_GROUP, Store
-from remoting.protocol.codes import ResponseCode
-from repairs.changes.destinations import Destination
-from repairs.cursors.cursors import Move
-from repairs.receipts.journal import Journal
-from repairs.receipts.receipts import CURSOR_SET, SET_CURSOR, Receipt, answered
+from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.readers.store.store import CHECK_GROUP, Store
+from rmqtx.remoting.protocol.codes import ResponseCode
+from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.cursors.cursors import Move
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.receipts import CURSOR_SET, SET_CURSOR, Receipt, answered
 
 
 @contextmanager

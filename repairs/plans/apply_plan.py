@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from repairs.acts.carry_out import checked_acts
-from repairs.acts.medium import Medium
-from repairs.acts.orders import ActOrder, CheckedAct, Conduct
-from repairs.acts.request import ActRequest
-from repairs.acts.situation import NamedRecord, Situation
-from repairs.plans.plan_steps import is_live_store, staleness
-from repairs.receipts.plan_file import Plan
-from repairs.receipts.receipts import Receipt
-from repairs.receipts.recheck import Standing, standing_of
+from rmqtx.repairs.acts.carry_out import checked_acts
+from rmqtx.repairs.acts.medium import Medium
+from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.plans.plan_steps import is_live_store, staleness
+from rmqtx.repairs.receipts.plan_file import Plan
+from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.repairs.receipts.recheck import Standing, standing_of
 
 Step = Mapping[str, Any]
 #: Outcomes of an earlier run whose effect is looked up first, so that no step is done twice.

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from repairs.acts.guards import Refusal, refusals
-from repairs.acts.request import ActRequest
-from repairs.acts.situation import Situation
-from repairs.plans.plan_steps import ASKED_WHEN_APPLIED, OVERRIDDEN_WHEN_APPLIED, step_of_situation
-from repairs.receipts.plan_file import Plan
-from verdicts.audit.provenance import tool
+from rmqtx.repairs.acts.guards import Refusal, refusals
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.plans.plan_steps import ASKED_WHEN_APPLIED, OVERRIDDEN_WHEN_APPLIED, step_of_situation
+from rmqtx.repairs.receipts.plan_file import Plan
+from rmqtx.verdicts.audit.provenance import tool
 
 
 @dataclass(slots=True)

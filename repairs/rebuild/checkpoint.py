@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values, flushed_time_ms
-from readers.store.store import Store
-from repairs.changes.new_stores import write_at
-from verdicts.evidence.store_facts import FLUSH_LAG_MS_MAX, known_until_ms
+from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values, flushed_time_ms
+from rmqtx.readers.store.store import Store
+from rmqtx.repairs.changes.new_stores import write_at
+from rmqtx.verdicts.evidence.store_facts import FLUSH_LAG_MS_MAX, known_until_ms
 
 
 def write_checkpoint(

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from readers.index.index import ENTRY, HEADER, INDEX_SLOT
-from readers.index.record_keys import key_pairs, key_pairs_with_typed_ids, tag_pairs
-from readers.log.header_rules import plausible_times
-from readers.log.record_block import Block
-from readers.model.columns import Int32s, Int64s
-from readers.model.moments import BROKER_TIME_MAX_MS
-from repairs.changes.new_stores import write_at
-from repairs.records.store_sizes import StoreSizes
+from rmqtx.readers.index.index import ENTRY, HEADER, INDEX_SLOT
+from rmqtx.readers.index.record_keys import key_pairs, key_pairs_with_typed_ids, tag_pairs
+from rmqtx.readers.log.header_rules import plausible_times
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import Int32s, Int64s
+from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
+from rmqtx.repairs.changes.new_stores import write_at
+from rmqtx.repairs.records.store_sizes import StoreSizes
 
 _SECONDS_MAX = (1 << 31) - 1
 

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import numpy as np
 
-from readers.log.record_block import Block
-from readers.log.record_layout import RECORD_BYTES_MIN
-from readers.model.columns import Int64s
-from readers.model.findings import Finding
-from readers.queues.consume_queue import PRE_BLANK_LENGTH, SLOT, Slots
-from readers.queues.consume_queue_extension import EXTENSION_UNIT
-from readers.queues.slot_files import BATCH, LAYOUTS, QueueName, queue_text, topic_text
-from readers.store.store import Store
-from repairs.changes.new_stores import write_at
-from repairs.records.store_sizes import EXTENSION, StoreSizes
-from verdicts.compared.queue_claims import ClaimedRows, QueueClaims
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import RECORD_BYTES_MIN
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, SLOT, Slots
+from rmqtx.readers.queues.consume_queue_extension import EXTENSION_UNIT
+from rmqtx.readers.queues.slot_files import BATCH, LAYOUTS, QueueName, queue_text, topic_text
+from rmqtx.readers.store.store import Store
+from rmqtx.repairs.changes.new_stores import write_at
+from rmqtx.repairs.records.store_sizes import EXTENSION, StoreSizes
+from rmqtx.verdicts.compared.queue_claims import ClaimedRows, QueueClaims
 
 #: Slots of a queue that are collected for one write.
 _WAITING_SLOTS = 8192

@@ -11,31 +11,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from readers.log.commit_log import log_bytes, scan_segments
-from readers.log.header_rules import plausible_times
-from readers.log.record_block import Block
-from readers.model.errors import BadRequest, NotAStore, StoreInUse
-from readers.model.findings import Finding
-from readers.model.reading import Coverage
-from readers.model.releases import INDEX_TAGS
-from readers.old_tables.redo_log import DIRECTORY as REDO_DIRECTORY
-from readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
-from readers.queues.slot_files import BATCH, SIMPLE
-from readers.store.broker_settings import BrokerSettings
-from readers.store.checkpoint import checkpoint_values
-from readers.store.implementation import rust_mark
-from readers.store.store import Store
-from repairs.changes.file_copies import copy_tree
-from repairs.changes.fingerprints import require_links_inside
-from repairs.changes.new_stores import Progress, new_store, refuse_within
-from repairs.changes.store_lock import store_shared
-from repairs.rebuild.checkpoint import write_checkpoint
-from repairs.rebuild.index import IndexBuilder
-from repairs.rebuild.queues import QueueBuilder
-from repairs.rebuild.state_table import StateTableBuilder, TableSizes, table_sizes
-from repairs.records.store_sizes import EXTENSION, StoreSizes
-from verdicts.compared.state_table import has_tables
-from verdicts.verify.index_entries import newest_entries_have_tags
+from rmqtx.readers.log.commit_log import log_bytes, scan_segments
+from rmqtx.readers.log.header_rules import plausible_times
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.errors import BadRequest, NotAStore, StoreInUse
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.reading import Coverage
+from rmqtx.readers.model.releases import INDEX_TAGS
+from rmqtx.readers.old_tables.redo_log import DIRECTORY as REDO_DIRECTORY
+from rmqtx.readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
+from rmqtx.readers.queues.slot_files import BATCH, SIMPLE
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.checkpoint import checkpoint_values
+from rmqtx.readers.store.implementation import rust_mark
+from rmqtx.readers.store.store import Store
+from rmqtx.repairs.changes.file_copies import copy_tree
+from rmqtx.repairs.changes.fingerprints import require_links_inside
+from rmqtx.repairs.changes.new_stores import Progress, new_store, refuse_within
+from rmqtx.repairs.changes.store_lock import store_shared
+from rmqtx.repairs.rebuild.checkpoint import write_checkpoint
+from rmqtx.repairs.rebuild.index import IndexBuilder
+from rmqtx.repairs.rebuild.queues import QueueBuilder
+from rmqtx.repairs.rebuild.state_table import StateTableBuilder, TableSizes, table_sizes
+from rmqtx.repairs.records.store_sizes import EXTENSION, StoreSizes
+from rmqtx.verdicts.compared.state_table import has_tables
+from rmqtx.verdicts.verify.index_entries import newest_entries_have_tags
 
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
 PARTS = (QUEUES, INDEX, CHECKPOINT)

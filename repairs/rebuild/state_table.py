@@ -14,18 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
-from readers.log.prepared_record_arrays import NO_HASH, UNDECIDED, OldRecords
-from readers.log.record_block import Block
-from readers.log.record_layout import PREPARED, ROLLBACK
-from readers.model.columns import Bools, Int64s
-from readers.model.findings import Finding
-from readers.old_tables.redo_log import DIRECTORY as REDO_DIRECTORY
-from readers.old_tables.redo_log import PREPARED_TAGS, REDO_ENTRY, redo_entries
-from readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
-from readers.old_tables.state_table import STATE_SLOT, state_slots
-from readers.store.store import Store
-from repairs.changes.new_stores import write_at
-from repairs.records.store_sizes import number_of, whole_units
+from rmqtx.readers.log.prepared_record_arrays import NO_HASH, UNDECIDED, OldRecords
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import PREPARED, ROLLBACK
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.old_tables.redo_log import DIRECTORY as REDO_DIRECTORY
+from rmqtx.readers.old_tables.redo_log import PREPARED_TAGS, REDO_ENTRY, redo_entries
+from rmqtx.readers.old_tables.state_table import DIRECTORY as TABLE_DIRECTORY
+from rmqtx.readers.old_tables.state_table import STATE_SLOT, state_slots
+from rmqtx.readers.store.store import Store
+from rmqtx.repairs.changes.new_stores import write_at
+from rmqtx.repairs.records.store_sizes import number_of, whole_units
 
 #: Slots and entries per file by default. Source: store/config/MessageStoreConfig.java (3.1.4).
 _UNITS_PER_FILE = 2_000_000

@@ -20,13 +20,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import JsonForm, needed, parsed, shown
-from readers.model.errors import BadText, UnreadableFile, UnwritableFile
-from readers.model.findings import Finding, as_text
-from readers.model.units import time_text
-from repairs.receipts.receipts import RECHECK, RECHECK_FORM, STANDINGS, Receipt, receipt_of
-from repairs.receipts.state_directory import state_directory
-from verdicts.export.partition_files import on_disk
+from rmqtx.readers.model.declared_json import JsonForm, needed, parsed, shown
+from rmqtx.readers.model.errors import BadText, UnreadableFile, UnwritableFile
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.model.units import time_text
+from rmqtx.repairs.receipts.receipts import RECHECK, RECHECK_FORM, STANDINGS, Receipt, receipt_of
+from rmqtx.repairs.receipts.state_directory import state_directory
+from rmqtx.verdicts.export.partition_files import on_disk
 
 JOURNAL_VERSION = 1
 FILE_NAME = "receipts.jsonl"

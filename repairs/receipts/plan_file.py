@@ -18,12 +18,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, parsed, shown
-from readers.model.errors import UnreadableFile
-from readers.model.tables import column
+from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, parsed, shown
+from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.model.tables import column
 
 PLAN_VERSION = 1
-#: What may be planned for a transaction; `verdicts.transactions.states_and_advice.ADVICE` describes each.
+#: What may be planned for a transaction; `rmqtx.verdicts.transactions.states_and_advice.ADVICE` describes each.
 ACTIONS = ("commit", "rollback", "discard", "resume", "close")
 _MADE_BY, _VERSION, _FROM, _STORES, _STEPS = "made_by", "plan_version", "made_from", "stores", "steps"
 

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.cursors.cursors import check_cursors
-from readers.log.record_at import block_at
-from readers.storage.segments import SegmentedLog
-from readers.store.store import Store
-from repairs.receipts.plan_file import ACTIONS, Plan
-from verdicts.audit.provenance import tool
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import Store
+from rmqtx.repairs.receipts.plan_file import ACTIONS, Plan
+from rmqtx.verdicts.audit.provenance import tool
 
 #: The kinds of witness by the column of TRANSACTIONS that holds them.
 WITNESSES = {

@@ -19,10 +19,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import JsonForm, needed, shown
-from readers.model.tables import PROPERTIES, column
-from repairs.receipts.plan_file import RECORD_NAMED
-from verdicts.audit.provenance import tool
+from rmqtx.readers.model.declared_json import JsonForm, needed, shown
+from rmqtx.readers.model.tables import PROPERTIES, column
+from rmqtx.repairs.receipts.plan_file import RECORD_NAMED
+from rmqtx.verdicts.audit.provenance import tool
 
 #: The outcome of an act.
 OUTCOMES: dict[str, str] = {

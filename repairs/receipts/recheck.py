@@ -9,11 +9,11 @@ from os.path import realpath
 from pathlib import Path
 from typing import Any
 
-from readers.old_tables.beside_log import STATE_TABLE
-from remoting.protocol.codes import COMMIT
-from repairs.receipts.journal import Journal
-from repairs.receipts.planner import PLACE
-from repairs.receipts.receipts import CURSOR_SET, OTHER_STORE, SET_CURSOR, Receipt, whoever
+from rmqtx.readers.old_tables.beside_log import STATE_TABLE
+from rmqtx.remoting.protocol.codes import COMMIT
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.planner import PLACE
+from rmqtx.repairs.receipts.receipts import CURSOR_SET, OTHER_STORE, SET_CURSOR, Receipt, whoever
 
 Row = Mapping[str, Any]
 Cursors = Mapping[str, int]

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from readers.log.commit_log import record_columns
-from readers.log.record_block import Block
-from readers.log.record_layout import COMPRESSED, RECORD_BYTES_MIN
-from readers.model.columns import SLACK_BYTES
-from readers.model.errors import FormatError, UnwritableFile
-from readers.model.units import time_text
-from repairs.receipts.receipts import is_receipt_id
-from verdicts.export.partition_files import on_disk
+from rmqtx.readers.log.commit_log import record_columns
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import COMPRESSED, RECORD_BYTES_MIN
+from rmqtx.readers.model.columns import SLACK_BYTES
+from rmqtx.readers.model.errors import FormatError, UnwritableFile
+from rmqtx.readers.model.units import time_text
+from rmqtx.repairs.receipts.receipts import is_receipt_id
+from rmqtx.verdicts.export.partition_files import on_disk
 
 DIRECTORY = "messages"
 #: Columns of RECORDS that a saved message has.

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from repairs.receipts.journal import Journal
-from repairs.receipts.recheck import Standing, record_recheck
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.recheck import Standing, record_recheck
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from readers.log.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC, TAGS
-from readers.log.record_layout import BLANK, FILLER, NAME_END, ROLLBACK, VALUE_END
-from readers.queues.slot_files import topic_text
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
-from repairs.records.record_writer import RecordDraft, WritingRules
+from rmqtx.readers.log.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC, TAGS
+from rmqtx.readers.log.record_layout import BLANK, FILLER, NAME_END, ROLLBACK, VALUE_END
+from rmqtx.readers.queues.slot_files import topic_text
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.repairs.records.record_writer import RecordDraft, WritingRules
 
 BLANK_BYTES = BLANK.size_bytes
 #: Brokers read whole records in recovery: a filler is not longer than the largest message that they accept by default.

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from readers.log.record_layout import AT, COMMIT, ROLLBACK, TRANSACTION_MASK
-from readers.model.releases import PREPARED_NOT_CHECKED, Version
-from repairs.records.record_writer import RecordDraft, draft_of
+from rmqtx.readers.log.record_layout import AT, COMMIT, ROLLBACK, TRANSACTION_MASK
+from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED, Version
+from rmqtx.repairs.records.record_writer import RecordDraft, draft_of
 
 __all__ = ["commit_record_of", "rollback_record_of"]
 

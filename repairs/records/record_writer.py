@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from readers.log.compression import inflate
-from readers.log.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC
-from readers.log.record_layout import (
+from rmqtx.readers.log.compression import inflate
+from rmqtx.readers.log.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC
+from rmqtx.readers.log.record_layout import (
     AT,
     BLANK,
     BORN_V6,
@@ -30,10 +30,10 @@ from readers.log.record_layout import (
     VALUE_END,
     signed,
 )
-from readers.model.errors import BadRequest, FormatError
-from readers.model.releases import DESTINATION_LEFT_OUT, DISCARD_COPY, LAST_END_LEFT_OUT, OP_LISTS, Change, dotted
-from readers.store.broker_settings import BrokerSettings
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.model.errors import BadRequest, FormatError
+from rmqtx.readers.model.releases import DESTINATION_LEFT_OUT, DISCARD_COPY, LAST_END_LEFT_OUT, OP_LISTS, Change, dotted
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 
 PROPERTY_CRC = b"__CRC32#"
 #: Name, end of name, ten digits, end of value.

@@ -11,14 +11,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from readers.log.offset_marks import TRANS_OFFSET
-from readers.log.properties import CHECK_TIMES, REAL_TOPIC, TAGS, TRANSACTION_ID, UNIQ_KEY
-from readers.log.record_layout import AT, NAME_END, VALUE_END
-from readers.model.errors import FormatError
-from readers.model.java_hashes import java_hash
-from readers.old_tables.beside_log import ROCKSDB
-from readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
-from repairs.records.record_writer import RecordDraft, WritingRules, draft_of, final_of, half_copy_of, property_values
+from rmqtx.readers.log.offset_marks import TRANS_OFFSET
+from rmqtx.readers.log.properties import CHECK_TIMES, REAL_TOPIC, TAGS, TRANSACTION_ID, UNIQ_KEY
+from rmqtx.readers.log.record_layout import AT, NAME_END, VALUE_END
+from rmqtx.readers.model.errors import FormatError
+from rmqtx.readers.model.java_hashes import java_hash
+from rmqtx.readers.old_tables.beside_log import ROCKSDB
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
+from rmqtx.repairs.records.record_writer import (
+    RecordDraft,
+    WritingRules,
+    draft_of,
+    final_of,
+    half_copy_of,
+    property_values,
+)
 
 _OP_BODY = b"\0"
 _HASH_PLACES = 128

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from readers.index.index import ENTRY, HEADER, INDEX_SLOT
-from readers.index.index_search import open_index
-from readers.model.errors import BadRequest
-from readers.queues.consume_queue import BATCH_SLOT, SLOT
-from readers.queues.slot_files import BATCH, SIMPLE
-from readers.storage.segments import Segment
-from readers.store.store import Store
+from rmqtx.readers.index.index import ENTRY, HEADER, INDEX_SLOT
+from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.queues.consume_queue import BATCH_SLOT, SLOT
+from rmqtx.readers.queues.slot_files import BATCH, SIMPLE
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
 
 EXTENSION = "consumequeue_ext"
 #: Queues whose files are examined for their length.

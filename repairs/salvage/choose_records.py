@@ -10,12 +10,12 @@ import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
-from readers.model.findings import Finding, as_text
-from readers.model.moments import BROKER_TIME_MAX_MS
-from readers.storage.open_file import OpenFile
-from repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN
-from repairs.salvage.scan_for_records import Run, SalvageSource
+from rmqtx.readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN
+from rmqtx.repairs.salvage.scan_for_records import Run, SalvageSource
 
 #: Largest gap between neighbours in the new log: records beyond have damaged offsets, or belong to another log.
 SEGMENTS_APART_MAX = 1024

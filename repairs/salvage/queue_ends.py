@@ -12,13 +12,13 @@ from collections import defaultdict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.cursors.cursors import read_cursors
-from readers.log.commit_log import scan_segments
-from readers.log.op_messages import ops_of
-from readers.log.transaction_records import is_delayed_half
-from readers.model.errors import SourceError
-from readers.queues.consume_queue import open_queue
-from readers.store.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.log.op_messages import ops_of
+from rmqtx.readers.log.transaction_records import is_delayed_half
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 
 #: A queue offset beyond this is damage: no queue becomes that long.
 _NUMBER_MAX = 1 << 48

@@ -14,26 +14,26 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from readers.log.commit_log import scan_segments
-from readers.model.errors import BadRequest, NotAStore
-from readers.model.findings import Finding, as_text
-from readers.model.reading import Coverage
-from readers.queues.slot_files import SIMPLE
-from readers.storage.segments import is_dledger
-from readers.store.store import ROCKSDB_HALF_TOPIC, Store, open_store
-from repairs.changes.file_copies import copy_tree
-from repairs.changes.fingerprints import require_links_inside
-from repairs.changes.new_stores import UNFINISHED_SUFFIX, Progress, new_store, write_at
-from repairs.rebuild.queues import QueueBuilder
-from repairs.rebuild.rebuild import PARTS, DerivedBuilder, Rebuilt
-from repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN, FillerModel, Lost, filled, filler, placeholder
-from repairs.records.record_writer import blank_head
-from repairs.records.store_sizes import StoreSizes, with_log_files_of
-from repairs.salvage.choose_records import ChosenRecords, OpenSources, Piece, chosen_pieces
-from repairs.salvage.queue_ends import discards_go_on, known_ends
-from repairs.salvage.scan_for_records import FoundRuns, Run, SalvageSource, sources_of
-from repairs.salvage.verification import verified
-from verdicts.compared.state_table import has_tables
+from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.model.errors import BadRequest, NotAStore
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.model.reading import Coverage
+from rmqtx.readers.queues.slot_files import SIMPLE
+from rmqtx.readers.storage.segments import is_dledger
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store, open_store
+from rmqtx.repairs.changes.file_copies import copy_tree
+from rmqtx.repairs.changes.fingerprints import require_links_inside
+from rmqtx.repairs.changes.new_stores import UNFINISHED_SUFFIX, Progress, new_store, write_at
+from rmqtx.repairs.rebuild.queues import QueueBuilder
+from rmqtx.repairs.rebuild.rebuild import PARTS, DerivedBuilder, Rebuilt
+from rmqtx.repairs.records.fillers import BLANK_BYTES, FILLER_BYTES_MIN, FillerModel, Lost, filled, filler, placeholder
+from rmqtx.repairs.records.record_writer import blank_head
+from rmqtx.repairs.records.store_sizes import StoreSizes, with_log_files_of
+from rmqtx.repairs.salvage.choose_records import ChosenRecords, OpenSources, Piece, chosen_pieces
+from rmqtx.repairs.salvage.queue_ends import discards_go_on, known_ends
+from rmqtx.repairs.salvage.scan_for_records import FoundRuns, Run, SalvageSource, sources_of
+from rmqtx.repairs.salvage.verification import verified
+from rmqtx.verdicts.compared.state_table import has_tables
 
 #: Commit-log offset → a record for that place.
 Maker = Callable[[int], bytes]

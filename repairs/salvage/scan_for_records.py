@@ -15,17 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-from readers.log.header_rules import plausible_times
-from readers.log.record_block import Block
-from readers.log.record_layout import FILLER_MARK, MAGIC_BLANK, RECORD_BYTES_MIN
-from readers.log.segment_scan import sound_length, walk
-from readers.log.torn_properties import have_torn_properties
-from readers.model.columns import SLACK_BYTES, Bools
-from readers.model.errors import NotAStore, UnreadableFile
-from readers.model.findings import Finding, as_text
-from readers.model.reading import Coverage
-from readers.storage.open_file import OpenFile
-from readers.storage.opening import open_file
+from rmqtx.readers.log.header_rules import plausible_times
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import FILLER_MARK, MAGIC_BLANK, RECORD_BYTES_MIN
+from rmqtx.readers.log.segment_scan import sound_length, walk
+from rmqtx.readers.log.torn_properties import have_torn_properties
+from rmqtx.readers.model.columns import SLACK_BYTES, Bools
+from rmqtx.readers.model.errors import NotAStore, UnreadableFile
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.model.reading import Coverage
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.opening import open_file
 
 _WINDOW_BYTES = 8 << 20
 #: No broker accepts a larger message (maxMessageSize is 4 MiB by default).

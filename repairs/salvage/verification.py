@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from readers.jobs.job_runner import run_job
-from readers.log.splits import plan_splits
-from readers.model.findings import Finding, as_text
-from readers.store.store import open_store
-from verdicts.verify.verify import Verify
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.verify.verify import Verify
 
 #: What the lines about the salvage report already: fillers count as damage, and a missing config/ has a note.
 _TOLD = frozenset({"record-damaged", "config-missing"})

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from repairs.acts.proof import Seen, proof_of
-from repairs.acts.rocksdb_halves import is_in_rocksdb
-from repairs.acts.situation import NamedRecord
-from repairs.receipts.journal import Journal
-from repairs.receipts.planner import witnesses_of
-from repairs.receipts.receipts import Receipt
-from repairs.stand_in.answer_table import Task
+from rmqtx.repairs.acts.proof import Seen, proof_of
+from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
+from rmqtx.repairs.acts.situation import NamedRecord
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.planner import witnesses_of
+from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.repairs.stand_in.answer_table import Task
 
 _LOOK_SECONDS = 0.5
 

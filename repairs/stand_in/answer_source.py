@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from readers.model.tables import TRANSACTIONS
-from repairs.receipts.plan_file import Plan
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.repairs.receipts.plan_file import Plan
 
 COMMIT, ROLLBACK = "commit", "rollback"
 #: Actions that are answers to a check; other actions get no answer, because a broker does not respond to UNKNOWN.

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.tables import TRANSACTIONS, column
-from remoting.producer.producer import Check
-from repairs.acts.situation import NamedRecord, Situation
-from repairs.receipts.receipts import OUTCOMES, Receipt
-from repairs.stand_in.answer_source import GivenAnswer
+from rmqtx.readers.model.tables import TRANSACTIONS, column
+from rmqtx.remoting.producer.producer import Check
+from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.receipts.receipts import OUTCOMES, Receipt
+from rmqtx.repairs.stand_in.answer_source import GivenAnswer
 
 #: One transaction and what a stand-in answers.
 ANSWERS = pa.schema(

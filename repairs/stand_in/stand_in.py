@@ -14,21 +14,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from remoting.producer.producer import Check
-from remoting.protocol.answers import Answer
-from remoting.protocol.codes import COMMIT, ROLLBACK
-from remoting.protocol.errors import RemotingError, Unreachable
-from repairs.acts.group_watch import GroupWatch, Others
-from repairs.acts.guard_rules import members_that_answer, rivals_that_answer
-from repairs.acts.guards import Refusal, refusals
-from repairs.acts.request import ActRequest
-from repairs.acts.situation import NamedRecord, Situation
-from repairs.receipts.journal import Journal
-from repairs.receipts.planner import witnesses_of
-from repairs.receipts.receipts import Receipt
-from repairs.stand_in.answer_effects import CheckCursor, Effects
-from repairs.stand_in.answer_source import AnswerSource, GivenAnswer
-from repairs.stand_in.answer_table import Task
+from rmqtx.remoting.producer.producer import Check
+from rmqtx.remoting.protocol.answers import Answer
+from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
+from rmqtx.remoting.protocol.errors import RemotingError, Unreachable
+from rmqtx.repairs.acts.group_watch import GroupWatch, Others
+from rmqtx.repairs.acts.guard_rules import members_that_answer, rivals_that_answer
+from rmqtx.repairs.acts.guards import Refusal, refusals
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.planner import witnesses_of
+from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.repairs.stand_in.answer_effects import CheckCursor, Effects
+from rmqtx.repairs.stand_in.answer_source import AnswerSource, GivenAnswer
+from rmqtx.repairs.stand_in.answer_table import Task
 
 PRODUCER_CONNECTED, ANOTHER_RMQTX = "producer-connected", "another-rmqtx"
 #: Guards that can be overridden for a stand-in; overriding others makes no sense for an answer.

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.identities import identities
 from rmqtx_cli.options.live import Live, LiveOptions, open_live
 from rmqtx_cli.sources.offline import OfflineOptions, resolved_in_files
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from remoting.connections.broker import Broker
-    from repairs.acts.medium import Medium
-    from repairs.receipts.receipts import Receipt
+    from rmqtx.remoting.connections.broker import Broker
+    from rmqtx.repairs.acts.medium import Medium
+    from rmqtx.repairs.receipts.receipts import Receipt
     from rmqtx_cli.sources.opening import Opened
 
 LIVE_WARNING = "a live act has no undo"
@@ -133,7 +133,7 @@ def acted_on(
             "no live broker and no store given",
             advice="add -n HOST:PORT (a name server), --broker HOST:PORT or --store STORE",
         )
-    from repairs.acts.live_medium import LiveMedium
+    from rmqtx.repairs.acts.live_medium import LiveMedium
 
     with open_live(live) as brokers:
         yield ActedOnBrokers(live, brokers, LiveMedium(brokers.brokers, brokers.members))
@@ -141,7 +141,7 @@ def acted_on(
 
 def resolved(brokers: Sequence[Broker], ids: Sequence[str]) -> list[str]:
     """The transaction ids for some ids, message ids or keys at live brokers; see `identities`."""
-    from remoting.live.lookups import show
+    from rmqtx.remoting.live.lookups import show
 
     where = f"at {', '.join(broker.root for broker in brokers)}"
     return identities(ids, lambda name, short: show(brokers, name, short=short), where)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.acting.acted_on import ActedOn, acted_on
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.asking import agreed
@@ -23,8 +23,8 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, escaped, stored_text
 
 if TYPE_CHECKING:
-    from repairs.acts.orders import CheckedAct, Conduct
-    from repairs.receipts.journal import Journal
+    from rmqtx.repairs.acts.orders import CheckedAct, Conduct
+    from rmqtx.repairs.receipts.journal import Journal
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
 
@@ -103,8 +103,8 @@ class ActOptions:
 
         Raises: BadRequest for an unknown guard, or an override without a reason.
         """
-        from repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
-        from repairs.acts.orders import Conduct
+        from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES
+        from rmqtx.repairs.acts.orders import Conduct
         from rmqtx_cli.words.near import did_you_mean
 
         for name in override or ():
@@ -142,10 +142,10 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
         offline: OfflineOptions,
         live: LiveOptions,
     ) -> int:
-        from repairs.acts.carry_out import checked_acts
-        from repairs.acts.orders import ActOrder
-        from repairs.acts.request import ActRequest
-        from repairs.receipts.journal import Journal
+        from rmqtx.repairs.acts.carry_out import checked_acts
+        from rmqtx.repairs.acts.orders import ActOrder
+        from rmqtx.repairs.acts.request import ActRequest
+        from rmqtx.repairs.receipts.journal import Journal
 
         conduct = act.conduct(override, reason)
         if len(set(ids)) > AT_ONCE_MAX:
@@ -171,7 +171,7 @@ def acting_command(action: str, text: str) -> Callable[..., Any]:
 
 def receipts_listing(output: OutputOptions, voice: Voice) -> Listing:
     """The listing of receipts."""
-    from repairs.receipts.receipts import RECEIPTS
+    from rmqtx.repairs.receipts.receipts import RECEIPTS
     from rmqtx_cli.output.listing import Listing
 
     return Listing(RECEIPTS, receipts_view(), output, voice=voice)
@@ -184,8 +184,8 @@ def carry_out_confirmed(
 
     Raises: BadRequest if there is no terminal to ask on; UnwritableFile if no receipt can be written.
     """
-    from repairs.acts.carry_out import carry_out
-    from repairs.receipts.receipts import table
+    from rmqtx.repairs.acts.carry_out import carry_out
+    from rmqtx.repairs.receipts.receipts import table
 
     voice = listing.voice
     allowed = [checked_act for checked_act in acts if checked_act.is_allowed]

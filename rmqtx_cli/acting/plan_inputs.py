@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.live import Live, LiveOptions, open_live
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.sources.source import refuse_file_options
@@ -21,10 +21,10 @@ from rmqtx_cli.sources.source import refuse_file_options
 if TYPE_CHECKING:
     import typer
 
-    from repairs.acts.live_medium import LiveMedium
-    from repairs.acts.situation import Situation
+    from rmqtx.repairs.acts.live_medium import LiveMedium
+    from rmqtx.repairs.acts.situation import Situation
+    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.sources.opening import Opened
-    from verdicts.model.reading import VerdictReading
 
 _COMMAND = "plan"
 
@@ -65,7 +65,7 @@ def plan_inputs(
     """
     if live.instead_of(stores, advice):
         refuse_file_options(files)
-        from repairs.acts.live_medium import LiveMedium
+        from rmqtx.repairs.acts.live_medium import LiveMedium
 
         with open_live(live) as opened:
             yield LivePlanInputs(opened, LiveMedium(opened.brokers, opened.members))
@@ -87,20 +87,20 @@ class LivePlanInputs:
 
     def named(self, ids: Sequence[str]) -> VerdictReading:
         """See `PlanInputs`."""
-        from remoting.live.lookups import lookup
+        from rmqtx.remoting.live.lookups import lookup
         from rmqtx_cli.acting.acted_on import resolved
 
         return lookup(self.live.brokers, resolved(self.live.brokers, ids), members=self.live.members)
 
     def pending(self) -> VerdictReading:
         """See `PlanInputs`."""
-        from remoting.live.lookups import pending
+        from rmqtx.remoting.live.lookups import pending
 
         return pending(self.live.brokers, members=self.live.members)
 
     def everything(self) -> VerdictReading:
         """See `PlanInputs`."""
-        from remoting.live.lookups import audit
+        from rmqtx.remoting.live.lookups import audit
 
         return audit(self.live.brokers, members=self.live.members)
 
@@ -110,9 +110,9 @@ class LivePlanInputs:
 
     def facts(self, context: typer.Context, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """See `PlanInputs`."""
-        from repairs.plans.plan_steps import live_plan_store
+        from rmqtx.repairs.plans.plan_steps import live_plan_store
+        from rmqtx.verdicts.audit.provenance import EngineFacts, provenance
         from rmqtx_cli.sources.provenance import asked_options
-        from verdicts.audit.provenance import EngineFacts, provenance
 
         stores = [live_plan_store(broker) for broker in self.live.brokers if broker.root in roots]
         made_from = provenance(
@@ -140,9 +140,9 @@ class FilePlanInputs:
         """See `PlanInputs`."""
         import pyarrow as pa
 
-        from readers.model.tables import TRANSACTIONS
-        from verdicts.audit.lookups import show
-        from verdicts.model.reading import VerdictReading
+        from rmqtx.readers.model.tables import TRANSACTIONS
+        from rmqtx.verdicts.audit.lookups import show
+        from rmqtx.verdicts.model.reading import VerdictReading
 
         whole = VerdictReading(TRANSACTIONS, [])
         self._reading = whole
@@ -164,13 +164,13 @@ class FilePlanInputs:
 
     def pending(self) -> VerdictReading:
         """See `PlanInputs`."""
-        from verdicts.audit.lookups import pending
+        from rmqtx.verdicts.audit.lookups import pending
 
         return self._remembered(pending(self.opened.stores, self.opened.settings_of))
 
     def everything(self) -> VerdictReading:
         """See `PlanInputs`."""
-        from verdicts.audit.local_audit import audit
+        from rmqtx.verdicts.audit.local_audit import audit
 
         return self._remembered(audit(self.opened.stores, self.opened.settings_of))
 
@@ -181,16 +181,16 @@ class FilePlanInputs:
 
     def situations(self, rows: list[dict[str, Any]]) -> list[Situation]:
         """See `PlanInputs`."""
-        from repairs.acts.file_situations import file_situations
+        from rmqtx.repairs.acts.file_situations import file_situations
 
         findings = [] if self._reading is None else self._reading.findings
         return file_situations(self.opened.stores, self.opened.settings_of, rows, findings)
 
     def facts(self, context: typer.Context, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """See `PlanInputs`."""
-        from repairs.receipts.planner import fingerprint
+        from rmqtx.repairs.receipts.planner import fingerprint
+        from rmqtx.verdicts.audit.provenance import EngineFacts, provenance, store_provenance
         from rmqtx_cli.sources.provenance import asked_options
-        from verdicts.audit.provenance import EngineFacts, provenance, store_provenance
 
         stores = [store for store in self.opened.stores if store.root in roots]
         facts = [store_provenance(store) for store in stores]

@@ -20,14 +20,14 @@ def _words() -> Iterable[str]:
 
 
 def _columns(command: str) -> Iterable[str]:
-    from readers.model.tables import ALL_TABLES, TRANSACTIONS
-    from repairs.receipts.receipts import RECEIPTS
+    from rmqtx.readers.model.tables import ALL_TABLES, TRANSACTIONS
+    from rmqtx.repairs.receipts.receipts import RECEIPTS
+    from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
+    from rmqtx.verdicts.ledger.reconcile import RECONCILED
+    from rmqtx.verdicts.transactions.diff import DIFFERENCES
     from rmqtx_cli.output.derived_columns import derived_columns
     from rmqtx_cli.pages.installation import INSTALLATION
     from rmqtx_cli.pages.stores_table import STORES
-    from verdicts.causes.diagnosing import DIAGNOSES
-    from verdicts.ledger.reconcile import RECONCILED
-    from verdicts.transactions.diff import DIFFERENCES
 
     tables = {
         "pending": TRANSACTIONS, "audit": TRANSACTIONS, "plan": TRANSACTIONS, "reconcile": RECONCILED,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from readers.model.errors import RmqtxError
+from rmqtx.readers.model.errors import RmqtxError
 from rmqtx_cli.doctor.here import credentials_text, store_text
 from rmqtx_cli.pages.installation import HERE, Part, note, ok, problem
 from rmqtx_cli.sources.engines import spark_session
@@ -16,9 +16,9 @@ from rmqtx_cli.words.text import count, size
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rmqtx.spark_tasks.jobs.stores_seen import StoreSeen
+    from rmqtx.spark_tasks.session.worker_facts import WorkerFacts
     from rmqtx_cli.options.engine import EngineOptions
-    from spark_tasks.jobs.stores_seen import StoreSeen
-    from spark_tasks.session.worker_facts import WorkerFacts
 
 
 def parts_of_executors(options: EngineOptions, stores: Sequence[str]) -> Iterator[Part]:
@@ -36,7 +36,7 @@ def parts_of_executors(options: EngineOptions, stores: Sequence[str]) -> Iterato
 
 
 def _session_text(spark: SparkSession) -> str:
-    from spark_tasks.session.packages import is_connected
+    from rmqtx.spark_tasks.session.packages import is_connected
 
     if is_connected(spark):
         return f"{spark.version}, Spark Connect"
@@ -45,7 +45,7 @@ def _session_text(spark: SparkSession) -> str:
 
 
 def _executors(spark: SparkSession, stores: Sequence[str]) -> Iterator[Part]:
-    from spark_tasks.session.workers import SEND_ADVICE, differences, every_worker
+    from rmqtx.spark_tasks.session.workers import SEND_ADVICE, differences, every_worker
 
     found, expected = every_worker(spark)
     yield _answers(len(found), expected)
@@ -88,7 +88,7 @@ def _packages_text(facts: WorkerFacts) -> str:
 
 def _lesser(place: str, facts: WorkerFacts) -> Iterator[Part]:
     """Yield what stops nothing: an old rmqtx, optional packages, the machine."""
-    from spark_tasks.session.worker_facts import USEFUL, facts_here
+    from rmqtx.spark_tasks.session.worker_facts import USEFUL, facts_here
 
     here = facts_here()
     for name in USEFUL:
@@ -112,7 +112,7 @@ def _lesser(place: str, facts: WorkerFacts) -> Iterator[Part]:
 
 def _stores(spark: SparkSession, stores: Sequence[str], executors: Sequence[tuple[str, int]]) -> Iterator[Part]:
     """Yield whether each executor reads the stores as this machine does."""
-    from spark_tasks.jobs.stores_seen import store_seen, stores_seen
+    from rmqtx.spark_tasks.jobs.stores_seen import store_seen, stores_seen
 
     here = [store_seen(store) for store in stores]
     found = stores_seen(spark, stores)

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.model.errors import RmqtxError
+from rmqtx.readers.model.errors import RmqtxError
 from rmqtx_cli.pages.installation import HERE, Part, note, ok, problem
 from rmqtx_cli.words.text import count, size
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-    from spark_tasks.jobs.stores_seen import StoreSeen
+    from rmqtx.spark_tasks.jobs.stores_seen import StoreSeen
 
 #: Extras with what does not work without them.
 EXTRAS = {
@@ -38,10 +38,10 @@ _VARIABLES = ("RMQTX_CONFIG", "RMQTX_STORE", "NAMESRV_ADDR", "RMQTX_STATE_DIR", 
 
 def parts_of_conf(file: Path, version: str | None) -> Iterator[Part]:
     """Yield a part for each line of a broker.conf that the broker does not take as written, with the value in force."""
-    from readers.model.errors import SourceError
-    from readers.store.broker_conf import read_broker_conf
-    from readers.store.broker_settings import settings_of_conf
-    from readers.store.conf_notes import conf_notes
+    from rmqtx.readers.model.errors import SourceError
+    from rmqtx.readers.store.broker_conf import read_broker_conf
+    from rmqtx.readers.store.broker_settings import settings_of_conf
+    from rmqtx.readers.store.conf_notes import conf_notes
 
     part = f"broker.conf {file}"
     try:
@@ -79,7 +79,7 @@ def parts_here(
 
 
 def _store(place: str) -> Part:
-    from spark_tasks.jobs.stores_seen import store_seen
+    from rmqtx.spark_tasks.jobs.stores_seen import store_seen
 
     seen = store_seen(place)
     if seen.failure is not None:
@@ -112,9 +112,9 @@ def _metadata(name: str) -> str | None:
 
 def _packages(wanted: set[str]) -> Iterator[Part]:
     """Yield rmqtx, the packages that it needs, and its extras."""
-    import readers
+    import rmqtx
 
-    place = Path(readers.__file__).parent.parent
+    place = Path(rmqtx.__file__).parent.parent
     version = _metadata("Version")
     if version is None:
         yield note(HERE, "rmqtx", f"from {place}, not installed by pip: its requirements are unknown", "pip install .")
@@ -177,8 +177,8 @@ def _version_of(package: str) -> str | None:
 
 
 def _java(*, is_wanted: bool) -> Part:
-    from spark_tasks.session.errors import SparkUnavailable
-    from spark_tasks.session.java import find_java
+    from rmqtx.spark_tasks.session.errors import SparkUnavailable
+    from rmqtx.spark_tasks.session.java import find_java
 
     try:
         java = find_java()
@@ -209,7 +209,7 @@ def _temporary_folder(given: str | None) -> Part:
 
 def _state_folder() -> Part:
     """Examine the folder of receipts, without making it."""
-    from repairs.receipts.state_directory import state_directory
+    from rmqtx.repairs.receipts.state_directory import state_directory
 
     try:
         folder = state_directory()
@@ -236,7 +236,7 @@ def _environment() -> Part:
 
 
 def _credentials() -> Part:
-    from spark_tasks.session.worker_facts import credentials_here
+    from rmqtx.spark_tasks.session.worker_facts import credentials_here
 
     return ok(HERE, "credentials of object stores", credentials_text(credentials_here()))
 

@@ -139,7 +139,7 @@ class ReadingProcess:
 
 def main() -> None:
     """Answer the request on stdin."""
-    from readers.model.errors import RmqtxError
+    from rmqtx.readers.model.errors import RmqtxError
     from rmqtx_cli.output.standard_streams import own_standard_streams
 
     own_standard_streams()

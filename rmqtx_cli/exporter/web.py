@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.exporter.collector import StateCollector
 from rmqtx_cli.exporter.schedule import Schedule
 from rmqtx_cli.exporter.web_config import WebConfig

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from readers.model.errors import BadRequest, UnreadableFile
+from rmqtx.readers.model.errors import BadRequest, UnreadableFile
 
 _TLS_KEYS = ("cert_file", "key_file", "client_ca_file", "client_auth_type", "min_version")
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}

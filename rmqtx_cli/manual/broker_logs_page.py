@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from readers.broker_logs.line_kinds import KINDS, LineKind
-from verdicts.causes.register import CAUSES
-from verdicts.model.store_evidence import BROKER_LOG
+from rmqtx.readers.broker_logs.line_kinds import KINDS, LineKind
+from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG
 
 _BEGIN, _END = "<!-- kinds -->", "<!-- /kinds -->"
 _NAMES = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from verdicts.causes.cause import STRENGTHS, Cause
-from verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.cause import STRENGTHS, Cause
+from rmqtx.verdicts.causes.register import CAUSES
 
 _BEGIN, _END = "<!-- causes -->", "<!-- /causes -->"
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-from readers.model import releases
-from readers.model.layout import Layout
-from readers.model.releases import ALWAYS, Change, dotted
+from rmqtx.readers.model import releases
+from rmqtx.readers.model.layout import Layout
+from rmqtx.readers.model.releases import ALWAYS, Change, dotted
 from rmqtx_cli.pages.glossary import LAYOUT_MODULES, WIRE_MODULES, structures
 
 #: A block that `filled` writes: name of the structure, drawing, fields.

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from readers.model.findings import KINDS
-from readers.model.layout import Layout
-from readers.model.tables import ALL_TABLES
-from repairs.receipts.receipts import OUTCOMES as RECEIPT_OUTCOMES
-from repairs.receipts.receipts import STANDINGS
+from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.model.layout import Layout
+from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.repairs.receipts.receipts import OUTCOMES as RECEIPT_OUTCOMES
+from rmqtx.repairs.receipts.receipts import STANDINGS
+from rmqtx.verdicts.ledger.reconcile import OUTCOMES, WORDS
+from rmqtx.verdicts.transactions.diff import CHANGES
+from rmqtx.verdicts.transactions.flags import FLAGS
+from rmqtx.verdicts.transactions.reason_codes import REASONS
+from rmqtx.verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
 from rmqtx_cli.manual.roff import heading, item, page, paragraph, subheading, verbatim
 from rmqtx_cli.pages.glossary import RESULT_TABLES, TERMS, meaning_of, structures
-from verdicts.ledger.reconcile import OUTCOMES, WORDS
-from verdicts.transactions.diff import CHANGES
-from verdicts.transactions.flags import FLAGS
-from verdicts.transactions.reason_codes import REASONS
-from verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
 
 if TYPE_CHECKING:
     import pyarrow as pa

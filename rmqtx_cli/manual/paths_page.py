@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from readers.model.releases import ALWAYS, Version, dotted
-from readers.store.paths import CURSOR_FILES, PATHS, StorePath
+from rmqtx.readers.model.releases import ALWAYS, Version, dotted
+from rmqtx.readers.store.paths import CURSOR_FILES, PATHS, StorePath
 
 
 def filled(text: str) -> str:

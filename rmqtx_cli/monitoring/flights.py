@@ -13,7 +13,7 @@ from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from repairs.canary.probe_steps import ProbeRun, ProbeStep
+    from rmqtx.repairs.canary.probe_steps import ProbeRun, ProbeStep
 
 
 def judged(flights: Sequence[ProbeRun], thresholds: Thresholds) -> Outcome:

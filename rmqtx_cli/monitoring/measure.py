@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from readers.cursors.cursors import check_cursors
-from readers.log.commit_log import last_with_data
-from readers.model.errors import SourceError
-from readers.model.shell_words import quoted
-from readers.queues.consume_queue import open_queue
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.verdicts.causes.strengths import cause_counts
+from rmqtx.verdicts.deadlines.deadline import deadline_of
+from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS, op_hold_ms
 from rmqtx_cli.monitoring.numbers import PENDING, WITHOUT_OP, Causes, GroupNumbers, Numbers, StoreNumbers
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.pages.check_alive import stopped_sentence
@@ -18,19 +21,16 @@ from rmqtx_cli.pages.headlines import passed_sentences, refused_sentences
 from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.sources.brokers import BrokerSource
 from rmqtx_cli.sources.files import FileSource
-from verdicts.causes.strengths import cause_counts
-from verdicts.deadlines.deadline import deadline_of
-from verdicts.model.store_evidence import OP_WRITE_MS, op_hold_ms
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.store.broker_settings import BrokerSettings
-    from readers.store.store import Store
-    from remoting.live.store_facts import LiveStore
+    from rmqtx.readers.store.broker_settings import BrokerSettings
+    from rmqtx.readers.store.store import Store
+    from rmqtx.remoting.live.store_facts import LiveStore
+    from rmqtx.verdicts.model.predicted import Prediction
+    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.sources.source import Source
-    from verdicts.model.predicted import Prediction
-    from verdicts.model.reading import VerdictReading
 
 #: Only transactions pending for this time are remembered until the next run; the producer may still decide others.
 REMEMBERED_AGE_MS = 60_000

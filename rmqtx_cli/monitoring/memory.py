@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import JsonForm, list_of, needed, struct_of
-from readers.model.errors import BadText
-from readers.storage.places import identity_of
+from rmqtx.readers.model.declared_json import JsonForm, list_of, needed, struct_of
+from rmqtx.readers.model.errors import BadText
+from rmqtx.readers.storage.places import identity_of
 from rmqtx_cli.monitoring.numbers import StoreNumbers
 from rmqtx_cli.output.streams import written_whole
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from readers.log.properties import UNIQ_KEY
-from readers.log.record_at import block_at
-from readers.model.errors import RmqtxError, SourceError
+from rmqtx.readers.log.properties import UNIQ_KEY
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.model.errors import RmqtxError, SourceError
 from rmqtx_cli.monitoring.metrics import FLAG_COUNTERS, STATE_COUNTERS
 from rmqtx_cli.monitoring.numbers import ENDED, Causes, Numbers, Place
 from rmqtx_cli.sources.files import FileSource
@@ -18,7 +18,7 @@ from rmqtx_cli.sources.files import FileSource
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.store.store import Store
+    from rmqtx.readers.store.store import Store
     from rmqtx_cli.sources.source import Source
 
 
@@ -43,8 +43,8 @@ class Became:
         """Add the rows of a look-up."""
         import pyarrow.compute as pc
 
-        from verdicts.causes.strengths import cause_counts
-        from verdicts.deadlines.deadline import is_open_row
+        from rmqtx.verdicts.causes.strengths import cause_counts
+        from rmqtx.verdicts.deadlines.deadline import is_open_row
 
         for row in rows.select(["store", "state", "flags"]).to_pylist():
             names = {STATE_COUNTERS.get(row["state"]), *(FLAG_COUNTERS.get(flag) for flag in row["flags"])}

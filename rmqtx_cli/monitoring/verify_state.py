@@ -7,25 +7,25 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.model.errors import BadText, UnreadableFile, UnwritableFile
+from rmqtx.readers.model.errors import BadText, UnreadableFile, UnwritableFile
 from rmqtx_cli.words.durations import duration_text, parse_duration_ms
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
-    from readers.jobs.workers import Progress
-    from readers.model.reading import Reading
-    from readers.store.store import Store
+    from rmqtx.readers.jobs.workers import Progress
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
+    from rmqtx.verdicts.verify.verify import Verify
     from rmqtx_cli.sources.engines import StoreEngine
-    from verdicts.verify.verify import Verify
 
 _FORM = 1
 
 
 def state_file(stores: list[Store]) -> Path:
     """The file for a set of stores, independent of their order."""
-    from readers.storage.places import identity_of
-    from repairs.receipts.state_directory import state_directory
+    from rmqtx.readers.storage.places import identity_of
+    from rmqtx.repairs.receipts.state_directory import state_directory
 
     names = "\0".join(sorted(identity_of(store.root) for store in stores))
     digest = hashlib.sha256(names.encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -39,7 +39,7 @@ def recall(file: Path) -> dict[str, int]:
     """
     import pyarrow as pa
 
-    from readers.model.declared_json import JsonForm, needed
+    from rmqtx.readers.model.declared_json import JsonForm, needed
 
     times = pa.map_(pa.string(), pa.field("verified_time_ms", pa.int64(), nullable=False))
     form = JsonForm("memory of rmqtx verify", pa.struct([needed("form", pa.int64()), needed("files", times)]))
@@ -82,7 +82,7 @@ def within_budget(
 
     Raises: BadRequest for a text that is not a duration; UnreadableFile, UnwritableFile.
     """
-    from verdicts.verify.time_budget import verify_within
+    from rmqtx.verdicts.verify.time_budget import verify_within
 
     milliseconds = parse_duration_ms(text)
     partial = verify_within(

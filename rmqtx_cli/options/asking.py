@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.words import say
 
 

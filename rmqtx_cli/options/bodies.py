@@ -12,7 +12,7 @@ def text_schema() -> pa.Schema:
     """Return the schema of RECORDS with bodies as text."""
     import pyarrow as pa
 
-    from readers.model.tables import RECORDS
+    from rmqtx.readers.model.tables import RECORDS
 
     body = RECORDS.field("body")
     return RECORDS.set(RECORDS.get_field_index("body"), pa.field("body", pa.string(), metadata=body.metadata))

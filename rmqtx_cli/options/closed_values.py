@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.words.near import did_you_mean
 
 if TYPE_CHECKING:
@@ -14,43 +14,43 @@ if TYPE_CHECKING:
 
 
 def _states() -> Iterable[str]:
-    from verdicts.transactions.states_and_advice import STATES
+    from rmqtx.verdicts.transactions.states_and_advice import STATES
 
     return STATES
 
 
 def _flags() -> Iterable[str]:
-    from verdicts.transactions.flags import FLAGS
+    from rmqtx.verdicts.transactions.flags import FLAGS
 
     return FLAGS
 
 
 def _advice() -> Iterable[str]:
-    from verdicts.transactions.states_and_advice import ADVICE
+    from rmqtx.verdicts.transactions.states_and_advice import ADVICE
 
     return ADVICE
 
 
 def _reasons() -> Iterable[str]:
-    from verdicts.transactions.reason_codes import REASONS
+    from rmqtx.verdicts.transactions.reason_codes import REASONS
 
     return REASONS
 
 
 def _findings() -> Iterable[str]:
-    from readers.model.findings import KINDS
+    from rmqtx.readers.model.findings import KINDS
 
     return KINDS
 
 
 def _causes() -> Iterable[str]:
-    from verdicts.causes.register import CAUSES
+    from rmqtx.verdicts.causes.register import CAUSES
 
     return CAUSES
 
 
 def _causes_found() -> Iterable[str]:
-    from verdicts.causes.strengths import cause_words
+    from rmqtx.verdicts.causes.strengths import cause_words
 
     return cause_words()
 

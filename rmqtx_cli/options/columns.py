@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from readers.model.errors import BadRequest
-from readers.model.moments import is_time
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.moments import is_time
 from rmqtx_cli.options.closed_values import closed_values
 from rmqtx_cli.words.near import nearest_column
 

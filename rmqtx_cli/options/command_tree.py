@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from readers.model.errors import BadRequest, SourceError
+from rmqtx.readers.model.errors import BadRequest, SourceError
 from rmqtx_cli.options.configuration import (
     OWN_FORMAT,
     STORE_VARIABLE,

@@ -43,14 +43,14 @@ def words(incomplete: str) -> list[str]:
 
 def actions(incomplete: str) -> list[str]:
     """Return the actions of `plan`, and `show`."""
-    from repairs.receipts.plan_file import ACTIONS
+    from rmqtx.repairs.receipts.plan_file import ACTIONS
 
     return _beginning([*ACTIONS, "show"], incomplete)
 
 
 def guards(incomplete: str) -> list[str]:
     """Return the names of guards."""
-    from repairs.acts.guards import GUARDS
+    from rmqtx.repairs.acts.guards import GUARDS
 
     return _beginning((guard.name for guard in GUARDS), incomplete)
 
@@ -77,7 +77,7 @@ def condition_fields(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def stores(incomplete: str) -> list[str]:
     """Return the names of stores in the configuration file; the shell completes paths itself."""
-    from readers.model.errors import BadRequest
+    from rmqtx.readers.model.errors import BadRequest
     from rmqtx_cli.options.configuration import configuration
 
     try:
@@ -88,8 +88,8 @@ def stores(incomplete: str) -> list[str]:
 
 def transaction_ids(incomplete: str) -> list[str]:
     """Return ids of pending transactions in the store that is read if none is given."""
-    from readers.model.errors import RmqtxError
-    from readers.model.own_process import begin_own_process
+    from rmqtx.readers.model.errors import RmqtxError
+    from rmqtx.readers.model.own_process import begin_own_process
 
     begin_own_process()
     try:
@@ -100,11 +100,11 @@ def transaction_ids(incomplete: str) -> list[str]:
 
 
 def _pending_ids() -> list[str]:
-    from readers.storage.file_systems import expand
-    from readers.store.broker_settings import broker_settings
-    from readers.store.store import open_store
+    from rmqtx.readers.storage.file_systems import expand
+    from rmqtx.readers.store.broker_settings import broker_settings
+    from rmqtx.readers.store.store import open_store
+    from rmqtx.verdicts.audit.lookups import pending
     from rmqtx_cli.options.configuration import configuration, own_store
-    from verdicts.audit.lookups import pending
 
     named = own_store()
     if named is None:

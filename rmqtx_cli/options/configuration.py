@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.words.command_names import SECTIONS
 from rmqtx_cli.words.near import did_you_mean, near
 from rmqtx_cli.words.text import escaped

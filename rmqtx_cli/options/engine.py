@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.words.sizes import parse_size_bytes
 from rmqtx_cli.words.text import size
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.closed_values import check_pattern, check_value
 from rmqtx_cli.options.columns import Heads, Path, resolve
 from rmqtx_cli.words.durations import parse_duration_ms

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from readers.model.errors import BadRequest, NoSuchTransaction
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.next_commands import carried
 
 if TYPE_CHECKING:
-    from readers.model.reading import Reading
+    from rmqtx.readers.model.reading import Reading
 
 _SHOWN_MAX = 3
 

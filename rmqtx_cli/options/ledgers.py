@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.model.errors import BadRequest
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.shell_words import quoted
+from rmqtx.verdicts.ledger.join import LedgerFit
+from rmqtx.verdicts.ledger.matching import SEPARATOR
 from rmqtx_cli.options.filters import Filter, parse_filter
 from rmqtx_cli.options.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, holds_secret, login
 from rmqtx_cli.options.matching import parse_match, parse_terms
 from rmqtx_cli.words.text import count, escaped
-from verdicts.ledger.join import LedgerFit
-from verdicts.ledger.matching import SEPARATOR
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from verdicts.ledger.matching import Match
+    from rmqtx.verdicts.ledger.matching import Match
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class LedgerQuery:
 
         Raises: BadRequest for an unknown column, or a value that the column cannot have.
         """
-        from readers.model.tables import TRANSACTIONS
+        from rmqtx.readers.model.tables import TRANSACTIONS
 
         match = parse_match(self.match, TRANSACTIONS, ledger)
         done = parse_filter(self.done, ledger, "--done")
@@ -146,14 +146,14 @@ class Comparison:
 
     def answer(self) -> str:
         """Return the number of transactions of each outcome, in one line."""
-        from verdicts.ledger.reconcile import OUTCOMES
+        from rmqtx.verdicts.ledger.reconcile import OUTCOMES
 
         outcomes = ", ".join(f"{self.outcomes[outcome]} {outcome}" for outcome in OUTCOMES if self.outcomes[outcome])
         return f"{count(self.outcomes.total(), 'transaction')}{': ' + outcomes if outcomes else ''}"
 
     def lines(self) -> Iterator[str]:
         """Yield the lines below the rows: entries of the ledger, outcomes, ledger rows without a transaction."""
-        from verdicts.ledger.reconcile import OUTCOMES, WORDS
+        from rmqtx.verdicts.ledger.reconcile import OUTCOMES, WORDS
 
         words = ", ".join(f"{self.words[word]} {word}" for word in WORDS if self.words[word])
         if words:
@@ -192,7 +192,7 @@ def _to_override_count(batch: pa.RecordBatch) -> int:
     """Return the number of rows to act on that `rmqtx apply` refuses unless the guard op-in-memory is overridden."""
     import pyarrow.compute as pc
 
-    from repairs.acts.guard_rules import may_deliver_rolled_back
+    from rmqtx.repairs.acts.guard_rules import may_deliver_rolled_back
 
     rows = batch.select(["advice", "flags"]).filter(pc.equal(batch["outcome"], "act"))
     pairs = zip(*(column.to_pylist() for column in rows.columns), strict=True)

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.configuration import own_name_servers
 from rmqtx_cli.words import say
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.text import stored_text
 
 if TYPE_CHECKING:
-    from remoting.connections.broker import Broker
-    from remoting.connections.client import Client
-    from remoting.connections.name_servers import NameServers
-    from remoting.protocol.answers import BrokerAddresses
-    from remoting.protocol.settings import Credentials, RemotingSettings
+    from rmqtx.remoting.connections.broker import Broker
+    from rmqtx.remoting.connections.client import Client
+    from rmqtx.remoting.connections.name_servers import NameServers
+    from rmqtx.remoting.protocol.answers import BrokerAddresses
+    from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
 
 NameServersOption = Annotated[
     str | None,
@@ -130,7 +130,7 @@ class LiveOptions:
         NAMESRV_ADDR and the configuration file are ignored if the command line gives all brokers by address.
         Raises: BadRequest.
         """
-        from remoting.protocol.addresses import is_address, several
+        from rmqtx.remoting.protocol.addresses import is_address, several
 
         text = self.namesrv
         if text is None and not (self.broker and all(is_address(name) for name in self.broker)):
@@ -139,7 +139,7 @@ class LiveOptions:
 
     def full_name(self, name: str) -> str:
         """Name of a topic or group with the namespace of --namespace, added where the given name has none."""
-        from remoting.protocol.namespaces import with_namespace
+        from rmqtx.remoting.protocol.namespaces import with_namespace
 
         return with_namespace(name, self.namespace)
 
@@ -186,9 +186,9 @@ def open_live(live: LiveOptions) -> Iterator[Live]:
 
     Raises: BadRequest, Unreachable, NoAnswer, Refused.
     """
-    from remoting.connections.client import Client
-    from remoting.connections.discovery import chosen_brokers
-    from remoting.connections.name_servers import NameServers
+    from rmqtx.remoting.connections.client import Client
+    from rmqtx.remoting.connections.discovery import chosen_brokers
+    from rmqtx.remoting.connections.name_servers import NameServers
 
     addresses = live.name_server_addresses
     if not addresses and not live.broker:
@@ -200,8 +200,8 @@ def open_live(live: LiveOptions) -> Iterator[Live]:
 
 
 def _settings(live: LiveOptions) -> RemotingSettings:
-    from remoting.connections.tls import KEY_PASSWORD, tls_context
-    from remoting.protocol.settings import RemotingSettings
+    from rmqtx.remoting.connections.tls import KEY_PASSWORD, tls_context
+    from rmqtx.remoting.protocol.settings import RemotingSettings
 
     context = None
     if live.tls or live.tls_insecure or live.tls_server_name or live.tls_ca or live.tls_cert or live.tls_key:
@@ -221,7 +221,7 @@ def _settings(live: LiveOptions) -> RemotingSettings:
 
 
 def _credentials(path: Path | None) -> Credentials | None:
-    from remoting.connections.credentials import from_environment, from_file, is_readable_by_others
+    from rmqtx.remoting.connections.credentials import from_environment, from_file, is_readable_by_others
 
     if path is None:
         return from_environment(os.environ)

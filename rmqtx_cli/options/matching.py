@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.ledger.matching import Match, Term, named_pattern
 from rmqtx_cli.options.filters import tokens
 from rmqtx_cli.words.near import did_you_mean
-from verdicts.ledger.matching import Match, Term, named_pattern
 
 if TYPE_CHECKING:
     import pyarrow as pa

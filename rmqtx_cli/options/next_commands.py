@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.words.times import parse_moment_ms, time_text
 
 #: The parsed command line of this run, as Typer has it; None in a program that calls no command.

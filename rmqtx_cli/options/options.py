@@ -88,8 +88,8 @@ def _say_treated_as(context: typer.Context, text: str | None) -> str | None:
     """
     if text is None or context.resilient_parsing:
         return text
-    from readers.model.errors import BadRequest
-    from readers.model.releases import dotted, parse_version, release_before, release_text
+    from rmqtx.readers.model.errors import BadRequest
+    from rmqtx.readers.model.releases import dotted, parse_version, release_before, release_text
 
     try:
         given = parse_version(text)

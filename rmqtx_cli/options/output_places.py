@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path, PosixPath
 
-from readers.storage.places import is_uri
+from rmqtx.readers.storage.places import is_uri
 
 
 class OutputFolder(PosixPath):

@@ -9,7 +9,7 @@ from rmqtx_cli.words.text import count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from readers.model.reading import Coverage, Reading
+    from rmqtx.readers.model.reading import Coverage, Reading
 
 
 def accounting(reading: Reading) -> str | None:

@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from readers.model.parquet import parquet_options
+from rmqtx.readers.model.parquet import parquet_options
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

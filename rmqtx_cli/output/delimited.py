@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from readers.model.moments import is_time, timestamp_name
+from rmqtx.readers.model.moments import is_time, timestamp_name
 from rmqtx_cli.options.row_options import IS_SAFE
 from rmqtx_cli.output.jsontext import json_texts, time_texts, timestamp_texts
 from rmqtx_cli.output.pieces import pieces

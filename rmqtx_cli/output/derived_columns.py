@@ -26,7 +26,7 @@ def derived_columns(schema: pa.Schema) -> dict[str, Derived]:
     """The columns that can be derived from a table's columns, by name."""
     import pyarrow as pa
 
-    from readers.model.tables import column
+    from rmqtx.readers.model.tables import column
 
     found = []
     if "half_copies" in schema.names and "half_store_time_ms" in schema.names:

@@ -9,14 +9,14 @@ from typing import IO
 
 import pyarrow as pa
 
-from readers.model.moments import timestamp_schema, with_timestamps
+from rmqtx.readers.model.moments import timestamp_schema, with_timestamps
+from rmqtx.verdicts.export.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
 from rmqtx_cli.options.options import OutputFormat
 from rmqtx_cli.options.row_options import HAS_TIMESTAMPS, IS_SAFE
 from rmqtx_cli.output.delimited import CsvPort
 from rmqtx_cli.output.jsonlines import JsonLinesPort
 from rmqtx_cli.output.port_kinds import Port
 from rmqtx_cli.output.views import View
-from verdicts.export.partition_files import ArrowForm, FileForm, ParquetForm, RowsFile
 
 #: The formats of an export; tables are for people, and a JSON list cannot be continued.
 EXPORT_FORMATS = (OutputFormat.PARQUET, OutputFormat.ARROW, OutputFormat.CSV, OutputFormat.JSONL)

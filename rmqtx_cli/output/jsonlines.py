@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING
 
+from rmqtx.verdicts.audit.provenance import METADATA_KEY
 from rmqtx_cli.output.jsontext import json_rows, text_bytes
 from rmqtx_cli.output.pieces import pieces
-from verdicts.audit.provenance import METADATA_KEY
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.moments import TIME_END_MS, TIME_FIRST_MS, is_time, timestamp_name
+from rmqtx.readers.model.moments import TIME_END_MS, TIME_FIRST_MS, is_time, timestamp_name
 
 #: Parts of one text per row: a constant, or a text for each row.
 _Parts = list[pa.Array | str]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.columns import chosen_columns
 from rmqtx_cli.options.filters import Filter, parse_filter
 from rmqtx_cli.options.options import OutputFormat, OutputOptions
@@ -26,7 +26,7 @@ from rmqtx_cli.words.text import count
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.model.reading import Reading
+    from rmqtx.readers.model.reading import Reading
     from rmqtx_cli.output.port_kinds import StreamingPort
 
 
@@ -140,7 +140,7 @@ class Listing:
             self._derived[name].field if name in self._derived else self.schema.field(name) for name in self.columns
         ])
         if self.meta is not None and self.carries_meta:
-            from verdicts.audit.provenance import with_provenance
+            from rmqtx.verdicts.audit.provenance import with_provenance
 
             chosen = with_provenance(chosen, self.meta)
         is_table = self.format is OutputFormat.TABLE
@@ -236,7 +236,7 @@ def concluded(reading: Reading, voice: Voice, *, has_failed: bool = False, has_u
 
     A finding with severity error, or an UNDECIDABLE transaction, shows that evidence is missing or damaged.
     """
-    from readers.model.reading import NoteKind
+    from rmqtx.readers.model.reading import NoteKind
 
     for note in dict.fromkeys(reading.notes):
         (voice.note if note.kind is NoteKind.WHY else voice.detail)(note.text)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from readers.model.errors import BadRequest
-from readers.model.moments import is_time
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.moments import is_time
 from rmqtx_cli.options.columns import ALSO_CALLED
 from rmqtx_cli.words.near import nearest_column
 
@@ -81,6 +81,6 @@ def ordered(rows: pa.Table, orders: Sequence[SortOrder]) -> pa.Table:
 
 def oldest_first(rows: pa.Table) -> pa.Table:
     """Transactions, oldest first; those of equal age by id, so that each run lists them in the same order."""
-    from readers.model.columns import rows_in_order
+    from rmqtx.readers.model.columns import rows_in_order
 
     return rows_in_order(rows, ["half_store_time_ms", "transaction_id"])

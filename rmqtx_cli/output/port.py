@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.configuration import OWN_FORMAT
 from rmqtx_cli.options.options import OutputFormat
 from rmqtx_cli.options.output_places import OutputFolder

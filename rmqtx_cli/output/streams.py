@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from readers.model.errors import UnwritableFile
-from readers.storage.temporary import temporary_beside
+from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.readers.storage.temporary import temporary_beside
 from rmqtx_cli.words import progress
 
 #: Permissions of files that may contain message bodies or keys: readable for the owner only.

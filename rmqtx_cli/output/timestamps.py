@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from readers.model.moments import timestamp_schema, with_timestamps
+from rmqtx.readers.model.moments import timestamp_schema, with_timestamps
 
 if TYPE_CHECKING:
     import pyarrow as pa

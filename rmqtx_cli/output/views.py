@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from readers.model.moments import is_time
+from rmqtx.readers.model.moments import is_time
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import escaped
 from rmqtx_cli.words.times import time_text

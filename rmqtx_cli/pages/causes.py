@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.views import ALWAYS, Page, Row, View, plain
 from rmqtx_cli.output.views import Column as ViewColumn
@@ -15,8 +15,8 @@ from rmqtx_cli.words.times import time_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from verdicts.causes.diagnosing import Diagnosis
-    from verdicts.model.reading import VerdictReading
+    from rmqtx.verdicts.causes.diagnosing import Diagnosis
+    from rmqtx.verdicts.model.reading import VerdictReading
 
 #: How a strength is printed.
 STRENGTH_WORDS = {"explains": "explains", "could_explain": "could explain", "ruled_out": "ruled out"}
@@ -30,7 +30,7 @@ _PAGE_SOURCES = (
 
 def group_cause_lines(reading: VerdictReading, arguments: str) -> Iterator[str]:
     """A line for each cause of whole producer groups, which the rows do not have."""
-    from verdicts.causes.groups import group_causes
+    from rmqtx.verdicts.causes.groups import group_causes
 
     by_word: dict[str, list[tuple[str, int]]] = {}
     for _, word, group, rows in group_causes(reading.habits):

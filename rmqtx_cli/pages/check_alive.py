@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from verdicts.model.check_stop import CheckStop
+    from rmqtx.verdicts.model.check_stop import CheckStop
 
 
 def check_sentence(stop: CheckStop, counts: tuple[int, int] | None = None) -> str:
@@ -53,7 +53,7 @@ def next_lines(stop: CheckStop, live: str | None = None, shown: Collection[str] 
 
     `live`: the options that connect to the same brokers, None for files. `shown`: transactions shown already.
     """
-    from verdicts.check.check_stops import remedies
+    from rmqtx.verdicts.check.check_stops import remedies
 
     if live is not None:
         found = remedies(stop, live, None, shown)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.verdicts.model.predicted import EFFECTS, EVENTS
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
-from verdicts.model.predicted import EFFECTS, EVENTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from verdicts.deadlines.deadline import Deadline
-    from verdicts.model.predicted import Prediction
+    from rmqtx.verdicts.deadlines.deadline import Deadline
+    from rmqtx.verdicts.model.predicted import Prediction
 
 #: What a prediction assumes, in a few words.
 _ASSUMED = {"settings": "settings", "version": "release", "log": "a log without damage"}

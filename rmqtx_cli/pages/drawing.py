@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from readers.model.identities import is_of_grpc_client
-from readers.model.tables import NOBODY, PRODUCER, PROXY
-from readers.store.store import HALF_TOPIC
+from rmqtx.readers.model.identities import is_of_grpc_client
+from rmqtx.readers.model.tables import NOBODY, PRODUCER, PROXY
+from rmqtx.readers.store.store import HALF_TOPIC
+from rmqtx.verdicts.audit.timeline import CONSUMERS, LOGGED_TIMELINE, TIMELINE, TimelineSource, consumers_past, timeline
+from rmqtx.verdicts.deadlines.deadline import Deadline, deadline_of
+from rmqtx.verdicts.transactions.flags import FLAGS
+from rmqtx.verdicts.transactions.states_and_advice import advice_sentence
 from rmqtx_cli.output.page import write_lines
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
@@ -15,15 +19,11 @@ from rmqtx_cli.pages.causes import cause_line
 from rmqtx_cli.pages.deadlines import deadline_text, next_text
 from rmqtx_cli.words.durations import age_text, duration_text
 from rmqtx_cli.words.text import escaped
-from verdicts.audit.timeline import CONSUMERS, LOGGED_TIMELINE, TIMELINE, TimelineSource, consumers_past, timeline
-from verdicts.deadlines.deadline import Deadline, deadline_of
-from verdicts.transactions.flags import FLAGS
-from verdicts.transactions.states_and_advice import advice_sentence
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from verdicts.model.predicted import Prediction
+    from rmqtx.verdicts.model.predicted import Prediction
 
 Transaction = dict[str, Any]
 _LABEL_CELLS = 8
@@ -72,7 +72,7 @@ def with_events(
     """
     import pyarrow as pa
 
-    from verdicts.causes.diagnosing import DIAGNOSES
+    from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
 
     cause_type = pa.struct([DIAGNOSES.field(name) for name in ("cause", "strength", "would_decide")])
     wider = schema.remove(schema.get_field_index("causes"))

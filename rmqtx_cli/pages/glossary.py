@@ -9,47 +9,47 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
-from readers.cursors import rocksdb_cursors
-from readers.index import index
-from readers.log import dledger, record_layout
-from readers.model.findings import KINDS
-from readers.model.layout import Layout
-from readers.model.tables import ALL_TABLES, DLEDGER_ENTRIES, EPOCHS, REDO_LOG, ROCKSDB_TRANSACTIONS, STATE_TABLE
-from readers.old_tables import redo_log, state_table
-from readers.queues import consume_queue, consume_queue_extension
-from readers.rocksdb import rocksdb_queues, rocksdb_transactions
-from readers.store import checkpoint
-from remoting.producer import unique_keys
-from remoting.protocol import frames
-from remoting.protocol.codes import ResponseCode
-from remoting.protocol.meanings import MEANINGS as RESPONSE_MEANINGS
-from repairs.acts.guards import GUARDS
-from repairs.bundles.bundle import BUNDLED
-from repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
-from repairs.changes.undo_table import EDITS
-from repairs.cursors.cursors import CURSOR_EFFECTS
-from repairs.cursors.cursors import KINDS as CURSOR_KINDS
-from repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
-from repairs.receipts.receipts import OUTCOMES as RECEIPT_OUTCOMES
-from repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
-from repairs.stand_in.answer_table import ANSWERS
+from rmqtx.readers.cursors import rocksdb_cursors
+from rmqtx.readers.index import index
+from rmqtx.readers.log import dledger, record_layout
+from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.model.layout import Layout
+from rmqtx.readers.model.tables import ALL_TABLES, DLEDGER_ENTRIES, EPOCHS, REDO_LOG, ROCKSDB_TRANSACTIONS, STATE_TABLE
+from rmqtx.readers.old_tables import redo_log, state_table
+from rmqtx.readers.queues import consume_queue, consume_queue_extension
+from rmqtx.readers.rocksdb import rocksdb_queues, rocksdb_transactions
+from rmqtx.readers.store import checkpoint
+from rmqtx.remoting.producer import unique_keys
+from rmqtx.remoting.protocol import frames
+from rmqtx.remoting.protocol.codes import ResponseCode
+from rmqtx.remoting.protocol.meanings import MEANINGS as RESPONSE_MEANINGS
+from rmqtx.repairs.acts.guards import GUARDS
+from rmqtx.repairs.bundles.bundle import BUNDLED
+from rmqtx.repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
+from rmqtx.repairs.changes.undo_table import EDITS
+from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
+from rmqtx.repairs.cursors.cursors import KINDS as CURSOR_KINDS
+from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
+from rmqtx.repairs.receipts.receipts import OUTCOMES as RECEIPT_OUTCOMES
+from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
+from rmqtx.repairs.stand_in.answer_table import ANSWERS
+from rmqtx.verdicts.causes.cause import STRENGTHS
+from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
+from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.export.export import EXPORTED
+from rmqtx.verdicts.ledger.reconcile import OUTCOMES, RECONCILED, WORDS
+from rmqtx.verdicts.model.predicted import EFFECTS, EVENTS
+from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+from rmqtx.verdicts.transactions.diff import CHANGES, DIFFERENCES
+from rmqtx.verdicts.transactions.flags import FLAGS
+from rmqtx.verdicts.transactions.reason_codes import REASONS
+from rmqtx.verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
 from rmqtx_cli.output.views import View
 from rmqtx_cli.pages.installation import INSTALLATION
 from rmqtx_cli.pages.setting_words import SETTINGS, setting_lines
 from rmqtx_cli.pages.stores_table import STORES
 from rmqtx_cli.pages.summary import SUMMARY
 from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
-from verdicts.causes.cause import STRENGTHS
-from verdicts.causes.diagnosing import DIAGNOSES
-from verdicts.causes.register import CAUSES
-from verdicts.export.export import EXPORTED
-from verdicts.ledger.reconcile import OUTCOMES, RECONCILED, WORDS
-from verdicts.model.predicted import EFFECTS, EVENTS
-from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
-from verdicts.transactions.diff import CHANGES, DIFFERENCES
-from verdicts.transactions.flags import FLAGS
-from verdicts.transactions.reason_codes import REASONS
-from verdicts.transactions.states_and_advice import ADVICE, NONE_YET, STATES
 
 #: Where structures on disk are declared; a test finds any that is missing here.
 LAYOUT_MODULES = (
@@ -214,7 +214,7 @@ def _tables() -> Iterator[WordEntry]:
 
 def _heads(views: Iterable[View]) -> Iterator[WordEntry]:
     """Heads of printed tables that differ from column names, and columns that are derived from others."""
-    from readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
+    from rmqtx.readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
     from rmqtx_cli.output.derived_columns import derived_columns
 
     for name, derived in derived_columns(TRANSACTIONS).items():

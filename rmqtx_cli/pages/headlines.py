@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.pages.check_alive import check_lines, check_sentence, next_lines
 from rmqtx_cli.pages.deadlines import deadline_lines
 from rmqtx_cli.words.durations import duration_text
@@ -15,10 +15,10 @@ from rmqtx_cli.words.text import count, escaped
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqtx.verdicts.model.check_stop import CheckStop
+    from rmqtx.verdicts.model.predicted import Prediction
+    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.pages.order_of_harm import Harms
-    from verdicts.model.check_stop import CheckStop
-    from verdicts.model.predicted import Prediction
-    from verdicts.model.reading import VerdictReading
 
 _NAMED_MAX = 3
 
@@ -97,7 +97,7 @@ def pending_lines(
 
 def refused_sentences(predicted: Mapping[str, Prediction]) -> Iterator[str]:
     """Which brokers do not start on their store, so that nothing happens to its transactions until it is repaired."""
-    from verdicts.model.predicted import REFUSED
+    from rmqtx.verdicts.model.predicted import REFUSED
 
     for root, known in predicted.items():
         if known.why == REFUSED:
@@ -106,8 +106,8 @@ def refused_sentences(predicted: Mapping[str, Prediction]) -> Iterator[str]:
 
 def refused_lines(predicted: Mapping[str, Prediction]) -> Iterator[str]:
     """The same, and the command that names the file."""
+    from rmqtx.verdicts.model.predicted import REFUSED
     from rmqtx_cli.options.next_commands import next_line
-    from verdicts.model.predicted import REFUSED
 
     yield from refused_sentences(predicted)
     for root, known in predicted.items():

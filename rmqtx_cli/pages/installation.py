@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 
 import pyarrow as pa
 
-from readers.model.tables import column
+from rmqtx.readers.model.tables import column
 from rmqtx_cli.output.views import ALWAYS, View, plain
 
 #: One part of an installation.

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from readers.model.columns import Int64s, int64s
-from readers.model.tables import column
+from rmqtx.readers.model.columns import Int64s, int64s
+from rmqtx.readers.model.tables import column
+from rmqtx.verdicts.audit.histograms import Histograms
+from rmqtx.verdicts.transactions.measures import MEASURES
 from rmqtx_cli.output.views import Column, Row, plain
 from rmqtx_cli.words.durations import duration_text
-from verdicts.audit.histograms import Histograms
-from verdicts.transactions.measures import MEASURES
 
 _ERROR = "exact below 256 ms, else to 0.4 %"
 #: Name of a quantile → its share in hundredths, and its sentence.

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools
+from rmqtx.readers.model.columns import Bools
+from rmqtx.verdicts.model.predicted import ASSUMED_SETTINGS
+from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import escaped, grouped
 from rmqtx_cli.words.times import time_text
-from verdicts.model.predicted import ASSUMED_SETTINGS
-from verdicts.transactions.futures import UNASKED_WORDS
 
 if TYPE_CHECKING:
-    from verdicts.model.predicted import Prediction
+    from rmqtx.verdicts.model.predicted import Prediction
 
 #: A discard that comes within this time is harm that can still be prevented.
 SOON_MS = 3_600_000

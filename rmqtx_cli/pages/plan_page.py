@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.next_commands import carried
 from rmqtx_cli.words.text import count, escaped
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from repairs.receipts.plan_file import Plan
+    from rmqtx.repairs.receipts.plan_file import Plan
 
 _OFFSETS = re.compile(r"(?<![\w-])\d+(?![\w-])")
 
@@ -25,7 +25,7 @@ _OF_FILES = {"commit_log": "--commitlog", "broker_conf": "--broker-conf", "broke
 
 def plan_lines(plan: Plan, file: Path) -> Iterator[str]:
     """The lines above the steps."""
-    from repairs.acts.guard_rules import may_deliver_rolled_back
+    from rmqtx.repairs.acts.guard_rules import may_deliver_rolled_back
 
     steps = plan.steps
     by_action = Counter(step["action"] for step in steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from repairs.receipts.receipts import OUTCOMES, RECHECK, REQUEST, STANDINGS, WITNESS
+from rmqtx.repairs.receipts.receipts import OUTCOMES, RECHECK, REQUEST, STANDINGS, WITNESS
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.words.text import escaped
@@ -14,7 +14,7 @@ from rmqtx_cli.words.times import time_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from repairs.receipts.receipts import Receipt
+    from rmqtx.repairs.receipts.receipts import Receipt
 
 _WITNESS_VIEW = View(
     (

@@ -5,7 +5,7 @@ A test finds a setting that a sentence names and that is missing here.
 
 from __future__ import annotations
 
-from readers.model.releases import ALWAYS, DEFAULTS, dotted
+from rmqtx.readers.model.releases import ALWAYS, DEFAULTS, dotted
 
 _BROKER, _PROXY, _CLIENT = "broker.conf", "rmq-proxy.json", "a producer's client"
 

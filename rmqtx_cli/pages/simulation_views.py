@@ -13,9 +13,9 @@ from rmqtx_cli.words.times import time_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from verdicts.check.steps import Round
-    from verdicts.check.timers_without_copies import AskingRound
-    from verdicts.simulation.simulation_without_queue import BesideSimulated
+    from rmqtx.verdicts.check.steps import Round
+    from rmqtx.verdicts.check.timers_without_copies import AskingRound
+    from rmqtx.verdicts.simulation.simulation_without_queue import BesideSimulated
 
 _NOTHING = "the check does nothing"
 
@@ -112,7 +112,7 @@ class SimulationCounts:
 
 def round_line(number: int, played: Round) -> str:
     """One round in one line."""
-    from verdicts.check.steps import Action, Stop
+    from rmqtx.verdicts.check.steps import Action, Stop
 
     counts = {action: sum(step.action is action for step in played.steps) for action in Action}
     done = ", ".join(f"{number} {action}" for action, number in counts.items() if number) or "nothing done"
@@ -128,7 +128,7 @@ def round_line(number: int, played: Round) -> str:
 
 def stuck_line(played: Round) -> str | None:
     """The reason why the check does not advance, if every round ends in an exception; else None."""
-    from verdicts.check.steps import Action, Stop
+    from rmqtx.verdicts.check.steps import Action, Stop
 
     if played.stop is not Stop.ABORTED:
         return None

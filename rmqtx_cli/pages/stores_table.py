@@ -7,33 +7,33 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from readers.cursors.cursors import check_cursors
-from readers.cursors.rocksdb_cursors import cursor_databases
-from readers.log.commit_log import written_end_offset
-from readers.log.designs import DESIGNS, HALF_TOPIC_DESIGN, PREPARED_RECORDS, STATE_TABLE, designs_of
-from readers.log.designs import ROCKSDB as ROCKSDB_DESIGN
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.shell_words import quoted
-from readers.model.tables import column
-from readers.queues.consume_queue import open_queue
-from readers.rocksdb.rocksdb_queues import queue_bounds
-from readers.store.checkpoint import checkpoint_values
-from readers.store.epoch_file import FILE_NAME as EPOCH_FILE
-from readers.store.epoch_file import read_epochs
-from readers.store.implementation import rust_mark
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.cursors.rocksdb_cursors import cursor_databases
+from rmqtx.readers.log.commit_log import written_end_offset
+from rmqtx.readers.log.designs import DESIGNS, HALF_TOPIC_DESIGN, PREPARED_RECORDS, STATE_TABLE, designs_of
+from rmqtx.readers.log.designs import ROCKSDB as ROCKSDB_DESIGN
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.model.tables import column
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.rocksdb.rocksdb_queues import queue_bounds
+from rmqtx.readers.store.checkpoint import checkpoint_values
+from rmqtx.readers.store.epoch_file import FILE_NAME as EPOCH_FILE
+from rmqtx.readers.store.epoch_file import read_epochs
+from rmqtx.readers.store.implementation import rust_mark
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.verdicts.audit.log_copies import glance_at_copies
+from rmqtx.verdicts.check.half_lag import half_lag
+from rmqtx.verdicts.claims.log_agreement import agreement_findings, has_data
+from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.words.text import count, escaped, size
-from verdicts.audit.log_copies import glance_at_copies
-from verdicts.check.half_lag import half_lag
-from verdicts.claims.log_agreement import agreement_findings, has_data
-from verdicts.claims.log_claims import LogClaims, log_claims
 
 if TYPE_CHECKING:
-    from readers.log.designs import SeenDesign
-    from readers.store.broker_settings import BrokerSettings
-    from readers.store.store import Store
+    from rmqtx.readers.log.designs import SeenDesign
+    from rmqtx.readers.store.broker_settings import BrokerSettings
+    from rmqtx.readers.store.store import Store
 
 #: Offsets of the commit log in bytes, of queues as numbers of entries; null where unknown.
 STORES = pa.schema(

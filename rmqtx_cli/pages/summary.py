@@ -14,23 +14,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Int64s, int64s
-from readers.model.shell_words import quoted
-from readers.model.tables import column
+from rmqtx.readers.model.columns import Int64s, int64s
+from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.model.tables import column
+from rmqtx.verdicts.transactions.flags import FLAGS
+from rmqtx.verdicts.transactions.measures import MEASURES
+from rmqtx.verdicts.transactions.states_and_advice import CLOCK_FLAGS, STATES
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.pages.latencies import LATENCY_COLUMNS, LATENCY_FIELDS, Latencies
 from rmqtx_cli.pages.order_of_harm import HARM_COLUMNS, Harms
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, grouped, size
-from verdicts.transactions.flags import FLAGS
-from verdicts.transactions.measures import MEASURES
-from verdicts.transactions.states_and_advice import CLOCK_FLAGS, STATES
 
 if TYPE_CHECKING:
-    from readers.model.findings import Finding
-    from readers.store.store import Store
-    from verdicts.model.reading import VerdictReading
+    from rmqtx.readers.model.findings import Finding
+    from rmqtx.readers.store.store import Store
+    from rmqtx.verdicts.model.reading import VerdictReading
 
 _KEYS = ("producer_group", "topic")
 _COUNTS = [f"{state.lower()}_count" for state in STATES]
@@ -271,7 +271,7 @@ class Summary:
             yield from self._cost(store)
 
     def _drift(self, store: Store, *, is_whole: bool) -> Iterator[str]:
-        from readers.cursors.cursors import transaction_metrics
+        from rmqtx.readers.cursors.cursors import transaction_metrics
 
         for topic, counted in sorted((transaction_metrics(store) or {}).items()):
             found, lost = (self._found_in[state][store.root, topic] for state in ("PENDING", "LOST"))
@@ -288,8 +288,8 @@ class Summary:
                 )
 
     def _cost(self, store: Store) -> Iterator[str]:
-        from readers.model.errors import SourceError
-        from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
+        from rmqtx.readers.model.errors import SourceError
+        from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC
 
         if not any(store.has("consumequeue", topic) for topic in (HALF_TOPIC, ROCKSDB_HALF_TOPIC)):
             return  # prepared records are in no queue; queues in RocksDB are not in files
@@ -325,7 +325,7 @@ class Summary:
 
 
 def _is_past(store: Store, at_ms: int | None) -> bool:
-    from verdicts.evidence.store_facts import known_until_ms, past_ms
+    from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
 
     return past_ms(store, at_ms, known_until_ms(store)) is not None
 
@@ -335,7 +335,7 @@ def _queue_lengths(store: Store, topic: str) -> tuple[int, int]:
 
     Raises: SourceError.
     """
-    from readers.queues.consume_queue import open_queue
+    from rmqtx.readers.queues.consume_queue import open_queue
 
     rows = written = 0
     with open_queue(store, topic, 0) as queue:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from readers.model.errors import RmqtxError
-from readers.storage.places import is_uri
-from readers.store.store import open_store
+from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.readers.storage.places import is_uri
+from rmqtx.readers.store.store import open_store
 
 _REBUILD = "rmqtx rebuild queues"
 _DLEDGER = "start this member of the DLedger group with an empty store: it copies the log from the other members"

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from rmqtx.verdicts.transactions.flags import FLAGS
+from rmqtx.verdicts.transactions.states_and_advice import STATES
 from rmqtx_cli.pages.summary import Summary
 from rmqtx_cli.report.document import Commands, Drawing, Head, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.report.drawings import timeline_drawing
 from rmqtx_cli.report.number_sections import GROUPS_MAX
 from rmqtx_cli.words.text import grouped
-from verdicts.transactions.flags import FLAGS
-from verdicts.transactions.states_and_advice import STATES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqtx.verdicts.causes.diagnosing import Diagnosis
     from rmqtx_cli.report.event_counts import EventCounts
     from rmqtx_cli.report.gathering import Gathered
-    from verdicts.causes.diagnosing import Diagnosis
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, int64s
+from rmqtx.readers.model.columns import Bools, int64s
 
 
 def put_back(batch: pa.RecordBatch) -> Bools:

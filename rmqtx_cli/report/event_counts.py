@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Int64s, int64s
+from rmqtx.readers.model.columns import Int64s, int64s
 from rmqtx_cli.report.copies import put_back
 from rmqtx_cli.report.time_steps import TimeSteps
 

@@ -6,8 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from readers.model.reading import NoteKind
-from readers.model.tables import FUTURE_COLUMNS
+from rmqtx.readers.model.reading import NoteKind
+from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.verdicts.audit.timeline import consumers_past, timeline
+from rmqtx.verdicts.causes.diagnosing import Diagnosis, diagnosed_each
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.deadlines.deadline import Deadline, deadline_of
 from rmqtx_cli.pages.drawing import check_cursor_lines
 from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
@@ -15,23 +19,19 @@ from rmqtx_cli.report.check_ways import CheckWays
 from rmqtx_cli.report.event_counts import EventCounts
 from rmqtx_cli.report.pending_ages import PendingAges
 from rmqtx_cli.report.top_rows import TOP_KINDS, TopRows
-from verdicts.audit.timeline import consumers_past, timeline
-from verdicts.causes.diagnosing import Diagnosis, diagnosed_each
-from verdicts.causes.evidence import NEEDED_COLUMNS
-from verdicts.deadlines.deadline import Deadline, deadline_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.model.findings import Finding
-    from readers.model.reading import Coverage
+    from rmqtx.readers.model.findings import Finding
+    from rmqtx.readers.model.reading import Coverage
+    from rmqtx.verdicts.audit.timeline import TimelineSource
+    from rmqtx.verdicts.model.check_stop import CheckStop
+    from rmqtx.verdicts.model.predicted import Prediction
+    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.sources.broker_logs import BrokerLogs
     from rmqtx_cli.sources.check_queues import CheckQueue
     from rmqtx_cli.sources.source import Source
-    from verdicts.audit.timeline import TimelineSource
-    from verdicts.model.check_stop import CheckStop
-    from verdicts.model.predicted import Prediction
-    from verdicts.model.reading import VerdictReading
 
 _SHOWN_COLUMNS = (
     "reason", "advice", "queue_id", "keys", "decided_time_ms", "checks_count", "state_entries", "discard_at_ms",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from readers.model.findings import KINDS
+from rmqtx.readers.model.findings import KINDS
+from rmqtx.verdicts.causes.cause import STRENGTHS
+from rmqtx.verdicts.transactions.flags import FLAGS
+from rmqtx.verdicts.transactions.states_and_advice import ADVICE, STATES
 from rmqtx_cli.pages.glossary import TERMS
 from rmqtx_cli.report.document import Drawing, Facts, Head, Items, Lane, Paragraph, Part, Section, Table
-from verdicts.causes.cause import STRENGTHS
-from verdicts.transactions.flags import FLAGS
-from verdicts.transactions.states_and_advice import ADVICE, STATES
 
 
 def _words() -> dict[str, str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.verdicts.transactions.flags import FLAGS
+from rmqtx.verdicts.transactions.states_and_advice import STATES
 from rmqtx_cli.report.document import Cell, Head, Paragraph, Part, Section, Table, stored
 from rmqtx_cli.report.drawings import ages_drawing, latency_lane, latency_scale, share_lane, timeline_drawing
 from rmqtx_cli.report.pending_ages import CLASSES
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import grouped
 from rmqtx_cli.words.times import time_text
-from verdicts.transactions.flags import FLAGS
-from verdicts.transactions.states_and_advice import STATES
 
 if TYPE_CHECKING:
     from rmqtx_cli.report.gathering import Gathered

@@ -11,7 +11,7 @@ from rmqtx_cli.words.text import count, grouped, size
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from readers.model.findings import Finding
+    from rmqtx.readers.model.findings import Finding
     from rmqtx_cli.report.gathering import Facts as SourceFacts
 
 #: Kinds of findings, stores, and files of a store that are listed.
@@ -78,7 +78,7 @@ def read_section(facts: SourceFacts, command_line: str, now_ms: int) -> Section:
 
 
 def _made_pairs(now_ms: int) -> list[tuple[str, str]]:
-    from verdicts.audit.provenance import tool
+    from rmqtx.verdicts.audit.provenance import tool
 
     return [("made by", tool()), ("made at", time_text(now_ms))]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from readers.model.columns import Int64s
+from rmqtx.readers.model.columns import Int64s
 
 #: Lengths of a step; each is a multiple of the one before.
 STEPS_MS = (

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, stored_text
 
 if TYPE_CHECKING:
-    from repairs.stand_in.answer_source import AnswerSource
+    from rmqtx.repairs.stand_in.answer_source import AnswerSource
 
 
 PlanOption = Annotated[
@@ -83,10 +83,10 @@ class AnswerOptions:
         return self._ledger_words(), None
 
     def _ledger_words(self) -> AnswerSource:
-        from readers.ledger.ledger import open_ledger
-        from repairs.stand_in.answer_source import LedgerAnswers
+        from rmqtx.readers.ledger.ledger import open_ledger
+        from rmqtx.repairs.stand_in.answer_source import LedgerAnswers
+        from rmqtx.verdicts.ledger.join import reconcile
         from rmqtx_cli.options.ledgers import LedgerQuery
-        from verdicts.ledger.join import reconcile
 
         query = LedgerQuery(
             self.ledger or "", self.ledger_table, self.match or "", self.done or "", self.not_done or ""
@@ -111,9 +111,9 @@ class AnswerOptions:
 
 
 def _plan_words(file: Path, voice: Voice) -> tuple[AnswerSource, dict[str, str]]:
-    from repairs.plans.draft_plan import digest_of
-    from repairs.receipts.plan_file import read_plan
-    from repairs.stand_in.answer_source import PlanAnswers
+    from rmqtx.repairs.plans.draft_plan import digest_of
+    from rmqtx.repairs.receipts.plan_file import read_plan
+    from rmqtx.repairs.stand_in.answer_source import PlanAnswers
 
     words = PlanAnswers(read_plan(file), str(file))
     if words.others_count:

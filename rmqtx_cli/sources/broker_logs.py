@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
@@ -17,11 +17,11 @@ from rmqtx_cli.words.times import time_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.broker_logs.log_lines import LogReading
-    from verdicts.audit.logged_events import LoggedEvents
-    from verdicts.model.log_evidence import LogEvidence
-    from verdicts.model.reading import VerdictReading
-    from verdicts.model.store_evidence import StoreEvidence
+    from rmqtx.readers.broker_logs.log_lines import LogReading
+    from rmqtx.verdicts.audit.logged_events import LoggedEvents
+    from rmqtx.verdicts.model.log_evidence import LogEvidence
+    from rmqtx.verdicts.model.reading import VerdictReading
+    from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
 _PROBLEMS_MAX = 5
 
@@ -57,7 +57,7 @@ class LogOptions:
         if self.log_zone is not None:
             if not self.broker_logs:
                 raise BadRequest("--log-zone needs --broker-logs", advice="add --broker-logs DIR")
-            from readers.broker_logs.log_times import parsed_zone
+            from rmqtx.readers.broker_logs.log_times import parsed_zone
 
             parsed_zone(self.log_zone)
 
@@ -93,10 +93,10 @@ class BrokerLogs:
         self, name: str, place: Path, zone: str | None, voice: Voice, transactions: Sequence[Mapping[str, Any]]
     ) -> None:
         """Read the logs of one broker."""
-        from readers.broker_logs.log_lines import reading_of
+        from rmqtx.readers.broker_logs.log_lines import reading_of
+        from rmqtx.verdicts.audit.logged_events import LoggedEvents
+        from rmqtx.verdicts.model.log_evidence import LogGathering
         from rmqtx_cli.words.progress import shown
-        from verdicts.audit.logged_events import LoggedEvents
-        from verdicts.model.log_evidence import LogGathering
 
         reading, gathering = reading_of(place.expanduser(), zone), LogGathering()
         events = LoggedEvents(transactions, name)
@@ -119,9 +119,9 @@ class BrokerLogs:
     def _decided(self, reading: VerdictReading, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from verdicts.causes.groups import habits_of
-        from verdicts.causes.strengths import with_causes
-        from verdicts.model.group_habits import Habits
+        from rmqtx.verdicts.causes.groups import habits_of
+        from rmqtx.verdicts.causes.strengths import with_causes
+        from rmqtx.verdicts.model.group_habits import Habits
 
         facts, habits = self.with_logs(reading.evidence), Habits()
         for batch in batches:
@@ -141,8 +141,8 @@ class BrokerLogs:
 
     def is_missed(self, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a log could not be read that would decide a cause. `rows`: of DIAGNOSES."""
-        from verdicts.causes.register import CAUSES
-        from verdicts.model.store_evidence import BROKER_LOG
+        from rmqtx.verdicts.causes.register import CAUSES
+        from rmqtx.verdicts.model.store_evidence import BROKER_LOG
 
         return self.has_problems and any(
             row["strength"] == "could_explain" and BROKER_LOG in CAUSES[row["cause"]].shows_in for row in rows
@@ -156,7 +156,7 @@ class _WithLogs(Mapping[str, "StoreEvidence"]):
         self._facts, self._logs = facts, logs
 
     def __getitem__(self, name: str) -> StoreEvidence:
-        from verdicts.model.store_evidence import BROKER_LOG
+        from rmqtx.verdicts.model.store_evidence import BROKER_LOG
 
         one = self._facts[name]
         if name not in self._logs:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.live import LiveOptions, open_live
 from rmqtx_cli.words.say import Voice
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import typer
 
-    from readers.model.reading import Reading
-    from readers.store.store import Store
-    from remoting.connections.batched_reads import Pace
-    from remoting.connections.broker import Broker
-    from remoting.live.store_facts import LiveStore
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
+    from rmqtx.remoting.connections.batched_reads import Pace
+    from rmqtx.remoting.connections.broker import Broker
+    from rmqtx.remoting.live.store_facts import LiveStore
+    from rmqtx.verdicts.audit.timeline import TimelineSource
+    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.live import Live
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from rmqtx_cli.output.views import View
     from rmqtx_cli.sources.check_queues import CheckQueue
     from rmqtx_cli.sources.provenance import MetaCarrier
-    from verdicts.audit.timeline import TimelineSource
-    from verdicts.model.reading import VerdictReading
 
 #: Groups without producers that have a line of their own.
 _GROUPS_NAMED_MAX = 5
@@ -51,7 +51,7 @@ class BrokerOpener:
     @property
     def schema(self) -> pa.Schema:
         """See `SourceOpener`."""
-        from readers.model.tables import LIVE_TRANSACTIONS
+        from rmqtx.readers.model.tables import LIVE_TRANSACTIONS
 
         return LIVE_TRANSACTIONS
 
@@ -66,7 +66,7 @@ class BrokerOpener:
     @contextmanager
     def opened(self, *written: Path | None) -> Iterator[BrokerSource]:  # noqa: ARG002 -- no file of theirs is here
         """See `SourceOpener`. Connections end with the block."""
-        from remoting.live.store_facts import live_store
+        from rmqtx.remoting.live.store_facts import live_store
 
         with self.looked_up() as source:
             source.facts.extend(live_store(broker) for broker in source.brokers.brokers)
@@ -79,7 +79,7 @@ class BrokerOpener:
     @contextmanager
     def looked_up(self) -> Iterator[BrokerSource]:
         """See `SourceOpener`. Connections end with the block."""
-        from remoting.connections.batched_reads import Pace
+        from rmqtx.remoting.connections.batched_reads import Pace
 
         with open_live(self.options) as live:
             yield BrokerSource(live, Pace(self.rate), self.live, self.voice)
@@ -87,7 +87,7 @@ class BrokerOpener:
     @contextmanager
     def tables(self, *written: Path | None) -> Iterator[BrokerTables]:  # noqa: ARG002
         """See `SourceOpener`. Connections end with the block."""
-        from remoting.connections.batched_reads import Pace
+        from rmqtx.remoting.connections.batched_reads import Pace
 
         with open_live(self.options) as live:
             yield BrokerTables(live, Pace(self.rate), self.voice)
@@ -120,7 +120,7 @@ class BrokerSource:
 
     def pending(self, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:  # noqa: ARG002 -- refused
         """See `Source`."""
-        from remoting.live.lookups import pending
+        from rmqtx.remoting.live.lookups import pending
 
         live = self.brokers
         reading = pending(live.brokers, members=live.members, pace=self.pace, facts=self.facts)
@@ -129,14 +129,14 @@ class BrokerSource:
 
     def show(self, identity: str, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:  # noqa: ARG002
         """See `Source`."""
-        from remoting.live.lookups import show
+        from rmqtx.remoting.live.lookups import show
 
         live = self.brokers
         return show(live.brokers, identity, members=live.members, pace=self.pace, facts=self.facts, short=True)
 
     def lookup(self, ids: Sequence[str]) -> VerdictReading:
         """See `Source`."""
-        from remoting.live.lookups import lookup
+        from rmqtx.remoting.live.lookups import lookup
 
         return lookup(self.brokers.brokers, ids, pace=self.pace)
 
@@ -147,8 +147,8 @@ class BrokerSource:
         columns: Collection[str],
     ) -> Iterator[VerdictReading]:
         """See `Source`. All that the half queues hold, with all columns of transactions."""
-        from remoting.live.lookups import audit
-        from verdicts.transactions.measures import MEASURES
+        from rmqtx.remoting.live.lookups import audit
+        from rmqtx.verdicts.transactions.measures import MEASURES
 
         live = self.brokers
         measures = [name for name in MEASURES.names if name in columns]
@@ -159,7 +159,7 @@ class BrokerSource:
 
     def surroundings(self) -> Sequence[TimelineSource]:
         """See `Source`."""
-        from remoting.live.surroundings import LiveSurroundings
+        from rmqtx.remoting.live.surroundings import LiveSurroundings
 
         return [LiveSurroundings(fact) for fact in self.facts]
 
@@ -181,8 +181,8 @@ class BrokerSource:
 
     def say_producers(self, rows: pa.Table) -> None:
         """See `Source`."""
-        from readers.model.tables import NOBODY, PROXY
-        from remoting.live.half_and_op_tables import groups_asked_through
+        from rmqtx.readers.model.tables import NOBODY, PROXY
+        from rmqtx.remoting.live.half_and_op_tables import groups_asked_through
 
         groups = groups_asked_through(rows, NOBODY)
         for group in groups[:_GROUPS_NAMED_MAX]:
@@ -213,13 +213,13 @@ class BrokerTables:
 
     def halves(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        from remoting.live.half_and_op_tables import read_halves
+        from rmqtx.remoting.live.half_and_op_tables import read_halves
 
         return [read_halves(broker, **asdict(bounds), pace=self.pace) for broker in self._noted()]
 
     def ops(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        from remoting.live.half_and_op_tables import read_ops
+        from rmqtx.remoting.live.half_and_op_tables import read_ops
 
         return [read_ops(broker, **asdict(bounds), pace=self.pace) for broker in self._noted()]
 

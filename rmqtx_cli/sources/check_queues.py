@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from readers.store.store import Store
-    from remoting.live.store_facts import LiveStore
+    from rmqtx.readers.store.store import Store
+    from rmqtx.remoting.live.store_facts import LiveStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ def check_queues_of_files(store: Store) -> Iterator[CheckQueue]:
 
     Damage: a queue that cannot be read has unknown bounds.
     """
-    from readers.cursors.cursors import check_cursors
-    from readers.model.errors import SourceError
-    from readers.queues.consume_queue import open_queue
-    from readers.store.store import HALF_TOPIC, OP_TOPIC
+    from rmqtx.readers.cursors.cursors import check_cursors
+    from rmqtx.readers.model.errors import SourceError
+    from rmqtx.readers.queues.consume_queue import open_queue
+    from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 
     cursors = check_cursors(store)
     for kind, topic, found in (("half", HALF_TOPIC, cursors.half), ("op", OP_TOPIC, cursors.op)):
@@ -60,7 +60,7 @@ def check_queues_of_broker(facts: LiveStore) -> Iterator[CheckQueue]:
 
     Raises: Unreachable, NoAnswer, Refused.
     """
-    from readers.store.store import OP_TOPIC
+    from rmqtx.readers.store.store import OP_TOPIC
 
     if facts.has_half_topic:
         yield CheckQueue(facts.root, "half", facts.half_begin, facts.half_cursor, facts.half_end)

@@ -15,8 +15,8 @@ from rmqtx_cli.words.progress import shown
 if TYPE_CHECKING:
     import typer
 
-    from readers.jobs.workers import Progress
-    from readers.store.store import Store
+    from rmqtx.readers.jobs.workers import Progress
+    from rmqtx.readers.store.store import Store
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.sources.engines import StoreEngine

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from readers.jobs.scan_job import ScanJob
-    from readers.jobs.workers import Progress
-    from readers.model.reading import Reading
-    from readers.store.store import Store
-    from verdicts.evidence.store_facts import SettingsOf
-    from verdicts.export.verdict_folder import VerdictFolder, Written
-    from verdicts.follow.follower import MakeReader
-    from verdicts.model.reading import VerdictReading
+    from rmqtx.readers.jobs.scan_job import ScanJob
+    from rmqtx.readers.jobs.workers import Progress
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
+    from rmqtx.verdicts.evidence.store_facts import SettingsOf
+    from rmqtx.verdicts.export.verdict_folder import VerdictFolder, Written
+    from rmqtx.verdicts.follow.follower import MakeReader
+    from rmqtx.verdicts.model.reading import VerdictReading
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -62,7 +62,7 @@ class StoreEngine(Protocol):
         progress: Progress | None = None,
         columns: Collection[str] | None = None,
     ) -> VerdictReading:
-        """The verdict on every transaction of the stores; see `verdicts.audit.local_audit.audit`.
+        """The verdict on every transaction of the stores; see `rmqtx.verdicts.audit.local_audit.audit`.
 
         `columns`: those that the caller reads, None for all; the rows may have others.
         """
@@ -106,7 +106,7 @@ class LocalEngine:
 
     def split_bytes_for(self, stores: Sequence[Store]) -> int:  # noqa: ARG002 -- memory does not grow with the stores
         """See `StoreEngine`."""
-        from readers.log.splits import SPLIT_BYTES
+        from rmqtx.readers.log.splits import SPLIT_BYTES
 
         return self.options.split_bytes or SPLIT_BYTES
 
@@ -120,8 +120,8 @@ class LocalEngine:
         columns: Collection[str] | None = None,
     ) -> VerdictReading:
         """See `StoreEngine`."""
-        from readers.model.tables import TRANSACTIONS
-        from verdicts.audit.local_audit import audit
+        from rmqtx.readers.model.tables import TRANSACTIONS
+        from rmqtx.verdicts.audit.local_audit import audit
 
         return audit(
             stores, settings_of, at_ms=at_ms, processes=self.options.processes,
@@ -152,8 +152,8 @@ class LocalEngine:
         progress: Progress | None = None,
     ) -> Reading:
         """See `StoreEngine`."""
-        from readers.jobs.job_runner import run_job
-        from readers.log.splits import plan_splits
+        from rmqtx.readers.jobs.job_runner import run_job
+        from rmqtx.readers.log.splits import plan_splits
 
         plan = plan_splits(
             stores, split_bytes=self.split_bytes_for(stores), from_offset=from_offset, to_offset=to_offset
@@ -165,13 +165,13 @@ class LocalEngine:
         """See `StoreEngine`."""
         from functools import partial
 
-        from verdicts.follow.split_reader import local_reader
+        from rmqtx.verdicts.follow.split_reader import local_reader
 
         return partial(local_reader, self.options.processes)
 
     def results(self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int) -> list[_Result]:
         """See `StoreEngine`."""
-        from readers.jobs.workers import Workers, workers_count
+        from rmqtx.readers.jobs.workers import Workers, workers_count
 
         with Workers(workers_count(total_bytes, self.options.processes)) as pool:
             return list(pool.run(function, tasks))
@@ -199,7 +199,7 @@ class SparkEngine:
 
     def split_bytes_for(self, stores: Sequence[Store]) -> int:
         """See `StoreEngine`."""
-        from spark_tasks.session.sizes import sizes_for
+        from rmqtx.spark_tasks.session.sizes import sizes_for
 
         return self.options.split_bytes or sizes_for(sum(s.size_bytes for store in stores for s in store.commit_log))[0]
 
@@ -213,9 +213,9 @@ class SparkEngine:
         columns: Collection[str] | None = None,
     ) -> VerdictReading:
         """See `StoreEngine`. The rows have all columns of TRANSACTIONS."""
-        from spark_tasks.jobs.audit import audit
-        from spark_tasks.session.errors import translated
-        from verdicts.transactions.measures import MEASURES
+        from rmqtx.spark_tasks.jobs.audit import audit
+        from rmqtx.spark_tasks.session.errors import translated
+        from rmqtx.verdicts.transactions.measures import MEASURES
 
         with translated():
             reading = audit(
@@ -236,8 +236,8 @@ class SparkEngine:
         progress: Progress | None = None,
     ) -> tuple[VerdictReading, list[Written]]:
         """See `StoreEngine`. The tasks write."""
-        from spark_tasks.jobs.verdict_folder import audit_into
-        from spark_tasks.session.errors import translated
+        from rmqtx.spark_tasks.jobs.verdict_folder import audit_into
+        from rmqtx.spark_tasks.session.errors import translated
 
         with translated():
             return audit_into(
@@ -255,8 +255,8 @@ class SparkEngine:
         progress: Progress | None = None,
     ) -> Reading:
         """See `StoreEngine`."""
-        from spark_tasks.jobs.scan import run_job
-        from spark_tasks.session.errors import translated
+        from rmqtx.spark_tasks.jobs.scan import run_job
+        from rmqtx.spark_tasks.session.errors import translated
 
         with translated():
             reading = run_job(
@@ -269,7 +269,7 @@ class SparkEngine:
     @property
     def make_reader(self) -> MakeReader:
         """See `StoreEngine`."""
-        from spark_tasks.jobs.reading import spark_reader
+        from rmqtx.spark_tasks.jobs.reading import spark_reader
 
         return spark_reader(self.spark)
 
@@ -277,15 +277,15 @@ class SparkEngine:
         self, function: Callable[[_Task], _Result], tasks: Sequence[_Task], total_bytes: int  # noqa: ARG002
     ) -> list[_Result]:
         """See `StoreEngine`."""
-        from spark_tasks.session.errors import translated
-        from spark_tasks.session.tasks import results
+        from rmqtx.spark_tasks.session.errors import translated
+        from rmqtx.spark_tasks.session.tasks import results
 
         with translated():
             return results(self.spark, function, tasks)
 
 
 def _translated_batches(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-    from spark_tasks.session.errors import translated
+    from rmqtx.spark_tasks.session.errors import translated
 
     with translated():
         yield from batches
@@ -303,7 +303,7 @@ def chosen_engine(options: EngineOptions, stores: Sequence[Store], voice: Voice)
         voice.note(f"engine {name.value}: {reason}")
     else:
         voice.detail(f"engine {name.value}: {reason}")
-    from spark_tasks.session.signals import interruptible
+    from rmqtx.spark_tasks.session.signals import interruptible
 
     with interruptible(), ExitStack() as stack:
         if name is EngineName.LOCAL:
@@ -322,7 +322,7 @@ def spark_session(options: EngineOptions, *, is_checked: bool = True) -> Iterato
 
     Raises: SparkUnavailable.
     """
-    from spark_tasks.session.session import session
+    from rmqtx.spark_tasks.session.session import session
 
     with session(
         options.master, options.remote, options.settings, temporary_directory=options.temporary_directory,
@@ -355,15 +355,15 @@ def asked_for_spark(options: EngineOptions) -> str | None:
         return "--conf is given"
     if "SPARK_REMOTE" in os.environ:
         return "SPARK_REMOTE is set"
-    from spark_tasks.session.session import is_submitted
+    from rmqtx.spark_tasks.session.session import is_submitted
 
     return "rmqtx runs under spark-submit" if is_submitted() else None
 
 
 def _lacking() -> str | None:
     """Why Spark cannot be used here; None if it can."""
-    from spark_tasks.session.errors import SparkUnavailable
-    from spark_tasks.session.java import find_java
+    from rmqtx.spark_tasks.session.errors import SparkUnavailable
+    from rmqtx.spark_tasks.session.java import find_java
 
     if find_spec("pyspark") is None:
         return "pyspark is not installed"

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import typer
 
-    from readers.model.reading import Reading
-    from readers.store.store import Store
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
+    from rmqtx.verdicts.audit.timeline import TimelineSource
+    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.output.views import View
     from rmqtx_cli.sources.check_queues import CheckQueue
     from rmqtx_cli.sources.provenance import MetaCarrier
-    from verdicts.audit.timeline import TimelineSource
-    from verdicts.model.reading import VerdictReading
 
 
 @dataclass
@@ -43,14 +43,14 @@ class FileOpener:
     @functools.cached_property
     def places(self) -> list[str]:
         """The paths and patterns, expanded."""
-        from readers.storage.file_systems import expand
+        from rmqtx.readers.storage.file_systems import expand
 
         return expand(self.paths)
 
     @property
     def schema(self) -> pa.Schema:
         """See `SourceOpener`."""
-        from readers.model.tables import TRANSACTIONS
+        from rmqtx.readers.model.tables import TRANSACTIONS
 
         return TRANSACTIONS
 
@@ -107,8 +107,8 @@ class FileSource:
 
     def pending(self, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:
         """See `Source`."""
+        from rmqtx.verdicts.audit.lookups import pending
         from rmqtx_cli.words.progress import shown
-        from verdicts.audit.lookups import pending
 
         table = self.database.read(self.stores)
         with shown("reading", self.voice) as progress:
@@ -119,8 +119,8 @@ class FileSource:
 
     def show(self, identity: str, *, at_ms: int | None = None, scan: bool = False) -> VerdictReading:
         """See `Source`."""
+        from rmqtx.verdicts.audit.lookups import show
         from rmqtx_cli.words.progress import shown
-        from verdicts.audit.lookups import show
 
         table = self.database.read(self.stores)
         with shown("searching", self.voice) as progress:
@@ -132,7 +132,7 @@ class FileSource:
 
     def lookup(self, ids: Sequence[str]) -> VerdictReading:
         """See `Source`."""
-        from verdicts.audit.lookups import lookup
+        from rmqtx.verdicts.audit.lookups import lookup
 
         return lookup(self.stores, self.opened.settings_of, ids)
 
@@ -142,7 +142,7 @@ class FileSource:
         at_ms: int | None, columns: Collection[str],
     ) -> Iterator[VerdictReading]:
         """See `Source`."""
-        from readers.model.tables import TRANSACTIONS
+        from rmqtx.readers.model.tables import TRANSACTIONS
         from rmqtx_cli.sources.engine_run import engine_run
 
         with engine_run(context, "auditing", self.stores, listing, engine, provenance) as run:
@@ -162,7 +162,7 @@ class FileSource:
 
     def surroundings(self) -> Sequence[TimelineSource]:
         """See `Source`."""
-        from verdicts.audit.timeline import StoreTimelineSource
+        from rmqtx.verdicts.audit.timeline import StoreTimelineSource
 
         return [StoreTimelineSource(one) for one in self.stores]
 
@@ -197,13 +197,13 @@ class FileTables:
 
     def halves(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        from readers.log.half_and_op_tables import scan_halves
+        from rmqtx.readers.log.half_and_op_tables import scan_halves
 
         return [scan_halves(store, **asdict(bounds)) for store in self._opened()]
 
     def ops(self, bounds: Bounds) -> list[Reading]:
         """See `Tables`."""
-        from readers.log.half_and_op_tables import scan_ops
+        from rmqtx.readers.log.half_and_op_tables import scan_ops
 
         return [scan_ops(store, **asdict(bounds)) for store in self._opened()]
 

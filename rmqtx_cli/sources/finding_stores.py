@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from readers.model.errors import NotAStore, SourceError
-from readers.storage.file_systems import files_of
-from readers.storage.places import FileSystem, joined
-from readers.storage.refused import unreadable
-from readers.store.store import Store, open_store
-from readers.store.store_roots import log_directories
+from rmqtx.readers.model.errors import NotAStore, SourceError
+from rmqtx.readers.storage.file_systems import files_of
+from rmqtx.readers.storage.places import FileSystem, joined
+from rmqtx.readers.storage.refused import unreadable
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.readers.store.store_roots import log_directories
 
 _DEPTH_MAX = 6
 #: Directories inside a store, which contain no other store.

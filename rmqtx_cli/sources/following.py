@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.model.errors import BadRequest, SourceError
+from rmqtx.readers.model.errors import BadRequest, SourceError
 from rmqtx_cli.options.engine import EngineName
 from rmqtx_cli.options.options import OutputFormat
 from rmqtx_cli.words import exit_status
@@ -19,14 +19,14 @@ from rmqtx_cli.words.times import time_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.model.findings import Finding
+    from rmqtx.readers.model.findings import Finding
+    from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
+    from rmqtx.verdicts.follow.follower import FollowStep
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import StoreOptions
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.opening import Opened
     from rmqtx_cli.words.say import Voice
-    from verdicts.follow.checkpoint_db import FollowDatabase
-    from verdicts.follow.follower import FollowStep
 
 #: The formats that can be written row by row without an end.
 STREAMING_FORMATS = (OutputFormat.TABLE, OutputFormat.JSONL, OutputFormat.CSV)
@@ -50,7 +50,7 @@ def refuse_columns_not_followed(listing: Listing) -> None:
 
     Raises: BadRequest for the first that is named.
     """
-    from verdicts.follow.change_log import NOT_FOLLOWED
+    from rmqtx.verdicts.follow.change_log import NOT_FOLLOWED
 
     for option, columns in listing.named_by_options.items():
         for name in columns:
@@ -102,9 +102,9 @@ class Following:
         if listing.format not in STREAMING_FORMATS:
             names = ", ".join(STREAMING_FORMATS)
             raise BadRequest(f"--follow cannot write {listing.format}, which needs an end", advice=f"use {names}")
+        from rmqtx.spark_tasks.session.signals import interruptible
+        from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
         from rmqtx_cli.sources.opening import refuse_inside
-        from spark_tasks.session.signals import interruptible
-        from verdicts.follow.checkpoint_db import FollowDatabase
 
         opened = self._open()
         refuse_inside(self.checkpoint, opened.stores)
@@ -122,7 +122,7 @@ class Following:
         if self.checkpoint is not None:
             return str(self.checkpoint)
         self.voice.note("without --checkpoint FILE the next start reads everything again")
-        from readers.storage.temporary import RunFolder
+        from rmqtx.readers.storage.temporary import RunFolder
 
         directory = RunFolder(directory=self.engine_options.temporary_directory)
         return str(Path(stack.enter_context(directory)) / "follow.sqlite")
@@ -139,8 +139,8 @@ class Following:
         return exit_status.FINDINGS if listing.has_failed else exit_status.DONE
 
     def _batches(self, database: FollowDatabase, opened: Opened) -> Iterator[pa.RecordBatch]:
+        from rmqtx.verdicts.follow.follower import Follower
         from rmqtx_cli.words.progress import shown
-        from verdicts.follow.follower import Follower
 
         follower = Follower(database, processes=self.engine_options.processes)
         failed = False

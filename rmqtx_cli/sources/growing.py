@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from readers.model.errors import BadRequest, FileChanged, UnreadableFile
+from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile
 from rmqtx_cli.options.engine import EngineName
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.text import count, grouped, size
 
 if TYPE_CHECKING:
-    from readers.jobs.workers import Progress
+    from rmqtx.readers.jobs.workers import Progress
+    from rmqtx.verdicts.growing.grow import Grown
+    from rmqtx.verdicts.growing.tables import TableName
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import StoreOptions
     from rmqtx_cli.sources.engines import StoreEngine
     from rmqtx_cli.sources.opening import Opened
     from rmqtx_cli.words.say import Voice
-    from verdicts.growing.grow import Grown
-    from verdicts.growing.tables import TableName
 
 
 def refuse_with_into(options: Mapping[str, Any]) -> None:
@@ -71,7 +71,7 @@ class Growing:
         return exit_status.INCOMPLETE if grown.is_incomplete else exit_status.DONE
 
     def _grown(self, opened: Opened, engine: StoreEngine, progress: Progress | None) -> Grown:
-        from verdicts.growing.tables import grow_table
+        from rmqtx.verdicts.growing.tables import grow_table
 
         return grow_table(
             self.table, str(self.checkpoint) if self.checkpoint else None, opened.stores, opened.settings_of,

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.model.errors import BadRequest, FormatError, RmqtxError, UnreadableFile, UnsafeStore
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.errors import BadRequest, FormatError, RmqtxError, UnreadableFile, UnsafeStore
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.identities import identities
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import BrokerConfOption, BrokerVersionOption, CommitLogOption, StoreOptions
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from readers.model.reading import Reading
-    from readers.store.store import Store
-    from repairs.acts.file_medium import FileMedium
-    from repairs.changes.destinations import Destination
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
+    from rmqtx.repairs.acts.file_medium import FileMedium
+    from rmqtx.repairs.changes.destinations import Destination
+    from rmqtx.verdicts.evidence.store_facts import SettingsOf
     from rmqtx_cli.sources.opening import Opened
-    from verdicts.evidence.store_facts import SettingsOf
 
 StoreOption = Annotated[
     str | None,
@@ -92,9 +92,9 @@ class OfflineOptions:
 
         Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
         """
-        from readers.store.store import open_store
-        from repairs.acts.file_medium import FileMedium
-        from repairs.changes.destinations import Destination
+        from rmqtx.readers.store.store import open_store
+        from rmqtx.repairs.acts.file_medium import FileMedium
+        from rmqtx.repairs.changes.destinations import Destination
 
         opened, conf = self._opened(voice)
         destination = Destination(self.to, self.undo)
@@ -106,10 +106,10 @@ class OfflineOptions:
 
         Raises: StoreInUse, UnsafeStore, BadRequest, SourceError.
         """
-        from readers.store.store import open_store
-        from repairs.acts.file_preconditions import require_stopped_master
-        from repairs.changes.destinations import Destination
-        from repairs.changes.store_lock import store_locked, store_shared
+        from rmqtx.readers.store.store import open_store
+        from rmqtx.repairs.acts.file_preconditions import require_stopped_master
+        from rmqtx.repairs.changes.destinations import Destination
+        from rmqtx.repairs.changes.store_lock import store_locked, store_shared
 
         if self.store is None:
             raise BadRequest("no store is given", advice="add --store STORE")
@@ -123,8 +123,8 @@ class OfflineOptions:
 
     def _opened(self, voice: Voice) -> tuple[Opened, dict[str, str]]:
         """The store, and the broker's configuration, if given."""
-        from readers.storage.places import is_uri
-        from readers.store.broker_conf import read_broker_conf
+        from rmqtx.readers.storage.places import is_uri
+        from rmqtx.readers.store.broker_conf import read_broker_conf
         from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
 
         # Absolute, because receipts contain it and are read from other directories.
@@ -155,8 +155,8 @@ class OfflineOptions:
 
 def _undo_file_is_there(file: Path) -> RmqtxError:
     """The error for an undo file that exists already; the advice depends on whether its changes are incomplete."""
-    from repairs.changes.in_progress_mark import commands_to_finish
-    from repairs.changes.undo_files import APPLYING, STATES, UNDOING, read_undo_file
+    from rmqtx.repairs.changes.in_progress_mark import commands_to_finish
+    from rmqtx.repairs.changes.undo_files import APPLYING, STATES, UNDOING, read_undo_file
 
     try:
         state = read_undo_file(Path(os.path.realpath(file))).state
@@ -170,7 +170,7 @@ def _undo_file_is_there(file: Path) -> RmqtxError:
 
 def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:
     """The transaction ids for some ids, message ids or keys in the opened stores; see `identities`."""
-    from verdicts.audit.lookups import show
+    from rmqtx.verdicts.audit.lookups import show
 
     def shown(name: str, short: bool) -> Reading:
         return show(opened.stores, opened.settings_of, name, short=short)

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from readers.model.errors import BadRequest
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.options import StoreOptions
 from rmqtx_cli.words import say
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from readers.store.broker_settings import BrokerSettings
-    from readers.store.store import Store
+    from rmqtx.readers.store.broker_settings import BrokerSettings
+    from rmqtx.readers.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | N
 
     Raises: NotAStore, UnreadableFile for the first path without a store; BadRequest for `--commitlog` with several.
     """
-    from readers.storage.file_systems import expand
-    from readers.storage.places import identity_of
-    from readers.store.broker_conf import read_broker_conf
-    from readers.store.broker_settings import broker_settings
-    from readers.store.opening_stores import open_all
+    from rmqtx.readers.storage.file_systems import expand
+    from rmqtx.readers.storage.places import identity_of
+    from rmqtx.readers.store.broker_conf import read_broker_conf
+    from rmqtx.readers.store.broker_settings import broker_settings
+    from rmqtx.readers.store.opening_stores import open_all
     files = files or StoreOptions()
     directories = tuple(files.commit_log or ())
     places = expand(paths)
@@ -67,7 +67,7 @@ def open_stores(paths: Sequence[str | os.PathLike[str]], files: StoreOptions | N
 
 def consistency(store: Store) -> str:
     """The state of the store while it is read, in a few words: copy, in use, stopped cleanly or not."""
-    from readers.store.store_roots import unnamed_logs
+    from rmqtx.readers.store.store_roots import unnamed_logs
 
     taken = time_text(store.taken_time_ms)
     if store.is_remote:  # a copied lock file proves nothing
@@ -115,15 +115,15 @@ def conf_lines(settings: Iterable[BrokerSettings], *, is_reported: bool = False)
 
     `is_reported`: the brokers report it themselves.
     """
-    from readers.store.conf_notes import conf_notes
+    from rmqtx.readers.store.conf_notes import conf_notes
 
     return list(dict.fromkeys(note for one in settings for note in conf_notes(one, is_reported=is_reported)))
 
 
 def say_conf_notes(stores: Sequence[Store], files: StoreOptions, voice: say.Voice) -> None:
     """Print the lines of `conf_lines` for stores with the given configuration."""
-    from readers.store.broker_conf import read_broker_conf
-    from readers.store.broker_settings import broker_settings
+    from rmqtx.readers.store.broker_conf import read_broker_conf
+    from rmqtx.readers.store.broker_settings import broker_settings
 
     if files.broker_conf is not None:
         conf = read_broker_conf(files.broker_conf)
@@ -138,7 +138,7 @@ def refuse_inside(output: Path | None, stores: Sequence[Store]) -> None:
     """
     if output is None or str(output) == "-":
         return
-    from readers.storage.places import is_uri
+    from rmqtx.readers.storage.places import is_uri
 
     target = Path(os.path.realpath(output))
     for store in stores:

@@ -15,7 +15,7 @@ from rmqtx_cli.words.text import count, size
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from readers.store.store import Store
+    from rmqtx.readers.store.store import Store
     from rmqtx_cli.sources.engines import StoreEngine
     from rmqtx_cli.words.say import Voice
 
@@ -100,7 +100,7 @@ def add_provenance(context: typer.Context, listing: MetaCarrier, stores: list[St
     """
     if not listing.carries_meta:
         return
-    from verdicts.audit.provenance import EngineFacts, provenance, store_provenance
+    from rmqtx.verdicts.audit.provenance import EngineFacts, provenance, store_provenance
 
     listing.meta = provenance(
         [store_provenance(store) for store in stores], command=str(context.command.name),
@@ -113,7 +113,7 @@ def provenance_of_stores(
     context: typer.Context, engine: StoreEngine, stores: list[Store], *, hash_all: bool, inputs: Sequence[Path] = ()
 ) -> dict[str, Any]:
     """The provenance of a command over some stores."""
-    from verdicts.audit.provenance import EngineFacts, file_provenance, provenance, store_provenance
+    from rmqtx.verdicts.audit.provenance import EngineFacts, file_provenance, provenance, store_provenance
 
     log_bytes = sum(segment.size_bytes for store in stores for segment in store.commit_log)
     found = engine.results(

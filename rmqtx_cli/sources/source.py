@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import RateOption, StoreOptions, VoiceOptions
 from rmqtx_cli.sources.transaction_tables import DatabaseOptions
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import typer
 
-    from readers.model.reading import Reading
-    from readers.store.store import Store
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
+    from rmqtx.verdicts.audit.timeline import TimelineSource
+    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.output.views import View
     from rmqtx_cli.sources.check_queues import CheckQueue
     from rmqtx_cli.sources.provenance import MetaCarrier
-    from verdicts.audit.timeline import TimelineSource
-    from verdicts.model.reading import VerdictReading
 
 
 class Source(Protocol):

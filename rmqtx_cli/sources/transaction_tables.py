@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, login
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.old_tables.transaction_table import TableAddress, TransactionTable
-    from readers.store.store import Store
+    from rmqtx.readers.old_tables.transaction_table import TableAddress, TransactionTable
+    from rmqtx.readers.store.store import Store
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.sources.engines import StoreEngine
 
@@ -58,7 +58,7 @@ class DatabaseOptions:
             if given := [name for name, value in named.items() if value is not None]:
                 raise BadRequest(f"{given[0]} needs --transaction-table", advice="add --transaction-table URL")
             return None
-        from readers.old_tables.transaction_table import OFFSET, PRODUCER_GROUP, TABLE, TableAddress
+        from rmqtx.readers.old_tables.transaction_table import OFFSET, PRODUCER_GROUP, TABLE, TableAddress
 
         if holds_login(self.transaction_table):
             raise BadRequest(
@@ -106,15 +106,15 @@ class DatabaseOptions:
         if len(stores) != 1:
             raise BadRequest("--transaction-table is for one store, and several are given")
         if not self.is_jdbc:
-            from readers.old_tables.transaction_table import read_transaction_table
+            from rmqtx.readers.old_tables.transaction_table import read_transaction_table
 
             return read_transaction_table(address, stores[0].root, login=login())
         from rmqtx_cli.sources.engines import SparkEngine
 
         if not isinstance(engine, SparkEngine):
             raise BadRequest("--transaction-table jdbc: needs Spark", advice="use rmqtx audit or rmqtx verify")
-        from spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
-        from spark_tasks.session.errors import translated
+        from rmqtx.spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
+        from rmqtx.spark_tasks.session.errors import translated
 
         with translated():
             return read_by_spark(engine.spark, address, stores[0].root, login=login())
@@ -125,7 +125,7 @@ def with_entries(batches: Iterable[pa.RecordBatch], table: TransactionTable | No
     if table is None:
         yield from batches
         return
-    from readers.old_tables.transaction_table import with_database_entries
+    from rmqtx.readers.old_tables.transaction_table import with_database_entries
 
     for batch in batches:
         yield with_database_entries(batch, table)

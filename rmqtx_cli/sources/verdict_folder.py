@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.output_places import OutputFolder
 from rmqtx_cli.options.row_options import HAS_TIMESTAMPS
 from rmqtx_cli.sources.engine_run import engine_run
@@ -17,10 +17,10 @@ from rmqtx_cli.words.text import count, grouped, size
 if TYPE_CHECKING:
     import typer
 
+    from rmqtx.verdicts.export.verdict_folder import VerdictFolder, Written
     from rmqtx_cli.options.engine import EngineOptions
     from rmqtx_cli.options.options import ProvenanceOptions
     from rmqtx_cli.sources.files import FileOpener
-    from verdicts.export.verdict_folder import VerdictFolder, Written
 
 
 def folder_of(output: object, partition_by: str | None, unfit: Mapping[str, Any]) -> VerdictFolder | None:
@@ -39,7 +39,7 @@ def folder_of(output: object, partition_by: str | None, unfit: Mapping[str, Any]
                 f"{name} does not go with -o {output.place}: a folder has all transactions with all columns",
                 advice="select when you read it, or give -o a file",
             )
-    from verdicts.export.verdict_folder import verdict_folder
+    from rmqtx.verdicts.export.verdict_folder import verdict_folder
 
     names = [name.strip() for name in (partition_by or "").split(",") if name.strip()]
     return verdict_folder(output.place, names, has_timestamps=HAS_TIMESTAMPS.get())
@@ -62,7 +62,7 @@ def audit_into_folder(
 
     Raises: BadRequest if the folder has files; UnwritableFile.
     """
-    from readers.model.findings import findings_table
+    from rmqtx.readers.model.findings import findings_table
     from rmqtx_cli.output.listing import concluded
 
     taken = _TakenProvenance(opener.voice)

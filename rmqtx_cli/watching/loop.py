@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from readers.model.errors import RmqtxError
+from rmqtx.readers.model.errors import RmqtxError
 from rmqtx_cli.watching.drawing import View, change_text, screen
 from rmqtx_cli.watching.keys import Key
 from rmqtx_cli.watching.model import Change, Model

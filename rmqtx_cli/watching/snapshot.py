@@ -87,9 +87,9 @@ def _states(source: Source, ids: list[str]) -> dict[str, str]:
 
 def timeline(opener: SourceOpener, identity: str) -> list[str]:
     """Return the lines of `rmqtx show` for one transaction. Raises: the same, and NoSuchTransaction."""
+    from rmqtx.verdicts.causes.diagnosing import diagnosed_each
+    from rmqtx.verdicts.deadlines.deadline import deadline_of
     from rmqtx_cli.pages.drawing import draw
-    from verdicts.causes.diagnosing import diagnosed_each
-    from verdicts.deadlines.deadline import deadline_of
 
     stream = io.BytesIO()
     with opener.opened() as source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 
 _MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 #: A maximum that clocks, timers and sockets support.

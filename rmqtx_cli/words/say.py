@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rmqtx_cli.words.text import count, escaped, width, wrapped
 
 if TYPE_CHECKING:
-    from readers.model.findings import Finding
+    from rmqtx.readers.model.findings import Finding
 
 #: Severities, worst first.
 SEVERITIES = ("error", "warning", "note")

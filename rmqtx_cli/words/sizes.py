@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from readers.model.units import parse_size_bytes
+from rmqtx.readers.model.units import parse_size_bytes
 
 __all__ = ["parse_size_bytes"]

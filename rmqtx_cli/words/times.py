@@ -9,8 +9,8 @@ import datetime
 import re
 import time
 
-from readers.model.errors import BadRequest
-from readers.model.units import parse_time_ms, time_text
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.units import parse_time_ms, time_text
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.say import Voice
 

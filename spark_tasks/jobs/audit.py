@@ -1,4 +1,4 @@
-"""The audit on Spark: the same rows as `verdicts.audit.local_audit.audit`, for logs of any size.
+"""The audit on Spark: the same rows as `rmqtx.verdicts.audit.local_audit.audit`, for logs of any size.
 
 Each split is scanned once in its own task and the result is persisted. Tasks that have a range of offsets join op marks
 to half copies by queue offset, and unmatched decisions to half copies by commit-log offset (`joins.py`). Then one task
@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from readers.jobs.workers import Progress, show_phase
-from readers.log.commit_log import last_with_data, log_bytes
-from readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
-from readers.log.splits import SplitPlan
-from readers.model.columns import Int64s
-from readers.model.identities import identities, identity_hashes, partition_of
-from readers.model.reading import Note, NoteKind
-from readers.model.tables import TRANSACTIONS
-from readers.store.broker_settings import BrokerSettings
-from readers.store.store import Store
-from spark_tasks.jobs.joins import joined_marks, unresolved
-from spark_tasks.jobs.verdicts import JUDGED, HandedOver, Judge, JudgedBy, RowForm, as_rows
-from spark_tasks.jobs.witnesses import (
+from rmqtx.readers.jobs.workers import Progress, show_phase
+from rmqtx.readers.log.commit_log import last_with_data, log_bytes
+from rmqtx.readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed
+from rmqtx.readers.log.splits import SplitPlan
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.identities import identities, identity_hashes, partition_of
+from rmqtx.readers.model.reading import Note, NoteKind
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.store import Store
+from rmqtx.spark_tasks.jobs.joins import joined_marks, unresolved
+from rmqtx.spark_tasks.jobs.verdicts import JUDGED, HandedOver, Judge, JudgedBy, RowForm, as_rows
+from rmqtx.spark_tasks.jobs.witnesses import (
     COLUMNS,
     FACTS,
     ROWS,
@@ -38,24 +38,24 @@ from spark_tasks.jobs.witnesses import (
     half_rows,
     restored_facts,
 )
-from spark_tasks.session.handover import HANDED_COLUMNS, handover
-from spark_tasks.session.progress import Phase, described, tracked
-from spark_tasks.session.scan_counts import ScanCounts
-from spark_tasks.session.schemas import spark_schema
-from spark_tasks.session.sizes import sizes_for
-from spark_tasks.session.tasks import Shared, in_tasks, packed, results
-from verdicts.audit.local_audit import tied_partitions
-from verdicts.audit.log_copies import with_log_copies
-from verdicts.causes.groups import habits_of
-from verdicts.causes.store_evidence import store_evidence
-from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
-from verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
-from verdicts.evidence.witness_scan import SplitFacts
-from verdicts.model.check_stop import CheckStop
-from verdicts.model.predicted import Prediction
-from verdicts.model.reading import VerdictReading
-from verdicts.model.store_evidence import StoreEvidence
-from verdicts.transactions.judge import chosen_schema
+from rmqtx.spark_tasks.session.handover import HANDED_COLUMNS, handover
+from rmqtx.spark_tasks.session.progress import Phase, described, tracked
+from rmqtx.spark_tasks.session.scan_counts import ScanCounts
+from rmqtx.spark_tasks.session.schemas import spark_schema
+from rmqtx.spark_tasks.session.sizes import sizes_for
+from rmqtx.spark_tasks.session.tasks import Shared, in_tasks, packed, results
+from rmqtx.verdicts.audit.local_audit import tied_partitions
+from rmqtx.verdicts.audit.log_copies import with_log_copies
+from rmqtx.verdicts.causes.groups import habits_of
+from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, moment_ms, store_facts
+from rmqtx.verdicts.evidence.witness_scan import SplitFacts
+from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.model.predicted import Prediction
+from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
+from rmqtx.verdicts.transactions.judge import chosen_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

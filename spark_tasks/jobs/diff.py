@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from readers.model.reading import Reading
-from readers.store.store import Store
-from spark_tasks.jobs.audit import Judged, transactions
-from spark_tasks.session.progress import described
-from spark_tasks.session.schemas import spark_schema
-from spark_tasks.session.shuffles import shuffles_of
-from spark_tasks.session.tasks import working
-from verdicts.evidence.store_facts import SettingsOf
-from verdicts.model.reading import VerdictReading
-from verdicts.transactions.diff import DIFFERENCES, EVIDENCE, NARROW, different
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.store.store import Store
+from rmqtx.spark_tasks.jobs.audit import Judged, transactions
+from rmqtx.spark_tasks.session.progress import described
+from rmqtx.spark_tasks.session.schemas import spark_schema
+from rmqtx.spark_tasks.session.shuffles import shuffles_of
+from rmqtx.spark_tasks.session.tasks import working
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.transactions.diff import DIFFERENCES, EVIDENCE, NARROW, different
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -36,7 +36,7 @@ def differences(
     split_bytes: int | None = None,
     sizes: list[int] | None = None,
 ) -> Reading:
-    """Return the rows of `verdicts.transactions.diff.differences` for two audits, each of some stores at some time.
+    """Return the rows of `rmqtx.verdicts.transactions.diff.differences` for two audits, each of stores at some time.
 
     Order: none. `sizes`: receives the number of transactions of each side, before the first row.
     """

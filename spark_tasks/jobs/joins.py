@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from readers.model.columns import Int64s
-from spark_tasks.jobs.witnesses import (
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.spark_tasks.jobs.witnesses import (
     COLUMNS,
     HALVES,
     JOINED_MARKS,
@@ -18,7 +18,7 @@ from spark_tasks.jobs.witnesses import (
     UNMATCHED,
     by_partition,
 )
-from spark_tasks.session.tasks import from_bytes, to_bytes, working
+from rmqtx.spark_tasks.session.tasks import from_bytes, to_bytes, working
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

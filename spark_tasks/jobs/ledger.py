@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from readers.ledger.ledger import SQLITE, open_ledger
-from readers.model.errors import BadRequest, UnreadableFile
+from rmqtx.readers.ledger.ledger import SQLITE, open_ledger
+from rmqtx.readers.model.errors import BadRequest, UnreadableFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from readers.jobs.workers import Progress
-from spark_tasks.session.errors import translated
-from spark_tasks.session.progress import described
-from spark_tasks.session.tasks import cores_count, results
-from verdicts.follow.follower import MakeReader
-from verdicts.follow.split_reader import SplitReader
+from rmqtx.readers.jobs.workers import Progress
+from rmqtx.spark_tasks.session.errors import translated
+from rmqtx.spark_tasks.session.progress import described
+from rmqtx.spark_tasks.session.tasks import cores_count, results
+from rmqtx.verdicts.follow.follower import MakeReader
+from rmqtx.verdicts.follow.split_reader import SplitReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ _Result = TypeVar("_Result")
 
 
 class SparkPool:
-    """Runs tasks on the executors of a session. See `verdicts.follow.split_reader.Pool`."""
+    """Runs tasks on the executors of a session. See `rmqtx.verdicts.follow.split_reader.Pool`."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.reading import Reading
-from readers.model.tables import TRANSACTIONS
-from readers.store.store import Store
-from spark_tasks.jobs.audit import Judged, transactions
-from spark_tasks.session.handover import HANDED_COLUMNS, Handover, handover
-from spark_tasks.session.shuffles import shuffles_of
-from spark_tasks.session.tasks import working
-from verdicts.evidence.store_facts import SettingsOf
-from verdicts.ledger.join import UNMATCHED_SHOWN_MAX, Condition, LedgerFit, ledger_words
-from verdicts.ledger.matching import Match
-from verdicts.ledger.reconcile import LOOKED_UP, RECONCILED, reconciled
-from verdicts.model.reading import VerdictReading
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.readers.store.store import Store
+from rmqtx.spark_tasks.jobs.audit import Judged, transactions
+from rmqtx.spark_tasks.session.handover import HANDED_COLUMNS, Handover, handover
+from rmqtx.spark_tasks.session.shuffles import shuffles_of
+from rmqtx.spark_tasks.session.tasks import working
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.ledger.join import UNMATCHED_SHOWN_MAX, Condition, LedgerFit, ledger_words
+from rmqtx.verdicts.ledger.matching import Match
+from rmqtx.verdicts.ledger.reconcile import LOOKED_UP, RECONCILED, reconciled
+from rmqtx.verdicts.model.reading import VerdictReading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +51,7 @@ def reconcile(
     missing_is_not_done: bool = False,
     fit: LedgerFit | None = None,
 ) -> Reading:
-    """Return the rows of `verdicts.ledger.join.reconcile` for the audit of some stores.
+    """Return the rows of `rmqtx.verdicts.ledger.join.reconcile` for the audit of some stores.
 
     Shape:  batches of RECONCILED. `ledger` has only the needed columns; `fit` is filled before the first batch.
     Order:  none.

@@ -1,4 +1,4 @@
-"""Run a scan job over the splits of some stores in Spark tasks: the same rows as `readers.jobs.job_runner`."""
+"""Run a scan job over the splits of some stores in Spark tasks: the same rows as `rmqtx.readers.jobs.job_runner`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from readers.jobs.job_runner import Tally
-from readers.jobs.scan_job import ScanJob, SplitResult
-from readers.jobs.workers import Progress
-from readers.log.commit_log import last_with_data
-from readers.log.splits import SPLIT_BYTES, SplitPlan
-from readers.model.reading import Reading
-from readers.store.store import Store
-from spark_tasks.session.handover import HANDED, HANDED_COLUMNS, Handover, handover
-from spark_tasks.session.progress import Phase, described, tracked
-from spark_tasks.session.scan_counts import ScanCounts
-from spark_tasks.session.tasks import Shared, in_tasks, packed, results
+from rmqtx.readers.jobs.job_runner import Tally
+from rmqtx.readers.jobs.scan_job import ScanJob, SplitResult
+from rmqtx.readers.jobs.workers import Progress
+from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.log.splits import SPLIT_BYTES, SplitPlan
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.store.store import Store
+from rmqtx.spark_tasks.session.handover import HANDED, HANDED_COLUMNS, Handover, handover
+from rmqtx.spark_tasks.session.progress import Phase, described, tracked
+from rmqtx.spark_tasks.session.scan_counts import ScanCounts
+from rmqtx.spark_tasks.session.tasks import Shared, in_tasks, packed, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

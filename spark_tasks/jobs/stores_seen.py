@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from readers.model.errors import RmqtxError
-from readers.storage.opening import open_file
-from readers.store.store import open_store
-from spark_tasks.session.errors import translated
-from spark_tasks.session.tasks import cores_count
-from spark_tasks.session.workers import HELD_SECONDS
+from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.readers.storage.opening import open_file
+from rmqtx.readers.store.store import open_store
+from rmqtx.spark_tasks.session.errors import translated
+from rmqtx.spark_tasks.session.tasks import cores_count
+from rmqtx.spark_tasks.session.workers import HELD_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

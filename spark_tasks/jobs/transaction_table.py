@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from readers.ledger.table_values import column_texts
-from readers.old_tables.transaction_table import TableAddress, TransactionTable, chosen_columns, table_of
-from spark_tasks.jobs.ledger import read_database, tried
+from rmqtx.readers.ledger.table_values import column_texts
+from rmqtx.readers.old_tables.transaction_table import TableAddress, TransactionTable, chosen_columns, table_of
+from rmqtx.spark_tasks.jobs.ledger import read_database, tried
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ _DRIVER_OPTION = "--conf spark.jars=FILE (for MySQL: Connector/J 8 or later)"
 def read_transaction_table(
     spark: SparkSession, address: TableAddress, store: str, *, login: tuple[str | None, str | None] = (None, None)
 ) -> TransactionTable:
-    """Return the table at a JDBC address, as `readers.old_tables.transaction_table.read_transaction_table` does.
+    """Return the table at a JDBC address, as `rmqtx.readers.old_tables.transaction_table.read_transaction_table` does.
 
     It is collected in the driver: a row stands for an open transaction, and these are few.
     Raises: BadRequest for a column that does not exist; UnreadableFile, with the database's message.

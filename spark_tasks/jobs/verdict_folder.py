@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from readers.jobs.workers import Progress
-from readers.model.tables import TRANSACTIONS
-from readers.store.store import Store
-from spark_tasks.jobs.audit import SparkAudit
-from spark_tasks.session.progress import Phase, described, tracked
-from spark_tasks.session.tasks import working
-from verdicts.evidence.store_facts import SettingsOf
-from verdicts.export.verdict_folder import VerdictFolder, Written
-from verdicts.model.reading import VerdictReading
+from rmqtx.readers.jobs.workers import Progress
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.readers.store.store import Store
+from rmqtx.spark_tasks.jobs.audit import SparkAudit
+from rmqtx.spark_tasks.session.progress import Phase, described, tracked
+from rmqtx.spark_tasks.session.tasks import working
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.export.verdict_folder import VerdictFolder, Written
+from rmqtx.verdicts.model.reading import VerdictReading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +54,7 @@ def audit_into(
     """Write the verdicts of an audit into a folder that has begun; return the reading, without rows, and the files.
 
     Units:  `progress` receives bytes.
-    Damage: see `spark_tasks.jobs.audit.audit`.
+    Damage: see `rmqtx.spark_tasks.jobs.audit.audit`.
     Raises: UnwritableFile.
     """
     reading = VerdictReading(TRANSACTIONS, [])

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from readers.model.tables import MARKS, TRANSACTIONS
-from spark_tasks.jobs.witnesses import JOINED_MARKS, MARK_DATA
-from spark_tasks.session.handover import Handover
-from spark_tasks.session.tasks import Shared, from_bytes, working
-from verdicts.causes.strengths import with_causes
-from verdicts.evidence.witness_scan import IDENTIFIED
-from verdicts.model.store_evidence import StoreEvidence
-from verdicts.model.verdict_inputs import StoreView
-from verdicts.model.witnesses import Witnesses
-from verdicts.transactions.judge import judge
+from rmqtx.readers.model.tables import MARKS, TRANSACTIONS
+from rmqtx.spark_tasks.jobs.witnesses import JOINED_MARKS, MARK_DATA
+from rmqtx.spark_tasks.session.handover import Handover
+from rmqtx.spark_tasks.session.tasks import Shared, from_bytes, working
+from rmqtx.verdicts.causes.strengths import with_causes
+from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
+from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.model.witnesses import Witnesses
+from rmqtx.verdicts.transactions.judge import judge
 
 #: The columns of ROWS that the task needs; `key` is the partition.
 JUDGED = ("split", "store", "key", "witness", "data")

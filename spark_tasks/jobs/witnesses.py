@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from readers.log.splits import SplitPlan
-from readers.model.columns import Int64s, nulls
-from readers.model.identities import partition_of
-from readers.model.tables import MARKS as MARK_ROWS
-from spark_tasks.session.acceleration import use_accelerator
-from spark_tasks.session.scan_counts import ScanCounts
-from spark_tasks.session.tasks import Shared, to_bytes
-from verdicts.evidence.belonging import op_numbers
-from verdicts.evidence.witness_scan import (
+from rmqtx.readers.log.splits import SplitPlan
+from rmqtx.readers.model.columns import Int64s, nulls
+from rmqtx.readers.model.identities import partition_of
+from rmqtx.readers.model.tables import MARKS as MARK_ROWS
+from rmqtx.spark_tasks.session.acceleration import use_accelerator
+from rmqtx.spark_tasks.session.scan_counts import ScanCounts
+from rmqtx.spark_tasks.session.tasks import Shared, to_bytes
+from rmqtx.verdicts.evidence.belonging import op_numbers
+from rmqtx.verdicts.evidence.witness_scan import (
     IDENTIFIED,
     SplitFacts,
     SplitWitnesses,

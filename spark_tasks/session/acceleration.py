@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import readers
-from readers.log import kernels
+import rmqtx
+from rmqtx.readers.log import kernels
 
 _CACHE_HOME = "XDG_CACHE_HOME"
 
@@ -26,7 +26,7 @@ def _cache_beside_packages() -> Iterator[None]:
     For modules in archives numba uses a folder in the user's home, which an executor's user may not have, and where
     the folders of all applications would stay.
     """
-    archive = next((one for one in Path(readers.__file__).parents if one.suffix == ".zip"), None)
+    archive = next((one for one in Path(rmqtx.__file__).parents if one.suffix == ".zip"), None)
     if archive is None:
         yield
         return

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from readers.storage.temporary import RunFolder
-from spark_tasks.session.errors import SparkUnavailable, translated
-from spark_tasks.session.packages import send_packages
-from spark_tasks.session.signals import interruptible
+from rmqtx.readers.storage.temporary import RunFolder
+from rmqtx.spark_tasks.session.errors import SparkUnavailable, translated
+from rmqtx.spark_tasks.session.packages import send_packages
+from rmqtx.spark_tasks.session.signals import interruptible
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from readers.storage.temporary import folder_prefix
-from spark_tasks.session.errors import error_of
-from spark_tasks.session.java import find_java
-from spark_tasks.session.packages import PACKAGES_DIRECTORY, is_local, send_packages
-from spark_tasks.session.signals import interruptible, uninterrupted
+from rmqtx.readers.storage.temporary import folder_prefix
+from rmqtx.spark_tasks.session.errors import error_of
+from rmqtx.spark_tasks.session.java import find_java
+from rmqtx.spark_tasks.session.packages import PACKAGES_DIRECTORY, is_local, send_packages
+from rmqtx.spark_tasks.session.signals import interruptible, uninterrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from readers.model.errors import RmqtxError
-from spark_tasks.session.worker_facts import NEEDED, USEFUL
+from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.spark_tasks.session.worker_facts import NEEDED, USEFUL
 
 #: The variable that names the Python to run, if it is not the first one on the executor's PATH.
 PYTHON_VARIABLE = "RMQTX_PYTHON"

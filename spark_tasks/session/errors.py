@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import readers.model.errors
-from readers.model.errors import RmqtxError
+import rmqtx.readers.model.errors
+from rmqtx.readers.model.errors import RmqtxError
 
 #: The begin of the line in the traceback from which an error is restored.
 MARK = "rmqtx-error: "
@@ -35,14 +35,13 @@ _CAUSES = (
     ("All masters are unresponsive", "the Spark master cannot be reached", "check --master"),
     ("Could not parse Master URL", "--master is not a Spark master", _MASTERS),
     ("Master must either be", "--master is not a Spark master", _MASTERS),
-    ("No module named 'readers'", "Spark's workers did not get the packages of rmqtx", "see docs/clusters.md"),
-    ("No module named 'spark_tasks'", "Spark's workers did not get the packages of rmqtx", "see docs/clusters.md"),
+    ("No module named 'rmqtx'", "Spark's workers did not get the packages of rmqtx", "see docs/clusters.md"),
     *((words, f"the Python of Spark's workers has no {name}",
        f"install {name} there, or send it with --conf spark.archives: see docs/clusters.md")
       for name, words in (("pyarrow", "No module named 'pyarrow'"), ("pyarrow", "PyArrow >= "),
                           ("numpy", "No module named 'numpy'"), ("pandas", "Pandas >= "))),
-    *((f"No module named '{name}.", f"Spark's workers import another package named {name} before that of rmqtx",
-       "remove that package from their PYTHONPATH") for name in ("readers", "verdicts", "spark_tasks")),
+    ("No module named 'rmqtx.", "Spark's workers import another package named rmqtx before this one",
+     "remove that package from their PYTHONPATH"),
     ("cancelled", "the Spark job was cancelled", None),
 )
 #: The begins of lines that Spark's start always writes, or writes beside a line with the cause.
@@ -126,7 +125,7 @@ def _carried(text: str) -> RmqtxError | None:
     for match in reversed(list(_MARKED.finditer(text))):
         try:
             values: dict[str, Any] = json.loads(match[1])
-            kind = getattr(readers.model.errors, values.pop("kind"), None)
+            kind = getattr(rmqtx.readers.model.errors, values.pop("kind"), None)
         except (ValueError, KeyError, AttributeError):
             continue
         if isinstance(kind, type) and issubclass(kind, RmqtxError):

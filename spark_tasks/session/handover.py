@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from readers.storage.temporary import RunFolder
-from spark_tasks.session.packages import is_local
-from spark_tasks.session.progress import described
-from spark_tasks.session.tasks import from_bytes, to_bytes
+from rmqtx.readers.storage.temporary import RunFolder
+from rmqtx.spark_tasks.session.packages import is_local
+from rmqtx.spark_tasks.session.progress import described
+from rmqtx.spark_tasks.session.tasks import from_bytes, to_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

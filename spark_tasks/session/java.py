@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from spark_tasks.session.errors import SparkUnavailable
+from rmqtx.spark_tasks.session.errors import SparkUnavailable
 
 #: The oldest release that PySpark 4 supports.
 JAVA_VERSION_MIN = 17

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-import readers
-from readers.storage.temporary import folder_prefix
+import rmqtx
+from rmqtx.readers.storage.temporary import folder_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The directory from which `readers` and `spark_tasks` are imported: the workers must import the same.
-PACKAGES_DIRECTORY = Path(readers.__file__).resolve().parent.parent
+#: The directory from which `rmqtx` is imported: the workers must import the same.
+PACKAGES_DIRECTORY = Path(rmqtx.__file__).resolve().parent.parent
+#: What tasks import; in a checkout these are links, which are followed.
 _PACKAGES = ("readers", "verdicts", "spark_tasks")
 
 
@@ -42,7 +43,9 @@ def packages_archive(directory: Path) -> Path:
 
 
 def _modules() -> list[Path]:
-    return [module for package in _PACKAGES for module in sorted((PACKAGES_DIRECTORY / package).rglob("*.py"))]
+    library = PACKAGES_DIRECTORY / "rmqtx"
+    inside = [module for package in _PACKAGES for module in sorted((library / package).rglob("*.py"))]
+    return [library / "__init__.py", *inside]
 
 
 def send_packages(spark: SparkSession, directory: Path | None = None) -> None:

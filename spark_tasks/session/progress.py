@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from readers.jobs.workers import Progress, show_phase
-from spark_tasks.session.packages import is_connected
-from spark_tasks.session.scan_counts import ScanCounts
+from rmqtx.readers.jobs.workers import Progress, show_phase
+from rmqtx.spark_tasks.session.packages import is_connected
+from rmqtx.spark_tasks.session.scan_counts import ScanCounts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

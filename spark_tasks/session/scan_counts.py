@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from readers.log.segment_scan import Span
-from spark_tasks.session.packages import is_connected
+from rmqtx.readers.log.segment_scan import Span
+from rmqtx.spark_tasks.session.packages import is_connected
 
 if TYPE_CHECKING:
     from pyspark import Accumulator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from readers.model.moments import with_timestamps
+from rmqtx.readers.model.moments import with_timestamps
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType

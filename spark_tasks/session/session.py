@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from readers.model.own_process import allow_pandas
-from spark_tasks.session.driver import own_session, temporary_files_in
-from spark_tasks.session.errors import SparkUnavailable
-from spark_tasks.session.packages import send_packages
-from spark_tasks.session.workers import check_workers
+from rmqtx.readers.model.own_process import allow_pandas
+from rmqtx.spark_tasks.session.driver import own_session, temporary_files_in
+from rmqtx.spark_tasks.session.errors import SparkUnavailable
+from rmqtx.spark_tasks.session.packages import send_packages
+from rmqtx.spark_tasks.session.workers import check_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def _opened(
         with temporary_files_in(temporary_directory):
             yield given
     elif remote:
-        from spark_tasks.session.connect import remote_session
+        from rmqtx.spark_tasks.session.connect import remote_session
 
         with temporary_files_in(temporary_directory), remote_session(remote, conf) as spark:
             yield spark

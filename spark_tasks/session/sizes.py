@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from readers.log.splits import SPLIT_BYTES
+from rmqtx.readers.log.splits import SPLIT_BYTES
 
 #: Log bytes whose transactions one task judges: a task costs as much as judging those of 2 MiB.
 PARTITION_BYTES = 96 << 20

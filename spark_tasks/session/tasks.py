@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from readers.log.splits import SPLIT_BYTES
-from readers.model.columns import Int64s
-from spark_tasks.session.errors import marked
+from rmqtx.readers.log.splits import SPLIT_BYTES
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.spark_tasks.session.errors import marked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

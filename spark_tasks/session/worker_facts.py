@@ -70,7 +70,7 @@ class WorkerFacts:
 
 def facts_here() -> WorkerFacts:
     """Return the facts of this process. Imports the packages that tasks need."""
-    spec = importlib.util.find_spec("readers")
+    spec = importlib.util.find_spec("rmqtx")
     directory = tempfile.gettempdir()
     versions = {name: version_of(name) for name in (*NEEDED, *USEFUL)}
     failures = {name: failure_of(name) for name in NEEDED if versions[name] is not None}

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from spark_tasks.session.errors import SparkUnavailable, translated
-from spark_tasks.session.packages import PACKAGES_DIRECTORY, archive_name, are_workers_elsewhere, is_connected
-from spark_tasks.session.tasks import cores_count
-from spark_tasks.session.worker_facts import NEEDED, Asked, WorkerFacts, restored
+from rmqtx.spark_tasks.session.errors import SparkUnavailable, translated
+from rmqtx.spark_tasks.session.packages import PACKAGES_DIRECTORY, archive_name, are_workers_elsewhere, is_connected
+from rmqtx.spark_tasks.session.tasks import cores_count
+from rmqtx.spark_tasks.session.worker_facts import NEEDED, Asked, WorkerFacts, restored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

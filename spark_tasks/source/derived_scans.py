@@ -9,26 +9,26 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.cursors.cursors import read_cursors
-from readers.index.index import infer_slots_count
-from readers.index.index_scan import scan_entries
-from readers.model.errors import FileChanged, SourceError, UnreadableFile
-from readers.model.findings import Finding, as_text, findings_table
-from readers.model.reading import Reading
-from readers.queues.consume_queue import SLOT
-from readers.queues.consume_queue_scan import scan_slots
-from readers.queues.slot_files import BATCH, SIMPLE
-from readers.rocksdb.rocksdb_queue_scan import scan_rocksdb_slots
-from readers.rocksdb.rocksdb_queues import SLOT_VALUE, queue_bounds
-from readers.storage.segments import Segment
-from readers.store.checkpoint import read_checkpoint
-from readers.store.segment_table import read_segments
-from readers.store.store import Store
-from spark_tasks.source.opening import Settings
-from spark_tasks.source.pushdown import PushedConditions
-from spark_tasks.source.read_options import ReadOptions
-from spark_tasks.source.table_scan import Narrowing, whole
-from verdicts.audit.local_audit import audit
+from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.index.index import infer_slots_count
+from rmqtx.readers.index.index_scan import scan_entries
+from rmqtx.readers.model.errors import FileChanged, SourceError, UnreadableFile
+from rmqtx.readers.model.findings import Finding, as_text, findings_table
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.queues.consume_queue import SLOT
+from rmqtx.readers.queues.consume_queue_scan import scan_slots
+from rmqtx.readers.queues.slot_files import BATCH, SIMPLE
+from rmqtx.readers.rocksdb.rocksdb_queue_scan import scan_rocksdb_slots
+from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, queue_bounds
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.checkpoint import read_checkpoint
+from rmqtx.readers.store.segment_table import read_segments
+from rmqtx.readers.store.store import Store
+from rmqtx.spark_tasks.source.opening import Settings
+from rmqtx.spark_tasks.source.pushdown import PushedConditions
+from rmqtx.spark_tasks.source.read_options import ReadOptions
+from rmqtx.spark_tasks.source.table_scan import Narrowing, whole
+from rmqtx.verdicts.audit.local_audit import audit
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class AuditScan(Narrowing):
     """The result of one audit over all the stores: transactions, findings, or coverage of the commit logs.
 
     One task, because a data source cannot shuffle; its memory is bounded and it spills to disk.
-    `spark_tasks.jobs.audit` distributes the same verdicts. No condition is pushed: without one of the stores, the
+    `rmqtx.spark_tasks.jobs.audit` distributes the same verdicts. No condition is pushed: without one of the stores, the
     verdicts on another store's transactions differ.
     """
 

@@ -9,19 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.commit_log import record_columns
-from readers.log.kernels import ACCELERATED_BYTES_MIN
-from readers.log.log_end import live_blocks, settled
-from readers.log.op_messages import ops_of
-from readers.log.record_block import Block
-from readers.log.splits import Split, SplitPlan
-from readers.log.transaction_records import are_halves, are_ops, halves_of, real_topics
-from readers.model.columns import nulls
-from readers.store.store import Store
-from spark_tasks.session.acceleration import use_accelerator
-from spark_tasks.source.pushdown import PushedConditions
-from spark_tasks.source.read_options import ReadOptions
-from spark_tasks.source.table_scan import Narrowing
+from rmqtx.readers.log.commit_log import record_columns
+from rmqtx.readers.log.kernels import ACCELERATED_BYTES_MIN
+from rmqtx.readers.log.log_end import live_blocks, settled
+from rmqtx.readers.log.op_messages import ops_of
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.splits import Split, SplitPlan
+from rmqtx.readers.log.transaction_records import are_halves, are_ops, halves_of, real_topics
+from rmqtx.readers.model.columns import nulls
+from rmqtx.readers.store.store import Store
+from rmqtx.spark_tasks.session.acceleration import use_accelerator
+from rmqtx.spark_tasks.source.pushdown import PushedConditions
+from rmqtx.spark_tasks.source.read_options import ReadOptions
+from rmqtx.spark_tasks.source.table_scan import Narrowing
 
 _BATCH_RECORDS_MAX = 65_536
 #: A reader does not know how many processes share the scan: with a few, this amount justifies the start of each.

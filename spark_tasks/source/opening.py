@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from readers.model.errors import BadRequest
-from readers.storage.file_systems import expand
-from readers.storage.places import identity_of
-from readers.store.broker_conf import read_broker_conf
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.opening_stores import open_all
-from readers.store.store import Store
-from spark_tasks.source.read_options import ReadOptions
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.storage.file_systems import expand
+from rmqtx.readers.storage.places import identity_of
+from rmqtx.readers.store.broker_conf import read_broker_conf
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.opening_stores import open_all
+from rmqtx.readers.store.store import Store
+from rmqtx.spark_tasks.source.read_options import ReadOptions
 
 
 def opened(options: ReadOptions) -> list[Store]:
@@ -28,7 +28,7 @@ def opened(options: ReadOptions) -> list[Store]:
 
 @dataclass
 class Settings:
-    """Returns the settings of each store's broker, for `verdicts.audit.local_audit.audit`; it can be pickled."""
+    """Returns the settings of each store's broker, for `rmqtx.verdicts.audit.local_audit.audit`; it can be pickled."""
 
     options: ReadOptions
     _found: dict[str, BrokerSettings] = field(default_factory=dict)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.log.splits import SPLIT_BYTES
-from readers.model.errors import BadRequest
-from readers.model.moments import timestamp_schema
-from readers.model.tables import ALL_TABLES
-from readers.model.units import parse_size_bytes, parse_time_ms
+from rmqtx.readers.log.splits import SPLIT_BYTES
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.moments import timestamp_schema
+from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.readers.model.units import parse_size_bytes, parse_time_ms
 
 #: Tables whose rows are records of the commit log, read split by split.
 LOG_TABLES = frozenset({"records", "halves", "ops"})

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from readers.model.tables import ALL_TABLES
-from spark_tasks.session.schemas import spark_schema
-from spark_tasks.source.read_options import AUDIT_TABLES, LOG_TABLES, OPTIONS
+from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.spark_tasks.session.schemas import spark_schema
+from rmqtx.spark_tasks.source.read_options import AUDIT_TABLES, LOG_TABLES, OPTIONS
 
 #: The meaning of one row of each table.
 ROWS = {

@@ -1,7 +1,7 @@
 """The data source as a stream: `spark.readStream.format("rmqtx")` over stores that grow.
 
 A batch is a range of commit-log offsets per store, so a query that is restarted from its checkpoint continues exactly
-where it stopped. The limits are those of `readers.jobs.growing_logs`.
+where it stopped. The limits are those of `rmqtx.readers.jobs.growing_logs`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from readers.jobs.growing_logs import Offsets, blocks_between, initial_offsets, latest_offsets, splits_between
-from readers.log.splits import Split
-from readers.model.errors import BadRequest
-from spark_tasks.session.errors import marked
-from spark_tasks.session.schemas import arrow_schema, as_spark_batch
-from spark_tasks.source.log_scan import conditions_of, rows_of_split
-from spark_tasks.source.opening import opened
-from spark_tasks.source.read_options import LOG_TABLES, ReadOptions
+from rmqtx.readers.jobs.growing_logs import Offsets, blocks_between, initial_offsets, latest_offsets, splits_between
+from rmqtx.readers.log.splits import Split
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.spark_tasks.session.errors import marked
+from rmqtx.spark_tasks.session.schemas import arrow_schema, as_spark_batch
+from rmqtx.spark_tasks.source.log_scan import conditions_of, rows_of_split
+from rmqtx.spark_tasks.source.opening import opened
+from rmqtx.spark_tasks.source.read_options import LOG_TABLES, ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from readers.model.errors import UnreadableFile
-from readers.model.reading import Reading
-from spark_tasks.source.pushdown import PushedConditions, narrowed
+from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.model.reading import Reading
+from rmqtx.spark_tasks.source.pushdown import PushedConditions, narrowed
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.broker_logs.line_kinds import BY_WORD, KINDS
-from readers.broker_logs.log_files import LOG_NAMES, log_files
-from readers.broker_logs.log_lines import TEXT_CHARACTERS_MAX, LogLine, reading_of
-from readers.broker_logs.log_times import parsed_zone, shown_zone_seconds, zone_text
-from readers.model.errors import BadRequest
+from rmqtx.readers.broker_logs.line_kinds import BY_WORD, KINDS
+from rmqtx.readers.broker_logs.log_files import LOG_NAMES, log_files
+from rmqtx.readers.broker_logs.log_lines import TEXT_CHARACTERS_MAX, LogLine, reading_of
+from rmqtx.readers.broker_logs.log_times import parsed_zone, shown_zone_seconds, zone_text
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.manual.broker_logs_page import filled
 from tests.broker_logs import forge
 
@@ -202,7 +202,7 @@ def test_long_and_binary_lines_are_cut_and_passed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("chunk", [1, 7, 64])
 def test_blocks_of_any_size_give_the_same_lines(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [known(LOGS / release) for release in RELEASES]
-    monkeypatch.setattr("readers.broker_logs.log_lines._BLOCK_BYTES", chunk * 17)
+    monkeypatch.setattr("rmqtx.readers.broker_logs.log_lines._BLOCK_BYTES", chunk * 17)
     assert [known(LOGS / release) for release in RELEASES] == whole
 
 
@@ -249,8 +249,9 @@ def test_a_million_lines_in_constant_memory(tmp_path: Path) -> None:
     for count in (100_000, 1_000_000):
         place = forge.written(tmp_path / str(count), forge.numbered(count, seconds))
         code = (
-            "import re, sys, time; from pathlib import Path; from readers.broker_logs.log_lines import reading_of; "
-            "from verdicts.model.log_evidence import LogGathering; g = LogGathering(); "
+            "import re, sys, time; from pathlib import Path; "
+            "from rmqtx.readers.broker_logs.log_lines import reading_of; "
+            "from rmqtx.verdicts.model.log_evidence import LogGathering; g = LogGathering(); "
             "r = reading_of(Path(sys.argv[1])); n = sum(1 for _ in g.watching(r.lines())); e = g.evidence(r); "
             "peak = re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]; "
             "print(n, peak, time.process_time())"

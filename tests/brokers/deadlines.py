@@ -19,18 +19,18 @@ from random import Random
 
 import pytest
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.live import lookups
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.live import lookups
+from rmqtx.verdicts.audit.lookups import pending
 from tests.brokers.histories import IMMUNITY
 from tests.brokers.rig import DISCARD_TOPIC, now_ms
 from tests.brokers.script import Script
 from tests.brokers.stage import Play
 from tests.brokers.transaction import Transaction
 from tests.conftest import MOMENT
-from verdicts.audit.lookups import pending
 
 #: The compared settings; short, so that a transaction is soon discarded.
 SETTINGS: dict[str, dict[str, str]] = {

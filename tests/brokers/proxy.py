@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal
 
-from remoting.protocol.addresses import host_and_port
-from remoting.protocol.frames import Frame, decoded
+from rmqtx.remoting.protocol.addresses import host_and_port
+from rmqtx.remoting.protocol.frames import Frame, decoded
 
 Direction = Literal["request", "response"]
 

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from remoting.connections.client import Client
-from remoting.protocol.addresses import host_and_port
-from remoting.protocol.codes import RequestCode
-from remoting.protocol.frames import Encoding, Frame, encoded
-from remoting.protocol.settings import Credentials
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.protocol.addresses import host_and_port
+from rmqtx.remoting.protocol.codes import RequestCode
+from rmqtx.remoting.protocol.frames import Encoding, Frame, encoded
+from rmqtx.remoting.protocol.settings import Credentials
 from tests.brokers import secured
 from tests.brokers.rig import HALF_TOPIC, OP_TOPIC, Rig
 from tests.brokers.wire import asked, encode_line

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from readers.store.store import WAITING_TOPICS
-from remoting.connections.client import Client
-from remoting.connections.connection import Request, Value
-from remoting.connections.name_servers import NameServers
-from remoting.protocol.errors import RemotingError
-from remoting.protocol.settings import Credentials, RemotingSettings
+from rmqtx.readers.store.store import WAITING_TOPICS
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.connections.connection import Request, Value
+from rmqtx.remoting.connections.name_servers import NameServers
+from rmqtx.remoting.protocol.errors import RemotingError
+from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
 from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, REQUEST_TOPIC, Rig
 
 ADMIN = Credentials("rmqadmin", "admin-secret-4711")

@@ -18,19 +18,19 @@ from typing import Any
 
 import pytest
 
-from readers.cursors.cursors import check_cursors
-from readers.model.releases import parse_version
-from readers.store.store import open_store
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.model.releases import parse_version
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.check.check_rules import CheckRules, check_rules
+from rmqtx.verdicts.check.half_queue_check import play_round
+from rmqtx.verdicts.check.state import CheckSettings, CheckState
+from rmqtx.verdicts.check.steps import Action, Round
+from rmqtx.verdicts.check.window import CheckWindow, check_window
 from tests.brokers import maven
 from tests.brokers.histories import IMMUNITY
 from tests.brokers.rig import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Event, Rig, now_ms
 from tests.brokers.script import Script
 from tests.brokers.stage import Play
-from verdicts.check.check_rules import CheckRules, check_rules
-from verdicts.check.half_queue_check import play_round
-from verdicts.check.state import CheckSettings, CheckState
-from verdicts.check.steps import Action, Round
-from verdicts.check.window import CheckWindow, check_window
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
 WHY_NOT = maven.why_not()

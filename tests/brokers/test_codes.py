@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client, checked
-from remoting.connections.connection import Request, Value
-from remoting.producer.producer import Member, Message, Sent, our_client_id, properties_text
-from remoting.protocol.codes import COMMIT, NAMES, RequestCode, ResponseCode
-from remoting.protocol.errors import Refused
-from remoting.protocol.frames import Frame
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client, checked
+from rmqtx.remoting.connections.connection import Request, Value
+from rmqtx.remoting.producer.producer import Member, Message, Sent, our_client_id, properties_text
+from rmqtx.remoting.protocol.codes import COMMIT, NAMES, RequestCode, ResponseCode
+from rmqtx.remoting.protocol.errors import Refused
+from rmqtx.remoting.protocol.frames import Frame
 from tests.brokers import maven, secured
 from tests.brokers.rig import HALF_TOPIC, REQUEST_CONFIG, REQUEST_TOPIC, Rig
 from tests.brokers.test_live import VERSIONS

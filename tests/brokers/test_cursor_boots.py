@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from repairs.changes.destinations import Destination
-from repairs.receipts.journal import Journal
+from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus, maven
 from tests.brokers.rig import HALF_TOPIC, Agent, Rig

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.store import BEGUN_MARK, OWN_PREFIX, open_store
-from repairs.acts.log_tail import log_end
+from rmqtx.readers.store.store import BEGUN_MARK, OWN_PREFIX, open_store
+from rmqtx.repairs.acts.log_tail import log_end
 from rmqtx_cli.words import exit_status
 from tests.brokers import corpus, maven
 from tests.brokers.rig import Rig

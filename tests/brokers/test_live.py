@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store, open_store
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending
 from tests.brokers import make, maven, recipes
 from tests.brokers.script import Script, Stop
 from tests.verdicts.truth import differences
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
 SEED = int(os.environ.get("RMQTX_BROKER_SEED", "7041"))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import SourceError
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import Store
 from tests.brokers import make, maven, recipes
 from tests.brokers.script import Script, Stop
 from tests.brokers.test_live import SEED, VERSIONS

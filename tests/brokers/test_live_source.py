@@ -17,17 +17,17 @@ from typing import Any
 
 import pytest
 
-from readers.model.tables import FUTURE_COLUMNS
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store, open_store
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.live import lookups as live_lookups
+from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.live import lookups as live_lookups
+from rmqtx.verdicts.audit import lookups
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus, maven
 from tests.brokers.rig import Rig
 from tests.brokers.test_live import VERSIONS
-from verdicts.audit import lookups
-from verdicts.audit.local_audit import audit
 
 WHY_NOT = maven.why_not()
 STORES = os.environ.get("RMQTX_LIVE_STORES", "killed").split()

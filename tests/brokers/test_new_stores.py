@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.commit_log import scan_segments
-from readers.store.store import open_store
-from repairs.rebuild.rebuild import PARTS, rebuild
-from repairs.records.store_sizes import store_sizes
-from repairs.salvage.salvage import salvage
+from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.rebuild.rebuild import PARTS, rebuild
+from rmqtx.repairs.records.store_sizes import store_sizes
+from rmqtx.repairs.salvage.salvage import salvage
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus, maven
 from tests.brokers.rig import HALF_TOPIC, Rig
 from tests.brokers.store_files import allow_reading_ops
 from tests.brokers.watching import CALM, Seen, booted, finding_codes
 from tests.forge import damage
 from tests.forge.stores import settings_of
-from verdicts.audit.local_audit import audit
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
 WHY_NOT = maven.why_not()

@@ -20,19 +20,19 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.record_layout import BLANK
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
-from repairs.acts.log_tail import log_end
-from repairs.acts.orders import Conduct
-from repairs.changes.destinations import Destination
-from repairs.receipts.journal import Journal
-from repairs.records.record_writer import blank_head
+from rmqtx.readers.log.record_layout import BLANK
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.acts.log_tail import log_end
+from rmqtx.repairs.acts.orders import Conduct
+from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.records.record_writer import blank_head
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus, maven
 from tests.brokers.rig import HALF_TOPIC, Agent, Rig, now_ms
 from tests.brokers.watching import CALM, Seen, booted, finding_codes
 from tests.repairs.acting import act, medium_of
-from verdicts.audit.local_audit import audit
 
 VERSIONS = os.environ.get("RMQTX_BROKER_VERSIONS", "5.3.3").split()
 IS_SHORT = len(VERSIONS) == 1

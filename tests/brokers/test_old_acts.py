@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from readers.old_tables.state_table import STATES, state_slots
-from readers.store.store import open_store
-from repairs.changes.destinations import Destination
-from repairs.receipts.journal import Journal
+from rmqtx.readers.old_tables.state_table import STATES, state_slots
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.receipts.journal import Journal
 from tests.brokers import corpus, maven
 from tests.brokers.old_rig import COMMIT, OldRig, old_rig
 from tests.brokers.rig import Agent, Event, Rig

@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store, open_store
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending
 from tests.brokers import maven
 from tests.brokers.rocks_stage import TRANSACTIONS_IN_ROCKSDB, RocksPlay
 from tests.brokers.script import Script
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending
 
 pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
 WHY_NOT = maven.why_not()

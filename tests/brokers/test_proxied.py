@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from remoting.protocol.answers import PROXY_PRODUCER
+from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from tests.brokers import maven
 from tests.brokers.forcing.stage import Stage, soon_ms
 from tests.brokers.forcing.tool import Ran, Row, Tool

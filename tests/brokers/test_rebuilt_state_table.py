@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from readers.old_tables.state_table import scan_state_table
-from readers.store.store import open_store
-from repairs.rebuild.rebuild import STATE_TABLE, rebuild
-from repairs.records.store_sizes import store_sizes
+from rmqtx.readers.old_tables.state_table import scan_state_table
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.rebuild.rebuild import STATE_TABLE, rebuild
+from rmqtx.repairs.records.store_sizes import store_sizes
 from tests.brokers import corpus, maven
 from tests.brokers.old_rig import FIRST_CHECK_SECONDS, OldRig
 from tests.brokers.rig import Event

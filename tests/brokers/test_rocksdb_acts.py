@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import maven
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Ran, Tool
 from tests.brokers.rocks_stage import DROPPED, TRANSACTIONS_IN_ROCKSDB
 from tests.brokers.transaction import Transaction
-from verdicts.audit.local_audit import audit
 
 VERSIONS = os.environ.get("RMQTX_ROCKSDB_VERSIONS", "5.5.0").split()
 IS_SHORT = "RMQTX_ROCKSDB_VERSIONS" not in os.environ

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.rocksdb.rocksdb_transactions import rocksdb_entries
-from readers.store.store import open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.rocksdb.rocksdb_transactions import rocksdb_entries
+from rmqtx.readers.store.store import open_store
 from tests.brokers import maven
 from tests.brokers.rocks_stage import ROCKSDB_HALF_TOPIC, TRANSACTIONS_IN_ROCKSDB, RocksPlay
 from tests.brokers.script import Script

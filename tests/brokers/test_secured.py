@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.connections.tls import tls_context
-from remoting.producer.producer import Member, Message, our_client_id
-from remoting.protocol.errors import Refused, Unreachable
-from remoting.protocol.settings import Credentials, RemotingSettings
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.connections.tls import tls_context
+from rmqtx.remoting.producer.producer import Member, Message, our_client_id
+from rmqtx.remoting.protocol.errors import Refused, Unreachable
+from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
 from rmqtx_cli.main import status_of
 from tests.brokers import maven
 from tests.brokers.rig import Rig

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from repairs.receipts.plan_file import Plan, read_plan
+from rmqtx.repairs.receipts.plan_file import Plan, read_plan
 from tests.brokers import maven
 from tests.brokers.forcing.stage import Shop, Stage
 from tests.brokers.forcing.tool import Ran, Row, Tool

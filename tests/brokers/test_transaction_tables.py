@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.log.commit_log import scan_records
-from readers.log.splits import plan_splits
-from readers.model.errors import BadRequest, UnreadableFile
-from readers.old_tables.transaction_table import TableAddress, TransactionTable, read_transaction_table
-from readers.store.store import Store
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import BadRequest, UnreadableFile
+from rmqtx.readers.old_tables.transaction_table import TableAddress, TransactionTable, read_transaction_table
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.verify.verify import Verify
 from tests.brokers import corpus, maven
 from tests.brokers.transaction_tables import (
     DATABASE,
@@ -32,7 +33,6 @@ from tests.brokers.transaction_tables import (
 )
 from tests.forge.stores import opened
 from tests.spark.jars import jar
-from verdicts.verify.verify import Verify
 
 NAME = "prepared-3.2.6"
 LOGIN = ("root", "")
@@ -85,8 +85,8 @@ def test_what_derby_exports_is_what_is_pending(derby: Path) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not here")
 def test_a_table_in_derby_is_read_by_spark_through_jdbc(derby: Path) -> None:
-    from spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
-    from spark_tasks.session.session import session
+    from rmqtx.spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
+    from rmqtx.spark_tasks.session.session import session
 
     address = TableAddress(f"jdbc:derby:{derby / 'derby'}", "ROOT.T_TRANSACTION")
     said = {"spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={derby / 'spark.log'}"}
@@ -100,8 +100,8 @@ def test_a_table_in_derby_is_read_by_spark_through_jdbc(derby: Path) -> None:
 def test_servers_are_read_by_spark_through_their_drivers_as_without_it(tmp_path: Path) -> None:
     """MariaDB's own driver too: Spark would quote its columns as texts."""
     needs_drivers()
-    from spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
-    from spark_tasks.session.session import session
+    from rmqtx.spark_tasks.jobs.transaction_table import read_transaction_table as read_by_spark
+    from rmqtx.spark_tasks.session.session import session
 
     jars = ",".join(str(jar(artifact)) for artifact in JDBC_DRIVERS)
     (tmp_path / "mysql").mkdir()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from remoting.protocol.codes import RequestCode
-from remoting.protocol.frames import Encoding, Frame, encoded
+from rmqtx.remoting.protocol.codes import RequestCode
+from rmqtx.remoting.protocol.frames import Encoding, Frame, encoded
 from tests.brokers import maven, record_frames
 from tests.brokers.test_live import VERSIONS
 from tests.brokers.wire import asked, frame_of

@@ -55,7 +55,7 @@ def rmqtx(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
 def read_soon_after_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of whoever opens a store shows the day on which the corpus was written: ages are those of that day."""
     behind_ns = time.time_ns() - READ_AT_MS * 1_000_000
-    monkeypatch.setattr("readers.store.store.time", SimpleNamespace(time_ns=lambda: time.time_ns() - behind_ns))
+    monkeypatch.setattr("rmqtx.readers.store.store.time", SimpleNamespace(time_ns=lambda: time.time_ns() - behind_ns))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.releases import LAST_OF_LINES, dotted
+from rmqtx.readers.model.releases import LAST_OF_LINES, dotted
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 

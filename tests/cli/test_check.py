@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN, WARNING, Thresholds, judge
 from rmqtx_cli.monitoring.measure import _is_op_held
 from rmqtx_cli.monitoring.memory import memory_file, recall, remember
@@ -28,7 +29,6 @@ from rmqtx_cli.words.say import Voice
 from tests.cli.conftest import Run
 from tests.forge.damage import flip_byte, log_files
 from tests.forge.stores import copy_of, opened
-from verdicts.audit.local_audit import audit
 
 LINE = re.compile(r"RMQTX (OK|WARNING|CRITICAL|UNKNOWN) - [^|\n]+(\|[^|\n]+)?\n")
 AGES = Thresholds(600_000, 3_600_000, None, None)
@@ -94,7 +94,7 @@ def test_a_bug_is_unknown_too(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a | bar\nand a line")
 
-    monkeypatch.setattr("verdicts.audit.lookups.pending", fail)
+    monkeypatch.setattr("rmqtx.verdicts.audit.lookups.pending", fail)
     result = rmqtx("check", common, "--state-dir", memory)
     assert result.status == UNKNOWN
     assert LINE.fullmatch(result.out)
@@ -348,7 +348,7 @@ def test_two_at_once_do_not_collide(fifteen: Path, memory: Path) -> None:
 
 def test_a_read_that_never_returns_is_left_behind(common: Path, memory: Path) -> None:
     program = (
-        "import readers.queues.consume_queue, verdicts.audit.lookups as lookups, signal, time\n"
+        "import rmqtx.readers.queues.consume_queue, rmqtx.verdicts.audit.lookups as lookups, signal, time\n"
         "def hang(*_, **__):\n"
         "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n"
         "    time.sleep(6_000)\n"

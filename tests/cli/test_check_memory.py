@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from readers.index.index_search import Index
-from readers.model.errors import UnreadableFile
+from rmqtx.readers.index.index_search import Index
+from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.verdicts.audit import local_audit, lookups
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files, zero_bytes
 from tests.forge.stores import copy_of
-from verdicts.audit import local_audit, lookups
 
 NAME = "common-4.9.7"
 AGES = ("--warning", "9000d", "--critical", "9999d")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.store.store import OP_TOPIC, open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.store.store import OP_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files, zero_bytes
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.truth import audited
-from verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
 CLEAN = "common-4.9.7"

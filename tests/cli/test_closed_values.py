@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.model.tables import ALL_TABLES
+from rmqtx.readers.model.tables import ALL_TABLES
 from rmqtx_cli.options.closed_values import LISTS, closed_values
 from rmqtx_cli.options.columns import resolve
 from rmqtx_cli.options.filters import parse_filter

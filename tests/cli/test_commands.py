@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from readers.model.errors import BadRequest
-from readers.store.store import open_store
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.store.store import open_store
 from rmqtx_cli import commands
 from rmqtx_cli.commands import Example, decode
 from rmqtx_cli.commands.reading import audit, check, explain, pending, show, stores

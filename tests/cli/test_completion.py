@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from readers.model.tables import TRANSACTIONS
-from repairs.acts.guards import GUARDS
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.repairs.acts.guards import GUARDS
+from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.commands.offers import offers
 from rmqtx_cli.main import app
 from rmqtx_cli.options import completion
 from tests.forge.stores import opened, settings_of
-from verdicts.audit.local_audit import audit
 
 Complete = Callable[..., list[str]]
 PROGRAM = "from rmqtx_cli.main import run; run()"

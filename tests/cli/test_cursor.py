@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from readers.cursors.cursors import check_cursors
-from readers.model.errors import UnsafeStore
-from readers.store.fastjson import parse
-from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
-from repairs.cursors.cursors import Move, change_set
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.model.errors import UnsafeStore
+from rmqtx.readers.store.fastjson import parse
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.repairs.cursors.cursors import Move, change_set
 from rmqtx_cli.commands.repairing.cursor import _is_refused
 from rmqtx_cli.words.exit_status import DONE, REFUSED_BY_GUARD, STORE_IN_USE, USAGE
 from tests.brokers import corpus

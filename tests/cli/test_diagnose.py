@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.verdicts.causes.diagnosing import DIAGNOSES
+from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx_cli.manual.causes_page import filled
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files
 from tests.forge.logs import Forge
-from verdicts.causes.diagnosing import DIAGNOSES
-from verdicts.causes.register import CAUSES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "causes.md"
 

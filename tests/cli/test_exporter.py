@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.exporter.collector import StateCollector
 from rmqtx_cli.exporter.reading import Answer, Failed, ReadingProcess, Request, read
 from rmqtx_cli.exporter.schedule import Schedule

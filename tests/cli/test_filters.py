@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.model.errors import BadRequest
-from readers.model.tables import RECORDS, TRANSACTIONS
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.tables import RECORDS, TRANSACTIONS
 from rmqtx_cli.options.filters import parse_filter
 
 ROWS: list[dict[str, Any]] = [

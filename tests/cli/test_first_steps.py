@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.findings import KINDS
+from rmqtx.readers.model.findings import KINDS
+from rmqtx.verdicts.check.half_lag import half_lag
 from rmqtx_cli.commands.all_views import all_views
 from rmqtx_cli.pages.glossary import entries
 from rmqtx_cli.pages.plan_page import _by_kind
@@ -23,7 +24,6 @@ from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run
 from tests.cli.test_access import bare
 from tests.forge.damage import log_files
-from verdicts.check.half_lag import half_lag
 
 HALVES = ("pending", "--format", "json", "--fields", "id,keys")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from repairs.receipts.plan_file import read_plan
+from rmqtx.repairs.receipts.plan_file import read_plan
 from rmqtx_cli.words.exit_status import DONE, FINDINGS, INCOMPLETE
 from tests import ledgers
 from tests.brokers.corpus import unpack

@@ -83,7 +83,7 @@ def test_commands_print_what_the_page_shows(
 
 def test_each_design_and_each_error_has_its_section() -> None:
     """What the page is for, by its headings; what the tool calls the designs is in its first table."""
-    from readers.log.designs import DESIGNS
+    from rmqtx.readers.log.designs import DESIGNS
 
     text = PAGE.read_text("utf-8")
     assert all(f"| `{word}` |" in text for word in DESIGNS)

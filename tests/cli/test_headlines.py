@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.units import parse_time_ms, time_text
+from rmqtx.readers.model.units import parse_time_ms, time_text
 from tests.cli.conftest import Run
 from tests.cli.program import RMQTX
 from tests.cli.terminal import on_terminal

@@ -9,19 +9,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
-from repairs.changes.in_progress_mark import read_mark
-from repairs.receipts.journal import Journal
-from repairs.receipts.plan_file import parse_plan
-from repairs.receipts.receipts import Receipt
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.changes.in_progress_mark import read_mark
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.plan_file import parse_plan
+from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, opened_directory
+from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
+from rmqtx.verdicts.follow.follower import Follower
 from rmqtx_cli.monitoring.memory import recall
 from rmqtx_cli.monitoring.verify_state import recall as recall_verified
 from tests.cli.conftest import Run
 from tests.hostile_values import HOSTILE_VALUES, assert_plain, places_in, said_of, with_value
-from verdicts.export.export_manifest import STATE_DIRECTORY, opened_directory
-from verdicts.follow.checkpoint_db import FollowDatabase
-from verdicts.follow.follower import Follower
 
 Read = Callable[[str], object]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.verdicts.growing.tables import table_name, table_rows
 from tests.cli.conftest import Run
 from tests.cli.program import RMQTX
 from tests.spark.growing import Growing
-from verdicts.growing.tables import table_name, table_rows
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

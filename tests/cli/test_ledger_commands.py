@@ -11,9 +11,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from readers.cursors.cursors import check_cursors
-from readers.store.store import open_store
-from repairs.receipts.plan_file import read_plan
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.receipts.plan_file import read_plan
+from rmqtx.verdicts.ledger.reconcile import OUTCOMES
 from rmqtx_cli.words.exit_status import DONE, FINDINGS, INCOMPLETE, UNREADABLE, USAGE
 from tests import ledgers
 from tests.brokers import corpus
@@ -21,7 +22,6 @@ from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run
 from tests.custody_read import custody_of
 from tests.forge.stores import contents
-from verdicts.ledger.reconcile import OUTCOMES
 
 ASKED = ("--match", ledgers.MATCH, "--done", ledgers.DONE, "--not-done", ledgers.NOT_DONE)
 
@@ -303,7 +303,7 @@ def test_an_export_of_verdicts_that_fails_leaves_the_last_one(
     before = contents(to / "topic=orders")
     def broken(*_: object) -> None:
         raise OSError(28, "No space left on device")
-    monkeypatch.setattr("verdicts.export.partition_files._ArrowFile.finish", broken)
+    monkeypatch.setattr("rmqtx.verdicts.export.partition_files._ArrowFile.finish", broken)
     result = rmqtx("export", "transactions", common, "--to", to, "--quiet")
     assert (result.status, "No space left on device" in result.err) == (UNREADABLE, True)
     assert contents(to / "topic=orders") == before

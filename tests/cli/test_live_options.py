@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.main import app, status_of
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions, open_live

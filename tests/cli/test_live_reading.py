@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.remoting.fake import FakeServer

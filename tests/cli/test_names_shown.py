@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import rmqtx_cli
-from readers.model.tables import LIVE_TRANSACTIONS
-from repairs.bundles.bundle import BUNDLED
+from rmqtx.readers.model.tables import LIVE_TRANSACTIONS
+from rmqtx.repairs.bundles.bundle import BUNDLED
 from rmqtx_cli.commands.all_views import all_views
 from rmqtx_cli.output.views import View
 from rmqtx_cli.pages.glossary import entries

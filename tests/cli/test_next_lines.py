@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.main import app
 from rmqtx_cli.options.next_commands import CARRIED, CURRENT, PLACES, carried, with_places
 from tests.cli.conftest import Run

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from readers.log.record_at import block_at
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.words.exit_status import INCOMPLETE, NO_SUCH_TRANSACTION, UNREADABLE
 from tests.cli.conftest import Run
 from tests.forge.comparing import cited
 from tests.forge.damage import log_files, zero_bytes
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
-from verdicts.audit.local_audit import audit
 
 NAME = "killed-5.1.4"
 """Nine files of 16 KiB; one in the middle holds whole transactions."""

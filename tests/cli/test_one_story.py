@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from rmqtx_cli.words.exit_status import DONE, INCOMPLETE, USAGE
 from tests.cli.conftest import Run
 from tests.cli.program import RMQTX
@@ -17,7 +18,6 @@ from tests.cli.terminal import on_terminal
 from tests.conftest import MOMENT
 from tests.field import field_stores
 from tests.forge import damage
-from verdicts.evidence.store_facts import known_until_ms
 
 Stores = Callable[[str], Path]
 _HOUR_MS = 3_600_000

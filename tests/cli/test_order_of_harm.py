@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from readers.model.tables import TRANSACTIONS
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.verdicts.model.predicted import Prediction
 from rmqtx_cli.pages.order_of_harm import HARM_COLUMNS, KINDS, Harms, harm_ranks
 from tests.cli.conftest import Run
-from verdicts.model.predicted import Prediction
 
 Stores = Callable[[str], Path]
 NOW_MS = 1_800_000_000_000

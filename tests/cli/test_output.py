@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.model.tables import ALL_TABLES, RECORDS, TRANSACTIONS
+from rmqtx.readers.model.tables import ALL_TABLES, RECORDS, TRANSACTIONS
 from rmqtx_cli.options.options import OutputFormat
 from rmqtx_cli.output.jsontext import json_rows, json_texts
 from rmqtx_cli.output.port import open_port

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.paths import CURSOR_FILES, PATHS
-from readers.store.version_signs import VERSION_MARKS
+from rmqtx.readers.store.paths import CURSOR_FILES, PATHS
+from rmqtx.readers.store.version_signs import VERSION_MARKS
 from rmqtx_cli.manual.paths_page import filled
 from tests.brokers import corpus
 from tests.forge.stores import opened

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from readers.store.store import HALF_TOPIC
-from repairs.plans.apply_plan import missing_stores
-from repairs.receipts.journal import Journal
-from repairs.receipts.plan_file import read_plan
-from repairs.receipts.planner import witnesses_of
-from repairs.receipts.receipts import Receipt, answered
+from rmqtx.readers.store.store import HALF_TOPIC
+from rmqtx.repairs.plans.apply_plan import missing_stores
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.plan_file import read_plan
+from rmqtx.repairs.receipts.planner import witnesses_of
+from rmqtx.repairs.receipts.receipts import Receipt, answered
 from rmqtx_cli.words.exit_status import (
     DONE,
     FINDINGS,

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx_cli.report.number_sections import GROUPS_MAX
 from rmqtx_cli.words.durations import parse_duration_ms
 from rmqtx_cli.words.text import escaped

@@ -51,8 +51,8 @@ def test_committed_is_not_consumed(rmqtx: Run, common: Path) -> None:
 
 
 def test_several_matches_are_listed(rmqtx: Run, common: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from verdicts.audit import lookups
-    from verdicts.audit.local_audit import audit
+    from rmqtx.verdicts.audit import lookups
+    from rmqtx.verdicts.audit.local_audit import audit
 
     monkeypatch.setattr(lookups, "show", lambda stores, settings_of, *_, **__: audit(stores, settings_of))
     result = rmqtx("show", "KEY", "--store", common)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.words.sizes import parse_size_bytes
 
 

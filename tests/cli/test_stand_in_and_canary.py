@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from repairs.canary.probe_steps import ProbeRun, ProbeStep, allowed_times_ms, steps_table
+from rmqtx.repairs.canary.probe_steps import ProbeRun, ProbeStep, allowed_times_ms, steps_table
 from rmqtx_cli.monitoring.flights import as_json, flights_text, judged, performance, prometheus_text
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN, WARNING, Thresholds
 from tests.cli.conftest import Run

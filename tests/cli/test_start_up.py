@@ -70,7 +70,7 @@ def test_no_import_converts_with_pyarrow() -> None:
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'pandas': raise SystemExit('pandas is looked for')\n"
         "sys.meta_path.insert(0, Found())\n"
-        "for package in ('readers', 'verdicts', 'rmqtx_cli'):\n"
+        "for package in ('rmqtx.readers', 'rmqtx.verdicts', 'rmqtx_cli'):\n"
         "    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + '.'):\n"
         "        try: importlib.import_module(module.name)\n"
         "        except SystemExit as found: sys.exit(f'{module.name}: {found}')\n"

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.log.splits import plan_splits
-from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.verdicts.startup.started_queues import StartedQueue, started_queues
+from rmqtx.verdicts.verify.verify import DEFAULT, Verify
 from tests.cli.conftest import Run
 from tests.forge import damage
 from tests.forge.damage import queue_files
-from verdicts.startup.started_queues import StartedQueue, started_queues
-from verdicts.verify.verify import DEFAULT, Verify
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "orders-5.3.3.tar.xz"
 #: The places of the half messages 343 to 350.

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from rmqtx.verdicts.claims.log_agreement import agreement_findings
+from rmqtx.verdicts.claims.log_claims import log_claims
 from rmqtx_cli.words.exit_status import DONE, INCOMPLETE
 from tests.brokers.corpus import all_names
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files
 from tests.forge.stores import copy_of, opened
-from verdicts.claims.log_agreement import agreement_findings
-from verdicts.claims.log_claims import log_claims
 
 LOOKED_AT = "lead to records"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, ReplaceFile, WriteAt
-from repairs.changes.execution import execute
+from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, ReplaceFile, WriteAt
+from rmqtx.repairs.changes.execution import execute
 from rmqtx_cli.words import exit_status
 from tests.cli.conftest import Run
 from tests.cli.test_read_only import fingerprint

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from readers.model.findings import KINDS
-from readers.model.reading import Reading
-from readers.model.tables import RECORDS
-from readers.queues.consume_queue import SLOT
-from readers.store.store import HALF_TOPIC
+from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import RECORDS
+from rmqtx.readers.queues.consume_queue import SLOT
+from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx_cli.commands.reading.search import unread_batches
 from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from readers.store.store import HALF_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC
 from tests.cli.conftest import Run
 from tests.forge import damage
 from tests.forge.damage import log_files, queue_files, records_in

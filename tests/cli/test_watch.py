@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
 from rmqtx_cli.monitoring.numbers import Numbers, StoreNumbers
 from rmqtx_cli.options.live import LiveOptions
 from rmqtx_cli.options.options import StoreOptions

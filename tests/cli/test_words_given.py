@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from readers.model.errors import BadRequest, RmqtxError
+from rmqtx.readers.model.errors import BadRequest, RmqtxError
 from rmqtx_cli.main import app
 from tests.cli.conftest import Run
 from tests.cli.terminal import on_terminal

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from readers.broker_logs.log_lines import reading_of
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
+from rmqtx.readers.broker_logs.log_lines import reading_of
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.diagnosing import Diagnosis
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.model.log_evidence import LogEvidence, LogGathering
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG
 from tests.field import field_stores, right
 from tests.forge.stores import copy_of
 from tests.verdicts.causes.diagnosed import strengths
-from verdicts.audit.local_audit import audit
-from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS
-from verdicts.model.log_evidence import LogEvidence, LogGathering
-from verdicts.model.store_evidence import BROKER_LOG
 
 SLAVE = "slave-deleted-topics"
 LOGS = Path(__file__).with_name(SLAVE) / "logs"

@@ -8,23 +8,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.model.tables import TRANSACTIONS
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit import local_audit
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.audit.timeline import StoreTimelineSource, timeline
+from rmqtx.verdicts.causes.diagnosing import Diagnosis
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.causes.groups import group_causes
+from rmqtx.verdicts.evidence.store_facts import known_until_ms
+from rmqtx.verdicts.model.group_habits import SENDERS_MAX, Members, Sent
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
 from tests.conftest import MOMENT
 from tests.field import field_stores, right
 from tests.field.test_field_causes import causes
 from tests.verdicts.causes.diagnosed import strengths
-from verdicts.audit import local_audit
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending
-from verdicts.audit.timeline import StoreTimelineSource, timeline
-from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS
-from verdicts.causes.groups import group_causes
-from verdicts.evidence.store_facts import known_until_ms
-from verdicts.model.group_habits import SENDERS_MAX, Members, Sent
-from verdicts.model.store_evidence import StoreEvidence
 
 Row = dict[str, Any]
 OWN, SHARED, UNKNOWN = "group-own-5.3.3", "group-shared-5.3.3", "group-shared-unknow-4.9.7"

@@ -11,24 +11,24 @@ from typing import Any
 
 import pytest
 
-from readers.cursors.cursors import transaction_metrics
-from readers.index.index_search import open_index
-from readers.model.errors import UnsafeStore
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import HALF_TOPIC, Store, open_store
-from repairs.acts.file_preconditions import require_changeable
-from repairs.rebuild.rebuild import rebuild
-from repairs.records.store_sizes import store_sizes
+from rmqtx.readers.cursors.cursors import transaction_metrics
+from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.model.errors import UnsafeStore
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, Store, open_store
+from rmqtx.repairs.acts.file_preconditions import require_changeable
+from rmqtx.repairs.rebuild.rebuild import rebuild
+from rmqtx.repairs.records.store_sizes import store_sizes
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import open_rows, pending
+from rmqtx.verdicts.check.check_rules import check_rules
+from rmqtx.verdicts.check.window import check_window
+from rmqtx.verdicts.evidence.store_facts import known_until_ms
+from rmqtx.verdicts.verify.verify import FULL
 from tests.conftest import MOMENT
 from tests.field import field_stores, right
 from tests.forge import damage
 from tests.verdicts.verifying import findings
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import open_rows, pending
-from verdicts.check.check_rules import check_rules
-from verdicts.check.window import check_window
-from verdicts.evidence.store_facts import known_until_ms
-from verdicts.verify.verify import FULL
 
 Row = dict[str, Any]
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from readers.log.commit_log import scan_records
-from readers.log.record_layout import AT, BORN_V6, COMMIT, MAGIC_V2, RECORD, STORE_V6, TRANSACTION_MASK
-from readers.model.findings import Finding
-from readers.model.reading import Coverage
-from readers.model.tables import FUTURE_COLUMNS
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
-from verdicts.audit.local_audit import audit
-from verdicts.evidence.store_facts import SettingsOf
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.record_layout import AT, BORN_V6, COMMIT, MAGIC_V2, RECORD, STORE_V6, TRANSACTION_MASK
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.reading import Coverage
+from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
 
 Row = dict[str, Any]
 EVIDENCE = ("half_copies", "op_marks", "final_records", "discard_copies")

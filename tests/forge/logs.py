@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from readers.log.record_layout import COMMIT
-from readers.queues.consume_queue import SLOT
-from readers.store.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.log.record_layout import COMMIT
+from rmqtx.readers.queues.consume_queue import SLOT
+from rmqtx.readers.store.store import CHECK_GROUP, DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from tests.forge.records import FIRST_MS, Message, blank
 
 SLOTS_IN_A_FILE = 1000

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from readers.log.record_layout import BLANK, BORN_V6, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD, STORE_V6
+from rmqtx.readers.log.record_layout import BLANK, BORN_V6, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD, STORE_V6
 
 FIRST_MS = 1_700_000_000_000
 Properties = Iterable[tuple[str, str]]

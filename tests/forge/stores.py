@@ -9,11 +9,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from readers.log.commit_log import last_with_data
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store, open_store
+from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from tests.brokers import corpus
-from verdicts.evidence.store_facts import SettingsOf
 
 
 @functools.cache

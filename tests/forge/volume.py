@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from readers.log.kernels import use_accelerator
+from rmqtx.readers.log.kernels import use_accelerator
 from tests.brokers import corpus
 from tests.fuzz.rounds import Failure, play
 

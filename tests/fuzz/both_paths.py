@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from readers.log.commit_log import scan_records
-from readers.log.kernels import use_accelerator
-from readers.log.splits import plan_splits
-from readers.model.errors import RmqtxError
-from readers.store.store import Store
-from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.kernels import use_accelerator
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
 
 #: Bytes of a split: the stores of the corpus have several then.
 _SPLIT_BYTES = 64 << 10

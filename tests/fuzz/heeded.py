@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from readers.jobs.job_runner import run_job
-from readers.log.splits import plan_splits
-from readers.model.errors import RmqtxError
-from readers.model.findings import Finding
-from readers.store.store import Store, open_store
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import open_rows, pending
+from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.verify.verify import FULL, Verify
 from tests.forge.stores import settings_of
 from tests.fuzz.asking import SECONDS_MAX, Truth, WrongAnswer
 from tests.fuzz.left_out import REASONS, Compared, Row
 from tests.fuzz.matrix import CELLS, _write, case_of
 from tests.fuzz.rounds import TookTooLong, alarm
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import open_rows, pending
-from verdicts.model.reading import VerdictReading
-from verdicts.verify.verify import FULL, Verify
 
 #: Columns that the clock changes.
 _OF_CLOCK = ("discard_at_ms", "next_event_at_ms")

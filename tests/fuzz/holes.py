@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from readers.log.commit_log import scan_records
-from readers.store.store import open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, settings_of
-from verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
 EIGHTHS = 8

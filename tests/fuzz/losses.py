@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.verdicts.compared.losses import LOSS_CODES
 from tests.forge.comparing import EVIDENCE, cited
-from verdicts.compared.losses import LOSS_CODES
 
 Row = dict[str, Any]
 #: States that depend on an existing record and that no other record can change.

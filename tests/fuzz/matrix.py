@@ -19,17 +19,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from readers.jobs.job_runner import run_job
-from readers.log.splits import plan_splits
-from readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.verify.verify import FULL, Verify
 from tests.brokers import corpus
 from tests.forge.stores import settings_of
 from tests.fuzz.file_damages import DAMAGES, change_text, changed_range, place_in
 from tests.fuzz.losses import changed_verdicts, uncounted_losses
 from tests.fuzz.meaningless import Record, is_meaningless, records_of, used_bytes
 from tests.fuzz.rounds import TookTooLong, alarm
-from verdicts.audit.local_audit import audit
-from verdicts.verify.verify import FULL, Verify
 
 STORES = ("common-4.3.0", "common-4.9.7", "common-5.3.3", "killed-4.4.0", "killed-5.1.4", "killed-5.5.0")
 KINDS: dict[str, str] = {

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from readers.index.index import HEADER
-from readers.log.record_layout import COMMIT, TRANSACTION_MASK
-from readers.log.segment_scan import SegmentScan
-from readers.store.checkpoint import CHECKPOINT_FIELDS
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store, open_store
+from rmqtx.readers.index.index import HEADER
+from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.forge.comparing import parts_of
 from tests.forge.damage import records_in
 
@@ -99,7 +99,7 @@ def _is_still_json(data: bytes) -> bool:
         text = data.decode()
     except UnicodeDecodeError:
         return False
-    from readers.store.fastjson import parse
+    from rmqtx.readers.store.fastjson import parse
 
     try:
         parse(text)

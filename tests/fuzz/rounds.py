@@ -22,37 +22,37 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from readers.cursors.cursors import read_cursors
-from readers.index.index_scan import scan_entries
-from readers.jobs.job_runner import run_job
-from readers.log.commit_log import scan_records
-from readers.log.designs import designs_of
-from readers.log.dledger import scan_entries as scan_dledger_entries
-from readers.log.half_and_op_tables import scan_halves, scan_ops
-from readers.log.splits import plan_splits
-from readers.model.errors import NoSuchTransaction, RmqtxError
-from readers.model.reading import Reading
-from readers.old_tables.redo_log import TOPIC as REDO_TOPIC
-from readers.old_tables.redo_log import scan_redo_log
-from readers.old_tables.state_table import scan_state_table
-from readers.queues.consume_queue_scan import scan_slots
-from readers.rocksdb.rocksdb_queues import queue_bounds
-from readers.rocksdb.rocksdb_transactions import read_rocksdb_transactions
-from readers.store.broker_settings import broker_settings
-from readers.store.checkpoint import read_checkpoint
-from readers.store.epoch_file import read_epochs
-from readers.store.store import Store, open_store
+from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.index.index_scan import scan_entries
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.designs import designs_of
+from rmqtx.readers.log.dledger import scan_entries as scan_dledger_entries
+from rmqtx.readers.log.half_and_op_tables import scan_halves, scan_ops
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import NoSuchTransaction, RmqtxError
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.old_tables.redo_log import TOPIC as REDO_TOPIC
+from rmqtx.readers.old_tables.redo_log import scan_redo_log
+from rmqtx.readers.old_tables.state_table import scan_state_table
+from rmqtx.readers.queues.consume_queue_scan import scan_slots
+from rmqtx.readers.rocksdb.rocksdb_queues import queue_bounds
+from rmqtx.readers.rocksdb.rocksdb_transactions import read_rocksdb_transactions
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.checkpoint import read_checkpoint
+from rmqtx.readers.store.epoch_file import read_epochs
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending, show
+from rmqtx.verdicts.audit.timeline import StoreTimelineSource, consumers_past, timeline
+from rmqtx.verdicts.transactions.states_and_advice import STATES
+from rmqtx.verdicts.verify.verify import FULL, Verify
 from tests.brokers import corpus
 from tests.forge.damage import RANDOM
 from tests.forge.stores import settings_of
 from tests.fuzz.both_paths import same_by_both_paths
 from tests.fuzz.file_damages import DAMAGES, change_text, place_in
 from tests.fuzz.meaningless import used_bytes
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending, show
-from verdicts.audit.timeline import StoreTimelineSource, consumers_past, timeline
-from verdicts.transactions.states_and_advice import STATES
-from verdicts.verify.verify import FULL, Verify
 
 #: CPU time, since other programs may use the machine too.
 ALARM_SECONDS = 20

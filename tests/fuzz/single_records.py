@@ -15,16 +15,16 @@ from pathlib import Path
 
 import numpy as np
 
-from readers.index.index import HEADER as INDEX_HEADER
-from readers.log.record_layout import COMMIT, PREPARED, ROLLBACK, TRANSACTION_MASK
-from readers.log.segment_scan import SegmentScan
-from readers.model.layout import Layout
-from readers.old_tables.redo_log import REDO_ENTRY
-from readers.old_tables.redo_log import TOPIC as REDO_TOPIC
-from readers.old_tables.state_table import STATE_SLOT
-from readers.queues.consume_queue import BATCH_SLOT, SLOT
-from readers.store.checkpoint import CHECKPOINT_FIELDS
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.readers.index.index import HEADER as INDEX_HEADER
+from rmqtx.readers.log.record_layout import COMMIT, PREPARED, ROLLBACK, TRANSACTION_MASK
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.model.layout import Layout
+from rmqtx.readers.old_tables.redo_log import REDO_ENTRY
+from rmqtx.readers.old_tables.redo_log import TOPIC as REDO_TOPIC
+from rmqtx.readers.old_tables.state_table import STATE_SLOT
+from rmqtx.readers.queues.consume_queue import BATCH_SLOT, SLOT
+from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
 from tests.forge.comparing import parts_of
 from tests.fuzz import asking
 from tests.fuzz.asking import Question, Truth

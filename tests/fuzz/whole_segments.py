@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from readers.store.store import open_store
+from rmqtx.readers.store.store import open_store
 from tests.brokers import corpus
 from tests.fuzz import asking
 from tests.fuzz.asking import Question, Truth

@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from readers.cursors.cursors import check_cursors
-from readers.store.broker_settings import broker_settings
-from readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.check.half_queue_check import play_round
+from rmqtx.verdicts.check.steps import Action, Round
+from rmqtx.verdicts.simulation.simulation import Simulated
+from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
+from rmqtx.verdicts.verify.next_start import next_start_findings
 from tests.conftest import MOMENT
 from tests.forge import damage
 from tests.histories.futures import Future
 from tests.histories.steps import GROUPS
 from tests.histories.truth import Observed, Transaction, Truth
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending
-from verdicts.check.half_queue_check import play_round
-from verdicts.check.steps import Action, Round
-from verdicts.simulation.simulation import Simulated
-from verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
-from verdicts.verify.next_start import next_start_findings
 
 Row = dict[str, Any]
 ROUNDS = 5

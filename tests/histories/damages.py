@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from tests.forge import damage
 
 _SLOT = struct.Struct(">qiq")

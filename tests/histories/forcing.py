@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from repairs.acts.guards import GUARD_NAMES
+from rmqtx.repairs.acts.guards import GUARD_NAMES
 from tests.conftest import MOMENT
 from tests.fuzz.asking import ask
 from tests.histories.comparing import Compared, first_event
@@ -72,7 +72,7 @@ def acted(world: World, truth: Truth, transaction_id: str, act: str, to: Path) -
     conf.write_text("".join(f"{name}={value}\n" for name, value in world.conf.items()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MOMENT, lambda _: truth.now_ms)
-        patch.setattr("repairs.acts.file_medium._now_ms", lambda: truth.now_ms)
+        patch.setattr("rmqtx.repairs.acts.file_medium._now_ms", lambda: truth.now_ms)
         answer = ask([
             act, transaction_id, "--store", str(world.root), "--to", str(to), "--broker-conf", str(conf),
             "--broker-version", truth.version, "--reason", "history", "--yes", "--format", "json",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from remoting.protocol.codes import RequestCode
+from rmqtx.remoting.protocol.codes import RequestCode
 from tests.histories.machine import Machine
 from tests.histories.truth import Observed, Written
 from tests.histories.world import Record, clock_of, greet, parsed_records

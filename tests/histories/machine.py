@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from remoting.connections.connection import Request
-from remoting.protocol.frames import Frame, decoded, encoded
+from rmqtx.remoting.connections.connection import Request
+from rmqtx.remoting.protocol.frames import Frame, decoded, encoded
 from tests.brokers import maven
 
 SOURCES = Path(__file__).with_name("java")

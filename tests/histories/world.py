@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
-from remoting.connections.connection import Request, Value
-from remoting.producer.producer import heartbeat_body, properties_text
-from remoting.protocol.codes import RequestCode
-from remoting.protocol.frames import Frame
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
+from rmqtx.remoting.connections.connection import Request, Value
+from rmqtx.remoting.producer.producer import heartbeat_body, properties_text
+from rmqtx.remoting.protocol.codes import RequestCode
+from rmqtx.remoting.protocol.frames import Frame
 from tests.forge import damage
 from tests.histories.damages import DAMAGES
 from tests.histories.machine import RELEASES, Effects, Machine

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from readers.store.store import BEGUN_MARK
+from rmqtx.readers.store.store import BEGUN_MARK
 from rmqtx_cli.main import status_of
 from rmqtx_cli.words import exit_status
 from tests.brokers import corpus

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from readers.store.store import BEGUN_MARK
-from repairs.changes.undo_files import APPLIED, read_undo_file
+from rmqtx.readers.store.store import BEGUN_MARK
+from rmqtx.repairs.changes.undo_files import APPLIED, read_undo_file
 from rmqtx_cli.words import exit_status
 from tests.kills.acts import UNDO_FILE, Case, Workplace, candidates
 

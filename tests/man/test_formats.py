@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.record_layout import RECORD
-from readers.model.findings import KINDS
-from readers.model.releases import DEFAULTS
-from readers.queues.consume_queue import SLOT
+from rmqtx.readers.log.record_layout import RECORD
+from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.model.releases import DEFAULTS
+from rmqtx.readers.queues.consume_queue import SLOT
 from rmqtx_cli.commands.all_views import all_views
 from rmqtx_cli.manual.formats_page import BLOCK, drawing, filled, layouts
 from rmqtx_cli.pages.doc_pages import FINDING_PAGES, page_of

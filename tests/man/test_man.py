@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.findings import KINDS
-from readers.model.tables import ALL_TABLES
+from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.verdicts.transactions.flags import FLAGS
+from rmqtx.verdicts.transactions.reason_codes import REASONS
+from rmqtx.verdicts.transactions.states_and_advice import ADVICE, STATES
 from rmqtx_cli.manual.manual import pages
 from rmqtx_cli.manual.roff import escape
 from rmqtx_cli.pages.glossary import LAYOUT_MODULES
 from rmqtx_cli.words.exit_status import CHECK_MEANINGS, MEANINGS
-from verdicts.transactions.flags import FLAGS
-from verdicts.transactions.reason_codes import REASONS
-from verdicts.transactions.states_and_advice import ADVICE, STATES
 
 MAN = Path(__file__).resolve().parents[2] / "man"
 
@@ -46,7 +46,7 @@ def test_every_declared_structure_is_documented() -> None:
     root = MAN.parent
     declaring = {
         ".".join(path.relative_to(root).with_suffix("").parts)
-        for path in (root / "readers").rglob("*.py") if "= Layout(" in path.read_text("utf-8")
+        for path in (root / "rmqtx" / "readers").rglob("*.py") if "= Layout(" in path.read_text("utf-8")
     }
     assert declaring == {module.__name__ for module in LAYOUT_MODULES}
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.model.columns import SLACK_BYTES, coded, strings, views
+from rmqtx.readers.model.columns import SLACK_BYTES, coded, strings, views
 
-texts = pytest.importorskip("readers.log.accelerator.texts", reason="numba (extra `fast`) is not installed")
+texts = pytest.importorskip("rmqtx.readers.log.accelerator.texts", reason="numba (extra `fast`) is not installed")
 
 WORDS = ["", "a", "b", "orders", "orderz", "Xrders", "12345678", "1234567", "123456789", "\x02" * 9, "twelve bytes",
          "thirteen byte", "a text of more than sixteen bytes", "a text of more than sixteen bytez", "ключ"]  # fmt: skip

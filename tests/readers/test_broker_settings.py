@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import BadRequest, BadText, RmqtxError, UnreadableFile
-from readers.model.releases import parse_version
-from readers.store.broker_conf import read_broker_conf
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.checkpoint import CHECKPOINT_FIELDS
-from readers.store.store import open_store
+from rmqtx.readers.model.errors import BadRequest, BadText, RmqtxError, UnreadableFile
+from rmqtx.readers.model.releases import parse_version
+from rmqtx.readers.store.broker_conf import read_broker_conf
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS
+from rmqtx.readers.store.store import open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.representatives import each_store

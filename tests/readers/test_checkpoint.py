@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.store.checkpoint import CHECKPOINT_FIELDS, SIZE_BYTES, checkpoint_values, flushed_time_ms, read_checkpoint
-from readers.store.store import Store, open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.store.checkpoint import (
+    CHECKPOINT_FIELDS,
+    SIZE_BYTES,
+    checkpoint_values,
+    flushed_time_ms,
+    read_checkpoint,
+)
+from rmqtx.readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import opened
 from tests.representatives import each_store

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.model.columns import (
+from rmqtx.readers.model.columns import (
     SLACK_BYTES,
     IntegerSet,
     hexadecimal,

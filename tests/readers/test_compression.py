@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.log import compression
-from readers.log.compression import COMPRESSED, inflate, is_stream
+from rmqtx.readers.log import compression
+from rmqtx.readers.log.compression import COMPRESSED, inflate, is_stream
 
 LZ4, ZSTD, ZLIB, OLD = COMPRESSED | 0x100, COMPRESSED | 0x200, COMPRESSED | 0x300, COMPRESSED
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.model.errors import UnreadableFile
-from readers.model.reading import Reading
-from readers.queues.consume_queue import BATCH_SLOT, PRE_BLANK_LENGTH, SLOT, open_queue
-from readers.queues.consume_queue_extension import EXTENSION_UNIT
-from readers.queues.consume_queue_scan import scan_slots
-from readers.queues.unit_files import BLOCK_UNITS
-from readers.storage.open_file import OpenFile
-from readers.storage.segments import Segment
-from readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.queues.consume_queue import BATCH_SLOT, PRE_BLANK_LENGTH, SLOT, open_queue
+from rmqtx.readers.queues.consume_queue_extension import EXTENSION_UNIT
+from rmqtx.readers.queues.consume_queue_scan import scan_slots
+from rmqtx.readers.queues.unit_files import BLOCK_UNITS
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.representatives import each_store

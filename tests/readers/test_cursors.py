@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from readers.cursors.cursors import check_cursors, read_cursors, transaction_metrics
-from readers.queues.consume_queue import open_queue
-from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store, open_store
+from rmqtx.readers.cursors.cursors import check_cursors, read_cursors, transaction_metrics
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.representatives import each_store

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.cursors.rocksdb_cursors import CURSOR_KEY
-from readers.index.index import ENTRY, HEADER, INDEX_SLOT
-from readers.log.record_layout import BLANK, RECORD
-from readers.model import errors
-from readers.model.findings import KINDS, Finding, findings_table
-from readers.model.layout import Field, Layout
-from readers.model.tables import ALL_TABLES, FINALS, FINDINGS, MARKS, TRANSACTIONS
-from readers.old_tables.redo_log import REDO_ENTRY
-from readers.old_tables.state_table import STATE_SLOT
-from readers.queues.consume_queue import BATCH_SLOT, SLOT
-from readers.queues.consume_queue_extension import EXTENSION_UNIT
-from readers.rocksdb.rocksdb_queues import END_VALUE, SLOT_KEY, SLOT_VALUE
-from readers.rocksdb.rocksdb_transactions import LAST_OFFSET_VALUE, TRANSACTION_KEY, TRANSACTION_VALUE
-from readers.store.checkpoint import CHECKPOINT_FIELDS
+from rmqtx.readers.cursors.rocksdb_cursors import CURSOR_KEY
+from rmqtx.readers.index.index import ENTRY, HEADER, INDEX_SLOT
+from rmqtx.readers.log.record_layout import BLANK, RECORD
+from rmqtx.readers.model import errors
+from rmqtx.readers.model.findings import KINDS, Finding, findings_table
+from rmqtx.readers.model.layout import Field, Layout
+from rmqtx.readers.model.tables import ALL_TABLES, FINALS, FINDINGS, MARKS, TRANSACTIONS
+from rmqtx.readers.old_tables.redo_log import REDO_ENTRY
+from rmqtx.readers.old_tables.state_table import STATE_SLOT
+from rmqtx.readers.queues.consume_queue import BATCH_SLOT, SLOT
+from rmqtx.readers.queues.consume_queue_extension import EXTENSION_UNIT
+from rmqtx.readers.rocksdb.rocksdb_queues import END_VALUE, SLOT_KEY, SLOT_VALUE
+from rmqtx.readers.rocksdb.rocksdb_transactions import LAST_OFFSET_VALUE, TRANSACTION_KEY, TRANSACTION_VALUE
+from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS
 from tests.forge.records import Message, blank
 
 LAYOUTS = [

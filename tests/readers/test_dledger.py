@@ -7,14 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.log.dledger import ENTRY_HEADER, scan_entries
-from readers.log.segment_scan import SegmentScan
-from readers.model.errors import BadRequest
-from readers.store.store import Store, open_store
-from repairs.rebuild.rebuild import PARTS, rebuild
-from repairs.records.store_sizes import store_sizes
-from repairs.salvage.salvage import salvage
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.dledger import ENTRY_HEADER, scan_entries
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.repairs.rebuild.rebuild import PARTS, rebuild
+from rmqtx.repairs.records.store_sizes import store_sizes
+from rmqtx.repairs.salvage.salvage import salvage
 from tests.brokers import corpus
 from tests.forge.records import Message
 from tests.forge.stores import contents, copy_of, opened

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.store import open_store
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.main import status_of
 from tests.forge.damage import log_files
 from tests.forge.stores import copy_of, opened, settings_of
-from verdicts.audit.local_audit import audit
 
 KILLED = "killed-4.9.7"
 

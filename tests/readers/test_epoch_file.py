@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.epoch_file import FILE_NAME, read_epochs
-from readers.store.store import Store, open_store
+from rmqtx.readers.store.epoch_file import FILE_NAME, read_epochs
+from rmqtx.readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import opened
 from tests.verdicts.truth import require_judged_as_any_store

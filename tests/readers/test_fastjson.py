@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.model.errors import BadText, UnreadableFile
-from readers.store.fastjson import parse, read_config, read_text
-from readers.store.store import open_store
+from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.readers.store.fastjson import parse, read_config, read_text
+from rmqtx.readers.store.store import open_store
 from tests.brokers import corpus
 from tests.forge.stores import opened, unpacked
 from tests.representatives import each_store

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from readers.log.filler_mark import holds_mark
-from readers.log.record_layout import FILLER_MARK
+from rmqtx.readers.log.filler_mark import holds_mark
+from rmqtx.readers.log.record_layout import FILLER_MARK
 
 
 @pytest.mark.parametrize("before", [*range(9), (1 << 18) - 14, (1 << 18) - 6, 1 << 18])

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.log.record_layout import AT, COMMIT, PREPARED, TRANSACTION_MASK
-from readers.store.store import open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.record_layout import AT, COMMIT, PREPARED, TRANSACTION_MASK
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import lookup
 from tests.forge.comparing import COLUMNS, Row, parts_of
 from tests.forge.damage import write_bytes
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.following import Followed
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import lookup
 
 _RECORDS_MAX = 6
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from readers.ledger.ledger import Ledger, open_ledger
-from readers.model.errors import BadRequest, BadText, RmqtxError, UnreadableFile
+from rmqtx.readers.ledger.ledger import Ledger, open_ledger
+from rmqtx.readers.model.errors import BadRequest, BadText, RmqtxError, UnreadableFile
+from rmqtx.verdicts.ledger.matching import Match, Term, named_pattern, plain_texts
 from tests.forge.stores import contents
-from verdicts.ledger.matching import Match, Term, named_pattern, plain_texts
 
 
 def rows(ledger: Ledger, *columns: str) -> list[dict[str, object]]:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from readers.index.index_scan import scan_entries
-from readers.index.index_search import open_index
-from readers.store.store import open_store
+from rmqtx.readers.index.index_scan import scan_entries
+from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.verify.verify import FULL
 from tests.brokers import corpus
 from tests.verdicts.verifying import every_finding
-from verdicts.verify.verify import FULL
 
 NAMES = [name for design in ("state_table", "prepared_records") for name in corpus.corpus_names(design)]
 TRANSACTION_BITS, PREPARED_BITS = 0xC, 0x4

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.record_layout import COMMIT, RECORD, ROLLBACK
-from readers.store.store import open_store
+from rmqtx.readers.log.record_layout import COMMIT, RECORD, ROLLBACK
+from rmqtx.readers.store.store import open_store
 from tests.forge import damage
 from tests.forge.records import Message
 from tests.verdicts.transactions.test_forged_designs import Old, verdicts

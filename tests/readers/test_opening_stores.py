@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from readers.store import opening_stores
+from rmqtx.readers.store import opening_stores
 
 
 def test_remote_stores_are_opened_together_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

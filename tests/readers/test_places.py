@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import BadRequest, NotAStore
-from readers.storage.file_systems import expand, files_of
-from readers.storage.places import identity_of, is_uri, joined, name_of, normalised, parent_of, uri_of
+from rmqtx.readers.model.errors import BadRequest, NotAStore
+from rmqtx.readers.storage.file_systems import expand, files_of
+from rmqtx.readers.storage.places import identity_of, is_uri, joined, name_of, normalised, parent_of, uri_of
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,11 @@ def test_a_local_store_loads_no_file_systems(tmp_path: Path) -> None:
     """Loading pyarrow.fs and its clients costs what a small question costs."""
     (tmp_path / "commitlog").mkdir()
     program = (
-        "import sys; from readers.store.store import open_store; from readers.storage.file_systems import expand\n"
+        "import sys; from rmqtx.readers.store.store import open_store\n"
+        "from rmqtx.readers.storage.file_systems import expand\n"
         f"store = open_store(expand([{str(tmp_path)!r}])[0]); list(store.queues()); store.has('abort')\n"
         "print(sorted(name for name in sys.modules"
-        " if name.startswith('pyarrow') or name == 'readers.storage.remote_files'))"
+        " if name.startswith('pyarrow') or name == 'rmqtx.readers.storage.remote_files'))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from readers.log.kernels import is_accelerator_installed, use_accelerator
-from readers.log.properties import KNOWN, PropertyAreas, properties_of
-from readers.model.columns import SLACK_BYTES
+from rmqtx.readers.log.kernels import is_accelerator_installed, use_accelerator
+from rmqtx.readers.log.properties import KNOWN, PropertyAreas, properties_of
+from rmqtx.readers.model.columns import SLACK_BYTES
 
 NAMES = [*KNOWN, "A", "UNIQ", "UNIQ_KEYS", "XUNIQ_KEY", "KEY", "__transactionId", "IMMUNITY_AND_MORE_THAN_EIGHT", "é"]
 WORDS = [*NAMES, "1", "", "wert", "\x01", "\x02", "\x01\x02", "\0", "a b", "ключ"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.model import releases
-from readers.model.releases import ALWAYS, Change, Version
+from rmqtx.readers.model import releases
+from rmqtx.readers.model.releases import ALWAYS, Change, Version
 
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("readers", "verdicts", "remoting", "repairs", "spark_tasks", "rmqtx_cli")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from readers.model.errors import MissingLibrary
-from readers.rocksdb.rocksdb import DEFAULT, open_database
-from readers.rocksdb.rocksdb_transactions import (
+from rmqtx.readers.model.errors import MissingLibrary
+from rmqtx.readers.rocksdb.rocksdb import DEFAULT, open_database
+from rmqtx.readers.rocksdb.rocksdb_transactions import (
     LAST_OFFSET,
     LAST_OFFSET_VALUE,
     TRANSACTION_KEY,
@@ -20,7 +20,7 @@ from readers.rocksdb.rocksdb_transactions import (
     read_rocksdb_transactions,
     rocksdb_entries,
 )
-from readers.store.store import ROCKSDB_HALF_TOPIC, Store, open_store
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store, open_store
 from tests.brokers import corpus
 
 rocksdict = pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from readers.cursors.cursors import check_cursors, read_cursors
-from readers.log.commit_log import scan_records
-from readers.rocksdb.rocksdb import open_database
-from readers.rocksdb.rocksdb_queue_scan import scan_all_slots, scan_rocksdb_slots
-from readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
-from readers.store.broker_settings import broker_settings
-from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.rocksdb.rocksdb import open_database
+from rmqtx.readers.rocksdb.rocksdb_queue_scan import scan_all_slots, scan_rocksdb_slots
+from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx_cli.pages.stores_table import store_row
 from tests.brokers import corpus
 from tests.forge.stores import contents, copy_of, opened, unpacked

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.jobs.search import Search
-from readers.jobs.search_conditions import SearchConditions, rows_with
-from readers.log.commit_log import scan_records
-from readers.log.segment_scan import SegmentScan
-from readers.log.splits import plan_splits
-from readers.model.errors import BadRequest
-from readers.model.reading import Reading
-from readers.model.tables import RECORDS
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Store, open_store
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.jobs.search import Search
+from rmqtx.readers.jobs.search_conditions import SearchConditions, rows_with
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import RECORDS
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Store, open_store
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge

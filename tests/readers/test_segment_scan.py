@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.log.commit_log import scan_records, scan_segments
-from readers.log.corrected_records import corrected_blocks
-from readers.log.kernels import is_accelerator_installed, use_accelerator
-from readers.log.record_block import Block
-from readers.log.record_layout import COMMIT, FILLER, RECORD
-from readers.log.segment_scan import SegmentScan, Span
-from readers.model.columns import strings
-from readers.model.errors import BadRequest, FileChanged, UnreadableFile
-from readers.model.findings import Finding
-from readers.model.reading import Coverage
-from readers.storage.segments import Segment
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, open_store
+from rmqtx.readers.log.commit_log import scan_records, scan_segments
+from rmqtx.readers.log.corrected_records import corrected_blocks
+from rmqtx.readers.log.kernels import is_accelerator_installed, use_accelerator
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import COMMIT, FILLER, RECORD
+from rmqtx.readers.log.segment_scan import SegmentScan, Span
+from rmqtx.readers.model.columns import strings
+from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.reading import Coverage
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, open_store
 from tests.forge.logs import Forge, in_one_file
 from tests.forge.records import Message, blank
 

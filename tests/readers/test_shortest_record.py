@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.record_layout import BORN_V6, MAGIC_V1, RECORD, RECORD_BYTES_MIN, STORE_V6
-from readers.log.segment_scan import SegmentScan
-from readers.storage.segments import Segment
+from rmqtx.readers.log.record_layout import BORN_V6, MAGIC_V1, RECORD, RECORD_BYTES_MIN, STORE_V6
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.storage.segments import Segment
 
 
 @pytest.mark.parametrize("flag", [0, BORN_V6, STORE_V6, BORN_V6 | STORE_V6])

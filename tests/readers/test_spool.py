@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.jobs.spool import Spool
-from readers.model.identities import identity_hashes, partition_of
+from rmqtx.readers.jobs.spool import Spool
+from rmqtx.readers.model.identities import identity_hashes, partition_of
 
 MASK = (1 << 64) - 1
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.log.commit_log import scan_segments
-from readers.log.prepared_record_arrays import UNDECIDED, OldRecords
-from readers.log.record_layout import PREPARED
-from readers.log.splits import plan_splits
-from readers.model.findings import KINDS
-from readers.model.reading import Reading
-from readers.old_tables.redo_log import (
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.log.prepared_record_arrays import UNDECIDED, OldRecords
+from rmqtx.readers.log.record_layout import PREPARED
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.old_tables.redo_log import (
     PREPARED_TAGS,
     REDO_ENTRY,
     entries_per_file,
@@ -26,11 +26,11 @@ from readers.old_tables.redo_log import (
     redo_log_entries,
     scan_redo_log,
 )
-from readers.old_tables.state_table import STATE_SLOT, STATES, scan_state_table, state_slots, state_table_entries
-from readers.store.store import Store, open_store
+from rmqtx.readers.old_tables.state_table import STATE_SLOT, STATES, scan_state_table, state_slots, state_table_entries
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.verify.verify import DEFAULT, FULL, QUICK, Verify
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened, unpacked
-from verdicts.verify.verify import DEFAULT, FULL, QUICK, Verify
 
 STORES = corpus.corpus_names(design="state_table")
 CLEAN, KILLED = "statetable-3.1.4", "statetable-killed-3.1.4"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from readers.storage import temporary
-from readers.storage.temporary import RunFolder, is_dead, owner, temporary_beside
+from rmqtx.readers.storage import temporary
+from rmqtx.readers.storage.temporary import RunFolder, is_dead, owner, temporary_beside
 
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from readers.storage.temporary import RunFolder, owner, temporary_beside
+from rmqtx.readers.storage.temporary import RunFolder, owner, temporary_beside
 folder = RunFolder("spark", sys.argv[1])
 (Path(folder.name) / "part").write_text("half")
 temporary_beside(Path(sys.argv[1]) / "rows.parquet").write_text("half")

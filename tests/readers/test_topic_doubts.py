@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.store.store import (
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
@@ -21,11 +21,11 @@ from readers.store.store import (
     SCHEDULE_TOPIC,
     open_store,
 )
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.comparing import COLUMNS, Row, parts_of
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.following import Followed
 from tests.verdicts.verifying import findings
-from verdicts.audit.local_audit import audit
 
 #: By store, the topics that are damaged; the first one's queues are in RocksDB, which its killed broker did not flush.
 CASES = [

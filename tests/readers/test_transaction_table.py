@@ -13,20 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.log.splits import plan_splits
-from readers.model.errors import BadRequest, RmqtxError
-from readers.model.tables import STATE_ENTRIES, TRANSACTIONS
-from readers.old_tables.transaction_table import (
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import BadRequest, RmqtxError
+from rmqtx.readers.model.tables import STATE_ENTRIES, TRANSACTIONS
+from rmqtx.readers.old_tables.transaction_table import (
     TableAddress,
     TransactionTable,
     read_transaction_table,
     table_of,
     with_database_entries,
 )
+from rmqtx.verdicts.verify.verify import Verify
 from tests.brokers import corpus
 from tests.forge.stores import opened
-from verdicts.verify.verify import Verify
 
 STORES = corpus.corpus_names(design="prepared_records")
 NAME = "prepared-3.2.6"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from readers.jobs.workers import Workers
+from rmqtx.readers.jobs.workers import Workers
 
 PROGRAM = """
 import os, sys, time
-from readers.jobs.workers import Workers
+from rmqtx.readers.jobs.workers import Workers
 
 def pid(folder):
     open(os.path.join(folder, str(os.getpid())), "w").close()
@@ -110,7 +110,7 @@ def test_they_end_at_ctrl_c_without_a_word(task_s: float, tmp_path: Path) -> Non
 
 INTERRUPTED = """
 import time
-from readers.jobs.workers import Workers
+from rmqtx.readers.jobs.workers import Workers
 
 if __name__ == "__main__":
     try:

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
-from remoting.protocol.codes import IS_RESPONSE
-from remoting.protocol.errors import BadFrame
-from remoting.protocol.frames import Frame, FrameReader, encoded
+from rmqtx.remoting.protocol.codes import IS_RESPONSE
+from rmqtx.remoting.protocol.errors import BadFrame
+from rmqtx.remoting.protocol.frames import Frame, FrameReader, encoded
 
 #: A response, raw bytes instead of one, both or more of them; None ends the connection, nothing at all keeps silent.
 Answer = Frame | bytes | None | Iterable[Frame | bytes]

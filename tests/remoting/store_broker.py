@@ -9,17 +9,17 @@ import json
 from collections.abc import Callable
 from contextlib import closing
 
-from readers.cursors.cursors import check_cursors
-from readers.index.index_search import open_index
-from readers.log.record_at import block_at
-from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import BrokerSettings
-from readers.store.fastjson import read_config
-from readers.store.proxy_conf import PROXY_TOPIC
-from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
-from remoting.protocol.answers import PROXY_PRODUCER
-from remoting.protocol.codes import RequestCode, ResponseCode
-from remoting.protocol.frames import Frame
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.proxy_conf import PROXY_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, Store
+from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
+from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.frames import Frame
 from tests.remoting.fake import response
 
 _AT_ONCE = 32

@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.connections.connection import Connection, Request
-from remoting.connections.transport import open_stream
-from remoting.protocol.codes import COMMIT, RequestCode, ResponseCode
-from remoting.protocol.errors import BadFrame, NoAnswer, Refused, Unreachable
-from remoting.protocol.frames import Encoding, Frame, encoded
-from remoting.protocol.settings import Credentials, RemotingSettings
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.connections.connection import Connection, Request
+from rmqtx.remoting.connections.transport import open_stream
+from rmqtx.remoting.protocol.codes import COMMIT, RequestCode, ResponseCode
+from rmqtx.remoting.protocol.errors import BadFrame, NoAnswer, Refused, Unreachable
+from rmqtx.remoting.protocol.frames import Encoding, Frame, encoded
+from rmqtx.remoting.protocol.settings import Credentials, RemotingSettings
 from tests.remoting.fake import Answer, FakeServer, response
 
 ASKED = Request(RequestCode.GET_MIN_OFFSET, {"topic": "t", "queueId": 0})
@@ -157,7 +157,7 @@ def test_what_acts_is_not_sent_where_nobody_listens() -> None:
 
 
 def test_what_acts_goes_over_no_old_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remoting.connections.client._IDLE_MS_MAX", 50)
+    monkeypatch.setattr("rmqtx.remoting.connections.client._IDLE_MS_MAX", 50)
     with FakeServer(echo) as server, impatient() as client:
         client.call(server.address, ASKED)
         time.sleep(0.1)
@@ -244,7 +244,7 @@ def test_an_address_that_does_not_answer_keeps_the_others_going(monkeypatch: pyt
         assert is_over.wait(60), "the other address was not asked meanwhile"
         raise Unreachable("it does not answer")
 
-    monkeypatch.setattr("remoting.connections.connection.open_stream", opened)
+    monkeypatch.setattr("rmqtx.remoting.connections.connection.open_stream", opened)
     with FakeServer(echo) as server, Client() as client, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.call, "127.0.0.1:1", ASKED)
         assert has_begun.wait(60)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remoting.protocol.codes import LANGUAGES
-from remoting.protocol.errors import BadFrame, RemotingError
-from remoting.protocol.frames import (
+from rmqtx.remoting.protocol.codes import LANGUAGES
+from rmqtx.remoting.protocol.errors import BadFrame, RemotingError
+from rmqtx.remoting.protocol.frames import (
     FRAME_BYTES_MAX,
     Encoding,
     Frame,

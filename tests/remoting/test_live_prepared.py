@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.record_at import block_at
-from remoting.connections.client import Client
-from remoting.live import lookups, queues
-from remoting.protocol.codes import RequestCode
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.live import lookups, queues
+from rmqtx.remoting.protocol.codes import RequestCode
 from tests.brokers import corpus
 from tests.remoting.test_live_questions import Row, Served
 

@@ -11,23 +11,23 @@ from typing import Any
 
 import pytest
 
-from readers.model.errors import NoSuchTransaction
-from readers.model.tables import FUTURE_COLUMNS
-from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import HALF_TOPIC, Store, open_store
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.live import half_and_op_tables
-from remoting.live import lookups as live_lookups
-from remoting.live.store_facts import live_store
-from remoting.protocol.codes import RequestCode, ResponseCode
-from remoting.protocol.frames import Frame
+from rmqtx.readers.model.errors import NoSuchTransaction
+from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, Store, open_store
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.live import half_and_op_tables
+from rmqtx.remoting.live import lookups as live_lookups
+from rmqtx.remoting.live.store_facts import live_store
+from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.frames import Frame
+from rmqtx.verdicts.audit import lookups
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
 from tests.remoting.fake import FakeServer, response
 from tests.remoting.store_broker import StoreBroker
-from verdicts.audit import lookups
-from verdicts.audit.local_audit import audit
 
 NAMES = (
     "common-5.3.3", "common-4.9.7", "common-5.5.0", "killed-5.1.4", "masked-4.9.7", "masked-5.3.3", "masked-5.5.0",

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from readers.model.findings import Finding
-from readers.queues.consume_queue import open_queue
-from readers.store.store import HALF_TOPIC, open_store
-from remoting.connections.batched_reads import Pace, UnreadEntries, queries
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.live.queues import OpsUnreadable, ops, records
-from remoting.protocol.codes import RequestCode, ResponseCode
-from remoting.protocol.errors import NoAnswer, Refused
-from remoting.protocol.frames import Frame
-from remoting.protocol.record_bytes import blocks_of, cut
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, queries
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.live.queues import OpsUnreadable, ops, records
+from rmqtx.remoting.protocol.codes import RequestCode, ResponseCode
+from rmqtx.remoting.protocol.errors import NoAnswer, Refused
+from rmqtx.remoting.protocol.frames import Frame
+from rmqtx.remoting.protocol.record_bytes import blocks_of, cut
 from tests.brokers import corpus
 from tests.remoting.fake import Answer, FakeServer, response
 
@@ -187,8 +187,8 @@ def test_the_pace_is_kept(bodies: list[bytes]) -> None:
             waited.append(seconds)
             clock[0] += seconds
 
-        patch.setattr("remoting.connections.batched_reads.time.sleep", sleep)
-        patch.setattr("remoting.connections.batched_reads.time.monotonic", lambda: clock[0])
+        patch.setattr("rmqtx.remoting.connections.batched_reads.time.sleep", sleep)
+        patch.setattr("rmqtx.remoting.connections.batched_reads.time.monotonic", lambda: clock[0])
         for _ in range(26):
             pace.wait()
     assert sum(waited) == pytest.approx(0.5)

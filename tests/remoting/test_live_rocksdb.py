@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.half_and_op_tables import scan_halves, scan_ops
-from readers.old_tables import beside_tables
-from readers.store.broker_settings import broker_settings
-from readers.store.store import Store, open_store
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.live import half_and_op_tables, lookups
+from rmqtx.readers.log.half_and_op_tables import scan_halves, scan_ops
+from rmqtx.readers.old_tables import beside_tables
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.live import half_and_op_tables, lookups
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.transactions.reason_codes import REASONS
 from tests.brokers import corpus
 from tests.remoting.fake import FakeServer
 from tests.remoting.store_broker import StoreBroker
 from tests.remoting.test_live_questions import Row, Served
 from tests.verdicts.transactions.test_forged_designs import InRocksdb
-from verdicts.audit.local_audit import audit
-from verdicts.transactions.reason_codes import REASONS
 
 NAMES = ("rocksdb-5.4.0", "rocksdb-5.5.0", "rocksdb-killed-5.5.0", "rocksdb-both-5.5.0")
 DECIDED = ("COMMITTED", "ROLLED_BACK")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from remoting.connections.client import Client
-from remoting.live import lookups
-from remoting.protocol.codes import RequestCode
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.live import lookups
+from rmqtx.remoting.protocol.codes import RequestCode
+from rmqtx.verdicts.check.check_stops import check_stops
 from tests.remoting.test_live_questions import Served
-from verdicts.check.check_stops import check_stops
 
 
 @pytest.fixture

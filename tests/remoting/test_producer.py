@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from readers.log.properties import PRODUCER_GROUP, UNIQ_KEY
-from remoting.producer.membership import Membership
-from remoting.producer.producer import (
+from rmqtx.readers.log.properties import PRODUCER_GROUP, UNIQ_KEY
+from rmqtx.remoting.producer.membership import Membership
+from rmqtx.remoting.producer.producer import (
     OUR_CLIENTS,
     Check,
     Member,
@@ -30,11 +30,11 @@ from remoting.producer.producer import (
     properties_text,
     sent,
 )
-from remoting.producer.unique_keys import UNIQUE_KEY, UniqueKeys
-from remoting.protocol.codes import IS_ONEWAY, IS_RESPONSE, RequestCode
-from remoting.protocol.errors import Refused
-from remoting.protocol.frames import Frame, FrameReader, decoded, encoded
-from remoting.protocol.settings import RemotingSettings
+from rmqtx.remoting.producer.unique_keys import UNIQUE_KEY, UniqueKeys
+from rmqtx.remoting.protocol.codes import IS_ONEWAY, IS_RESPONSE, RequestCode
+from rmqtx.remoting.protocol.errors import Refused
+from rmqtx.remoting.protocol.frames import Frame, FrameReader, decoded, encoded
+from rmqtx.remoting.protocol.settings import RemotingSettings
 
 CHECKS = sorted((Path(__file__).parent / "checks").glob("*.json"))
 TRUTH = Path(__file__).parents[1] / "corpus" / "common-5.3.3" / "truth.jsonl.xz"

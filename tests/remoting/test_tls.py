@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import BadRequest, UnreadableFile
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.connections.tls import tls_context
-from remoting.protocol.errors import RemotingError, Unreachable
-from remoting.protocol.frames import Frame
-from remoting.protocol.settings import RemotingSettings
+from rmqtx.readers.model.errors import BadRequest, UnreadableFile
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.connections.tls import tls_context
+from rmqtx.remoting.protocol.errors import RemotingError, Unreachable
+from rmqtx.remoting.protocol.frames import Frame
+from rmqtx.remoting.protocol.settings import RemotingSettings
 from tests.brokers.secured import Certificates, make_certificates
 from tests.remoting.fake import Answer, FakeServer, response
 

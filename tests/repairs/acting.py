@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import Store, open_store
-from repairs.acts.carry_out import carry_out, checked_acts
-from repairs.acts.file_medium import FileMedium
-from repairs.acts.orders import ActOrder, Conduct
-from repairs.acts.request import ActRequest
-from repairs.changes.destinations import Destination
-from repairs.receipts.journal import Journal
-from repairs.receipts.receipts import Receipt
-from verdicts.audit.local_audit import audit
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
+from rmqtx.repairs.acts.file_medium import FileMedium
+from rmqtx.repairs.acts.orders import ActOrder, Conduct
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.receipts import Receipt
+from rmqtx.verdicts.audit.local_audit import audit
 
 
 def medium_of(root: Path, version: str, destination: Destination, conf: dict[str, str] | None = None) -> FileMedium:

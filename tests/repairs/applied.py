@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.main import status_of
 from rmqtx_cli.words import exit_status
 from tests.brokers import corpus
@@ -151,9 +151,9 @@ class Watcher(Recorder):
 def recorded(scene: Scene, act: Callable[[], Told]) -> tuple[Told, list[State]]:
     """What a command said, and every state that a crash can leave on the way."""
     watcher = Watcher(scene.top)
-    from repairs.acts import carry_out
-    from repairs.changes import execution
-    from repairs.receipts import journal, saved_messages
+    from rmqtx.repairs.acts import carry_out
+    from rmqtx.repairs.changes import execution
+    from rmqtx.repairs.receipts import journal, saved_messages
 
     def after(function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*arguments: Any, **named: Any) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.journal import Journal
 from tests.repairs.small_store import lay_out_store
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from repairs.changes.file_operations import Attributes, FileOperations
+from rmqtx.repairs.changes.file_operations import Attributes, FileOperations
 
 SECTOR = 512
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import UnreadableFile
-from repairs.changes.change_sets import ChangeSet
-from repairs.changes.execution import execute, resume, undo
+from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.repairs.changes.change_sets import ChangeSet
+from rmqtx.repairs.changes.execution import execute, resume, undo
 from tests.repairs.crash_states import Recorder, State, Unsynced, snapshot
 from tests.repairs.small_store import lay_out_store
 

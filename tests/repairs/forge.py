@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from remoting.protocol.answers import Answer
-from remoting.protocol.codes import COMMIT, ROLLBACK
-from repairs.acts.medium import Tail
-from repairs.acts.situation import ActConditions, NamedRecord, Situation, copies_without_op
-from repairs.receipts.receipts import Receipt, answered
+from rmqtx.remoting.protocol.answers import Answer
+from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
+from rmqtx.repairs.acts.medium import Tail
+from rmqtx.repairs.acts.situation import ActConditions, NamedRecord, Situation, copies_without_op
+from rmqtx.repairs.receipts.receipts import Receipt, answered
 
 STORE = "broker-a@127.0.0.1:10911"
 NOW_MS = 1_790_000_000_000

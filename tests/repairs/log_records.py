@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from readers.log.commit_log import scan_segments
-from readers.log.record_layout import AT
-from readers.store.broker_settings import broker_settings
-from readers.store.store import Store
-from repairs.records.record_writer import PROPERTY_CRC, RecordDraft, WritingRules, writing_rules
+from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.log.record_layout import AT
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import Store
+from rmqtx.repairs.records.record_writer import PROPERTY_CRC, RecordDraft, WritingRules, writing_rules
 
 
 def records(store: Store) -> Iterator[bytes]:

@@ -21,17 +21,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from readers.model.errors import SourceError
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
-from repairs.rebuild.rebuild import PARTS, index_has_tags, rebuild
-from repairs.records.store_sizes import store_sizes, with_log_files_of
-from repairs.salvage.salvage import Salvaged, salvage
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.rebuild.rebuild import PARTS, index_has_tags, rebuild
+from rmqtx.repairs.records.store_sizes import store_sizes, with_log_files_of
+from rmqtx.repairs.salvage.salvage import Salvaged, salvage
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.comparing import cited
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, settings_of, unpacked
-from verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
 Places = dict[int, bytes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
+from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
 
 SEGMENT, NEXT = "commitlog/00000000000000000000", "commitlog/00000000000000004096"
 CURSORS = "config/consumerOffset.json"

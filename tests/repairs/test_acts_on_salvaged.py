@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from readers.store.store import open_store
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.cli.conftest import Run
 from tests.cli.conftest import journal_directory as journal_directory
 from tests.cli.conftest import rmqtx as rmqtx
 from tests.forge.damage import log_files, write_bytes
 from tests.forge.stores import copy_of, settings_of
-from verdicts.audit.local_audit import audit
 
 NAME = "common-5.3.3"
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from readers.store.store import BEGUN_MARK, OWN_PREFIX
+from rmqtx.readers.store.store import BEGUN_MARK, OWN_PREFIX
 from rmqtx_cli.words import exit_status
 from tests.repairs.applied import Scene, Told
 from tests.repairs.crash_states import Recorder, State
@@ -29,7 +29,7 @@ KILLS_COUNT, PAIRS_COUNT = int(os.environ.get("RMQTX_KILLS", "200")), 10
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.repairs.applied", "rmqtx_cli.commands.acting.apply",
                                   "rmqtx_cli.commands.acting.undo",
-                                  "repairs.acts.file_medium", "repairs.acts.carry_out"])  # fmt: skip
+                                  "rmqtx.repairs.acts.file_medium", "rmqtx.repairs.acts.carry_out"])  # fmt: skip
 
 
 class Begun:

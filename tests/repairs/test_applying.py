@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from repairs.acts.orders import Conduct
-from repairs.acts.request import ActRequest
-from repairs.plans.apply_plan import Application, application, missing_stores
-from repairs.plans.draft_plan import drafted, plan_of
-from repairs.receipts.plan_file import Plan
-from repairs.receipts.receipts import Receipt
+from rmqtx.repairs.acts.orders import Conduct
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.plans.apply_plan import Application, application, missing_stores
+from rmqtx.repairs.plans.draft_plan import drafted, plan_of
+from rmqtx.repairs.receipts.plan_file import Plan
+from rmqtx.repairs.receipts.receipts import Receipt
 from tests.repairs.forge import STORE, FakeMedium, final, mark, place, row, situation
 from tests.repairs.test_steps import live_store
 

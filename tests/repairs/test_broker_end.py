@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
-from repairs.changes.destinations import Destination
-from repairs.rebuild.rebuild import PARTS, rebuild
-from repairs.receipts.journal import Journal
-from repairs.records.store_sizes import store_sizes
-from repairs.salvage.salvage import salvage
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.rebuild.rebuild import PARTS, rebuild
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.records.store_sizes import store_sizes
+from rmqtx.repairs.salvage.salvage import salvage
+from rmqtx.verdicts.evidence.store_facts import known_until_ms, store_facts
 from tests.brokers.corpus import unpack
 from tests.repairs.acting import act, medium_of, rows_of
-from verdicts.evidence.store_facts import known_until_ms, store_facts
 
 VERSIONS = ("5.3.3", "5.5.0")
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from remoting.protocol.errors import Unreachable
-from repairs.acts import carry_out as path
-from repairs.acts import wait_for_effect
-from repairs.acts.carry_out import carry_out, checked_acts
-from repairs.acts.orders import ActOrder, CheckedAct, Conduct
-from repairs.acts.request import ActRequest
-from repairs.receipts.journal import Journal
+from rmqtx.remoting.protocol.errors import Unreachable
+from rmqtx.repairs.acts import carry_out as path
+from rmqtx.repairs.acts import wait_for_effect
+from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
+from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.receipts.journal import Journal
 from rmqtx_cli.acting.acting import status_of
 from rmqtx_cli.words.exit_status import SOME_REFUSED, UNKNOWN_OUTCOME
 from tests.repairs.forge import FakeMedium, final, mark, row

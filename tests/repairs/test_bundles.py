@@ -16,28 +16,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.log.commit_log import scan_records
-from readers.log.record_layout import AT, MAGIC_V1, RECORD, signed
-from readers.log.splits import plan_splits
-from readers.model.errors import BadRequest, NoSuchTransaction, UnwritableFile
-from readers.model.tables import FUTURE_COLUMNS
-from readers.old_tables.redo_log import redo_entries
-from readers.old_tables.state_table import state_slots
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, open_store
-from repairs.bundles.bundle import BUNDLED, BundleSource, make_bundle
-from repairs.bundles.findings import add_findings
-from repairs.bundles.redaction import Redactor, redaction_key
-from repairs.bundles.selection import Selection
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.record_layout import AT, MAGIC_V1, RECORD, signed
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction, UnwritableFile
+from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.readers.old_tables.redo_log import redo_entries
+from rmqtx.readers.old_tables.state_table import state_slots
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, open_store
+from rmqtx.repairs.bundles.bundle import BUNDLED, BundleSource, make_bundle
+from rmqtx.repairs.bundles.findings import add_findings
+from rmqtx.repairs.bundles.redaction import Redactor, redaction_key
+from rmqtx.repairs.bundles.selection import Selection
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import show
+from rmqtx.verdicts.verify.verify import FULL, Verify
 from tests.brokers.corpus import corpus_names
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, unpacked
 from tests.representatives import each_store, rest_is_slow
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import show
-from verdicts.verify.verify import FULL, Verify
 
 Row = dict[str, Any]
 KEY = b"a key that is none of the bundle"
@@ -449,7 +449,7 @@ def test_what_damage_makes_undecidable_stays_so(tmp_path: Path) -> None:
 def test_a_difference_is_said_and_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = source(unpacked("killed-5.3.3"))
     pending = next(row["transaction_id"] for row in rows_of(original) if row["state"] == "PENDING")
-    monkeypatch.setattr("repairs.bundles.config_files._cursors", lambda *_: None)
+    monkeypatch.setattr("rmqtx.repairs.bundles.config_files._cursors", lambda *_: None)
     made = make_bundle(original, [pending], (), tmp_path / "b", is_archive=False)
     assert any("state is UNDECIDABLE in the bundle and PENDING in the store" in line for line in made.differences)
     manifest = json.loads((tmp_path / "b" / "manifest.json").read_text(encoding="ascii"))

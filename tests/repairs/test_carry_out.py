@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from readers.model.errors import UnwritableFile
-from remoting.protocol.answers import Answer
-from remoting.protocol.errors import NoAnswer, Unreachable
-from repairs.acts import wait_for_effect
-from repairs.acts.carry_out import carry_out, checked_acts
-from repairs.acts.orders import ActOrder, Conduct
-from repairs.acts.request import ActRequest
-from repairs.receipts.journal import Journal
-from repairs.receipts.receipts import Receipt
+from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.remoting.protocol.answers import Answer
+from rmqtx.remoting.protocol.errors import NoAnswer, Unreachable
+from rmqtx.repairs.acts import wait_for_effect
+from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
+from rmqtx.repairs.acts.orders import ActOrder, Conduct
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.receipts import Receipt
 from tests.repairs.forge import FakeMedium, around, as_a_broker, final, mark, place, record, row
 
 QUICK = Conduct(prove_ms=5_000)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from readers.store.store import open_store
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.cli.conftest import journal_directory as journal_directory
 from tests.cli.conftest import rmqtx as rmqtx
 from tests.forge.stores import settings_of
-from verdicts.audit.local_audit import audit
 
 
 def test_copies_whose_op_messages_lie_before_the_op_cursor_are_closed(rmqtx: Run, tmp_path: Path) -> None:

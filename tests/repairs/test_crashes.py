@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import StoreChanged
-from repairs.changes.execution import resume, undo
+from rmqtx.readers.model.errors import StoreChanged
+from rmqtx.repairs.changes.execution import resume, undo
 from tests.repairs.crash_states import State, Unsynced
 from tests.repairs.crash_story import Story, laid_out, recorded
 from tests.repairs.small_store import CHANGE_SETS, CURSORS, NEXT, ROLL_OVER, SEGMENT
@@ -28,7 +28,7 @@ def memory() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _disks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "on another disk" in request.node.name:
-        monkeypatch.setattr("repairs.changes.apply_edits._is_same_disk", lambda one, other: False)
+        monkeypatch.setattr("rmqtx.repairs.changes.apply_edits._is_same_disk", lambda one, other: False)
 
 
 @pytest.mark.parametrize("name", CHANGE_SETS)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import BadRequest, StoreChanged, StoreInUse, UnwritableFile
-from repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
-from repairs.changes.execution import execute, resume, state_and_differences, undo
-from repairs.changes.interruption import Interrupted
-from repairs.changes.undo_files import APPLIED, APPLYING, UNDONE
+from rmqtx.readers.model.errors import BadRequest, StoreChanged, StoreInUse, UnwritableFile
+from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, RemoveFile, ReplaceFile, WriteAt
+from rmqtx.repairs.changes.execution import execute, resume, state_and_differences, undo
+from rmqtx.repairs.changes.interruption import Interrupted
+from rmqtx.repairs.changes.undo_files import APPLIED, APPLYING, UNDONE
 from tests.repairs.broker_lock import locked_by_a_broker
 from tests.repairs.crash_states import Unsynced, snapshot
 from tests.repairs.small_store import CHANGE_SETS, CURSORS, NEXT, ROLL_OVER, SCATTERED, SEGMENT, facts, lay_out_store

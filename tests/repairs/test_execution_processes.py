@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import StoreInUse
-from repairs.changes.execution import execute, resume, undo
+from rmqtx.readers.model.errors import StoreInUse
+from rmqtx.repairs.changes.execution import execute, resume, undo
 from tests.repairs.crash_states import snapshot
 from tests.repairs.small_store import ROLL_OVER, SCATTERED, lay_out_store
 
 FOREIGN = """
 import os, sys
 from pathlib import Path
-from readers.model.errors import UnwritableFile
-from repairs.changes.change_sets import ChangeSet, CreateFile, ReplaceFile, WriteAt
-from repairs.changes.execution import execute
+from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.repairs.changes.change_sets import ChangeSet, CreateFile, ReplaceFile, WriteAt
+from rmqtx.repairs.changes.execution import execute
 os.setgroups([])
 os.setegid(65534)
 os.seteuid(65534)
@@ -65,8 +65,8 @@ def test_what_root_makes_belongs_to_the_broker(store: Path, kept: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from repairs.changes.execution import execute
-from repairs.changes.file_operations import FileOperations
+from rmqtx.repairs.changes.execution import execute
+from rmqtx.repairs.changes.file_operations import FileOperations
 from tests.repairs.small_store import SCATTERED
 
 class Slow(FileOperations):
@@ -107,8 +107,8 @@ def test_a_killed_process_leaves_no_lock_and_a_way_on(
 
 BACK_AND_FORTH = """
 import sys
-from readers.model.errors import StoreInUse
-from repairs.changes.execution import resume, undo
+from rmqtx.readers.model.errors import StoreInUse
+from rmqtx.repairs.changes.execution import resume, undo
 done = refused = 0
 while done < 8:
     try:
@@ -134,7 +134,8 @@ def test_several_at_once_take_turns(store: Path, kept: Path) -> None:
 
 def test_one_undo_file_is_one_change_of_one_store(tmp_path: Path, kept: Path) -> None:
     program = (
-        "import sys; from repairs.changes.execution import execute; from tests.repairs.small_store import ROLL_OVER\n"
+        "import sys; from rmqtx.repairs.changes.execution import execute\n"
+        "from tests.repairs.small_store import ROLL_OVER\n"
         "execute(ROLL_OVER, sys.argv[1], sys.argv[2])"
     )
     stores = [lay_out_store(tmp_path / f"store{number}") for number in range(4)]

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from readers.log.compression import inflate
-from readers.model.errors import StoreInUse, UnsafeStore, UnwritableFile
-from readers.model.tables import FUTURE_COLUMNS
-from readers.store.broker_settings import broker_settings
-from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
-from remoting.protocol.codes import COMMIT
-from repairs.acts.carry_out import checked_acts
-from repairs.acts.file_medium import FileMedium
-from repairs.acts.log_tail import log_end
-from repairs.acts.orders import ActOrder, Conduct
-from repairs.acts.request import ActRequest
-from repairs.changes.destinations import Destination
-from repairs.changes.execution import undo
-from repairs.receipts.journal import Journal
-from repairs.records.record_writer import draft_of
+from rmqtx.readers.log.compression import inflate
+from rmqtx.readers.model.errors import StoreInUse, UnsafeStore, UnwritableFile
+from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.remoting.protocol.codes import COMMIT
+from rmqtx.repairs.acts.carry_out import checked_acts
+from rmqtx.repairs.acts.file_medium import FileMedium
+from rmqtx.repairs.acts.log_tail import log_end
+from rmqtx.repairs.acts.orders import ActOrder, Conduct
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.changes.execution import undo
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.records.record_writer import draft_of
 from tests.brokers.corpus import expected, recipe, unpack
 from tests.repairs.acting import act, content, medium_of, rows_of
 from tests.repairs.broker_lock import locked_by_a_broker
@@ -133,8 +133,8 @@ def test_the_record_that_just_fits_leaves_room_for_a_blank_one(tmp_path: Path) -
     """Eight bytes are left for it, always; with seven the record goes into the next file."""
     from dataclasses import replace
 
-    from repairs.acts.log_tail import LogTail
-    from repairs.records.record_writer import writing_rules
+    from rmqtx.repairs.acts.log_tail import LogTail
+    from rmqtx.repairs.records.record_writer import writing_rules
 
     store = open_store(unpack("multipath-5.3.3", tmp_path / "store"))
     end = log_end(store)
@@ -349,7 +349,7 @@ def test_a_disk_that_is_full_is_in_every_receipt(
     def full(*_: object, **__: object) -> None:
         raise UnwritableFile("cannot write: No space left on device", advice="make room")
 
-    monkeypatch.setattr("repairs.changes.destinations.execute_on_copy", full)
+    monkeypatch.setattr("rmqtx.repairs.changes.destinations.execute_on_copy", full)
     names = [name for name, row in rows_of(store, "5.3.3").items() if row["state"] == "PENDING"][:3]
     with pytest.raises(UnwritableFile):
         act(medium_of(store, "5.3.3", Destination(copy=store.parent / "x")), journal, dict.fromkeys(names, "rollback"),

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from readers.log.record_layout import COMPRESSED
-from readers.store.store import ROCKSDB_HALF_TOPIC
-from remoting.protocol.answers import PROXY_PRODUCER
-from repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
-from repairs.acts.request import ActRequest
-from repairs.acts.situation import Situation
-from repairs.receipts.plan_file import ACTIONS
+from rmqtx.readers.log.record_layout import COMPRESSED
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC
+from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
+from rmqtx.repairs.acts.guards import ABSOLUTE_GUARDS, GUARD_NAMES, GUARDS, refusals
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.receipts.plan_file import ACTIONS
 from tests.repairs.forge import NOW_MS, around, final, mark, place, record, row, situation
 
 DISCARDED = row("DISCARDED", advice="resume", discard_copies=[place(0, 999)])

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from readers.model.errors import FormatError, NotAStore, RmqtxError, StoreChanged, UnsafeStore
-from repairs.changes.change_sets import ChangeSet, ReplaceFile, WriteAt
-from repairs.changes.execution import execute, resume, state_and_differences, undo
-from repairs.changes.undo_frames import END, MAGIC, PRINT, STATE, Frames, encoded
+from rmqtx.readers.model.errors import FormatError, NotAStore, RmqtxError, StoreChanged, UnsafeStore
+from rmqtx.repairs.changes.change_sets import ChangeSet, ReplaceFile, WriteAt
+from rmqtx.repairs.changes.execution import execute, resume, state_and_differences, undo
+from rmqtx.repairs.changes.undo_frames import END, MAGIC, PRINT, STATE, Frames, encoded
 from tests.hostile_values import HOSTILE_VALUES, MISSING, Place, assert_plain, places_in, said_of, with_value
 from tests.repairs.small_store import CURSORS, SEGMENT, facts
 
@@ -126,7 +126,7 @@ def test_every_field_with_every_value_is_one_sentence(store: Path, kept: Path) -
 def test_frames_in_another_order_and_a_bomb_are_refused(
     store: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("repairs.changes.undo_forms._PRINT_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("rmqtx.repairs.changes.undo_forms._PRINT_BYTES_MAX", 1 << 20)
     execute(CHANGES, store, kept)
     frames = frames_of(kept)
     bomb = zlib.compress(b" " * (1 << 21), 9)

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.model.errors import UnwritableFile
-from repairs.receipts.journal import Journal
-from repairs.receipts.receipts import OUTCOMES, Receipt
-from repairs.receipts.state_directory import state_directory
+from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.receipts import OUTCOMES, Receipt
+from rmqtx.repairs.receipts.state_directory import state_directory
 
 TEXTS = st.text(max_size=30)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.log.record_layout import AT
-from readers.old_tables.state_table import STATE_SLOT
-from readers.store.store import HALF_TOPIC, open_store
-from repairs.acts.orders import Conduct
-from repairs.changes.destinations import Destination
-from repairs.receipts.journal import Journal
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.record_layout import AT
+from rmqtx.readers.old_tables.state_table import STATE_SLOT
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.repairs.acts.orders import Conduct
+from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.receipts.journal import Journal
 from tests.brokers.corpus import unpack
 from tests.repairs.acting import act, medium_of, rows_of
 

@@ -9,27 +9,27 @@ from typing import Any
 
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.log.splits import plan_splits
-from readers.model.errors import StoreInUse, UnsafeStore
-from readers.old_tables.redo_log import REDO_ENTRY, redo_entries
-from readers.old_tables.state_table import STATE_SLOT, state_slots
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
-from repairs.acts import file_medium
-from repairs.acts.guards import refusals
-from repairs.acts.log_tail import log_end
-from repairs.acts.old_table_entries import why_not_dispatched
-from repairs.acts.request import ActRequest
-from repairs.changes.brokers_without_lock import require_not_mapped
-from repairs.changes.destinations import Destination
-from repairs.changes.execution import undo
-from repairs.receipts.journal import Journal
-from repairs.records.record_writer import draft_of
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import StoreInUse, UnsafeStore
+from rmqtx.readers.old_tables.redo_log import REDO_ENTRY, redo_entries
+from rmqtx.readers.old_tables.state_table import STATE_SLOT, state_slots
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.acts import file_medium
+from rmqtx.repairs.acts.guards import refusals
+from rmqtx.repairs.acts.log_tail import log_end
+from rmqtx.repairs.acts.old_table_entries import why_not_dispatched
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.changes.brokers_without_lock import require_not_mapped
+from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.changes.execution import undo
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.records.record_writer import draft_of
+from rmqtx.verdicts.verify.verify import Verify
 from tests.brokers.corpus import unpack
 from tests.repairs.acting import act, content, medium_of, rows_of
 from tests.repairs.log_records import number, records
-from verdicts.verify.verify import Verify
 
 #: Store of the corpus → the broker that is to open it.
 STORES = {

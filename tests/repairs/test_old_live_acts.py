@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.store import open_store
-from remoting.connections.client import Client
-from remoting.protocol.answers import BrokerAddresses
-from remoting.protocol.codes import COMMIT, RequestCode, ResponseCode
-from remoting.protocol.frames import Frame
-from repairs.acts.carry_out import carry_out, checked_acts
-from repairs.acts.live_medium import LiveMedium
-from repairs.acts.log_tail import LogTail, log_end
-from repairs.acts.orders import ActOrder, CheckedAct, Conduct
-from repairs.acts.request import ActRequest
-from repairs.receipts.journal import Journal
-from repairs.records.prepared_records import commit_record_of, rollback_record_of
+from rmqtx.readers.store.store import open_store
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.protocol.answers import BrokerAddresses
+from rmqtx.remoting.protocol.codes import COMMIT, RequestCode, ResponseCode
+from rmqtx.remoting.protocol.frames import Frame
+from rmqtx.repairs.acts.carry_out import carry_out, checked_acts
+from rmqtx.repairs.acts.live_medium import LiveMedium
+from rmqtx.repairs.acts.log_tail import LogTail, log_end
+from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.records.prepared_records import commit_record_of, rollback_record_of
 from tests.remoting.fake import response
 from tests.remoting.test_live_questions import Served
 from tests.repairs.log_records import number, records

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from readers.model.errors import BadText, UnreadableFile
-from repairs.receipts.plan_file import PLAN_STEPS, Plan, parse_plan, read_plan
+from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, Plan, parse_plan, read_plan
 
 RECORD = {
     "store": "/s", "queue_id": 0, "queue_offset": 7, "commit_log_offset": 4096, "length_bytes": 300, "body_crc": 1,

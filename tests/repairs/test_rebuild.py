@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from readers.index.index import ENTRY, HEADER
-from readers.model.errors import BadRequest, NotAStore, StoreInUse
-from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import broker_settings
-from readers.store.checkpoint import CHECKPOINT_FIELDS
-from readers.store.store import open_store
-from repairs.rebuild.rebuild import PARTS, index_has_tags, rebuild
-from repairs.records.store_sizes import store_sizes
+from rmqtx.readers.index.index import ENTRY, HEADER
+from rmqtx.readers.model.errors import BadRequest, NotAStore, StoreInUse
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.rebuild.rebuild import PARTS, index_has_tags, rebuild
+from rmqtx.repairs.records.store_sizes import store_sizes
+from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.representatives import each_store
-from verdicts.audit.local_audit import audit
 
 DERIVED = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 #: Until 4.9 a header counted every entry as a used slot.
@@ -211,7 +211,7 @@ def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(NotAStore, match="rmqtx salvage"):
         made(root, tmp_path / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
-    monkeypatch.setattr("readers.store.store.Store.in_use", property(lambda self: True))
+    monkeypatch.setattr("rmqtx.readers.store.store.Store.in_use", property(lambda self: True))
     with pytest.raises(StoreInUse):
         made(root, tmp_path / "new")
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.log.record_layout import AT, PREPARED
-from readers.log.splits import plan_splits
-from readers.model.errors import BadRequest
-from readers.old_tables.state_table import scan_state_table
-from readers.store.store import open_store
-from repairs.rebuild.rebuild import OLD_PARTS, REDO_LOG, STATE_TABLE, Rebuilt, rebuild
-from repairs.rebuild.state_table import table_sizes
-from repairs.records.store_sizes import store_sizes
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.record_layout import AT, PREPARED
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.old_tables.state_table import scan_state_table
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.rebuild.rebuild import OLD_PARTS, REDO_LOG, STATE_TABLE, Rebuilt, rebuild
+from rmqtx.repairs.rebuild.state_table import table_sizes
+from rmqtx.repairs.records.store_sizes import store_sizes
+from rmqtx.verdicts.verify.verify import Verify
 from tests.brokers import corpus
 from tests.forge.stores import contents, copy_of, opened, unpacked
-from verdicts.verify.verify import Verify
 
 CLEAN, KILLED = "statetable-3.1.4", "statetable-killed-3.1.4"
 RECOVERED, LOSSY = "statetable-recovered-3.1.4", "statetable-lossy-3.1.4"

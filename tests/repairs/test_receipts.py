@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import BadText
-from repairs.receipts import receipts
-from repairs.receipts.journal import Journal
-from repairs.receipts.receipts import (
+from rmqtx.readers.model.errors import BadText
+from rmqtx.repairs.receipts import receipts
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.receipts import (
     OUTCOMES,
     RECEIPTS,
     Receipt,

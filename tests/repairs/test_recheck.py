@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from repairs.receipts.planner import witnesses_of
-from repairs.receipts.receipts import STANDINGS, Receipt
-from repairs.receipts.recheck import rechecked, standing_of
+from rmqtx.repairs.receipts.planner import witnesses_of
+from rmqtx.repairs.receipts.receipts import STANDINGS, Receipt
+from rmqtx.repairs.receipts.recheck import rechecked, standing_of
 from tests.repairs.forge import STORE, final, mark, place, row
 
 OPEN = row()

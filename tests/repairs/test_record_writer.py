@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.properties import CHECK_TIMES, UNIQ_KEY
-from readers.log.record_layout import COMMIT, COMPRESSED, TRANSACTION_MASK
-from readers.model.errors import BadRequest, FormatError
-from readers.model.releases import parse_version
-from readers.store.broker_settings import broker_settings
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, open_store
-from repairs.records.record_writer import (
+from rmqtx.readers.log.properties import CHECK_TIMES, UNIQ_KEY
+from rmqtx.readers.log.record_layout import COMMIT, COMPRESSED, TRANSACTION_MASK
+from rmqtx.readers.model.errors import BadRequest, FormatError
+from rmqtx.readers.model.releases import parse_version
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, WAITING_TOPICS, open_store
+from rmqtx.repairs.records.record_writer import (
     RecordDraft,
     WritingRules,
     blank_head,

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, open_store
-from repairs.acts.log_tail import log_end
-from repairs.acts.orders import Conduct
-from repairs.changes.destinations import Destination
-from repairs.receipts.journal import Journal
-from repairs.records.record_writer import draft_of
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, open_store
+from rmqtx.repairs.acts.log_tail import log_end
+from rmqtx.repairs.acts.orders import Conduct
+from rmqtx.repairs.changes.destinations import Destination
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.records.record_writer import draft_of
 from tests.brokers.corpus import expected, recipe, unpack
 from tests.repairs.acting import act, medium_of, rows_of
 from tests.repairs.log_records import records

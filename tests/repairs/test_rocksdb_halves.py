@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.record_at import block_at
-from readers.store.store import open_store
-from repairs.acts.proof import Seen, proof_of
-from repairs.acts.rocksdb_halves import copies_left, fresh_offset_marks
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.acts.proof import Seen, proof_of
+from rmqtx.repairs.acts.rocksdb_halves import copies_left, fresh_offset_marks
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
 from tests.forge.stores import settings_of
 from tests.repairs.forge import mark, place, record, row
-from verdicts.audit.local_audit import audit
 
 NAMED = record(5, 700).place()
 MARK = {**mark(0), "half_queue_offset": None}

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.offset_marks import TRANS_OFFSET
-from readers.log.properties import CHECK_TIMES, TRANSACTION_ID, UNIQ_KEY
-from readers.log.record_layout import COMMIT, TRANSACTION_MASK
-from readers.model.errors import FormatError
-from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS, open_store
-from repairs.records.record_writer import draft_of, property_values
-from repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
+from rmqtx.readers.log.offset_marks import TRANS_OFFSET
+from rmqtx.readers.log.properties import CHECK_TIMES, TRANSACTION_ID, UNIQ_KEY
+from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
+from rmqtx.readers.model.errors import FormatError
+from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS, open_store
+from rmqtx.repairs.records.record_writer import draft_of, property_values
+from rmqtx.repairs.records.rocksdb_records import checks_in_table, rocksdb_final_of, rocksdb_half_of, rocksdb_op_of
 from tests.brokers.corpus import recipe, unpack
 from tests.forge.records import Message
 from tests.repairs.forge import row

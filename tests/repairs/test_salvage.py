@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from readers.cursors.cursors import read_cursors
-from readers.model.errors import BadRequest, NotAStore, UnreadableFile
-from readers.queues.consume_queue import open_queue
-from readers.storage.open_file import OpenFile
-from readers.store.broker_settings import broker_settings
-from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
-from repairs.records.fillers import FILLER_BYTES_MAX, FILLER_BYTES_MIN, FillerModel, Lost, filled
-from repairs.records.store_sizes import store_sizes
-from repairs.salvage.salvage import Salvaged, salvage
-from repairs.salvage.scan_for_records import FoundRuns, SalvageSource
+from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.model.errors import BadRequest, NotAStore, UnreadableFile
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.repairs.records.fillers import FILLER_BYTES_MAX, FILLER_BYTES_MIN, FillerModel, Lost, filled
+from rmqtx.repairs.records.store_sizes import store_sizes
+from rmqtx.repairs.salvage.salvage import Salvaged, salvage
+from rmqtx.repairs.salvage.scan_for_records import FoundRuns, SalvageSource
+from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.stores import contents, settings_of, unpacked
 from tests.repairs.test_rebuild import files_below
-from verdicts.audit.local_audit import audit
 
 BLANK = b"\xcb\xd4\x31\x94"
 SEGMENT = 1 << 18

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.record_layout import AT
-from readers.store.checkpoint import checkpoint_values
-from readers.store.store import open_store
+from rmqtx.readers.log.record_layout import AT
+from rmqtx.readers.store.checkpoint import checkpoint_values
+from rmqtx.readers.store.store import open_store
 from rmqtx_cli.main import status_of
 from tests.forge import damage
 from tests.forge.damage import log_files, records_in

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from readers.log.record_at import block_at
-from readers.log.record_layout import COMPRESSED
-from readers.model.errors import FormatError, UnwritableFile
-from readers.store.store import Store, open_store
-from repairs.receipts.receipts import new_receipt_id
-from repairs.receipts.saved_messages import message_of, save_message
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_layout import COMPRESSED
+from rmqtx.readers.model.errors import FormatError, UnwritableFile
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.repairs.receipts.receipts import new_receipt_id
+from rmqtx.repairs.receipts.saved_messages import message_of, save_message
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
 from tests.brokers.corpus import unpack
-from verdicts.audit.local_audit import audit
 
 NAME = "common-5.3.3"
 
@@ -82,7 +82,7 @@ def test_the_record_alone_is_a_log_that_every_command_reads(store: Store, tmp_pa
     log = tmp_path / "one" / "commitlog"
     log.mkdir(parents=True)
     (log / f"{facts['commit_log_offset']:020d}").write_bytes(file.with_suffix(".record").read_bytes())
-    from readers.store.broker_settings import broker_settings
+    from rmqtx.readers.store.broker_settings import broker_settings
 
     rows = audit([open_store(tmp_path / "one")], lambda one: broker_settings(one)).table().to_pylist()
     assert [one["transaction_id"] for one in rows] == [row["transaction_id"]]

@@ -11,20 +11,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.ledger.ledger import open_ledger
-from remoting.producer.producer import Check
-from remoting.protocol.answers import Answer
-from remoting.protocol.errors import NoAnswer, Unreachable
-from repairs.acts.group_watch import Others
-from repairs.receipts.journal import Journal
-from repairs.receipts.plan_file import Plan
-from repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers, PlanAnswers
-from repairs.stand_in.answer_table import ANSWERS, answers_table
-from repairs.stand_in.stand_in import StandIn, StandInConduct
+from rmqtx.readers.ledger.ledger import open_ledger
+from rmqtx.remoting.producer.producer import Check
+from rmqtx.remoting.protocol.answers import Answer
+from rmqtx.remoting.protocol.errors import NoAnswer, Unreachable
+from rmqtx.repairs.acts.group_watch import Others
+from rmqtx.repairs.receipts.journal import Journal
+from rmqtx.repairs.receipts.plan_file import Plan
+from rmqtx.repairs.stand_in.answer_source import GivenAnswer, LedgerAnswers, PlanAnswers
+from rmqtx.repairs.stand_in.answer_table import ANSWERS, answers_table
+from rmqtx.repairs.stand_in.stand_in import StandIn, StandInConduct
+from rmqtx.verdicts.ledger.join import reconcile
+from rmqtx.verdicts.ledger.reconcile import RECONCILED
 from rmqtx_cli.options.ledgers import LedgerQuery
 from tests.repairs.forge import FakeMedium, as_a_broker, final, mark, place, row
-from verdicts.ledger.join import reconcile
-from verdicts.ledger.reconcile import RECONCILED
 
 MEMBER = Others(members=("shop-3 at 10.0.0.7:4711",))
 

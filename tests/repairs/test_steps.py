@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from repairs.acts.request import ActRequest
-from repairs.acts.situation import NamedRecord
-from repairs.plans.draft_plan import drafted, plan_of
-from repairs.plans.plan_steps import is_live_store, staleness, step_of_situation
-from repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES, Plan, parse_plan
+from rmqtx.repairs.acts.request import ActRequest
+from rmqtx.repairs.acts.situation import NamedRecord
+from rmqtx.repairs.plans.draft_plan import drafted, plan_of
+from rmqtx.repairs.plans.plan_steps import is_live_store, staleness, step_of_situation
+from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES, Plan, parse_plan
 from tests.repairs.forge import STORE, around, final, mark, place, record, row, situation
 
 FILES = "/data/rocketmq/store"

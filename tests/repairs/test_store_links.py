@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import UnsafeStore
-from readers.storage.segments import Segment
-from readers.store.links import is_own_directory, is_own_path, leads_out
-from readers.store.store import Store, open_store
-from repairs.bundles.bundle import BundleSource, make_bundle
-from repairs.changes.clones import cloned
-from repairs.rebuild.rebuild import PARTS, rebuild
-from repairs.records.store_sizes import StoreSizes, store_sizes
-from repairs.salvage.salvage import salvage
+from rmqtx.readers.model.errors import UnsafeStore
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.links import is_own_directory, is_own_path, leads_out
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.repairs.bundles.bundle import BundleSource, make_bundle
+from rmqtx.repairs.changes.clones import cloned
+from rmqtx.repairs.rebuild.rebuild import PARTS, rebuild
+from rmqtx.repairs.records.store_sizes import StoreSizes, store_sizes
+from rmqtx.repairs.salvage.salvage import salvage
 from tests.forge.stores import copy_of
 
 NAME = "fifteen-5.3.3"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import NotAStore, StoreInUse
-from readers.store.store import open_store
-from repairs.changes.store_lock import store_locked, store_shared
+from rmqtx.readers.model.errors import NotAStore, StoreInUse
+from rmqtx.readers.store.store import open_store
+from rmqtx.repairs.changes.store_lock import store_locked, store_shared
 from tests.repairs.broker_lock import locked_by_a_broker
 
 
@@ -51,8 +51,8 @@ def test_looking_at_the_store_does_not_lose_the_lock(store: Path) -> None:
 
 def test_another_of_us_is_kept_out_and_sees_the_store_in_use(store: Path) -> None:
     program = (
-        "import sys; from readers.store.store import open_store; print(open_store(sys.argv[1]).used_by_process)\n"
-        "from repairs.changes.store_lock import store_locked\n"
+        "import sys; from rmqtx.readers.store.store import open_store; print(open_store(sys.argv[1]).used_by_process)\n"
+        "from rmqtx.repairs.changes.store_lock import store_locked\n"
         "with store_locked(sys.argv[1]): pass"
     )
     with store_locked(store):

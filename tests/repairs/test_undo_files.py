@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import FormatError, StoreChanged, UnreadableFile
-from repairs.changes import undo_files
-from repairs.changes.execution import execute, resume, undo
-from repairs.changes.undo_files import read_undo_file
+from rmqtx.readers.model.errors import FormatError, StoreChanged, UnreadableFile
+from rmqtx.repairs.changes import undo_files
+from rmqtx.repairs.changes.execution import execute, resume, undo
+from rmqtx.repairs.changes.undo_files import read_undo_file
 from tests.repairs.small_store import ROLL_OVER, facts, lay_out_store
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from readers.log.splits import Split
+from rmqtx.readers.log.splits import Split
 
 
 def records_of(split: Split) -> tuple[int, list[int]]:

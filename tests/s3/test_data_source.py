@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from readers.store.store import open_store
+from rmqtx.readers.store.store import open_store
 from tests.s3.conftest import Copied
 from tests.s3.server import S3Server
 from tests.spark.frames import locally, reader_of, through_the_source

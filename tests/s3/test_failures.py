@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-from readers.model.errors import BadRequest, FileChanged, NotAStore, UnreadableFile
-from readers.storage.file_systems import expand
-from readers.storage.opening import open_file
-from readers.storage.places import normalised
-from readers.store.store import open_store
+from rmqtx.readers.model.errors import BadRequest, FileChanged, NotAStore, UnreadableFile
+from rmqtx.readers.storage.file_systems import expand
+from rmqtx.readers.storage.opening import open_file
+from rmqtx.readers.storage.places import normalised
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.stores import settings_of
 from tests.s3.conftest import Copied, Run
 from tests.s3.server import SECRET, S3Server
-from verdicts.audit.local_audit import audit
 
 
 def one_line(err: str) -> str:

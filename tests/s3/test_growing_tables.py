@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import FileChanged
+from rmqtx.readers.model.errors import FileChanged
+from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
+from rmqtx.verdicts.growing.grow import grow
+from rmqtx.verdicts.growing.tables import TableName, opened_table
 from tests.forge.stores import settings_of, unpacked
 from tests.s3.conftest import Run
 from tests.s3.server import S3Server
 from tests.spark.growing import Growing
 from tests.verdicts.growing.grown import GrownTable
-from verdicts.follow.checkpoint_db import FollowDatabase
-from verdicts.growing.grow import grow
-from verdicts.growing.tables import TableName, opened_table
 
 NAME = "multipath-5.1.4"
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.verdicts.audit import log_copies as module
+from rmqtx.verdicts.audit.log_copies import glance_at_copies, log_copies
 from tests.field import field_stores
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.s3.conftest import Run
 from tests.s3.server import S3Server
-from verdicts.audit import log_copies as module
-from verdicts.audit.log_copies import glance_at_copies, log_copies
 
 
 def forged(to: Path, name: str, common: int, own: int) -> Path:

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from readers.log.segment_scan import SegmentScan
-from readers.queues.consume_queue import open_queue
-from readers.storage import remote_handles
-from readers.storage.runs import portions
-from readers.storage.segments import Segment, SegmentedLog
-from readers.store.store import open_store
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.storage import remote_handles
+from rmqtx.readers.storage.runs import portions
+from rmqtx.readers.storage.segments import Segment, SegmentedLog
+from rmqtx.readers.store.store import open_store
 from tests.forge.logs import in_one_file
 from tests.forge.records import Message
 from tests.s3.server import S3Server

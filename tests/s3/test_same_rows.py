@@ -6,15 +6,15 @@ from collections import Counter
 
 import pytest
 
-from readers.jobs.workers import Workers
-from readers.log.splits import plan_splits
-from readers.storage.file_systems import expand
-from readers.store.store import open_store
+from rmqtx.readers.jobs.workers import Workers
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.storage.file_systems import expand
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.stores import settings_of
 from tests.s3.conftest import Copied, Run
 from tests.s3.server import S3Server
 from tests.s3.tasks import records_of
-from verdicts.audit.local_audit import audit
 
 STORES = ["common-5.3.3", "killed-4.4.0", "multipath-5.1.4", "cqext-4.9.7", "batchcq-5.5.0"]
 VERBS = [

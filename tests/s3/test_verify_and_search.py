@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.jobs.scan_job import ScanJob
-from readers.jobs.search import Search
-from readers.jobs.search_conditions import SearchConditions
-from readers.log.splits import plan_splits
-from readers.store.store import open_store
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.jobs.scan_job import ScanJob
+from rmqtx.readers.jobs.search import Search
+from rmqtx.readers.jobs.search_conditions import SearchConditions
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.verify.verify import FULL, Verify
 from tests.s3.conftest import Copied
 from tests.s3.server import S3Server
-from verdicts.verify.verify import FULL, Verify
 
 JOBS: tuple[ScanJob, ...] = (
     Verify(FULL),

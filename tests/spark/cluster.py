@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from spark_tasks.session.java import find_java
+from rmqtx.spark_tasks.session.java import find_java
 
 _START_SECONDS_MAX = 300
 #: What Spark's own scripts give a JVM: its parts read fields of Java's classes.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_tasks.session.session import session
+from rmqtx.spark_tasks.session.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

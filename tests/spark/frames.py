@@ -9,21 +9,21 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict, Filter
 
-from readers.cursors.cursors import read_cursors
-from readers.index.index_scan import scan_entries
-from readers.log.commit_log import scan_records
-from readers.log.half_and_op_tables import scan_halves, scan_ops
-from readers.model.findings import findings_table
-from readers.model.reading import Reading
-from readers.rocksdb.rocksdb_queue_scan import scan_all_slots
-from readers.store.checkpoint import read_checkpoint
-from readers.store.segment_table import read_segments
-from readers.store.store import Store, open_store
-from spark_tasks.data_source import RmqtxDataSource, RmqtxReader
-from spark_tasks.session.schemas import arrow_schema
-from spark_tasks.source.opening import Settings
-from spark_tasks.source.read_options import parse_options
-from verdicts.audit.local_audit import audit
+from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.index.index_scan import scan_entries
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.half_and_op_tables import scan_halves, scan_ops
+from rmqtx.readers.model.findings import findings_table
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.rocksdb.rocksdb_queue_scan import scan_all_slots
+from rmqtx.readers.store.checkpoint import read_checkpoint
+from rmqtx.readers.store.segment_table import read_segments
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.spark_tasks.data_source import RmqtxDataSource, RmqtxReader
+from rmqtx.spark_tasks.session.schemas import arrow_schema
+from rmqtx.spark_tasks.source.opening import Settings
+from rmqtx.spark_tasks.source.read_options import parse_options
+from rmqtx.verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
 

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from readers.store.store import open_store
+from rmqtx.readers.store.store import open_store
 
 
 @dataclass

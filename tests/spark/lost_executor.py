@@ -18,8 +18,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_tasks.jobs.audit import audit
-from spark_tasks.session.session import session
+from rmqtx.spark_tasks.jobs.audit import audit
+from rmqtx.spark_tasks.session.session import session
 from tests.forge.stores import opened, settings_of
 from tests.spark.test_audit import answers
 

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from readers.model.reading import Reading
-from readers.store.store import Store, open_store
-from spark_tasks.jobs import audit as spark_audit
-from spark_tasks.session.session import session
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.spark_tasks.jobs import audit as spark_audit
+from rmqtx.spark_tasks.session.session import session
 from tests.forge.stores import settings_of
 from tests.s3.server import S3Server
 from tests.spark.conftest import CONF

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from readers.model.tables import TRANSACTIONS
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.verdicts.model.reading import VerdictReading
 from rmqtx_cli import main
-from verdicts.model.reading import VerdictReading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,13 +35,13 @@ class Endless:
 
 
 def endless_audit(spark: SparkSession, *_: Any, **__: Any) -> VerdictReading:
-    """What stands in for `spark_tasks.jobs.audit.audit`."""
+    """What stands in for `rmqtx.spark_tasks.jobs.audit.audit`."""
     spark.range(0, 4, 1, 4).mapInArrow(Endless(sys.argv[1]), "id long").count()
     return VerdictReading(TRANSACTIONS, [])
 
 
 if __name__ == "__main__":
-    import spark_tasks.jobs.audit
+    import rmqtx.spark_tasks.jobs.audit
 
-    spark_tasks.jobs.audit.audit = endless_audit
+    rmqtx.spark_tasks.jobs.audit.audit = endless_audit
     sys.exit(main.status_of(sys.argv[2:]))

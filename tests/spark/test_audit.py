@@ -8,13 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from readers.storage import open_file
-from readers.store.broker_settings import broker_settings
-from readers.store.store import Store, open_store
+from rmqtx.readers.storage import open_file
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.spark_tasks.jobs import audit as spark_audit
+from rmqtx.spark_tasks.session import handover
+from rmqtx.spark_tasks.session.sizes import sizes_for
+from rmqtx.verdicts.audit import local_audit
+from rmqtx.verdicts.causes.diagnosing import Diagnosis
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.causes.groups import group_causes
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.transactions.measures import MEASURES
 from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
-from spark_tasks.jobs import audit as spark_audit
-from spark_tasks.session import handover
-from spark_tasks.session.sizes import sizes_for
 from tests.brokers import corpus
 from tests.field import field_stores
 from tests.forge import damage
@@ -23,13 +30,6 @@ from tests.forge.stores import copy_of, opened, settings_of
 from tests.forge.volume import build
 from tests.representatives import rest_is_slow
 from tests.verdicts.causes.test_mixed_stores import BIG, CONF, PLANS, require_plan
-from verdicts.audit import local_audit
-from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS
-from verdicts.causes.groups import group_causes
-from verdicts.evidence.store_facts import SettingsOf
-from verdicts.model.reading import VerdictReading
-from verdicts.transactions.measures import MEASURES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

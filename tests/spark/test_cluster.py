@@ -36,8 +36,8 @@ def python(place: Path) -> Path:
     """A Python with the packages that tasks need, and another rmqtx, which must not be used."""
     python = bare_python(place / "bare")
     site = next((place / "bare").glob("lib/python*/site-packages"))
-    (site / "readers").mkdir()
-    (site / "readers" / "__init__.py").write_text("raise ImportError('another rmqtx')\n")
+    (site / "rmqtx").mkdir()
+    (site / "rmqtx" / "__init__.py").write_text("raise ImportError('another rmqtx')\n")
     (site / "rmqtx-0.0.1.dist-info").mkdir()
     (site / "rmqtx-0.0.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: rmqtx\nVersion: 0.0.1\n")
     return python
@@ -102,7 +102,7 @@ def audited(python: Path, *engine: str) -> list[str]:
 
 
 def test_the_bare_python_has_no_rmqtx_that_works(python: Path) -> None:
-    code = "import pyarrow, numpy, pandas, importlib.util as u; print(u.find_spec('rmqtx_cli')); import readers"
+    code = "import pyarrow, numpy, pandas, importlib.util as u; print(u.find_spec('rmqtx_cli')); import rmqtx"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False, cwd="/")
     assert done.stdout.split() == ["None"]
     assert done.stderr.endswith("ImportError: another rmqtx\n")

@@ -26,17 +26,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from readers.log import log_end
-from readers.log.commit_log import scan_records
-from readers.model.errors import BadRequest, FileChanged, NotAStore, RmqtxError, UnreadableFile
-from readers.model.tables import ALL_TABLES
-from readers.storage import segments
-from readers.storage.open_file import OpenFile
-from readers.storage.segments import Segment
-from readers.store.store import HALF_TOPIC, open_store
-from spark_tasks.data_source import RmqtxDataSource, RmqtxReader
-from spark_tasks.session.schemas import arrow_schema, spark_schema
-from spark_tasks.source.read_options import OPTIONS, parse_options
+from rmqtx.readers.log import log_end
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.model.errors import BadRequest, FileChanged, NotAStore, RmqtxError, UnreadableFile
+from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.readers.storage import segments
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.spark_tasks.data_source import RmqtxDataSource, RmqtxReader
+from rmqtx.spark_tasks.session.schemas import arrow_schema, spark_schema
+from rmqtx.spark_tasks.source.read_options import OPTIONS, parse_options
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge, in_one_file

@@ -13,10 +13,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from readers.model.errors import BadRequest, FileChanged, NotAStore
-from readers.model.tables import ALL_TABLES
-from readers.store.store import HALF_TOPIC, open_store
-from spark_tasks.session.errors import translated
+from rmqtx.readers.model.errors import BadRequest, FileChanged, NotAStore
+from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.spark_tasks.session.errors import translated
 from tests.forge import damage
 from tests.forge.stores import copy_of, unpacked
 from tests.spark.frames import locally, rows_of

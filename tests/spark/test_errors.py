@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from readers.model import errors
-from readers.model.errors import RmqtxError, UnreadableFile
-from spark_tasks.session.errors import SparkUnavailable, TaskFailed, error_of, marked, translated
+from rmqtx.readers.model import errors
+from rmqtx.readers.model.errors import RmqtxError, UnreadableFile
+from rmqtx.spark_tasks.session.errors import SparkUnavailable, TaskFailed, error_of, marked, translated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

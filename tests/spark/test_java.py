@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_tasks.session import java
-from spark_tasks.session.errors import SparkUnavailable
+from rmqtx.spark_tasks.session import java
+from rmqtx.spark_tasks.session.errors import SparkUnavailable
 
 _find_spec = importlib.util.find_spec
 

@@ -10,31 +10,31 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from readers.ledger.ledger import open_ledger
-from readers.log.commit_log import scan_records
-from readers.model.errors import UnreadableFile
-from readers.model.reading import Reading
-from readers.store.store import open_store
+from rmqtx.readers.ledger.ledger import open_ledger
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.store.store import open_store
+from rmqtx.spark_tasks.jobs import diff as spark_diff
+from rmqtx.spark_tasks.jobs import reconcile as spark_reconcile
+from rmqtx.spark_tasks.jobs.ledger import arrow_schema, read_ledger
+from rmqtx.spark_tasks.jobs.scan import run_job
+from rmqtx.spark_tasks.session.tasks import results
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.provenance import store_provenance
+from rmqtx.verdicts.export.export import ExportJob
+from rmqtx.verdicts.export.export_manifest import opened_directory
+from rmqtx.verdicts.export.partition_files import ParquetForm
+from rmqtx.verdicts.ledger.join import LedgerFit, reconcile
+from rmqtx.verdicts.ledger.matching import Match, Term
+from rmqtx.verdicts.ledger.reconcile import RECONCILED
+from rmqtx.verdicts.transactions.diff import differences
 from rmqtx_cli.options.filters import parse_filter
-from spark_tasks.jobs import diff as spark_diff
-from spark_tasks.jobs import reconcile as spark_reconcile
-from spark_tasks.jobs.ledger import arrow_schema, read_ledger
-from spark_tasks.jobs.scan import run_job
-from spark_tasks.session.tasks import results
 from tests import ledgers
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
 from tests.spark.jars import SQLITE, jar
-from verdicts.audit.local_audit import audit
-from verdicts.audit.provenance import store_provenance
-from verdicts.export.export import ExportJob
-from verdicts.export.export_manifest import opened_directory
-from verdicts.export.partition_files import ParquetForm
-from verdicts.ledger.join import LedgerFit, reconcile
-from verdicts.ledger.matching import Match, Term
-from verdicts.ledger.reconcile import RECONCILED
-from verdicts.transactions.diff import differences
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -185,7 +185,7 @@ def test_export_writes_every_record_once(spark: SparkSession, tmp_path: Path) ->
 def test_custody_is_taken_in_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(ledgers.NAME)
     wanted = store_provenance(store, hash_all=True)
-    monkeypatch.setattr("readers.storage.open_file.OpenFile.read", None)  # in this process nothing can be read any more
+    monkeypatch.setattr("rmqtx.readers.storage.open_file.OpenFile.read", None)  # this process can read nothing any more
     assert results(spark, functools.partial(store_provenance, hash_all=True), [store]) == [wanted]
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from readers.store.store import open_store
-from spark_tasks.jobs.audit import audit
+from rmqtx.readers.store.store import open_store
+from rmqtx.spark_tasks.jobs.audit import audit
+from rmqtx.verdicts.audit import local_audit
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
 from tests.spark.test_audit import answers
-from verdicts.audit import local_audit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

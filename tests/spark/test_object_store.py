@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.store.store import open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.stores import settings_of
 from tests.s3.conftest import Copied, copied, s3, s3_server
 from tests.s3.server import S3Server
-from verdicts.audit.local_audit import audit
 
 __all__ = ["copied", "s3", "s3_server"]
 

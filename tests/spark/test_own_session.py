@@ -131,7 +131,7 @@ def test_java_from_pypi_is_enough(place: Place, store: Path) -> None:
                 (programs / program.name).symlink_to(program)
     begin = (
         f"import os; os.environ['PATH'] = {str(programs)!r}; os.environ.pop('JAVA_HOME', None)\n"
-        "from spark_tasks.session.session import session\n"
+        "from rmqtx.spark_tasks.session.session import session\n"
         "with session('local[1]', conf={'spark.driver.memory': '1g'}) as spark:\n"
         "    home = spark.sparkContext._jvm.System.getProperty('java.home')\n"
         "    print(home, spark.range(0, 9, 1, 2).mapInArrow(lambda batches: batches, 'id long').count())\n"

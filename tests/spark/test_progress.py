@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from readers.log.segment_scan import Span
-from readers.model.errors import BadRequest
-from readers.store.store import open_store
-from spark_tasks.jobs.audit import audit
-from spark_tasks.session import progress
-from spark_tasks.session.progress import Phase, tracked
-from spark_tasks.session.scan_counts import ScanCounts
+from rmqtx.readers.log.segment_scan import Span
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.store.store import open_store
+from rmqtx.spark_tasks.jobs.audit import audit
+from rmqtx.spark_tasks.session import progress
+from rmqtx.spark_tasks.session.progress import Phase, tracked
+from rmqtx.spark_tasks.session.scan_counts import ScanCounts
 from tests.forge.stores import settings_of, unpacked
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from readers.model.errors import UnreadableFile
+from rmqtx.readers.model.errors import UnreadableFile
 from tests.brokers import corpus
 from tests.forge.stores import unpacked
 from tests.spark.frames import locally, rows_of, through_the_source

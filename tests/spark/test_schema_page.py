@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from readers.model.tables import ALL_TABLES
-from spark_tasks.source.schema_page import ROWS, page
+from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.spark_tasks.source.schema_page import ROWS, page
 
 
 def test_the_page_is_current() -> None:

@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from spark_tasks.session.packages import packages_archive
-from spark_tasks.session.session import session
+from rmqtx.spark_tasks.session.packages import packages_archive
+from rmqtx.spark_tasks.session.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def _packages(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import readers.log.splits
-    import spark_tasks.session.session
+    import rmqtx.readers.log.splits
+    import rmqtx.spark_tasks.session.session
 
     for _ in batches:
-        files = [readers.log.splits.__file__, spark_tasks.session.session.__file__, sys.executable]
+        files = [rmqtx.readers.log.splits.__file__, rmqtx.spark_tasks.session.session.__file__, sys.executable]
         yield pa.RecordBatch.from_pydict({"file": files})
 
 
 def test_workers_run_this_python_and_import_the_packages_of_this_process(spark: SparkSession) -> None:
-    import readers.log.splits
-    import spark_tasks.session.session
+    import rmqtx.readers.log.splits
+    import rmqtx.spark_tasks.session.session
 
     rows = spark.range(0, 4, 1, 2).mapInArrow(_packages, "file string").distinct().collect()
-    files = {readers.log.splits.__file__, spark_tasks.session.session.__file__, sys.executable}
+    files = {rmqtx.readers.log.splits.__file__, rmqtx.spark_tasks.session.session.__file__, sys.executable}
     assert {row.file for row in rows} == files
 
 
@@ -71,9 +71,9 @@ def test_the_archive_for_other_machines_has_what_tasks_import(
     archive = packages_archive(tmp_path)
     program = (
         f"import sys; sys.path.insert(0, {str(archive)!r})\n"
-        "import verdicts.evidence.witness_scan, verdicts.audit.local_audit\n"
-        "import readers.log.accelerator.loops, spark_tasks.jobs.audit\n"
-        "print(readers.log.accelerator.loops.__file__, spark_tasks.jobs.audit.__file__)"
+        "import rmqtx.verdicts.evidence.witness_scan, rmqtx.verdicts.audit.local_audit\n"
+        "import rmqtx.readers.log.accelerator.loops, rmqtx.spark_tasks.jobs.audit\n"
+        "print(rmqtx.readers.log.accelerator.loops.__file__, rmqtx.spark_tasks.jobs.audit.__file__)"
     )
     pytest.importorskip("numba", reason="the accelerator is not installed")
     done = subprocess.run(

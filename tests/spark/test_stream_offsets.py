@@ -15,12 +15,12 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
-from readers.jobs.growing_logs import Offsets, blocks_between, initial_offsets, latest_offsets, splits_between
-from readers.log.commit_log import scan_records
-from readers.model.errors import BadRequest, FileChanged
-from readers.store.store import Store, open_store
-from spark_tasks.data_source import RmqtxDataSource
-from spark_tasks.source.stream_reader import RmqtxStreamReader
+from rmqtx.readers.jobs.growing_logs import Offsets, blocks_between, initial_offsets, latest_offsets, splits_between
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.model.errors import BadRequest, FileChanged
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.spark_tasks.data_source import RmqtxDataSource
+from rmqtx.spark_tasks.source.stream_reader import RmqtxStreamReader
 from tests.forge import damage
 from tests.forge.logs import Forge, in_one_file
 from tests.forge.records import Message

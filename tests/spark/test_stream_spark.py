@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from readers.log.commit_log import scan_records
-from readers.model.errors import FileChanged
-from readers.store.store import HALF_TOPIC, open_store
-from spark_tasks.session.errors import translated
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.model.errors import FileChanged
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.spark_tasks.session.errors import translated
 from tests.forge.stores import unpacked
 from tests.spark.growing import Growing
 

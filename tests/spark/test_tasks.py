@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from readers.log.splits import SPLIT_BYTES, SplitPlan
-from spark_tasks.session.tasks import CALL_BYTES, Packs, in_tasks, packed, results
+from rmqtx.readers.log.splits import SPLIT_BYTES, SplitPlan
+from rmqtx.spark_tasks.session.tasks import CALL_BYTES, Packs, in_tasks, packed, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

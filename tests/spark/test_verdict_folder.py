@@ -11,19 +11,19 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from readers.jobs.search_conditions import SearchConditions
-from readers.model.errors import BadRequest, UnwritableFile
-from readers.model.tables import TRANSACTIONS
-from readers.store.store import open_store
 from rmqtx import spark as api
+from rmqtx.readers.jobs.search_conditions import SearchConditions
+from rmqtx.readers.model.errors import BadRequest, UnwritableFile
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.readers.store.store import open_store
+from rmqtx.spark_tasks.source.opening import Settings
+from rmqtx.spark_tasks.source.read_options import parse_options
+from rmqtx.verdicts.audit import local_audit
+from rmqtx.verdicts.export.verdict_folder import verdict_folder
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.sources.engines import LocalEngine
-from spark_tasks.source.opening import Settings
-from spark_tasks.source.read_options import parse_options
 from tests.forge.stores import copy_of, opened, settings_of, unpacked
 from tests.spark.frames import rows_of
-from verdicts.audit import local_audit
-from verdicts.export.verdict_folder import verdict_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

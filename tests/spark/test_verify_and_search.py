@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.jobs.scan_job import ScanJob
-from readers.jobs.search import Search
-from readers.jobs.search_conditions import SearchConditions
-from readers.log.splits import plan_splits
-from readers.model.reading import Reading
-from readers.model.tables import RECORDS
-from readers.store.store import Store, open_store
-from spark_tasks.jobs import scan
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.jobs.scan_job import ScanJob
+from rmqtx.readers.jobs.search import Search
+from rmqtx.readers.jobs.search_conditions import SearchConditions
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.tables import RECORDS
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.spark_tasks.jobs import scan
+from rmqtx.verdicts.verify.verify import FULL, Verify
 from tests.brokers import corpus
 from tests.conftest import READ_AT_MS
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened
 from tests.representatives import few_or_all, rest_is_slow
-from verdicts.verify.verify import FULL, Verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

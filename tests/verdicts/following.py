@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.tables import FUTURE_COLUMNS
-from readers.store.store import Store, open_store
-from verdicts.audit.local_audit import audit
-from verdicts.evidence.store_facts import SettingsOf
-from verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase
-from verdicts.follow.follower import Follower, FollowStep
+from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase
+from rmqtx.verdicts.follow.follower import Follower, FollowStep
 
 _Key = tuple[Any, ...]
 

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending
 
 Row = dict[str, Any]
 EVIDENCE = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from readers.jobs.job_runner import run_job
-from readers.log.splits import plan_splits
-from readers.model.findings import KINDS
-from readers.model.reading import Reading
-from readers.store.store import open_store
-from verdicts.verify.verify import DEFAULT, FULL, QUICK, Verify
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.verify.verify import DEFAULT, FULL, QUICK, Verify
 
 Row = dict[str, Any]
 CLEAN = "common-4.9.7"

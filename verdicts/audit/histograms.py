@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from readers.model.columns import Int64s
+from rmqtx.readers.model.columns import Int64s
 
 FRACTION_BITS = 7
 _SHIFT = 52 - FRACTION_BITS

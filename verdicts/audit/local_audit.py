@@ -15,32 +15,32 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from readers.jobs.spool import Spool
-from readers.jobs.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers, show_phase
-from readers.log.commit_log import log_bytes
-from readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
-from readers.log.splits import SPLIT_BYTES, Split, SplitPlan, plan_splits
-from readers.model.identities import identities, identity_hashes, partition_of
-from readers.model.reading import Note, NoteKind
-from readers.model.tables import MARKS, TRANSACTIONS
-from readers.storage.temporary import RunFolder
-from readers.store.store import Store
-from verdicts.audit.log_copies import with_log_copies
-from verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store_marks
-from verdicts.causes.evidence import NEEDED_COLUMNS
-from verdicts.causes.groups import habits_of
-from verdicts.causes.store_evidence import store_evidence
-from verdicts.causes.strengths import with_causes
-from verdicts.evidence.belonging import tied_groups
-from verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
-from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
-from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
-from verdicts.model.group_habits import Habits
-from verdicts.model.reading import VerdictReading
-from verdicts.model.store_evidence import StoreEvidence
-from verdicts.model.verdict_inputs import StoreView
-from verdicts.model.witnesses import Witnesses
-from verdicts.transactions.judge import chosen_schema, judge
+from rmqtx.readers.jobs.spool import Spool
+from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX, Progress, Workers, show_phase
+from rmqtx.readers.log.commit_log import log_bytes
+from rmqtx.readers.log.kernels import ACCELERATED_BYTES_MIN, is_accelerator_installed, use_accelerator
+from rmqtx.readers.log.splits import SPLIT_BYTES, Split, SplitPlan, plan_splits
+from rmqtx.readers.model.identities import identities, identity_hashes, partition_of
+from rmqtx.readers.model.reading import Note, NoteKind
+from rmqtx.readers.model.tables import MARKS, TRANSACTIONS
+from rmqtx.readers.storage.temporary import RunFolder
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.audit.log_copies import with_log_copies
+from rmqtx.verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store_marks
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.causes.groups import habits_of
+from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.causes.strengths import with_causes
+from rmqtx.verdicts.evidence.belonging import tied_groups
+from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
+from rmqtx.verdicts.model.group_habits import Habits
+from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
+from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.model.witnesses import Witnesses
+from rmqtx.verdicts.transactions.judge import chosen_schema, judge
 
 #: Log bytes whose transactions are judged at once.
 PARTITION_BYTES = 64 << 20

@@ -17,18 +17,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.commit_log import written_end_offset
-from readers.log.record_at import block_at
-from readers.log.record_block import Block
-from readers.log.splits import plan_splits
-from readers.model.columns import Bools, Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.reading import Note, NoteKind
-from readers.model.shell_words import quoted
-from readers.storage.segments import SegmentedLog
-from readers.store.store import Store
-from verdicts.model.reading import VerdictReading
+from rmqtx.readers.log.commit_log import written_end_offset
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.reading import Note, NoteKind
+from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.model.reading import VerdictReading
 
 #: The first records in the common range that are compared to find out whether two logs are copies of one.
 _RECORDS_TRIED = 16

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from readers.broker_logs.log_lines import LogLine
+    from rmqtx.readers.broker_logs.log_lines import LogLine
 
 
 #: Of more lines of one kind the first ones and the last one are events.

@@ -11,33 +11,33 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.commit_log import log_bytes, written_end_offset
-from readers.model.columns import rows_where
-from readers.model.errors import SourceError, UnreadableFile
-from readers.model.findings import Finding
-from readers.model.reading import Note, NoteKind
-from readers.model.tables import TRANSACTIONS
-from readers.queues.consume_queue import open_queue
-from readers.store.bundles import is_bundle
-from readers.store.store import HALF_TOPIC, Store
-from verdicts.audit.log_copies import with_log_copies
-from verdicts.audit.message_ids import stores_of_message_id
-from verdicts.audit.not_found import not_found
-from verdicts.causes.store_evidence import store_evidence
-from verdicts.causes.strengths import with_causes
-from verdicts.check.check_rules import supposed_version
-from verdicts.deadlines.deadline import is_open_row
-from verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
-from verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
-from verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
-from verdicts.missing.missing_ranges import derived_findings
-from verdicts.model.reading import VerdictReading
-from verdicts.model.witnesses import Witnesses
-from verdicts.startup.log_cut import entries_cut, read_from
-from verdicts.transactions.judge import judge
+from rmqtx.readers.log.commit_log import log_bytes, written_end_offset
+from rmqtx.readers.model.columns import rows_where
+from rmqtx.readers.model.errors import SourceError, UnreadableFile
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.reading import Note, NoteKind
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.bundles import is_bundle
+from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.verdicts.audit.log_copies import with_log_copies
+from rmqtx.verdicts.audit.message_ids import stores_of_message_id
+from rmqtx.verdicts.audit.not_found import not_found
+from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.causes.strengths import with_causes
+from rmqtx.verdicts.check.check_rules import supposed_version
+from rmqtx.verdicts.deadlines.deadline import is_open_row
+from rmqtx.verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
+from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
+from rmqtx.verdicts.missing.missing_ranges import derived_findings
+from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.witnesses import Witnesses
+from rmqtx.verdicts.startup.log_cut import entries_cut, read_from
+from rmqtx.verdicts.transactions.judge import judge
 
 if TYPE_CHECKING:
-    from readers.jobs.workers import Progress
+    from rmqtx.readers.jobs.workers import Progress
 
 _Named = dict[str, str | None]
 #: The most bytes of a log that are read only to find damage: for one transaction (takes about 1 s), and for all open
@@ -379,7 +379,7 @@ def _scanned(
     choose: Callable[[pa.Table], pa.Table],
 ) -> Iterator[pa.RecordBatch]:
     """Return the chosen rows of an audit; its findings and coverage are added to the reading."""
-    from verdicts.audit.local_audit import audit
+    from rmqtx.verdicts.audit.local_audit import audit
 
     whole = audit(stores, settings_of, at_ms=at_ms, progress=progress)
     reading.findings, reading.coverage, reading.missing = whole.findings, whole.coverage, whole.missing

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from readers.jobs.spool import Spool
-from readers.model.columns import Bools, Int64s
-from verdicts.evidence.belonging import op_numbers
+from rmqtx.readers.jobs.spool import Spool
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.verdicts.evidence.belonging import op_numbers
 
 #: Of op marks whose half copy is not in their split.
 WAITING_MARKS = "marks-waiting"

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
-from readers.log.record_at import block_at
-from readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
-from readers.model.errors import SourceError
-from readers.storage.segments import SegmentedLog
-from readers.store.store import Store
-from verdicts.evidence.indexed_lookup import offset_of
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.evidence.indexed_lookup import offset_of
 
 _OFFSET_DIGITS = 16
 #: Up to the end of the store host, if both hosts are IPv6.

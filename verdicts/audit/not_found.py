@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from readers.model.errors import EvidenceMissing, EvidenceUnreadable, NoSuchTransaction, RmqtxError
-from readers.model.findings import Finding
-from readers.model.units import time_text
-from readers.storage.refused import ADVICE
-from readers.store.store import Store
-from verdicts.audit.message_ids import other_id_words
-from verdicts.model.reading import VerdictReading
+from rmqtx.readers.model.errors import EvidenceMissing, EvidenceUnreadable, NoSuchTransaction, RmqtxError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.units import time_text
+from rmqtx.readers.storage.refused import ADVICE
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.audit.message_ids import other_id_words
+from rmqtx.verdicts.model.reading import VerdictReading
 
 _NAMES = "give a UNIQ_KEY, the message id of any of its records, or a business key"
 _SHOWN_MAX = 3

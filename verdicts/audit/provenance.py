@@ -16,14 +16,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.log.commit_log import last_with_data, written_bytes
-from readers.model.errors import SourceError
-from readers.model.findings import as_text
-from readers.storage.open_file import OpenFile
-from readers.storage.places import name_of
-from readers.storage.segments import Segment
-from readers.store.paths import CURSOR_FILES
-from readers.store.store import Store
+from rmqtx.readers.log.commit_log import last_with_data, written_bytes
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.places import name_of
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.paths import CURSOR_FILES
+from rmqtx.readers.store.store import Store
 
 PROVENANCE_VERSION = 1
 #: The key of the provenance in the schema metadata of Parquet and Arrow files.

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from readers.cursors.cursors import CheckCursors, check_cursors, read_cursors
-from readers.log.properties import CHECK_TIMES, IMMUNITY, PRODUCER_CLIENT_ID
-from readers.log.record_at import block_at
-from readers.log.record_block import Block
-from readers.log.record_layout import COMMIT, TRANSACTION_MASK
-from readers.model.columns import integers
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
-from verdicts.evidence.store_facts import known_until_ms
+from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors, read_cursors
+from rmqtx.readers.log.properties import CHECK_TIMES, IMMUNITY, PRODUCER_CLIENT_ID
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
+from rmqtx.readers.model.columns import integers
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.verdicts.evidence.store_facts import known_until_ms
 
 TIMELINE = pa.schema(
     [

@@ -6,11 +6,11 @@ is shown by their times: a copy that the check puts back is asked about in the s
 
 from __future__ import annotations
 
-from readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, LATE_END_REFUSED, Change
-from verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
-from verdicts.causes.checks import checks_begin_again
-from verdicts.causes.evidence import Evidence
-from verdicts.causes.logged import (
+from rmqtx.readers.model.releases import CHECK_INFLATES, HALF_TOPIC_DESIGN, LATE_END_REFUSED, Change
+from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
+from rmqtx.verdicts.causes.checks import checks_begin_again
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.logged import (
     in_failed_rounds,
     last_asked,
     named,
@@ -18,7 +18,7 @@ from verdicts.causes.logged import (
     transactions_named,
     undecided,
 )
-from verdicts.model.store_evidence import BROKER_LOG
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG
 
 _REJECTED = "round-failed RejectedExecutionException"
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from readers.model.columns import Bools
-from readers.model.releases import ALWAYS, LAST_OF_LINES, Change, Version, dotted, release_text
-from verdicts.causes.evidence import Evidence
-from verdicts.causes.needs import Need, all_hold
-from verdicts.model.group_habits import Members
-from verdicts.model.store_evidence import FILES, StoreEvidence
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.releases import ALWAYS, LAST_OF_LINES, Change, Version, dotted, release_text
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.needs import Need, all_hold
+from rmqtx.verdicts.model.group_habits import Members
+from rmqtx.verdicts.model.store_evidence import FILES, StoreEvidence
 
 #: How far the records of each transaction support a cause: NONE, FITS or PROVES.
 Support = npt.NDArray[np.int8]

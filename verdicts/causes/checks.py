@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.model.columns import Bools, Int64s
-from readers.model.releases import (
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.releases import (
     CHECK_INFLATES,
     DISCARD_COPY,
     END_IS_ILLEGAL,
@@ -14,10 +14,10 @@ from readers.model.releases import (
     UNREADABLE_IS_NULL,
     Change,
 )
-from verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
-from verdicts.causes.evidence import Evidence
-from verdicts.causes.logged import in_failed_rounds, transactions_named
-from verdicts.model.store_evidence import StoreEvidence
+from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.logged import in_failed_rounds, transactions_named
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 #: A round ends after this time (MAX_PROCESS_TIME_LIMIT).

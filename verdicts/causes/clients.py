@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, int64s
-from readers.model.releases import (
+from rmqtx.readers.model.columns import Bools, int64s
+from rmqtx.readers.model.releases import (
     DELAYED_HALVES_DROPPED,
     HALF_TOPIC_DESIGN,
     HALF_TOPIC_OPEN,
     TIMERS,
     Change,
 )
-from verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
-from verdicts.causes.evidence import Evidence
-from verdicts.causes.logged import last_met_no_producer, open_without_logs
-from verdicts.model.store_evidence import BROKER_LOG, WIRE
+from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.logged import last_met_no_producer, open_without_logs
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG, WIRE
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 

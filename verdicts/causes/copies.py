@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.model.columns import Bools
-from readers.model.releases import (
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.releases import (
     HALF_TOPIC_DESIGN,
     LIGHT_CURSORS_WRITTEN,
     RESUME_BREAKS_COMPRESSED,
     RESUME_REQUEST,
     Change,
 )
-from verdicts.causes.cause import SLAVE_NOTE, Cause, Support, proves
-from verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.cause import SLAVE_NOTE, Cause, Support, proves
+from rmqtx.verdicts.causes.evidence import Evidence
 
 
 def _spoiled_by_resume(found: Evidence) -> Support:

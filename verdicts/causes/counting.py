@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from readers.model.columns import Int64s
-from verdicts.causes.evidence import Evidence
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.verdicts.causes.evidence import Evidence
 
 EXAMPLES_MAX = 3
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from readers.model.releases import CHECK_WAITS_FOR_PUT, ERROR_ENDS_CHECK, Change
-from verdicts.causes.cause import SLAVE_NOTE, Cause, Support, fits, proves
-from verdicts.causes.evidence import Evidence
+from rmqtx.readers.model.releases import CHECK_WAITS_FOR_PUT, ERROR_ENDS_CHECK, Change
+from rmqtx.verdicts.causes.cause import SLAVE_NOTE, Cause, Support, fits, proves
+from rmqtx.verdicts.causes.evidence import Evidence
 
 
 def _cursors_unreadable(found: Evidence) -> Support:

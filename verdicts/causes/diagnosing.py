@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools
-from readers.model.tables import column
-from verdicts.causes.cause import STRENGTHS, Cause
-from verdicts.causes.counting import EXAMPLES_MAX, Count
-from verdicts.causes.evidence import Evidence
-from verdicts.causes.groups import GroupCauses
-from verdicts.causes.register import CAUSES
-from verdicts.causes.strengths import Applied, applied
-from verdicts.model.store_evidence import SOURCES, StoreEvidence
-from verdicts.transactions.states_and_advice import CLOCK_FLAGS
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.tables import column
+from rmqtx.verdicts.causes.cause import STRENGTHS, Cause
+from rmqtx.verdicts.causes.counting import EXAMPLES_MAX, Count
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.groups import GroupCauses
+from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.strengths import Applied, applied
+from rmqtx.verdicts.model.store_evidence import SOURCES, StoreEvidence
+from rmqtx.verdicts.transactions.states_and_advice import CLOCK_FLAGS
 
 _EXAMPLE = pa.struct([
     column("transaction_id", pa.string(), "id of the transaction"),

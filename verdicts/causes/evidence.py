@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s, int64s
-from readers.model.identities import GRPC_MESSAGE_ID
-from readers.model.releases import HALF_TOPIC_DESIGN
-from verdicts.model.store_evidence import StoreEvidence
+from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.readers.model.identities import GRPC_MESSAGE_ID
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
 NEEDED_COLUMNS = (

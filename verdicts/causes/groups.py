@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from readers.model.columns import Bools, Int64s, int64s
-from verdicts.causes.cause import NONE
-from verdicts.causes.counting import Count
-from verdicts.causes.evidence import Evidence
-from verdicts.causes.register import CAUSES
-from verdicts.causes.shared_groups import addressed, answers_by, members_of
-from verdicts.model.group_habits import Habits, Members
-from verdicts.model.store_evidence import StoreEvidence
+from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.verdicts.causes.cause import NONE
+from rmqtx.verdicts.causes.counting import Count
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.shared_groups import addressed, answers_by, members_of
+from rmqtx.verdicts.model.group_habits import Habits, Members
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
 #: With fewer transactions a group does not show a habit.
 _TRANSACTIONS_MIN = 5

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.log.light_queues import PREFIX
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.queues.consume_queue import open_queue
-from readers.store.store import HALF_TOPIC, Store
+from rmqtx.readers.log.light_queues import PREFIX
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.store import HALF_TOPIC, Store
 
 _NONE = np.empty(0, np.int64)
 #: How many light queues are read: a broker may have one for each client, and each is a file.

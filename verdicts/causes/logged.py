@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s
-from verdicts.causes.evidence import Evidence, Records
-from verdicts.model.log_evidence import LogEvidence
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.verdicts.causes.evidence import Evidence, Records
+from rmqtx.verdicts.model.log_evidence import LogEvidence
 
 #: A check is sent, or the missing producer logged, within this time after the copy is put back.
 _SEND_SECONDS_MAX = 5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.model.columns import Bools
-from readers.model.releases import (
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.releases import (
     HALF_TOPIC_DESIGN,
     NO_OP_IS_NO_LIST,
     OP_LISTS,
@@ -13,10 +13,10 @@ from readers.model.releases import (
     UNREADABLE_OP_IS_NULL,
     Change,
 )
-from verdicts.causes.cause import Cause, Support, fits
-from verdicts.causes.evidence import Evidence
-from verdicts.causes.logged import ops_failed
-from verdicts.model.store_evidence import BROKER_LOG, FILES
+from rmqtx.verdicts.causes.cause import Cause, Support, fits
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.logged import ops_failed
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 

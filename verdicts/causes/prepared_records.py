@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NOT_CHECKED, STATE_TABLE, Change
-from verdicts.causes.cause import Cause, Support, proves
-from verdicts.causes.evidence import Evidence
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NOT_CHECKED, STATE_TABLE, Change
+from rmqtx.verdicts.causes.cause import Cause, Support, proves
+from rmqtx.verdicts.causes.evidence import Evidence
 
 _STATES = "store/transaction/TransactionStateService.java; seen on 3.1.4"
 _TABLES = Change("every answer names a slot of the state table", _STATES, STATE_TABLE.since, PREPARED_NOT_CHECKED.since)

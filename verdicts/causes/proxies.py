@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.model.columns import Bools
-from readers.model.releases import PROXIES, Change
-from readers.model.tables import NOBODY, PRODUCER, PROXY
-from readers.store.proxy_conf import EXPIRE_MS_DEFAULT
-from verdicts.causes.cause import NONE, RECONCILE, Cause, Support, fits
-from verdicts.causes.clients import without_producer
-from verdicts.causes.evidence import Evidence
-from verdicts.model.store_evidence import BROKER_LOG, FILES, WIRE
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.releases import PROXIES, Change
+from rmqtx.readers.model.tables import NOBODY, PRODUCER, PROXY
+from rmqtx.readers.store.proxy_conf import EXPIRE_MS_DEFAULT
+from rmqtx.verdicts.causes.cause import NONE, RECONCILE, Cause, Support, fits
+from rmqtx.verdicts.causes.clients import without_producer
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, WIRE
 
 #: A shorter time without the place loses few decisions: checks come every 30 s, and some milliseconds later.
 _GAP_MS_MIN = 1_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verdicts.causes import (
+from rmqtx.verdicts.causes import (
     broker_logs,
     checks,
     clients,
@@ -17,7 +17,7 @@ from verdicts.causes import (
     settings,
     shared_groups,
 )
-from verdicts.causes.cause import Cause
+from rmqtx.verdicts.causes.cause import Cause
 
 _FAMILIES = (
     second_decisions, checks, op_messages, copies, cursors, roles, clients, settings, broker_logs, rocksdb,

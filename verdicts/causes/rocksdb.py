@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from readers.model.releases import ROCKSDB_TRANSACTIONS, Change
-from verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
-from verdicts.causes.evidence import Evidence
-from verdicts.causes.second_decisions import decided_again, single_copies
+from rmqtx.readers.model.releases import ROCKSDB_TRANSACTIONS, Change
+from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.second_decisions import decided_again, single_copies
 
 
 def _asked_again(found: Evidence) -> Support:

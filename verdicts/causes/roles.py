@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readers.model.columns import Bools, Int64s, int64s
-from readers.model.releases import (
+from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.readers.model.releases import (
     ACTING_SLAVE,
     HALF_TOPIC_DESIGN,
     SLAVE_DELETES_TOPICS,
     SLAVE_REFUSES_TYPES,
     Change,
 )
-from verdicts.causes.cause import OP_THREAD_NOTE, Cause, Support, fits, releases_text
-from verdicts.causes.checks import checks_begin_again
-from verdicts.causes.evidence import Evidence, Records
-from verdicts.causes.needs import need
-from verdicts.model.store_evidence import BROKER_LOG, FILES, StoreEvidence
+from rmqtx.verdicts.causes.cause import OP_THREAD_NOTE, Cause, Support, fits, releases_text
+from rmqtx.verdicts.causes.checks import checks_begin_again
+from rmqtx.verdicts.causes.evidence import Evidence, Records
+from rmqtx.verdicts.causes.needs import need
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, StoreEvidence
 
 _ESCAPE = "broker/failover/EscapeBridge.java"
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"

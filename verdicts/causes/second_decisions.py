@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readers.model.columns import Bools, Int64s
-from readers.model.releases import (
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.releases import (
     DESTINATION_LEFT_OUT,
     HALF_TOPIC_DESIGN,
     OP_LISTS,
@@ -16,9 +16,9 @@ from readers.model.releases import (
     RESUME_REQUEST,
     Change,
 )
-from verdicts.causes.cause import OP_THREAD_NOTE, SLAVE_NOTE, Cause, Support, fits, proves
-from verdicts.causes.evidence import Evidence
-from verdicts.model.store_evidence import OP_WRITE_MS
+from rmqtx.verdicts.causes.cause import OP_THREAD_NOTE, SLAVE_NOTE, Cause, Support, fits, proves
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS
 
 _END = "broker/processor/EndTransactionProcessor.java"
 

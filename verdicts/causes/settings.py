@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.model.releases import HALF_TOPIC_DESIGN, OP_QUEUE_DELETED, Change
-from verdicts.causes.cause import Cause, Support, fits
-from verdicts.causes.evidence import Evidence
-from verdicts.causes.logged import transactions_named
-from verdicts.causes.needs import all_hold, need
-from verdicts.model.store_evidence import BROKER_LOG, FILES, StoreEvidence
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, OP_QUEUE_DELETED, Change
+from rmqtx.verdicts.causes.cause import Cause, Support, fits
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.logged import transactions_named
+from rmqtx.verdicts.causes.needs import all_hold, need
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, StoreEvidence
 
 _POOL = (need("transientStorePoolEnable"), need("flushDiskType", "ASYNC_FLUSH"),
          need("brokerRole", "ASYNC_MASTER", "SYNC_MASTER"))

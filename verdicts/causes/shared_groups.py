@@ -2,7 +2,7 @@
 
 The process that sent a half message is named by the first digits of its transaction id; the logs of a broker name the
 address of the client that answered. What belongs to which application shows only after the last transaction of a
-group: `verdicts.model.group_habits` has the rule.
+group: `rmqtx.verdicts.model.group_habits` has the rule.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s
-from readers.model.releases import HALF_TOPIC_DESIGN, Change
-from verdicts.causes.cause import RECONCILE, Cause, Support, fits
-from verdicts.causes.evidence import Evidence
-from verdicts.causes.logged import undecided
-from verdicts.model.group_habits import SENDERS_MAX, Decisions, Members, Sent
-from verdicts.model.store_evidence import BROKER_LOG, FILES
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, Change
+from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.logged import undecided
+from rmqtx.verdicts.model.group_habits import SENDERS_MAX, Decisions, Members, Sent
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES
 
 #: In the id of a Java client: address, process and class loader, in hexadecimal; with an IPv6 address it is longer.
 _PROCESS_DIGITS, _PROCESS_DIGITS_V6 = 20, 44

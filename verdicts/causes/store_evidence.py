@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from readers.model.errors import SourceError
-from readers.queues.consume_queue import open_queue
-from readers.store.fastjson import read_config
-from readers.store.proxy_conf import PROXY_TOPIC
-from readers.store.store import OP_TOPIC, Store
-from verdicts.causes.light_queues import halves_in_light_queues
-from verdicts.evidence.store_facts import StoreFacts
-from verdicts.model.store_evidence import StoreEvidence
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.proxy_conf import PROXY_TOPIC
+from rmqtx.readers.store.store import OP_TOPIC, Store
+from rmqtx.verdicts.causes.light_queues import halves_in_light_queues
+from rmqtx.verdicts.evidence.store_facts import StoreFacts
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
 
 def store_evidence(facts: StoreFacts) -> StoreEvidence:

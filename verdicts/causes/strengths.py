@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools
-from verdicts.causes.cause import NONE, PROVES, Cause, Support
-from verdicts.causes.evidence import Evidence
-from verdicts.causes.register import CAUSES
-from verdicts.model.store_evidence import StoreEvidence
+from rmqtx.readers.model.columns import Bools
+from rmqtx.verdicts.causes.cause import NONE, PROVES, Cause, Support
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
 #: What follows the word of a cause in the column `causes`, by its strength.
 _MARKS = {"explains": "", "could_explain": "?"}

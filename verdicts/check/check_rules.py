@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from readers.model.releases import (
+from rmqtx.readers.model.releases import (
     AGE_MAY_EQUAL,
     CHECK_INFLATES,
     DISCARD_COPY,
@@ -24,8 +24,8 @@ from readers.model.releases import (
     Version,
     dotted,
 )
-from readers.store.broker_settings import BrokerSettings
-from verdicts.model.check_stop import CheckStop
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.verdicts.model.check_stop import CheckStop
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,25 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from readers.cursors.cursors import CheckCursors, check_cursors
-from readers.log.properties import UNIQ_KEY
-from readers.log.record_at import block_at
-from readers.log.record_block import Block
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.releases import HALF_TOPIC_DESIGN, LAST_TO_STOP_ALIKE, NEWEST_READ, Version, dotted
-from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import BrokerSettings
-from readers.store.bundles import is_bundle
-from readers.store.fastjson import read_config
-from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from verdicts.check.check_rules import CheckRules, check_rules
-from verdicts.check.half_queue_check import ROUND_LIMIT_MS, play_round
-from verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
-from verdicts.check.steps import Action, Stop
-from verdicts.check.stored_records import StoredHalves, StoredOps
-from verdicts.check.window import CheckWindow, CheckWindows
-from verdicts.model.check_stop import CheckStop
+from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
+from rmqtx.readers.log.properties import UNIQ_KEY
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, LAST_TO_STOP_ALIKE, NEWEST_READ, Version, dotted
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.bundles import is_bundle
+from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.verdicts.check.check_rules import CheckRules, check_rules
+from rmqtx.verdicts.check.half_queue_check import ROUND_LIMIT_MS, play_round
+from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
+from rmqtx.verdicts.check.steps import Action, Stop
+from rmqtx.verdicts.check.stored_records import StoredHalves, StoredOps
+from rmqtx.verdicts.check.window import CheckWindow, CheckWindows
+from rmqtx.verdicts.model.check_stop import CheckStop
 
 #: What the check may add to the properties of a copy.
 _GROWTH_BYTES = 128

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from readers.model.columns import Int64s
-from verdicts.check.check_rules import CheckRules
-from verdicts.check.state import CheckSettings
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.verdicts.check.check_rules import CheckRules
+from rmqtx.verdicts.check.state import CheckSettings
 
 _SLEEP_WITHOUT_OPS_MS = 1_000
 Number = int | Int64s

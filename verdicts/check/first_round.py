@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from verdicts.check.state import CheckSettings
-from verdicts.check.stored_records import ABSENT, StoredHalves
-from verdicts.check.window import CheckWindow
+from rmqtx.verdicts.check.state import CheckSettings
+from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves
+from rmqtx.verdicts.check.window import CheckWindow
 
 #: How much later than one interval after the last round the next one may begin. Units: milliseconds.
 _LATE_MS_MAX = 1_000

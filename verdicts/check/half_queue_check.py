@@ -13,12 +13,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC
-from verdicts.check.check_rules import CheckRules
-from verdicts.check.decisions import is_expired, is_spent, is_stored_since, is_waited_for, is_younger, wait_for_ops_ms
-from verdicts.check.slot_reads import SlotRead
-from verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op, Undispatched
-from verdicts.check.steps import Action, CheckStep, Round, Stop
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC
+from rmqtx.verdicts.check.check_rules import CheckRules
+from rmqtx.verdicts.check.decisions import (
+    is_expired,
+    is_spent,
+    is_stored_since,
+    is_waited_for,
+    is_younger,
+    wait_for_ops_ms,
+)
+from rmqtx.verdicts.check.slot_reads import SlotRead
+from rmqtx.verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op, Undispatched
+from rmqtx.verdicts.check.steps import Action, CheckStep, Round, Stop
 
 ROUND_LIMIT_MS = 60_000
 OPS_PER_PULL = 32

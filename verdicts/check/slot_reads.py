@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from readers.log.commit_log import written_end_offset
-from readers.model.columns import Bools, Int64s
-from readers.store.store import Store
+from rmqtx.readers.log.commit_log import written_end_offset
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.store.store import Store
 
 #: maxFilterMessageSize of 16,000 bytes: the slots that one read examines.
 READ_SLOTS_MAX = 800

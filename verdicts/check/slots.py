@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readers.log.commit_log import scan_segments
-from readers.log.record_at import blocks_at
-from readers.log.record_block import Block
-from readers.model.columns import Int64s
-from readers.model.findings import Finding
-from readers.queues.consume_queue import Queue
-from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from verdicts.startup.started_queues import StartedQueue
+from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.log.record_at import blocks_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.queues.consume_queue import Queue
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.verdicts.startup.started_queues import StartedQueue
 
 #: How far back the last slot with a record is searched.
 _LAST_SLOTS = 4_096

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from readers.log.properties import CHECK_TIMES, PREPARED_QUEUE_OFFSET
-from readers.store.broker_settings import BrokerSettings
-from verdicts.check.slot_reads import SlotRead
+from rmqtx.readers.log.properties import CHECK_TIMES, PREPARED_QUEUE_OFFSET
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.verdicts.check.slot_reads import SlotRead
 
 _HOUR_MS = 3_600_000
 #: A message with properties longer than their two-byte length field allows is refused.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from verdicts.check.state import CheckState, HalfCopy
+from rmqtx.verdicts.check.state import CheckState, HalfCopy
 
 
 class Action(StrEnum):

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log import compression
-from readers.log.op_bodies import parse_op_bodies
-from readers.log.properties import (
+from rmqtx.readers.log import compression
+from rmqtx.readers.log.op_bodies import parse_op_bodies
+from rmqtx.readers.log.properties import (
     CHECK_TIMES,
     IMMUNITY,
     PREPARED_QUEUE_OFFSET,
@@ -22,12 +22,12 @@ from readers.log.properties import (
     TAGS,
     UNIQ_KEY,
 )
-from readers.log.record_block import Block
-from readers.model.columns import Bools, Int64s, integers
-from readers.model.releases import DELAYED_HALVES_DROPPED, TIMERS
-from readers.store.store import HALF_TOPIC
-from verdicts.check.check_rules import CheckRules
-from verdicts.check.state import HalfCopy, Op
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import Bools, Int64s, integers
+from rmqtx.readers.model.releases import DELAYED_HALVES_DROPPED, TIMERS
+from rmqtx.readers.store.store import HALF_TOPIC
+from rmqtx.verdicts.check.check_rules import CheckRules
+from rmqtx.verdicts.check.state import HalfCopy, Op
 
 #: What 5.2.0 and later append to a record's properties where enabledAppendPropCRC=true, and its length in bytes.
 _PROPERTY_CRC, _PROPERTY_CRC_BYTES = "__CRC32#", 20

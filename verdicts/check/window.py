@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from readers.log.header_rules import TIME_RULES, broken_rules
-from readers.log.property_crcs import word_crc_findings
-from readers.log.record_block import Block
-from readers.model.columns import Bools, Int64s
-from readers.model.findings import Finding, as_text
-from readers.model.releases import dotted
-from readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
-from readers.store.broker_settings import broker_settings
-from readers.store.bundles import is_bundle
-from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from verdicts.check.check_rules import CheckRules
-from verdicts.check.slot_reads import NEVER_READABLE, LogPlaces, SlotRead, passed_slots, slot_reads
-from verdicts.check.slots import (
+from rmqtx.readers.log.header_rules import TIME_RULES, broken_rules
+from rmqtx.readers.log.property_crcs import word_crc_findings
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.model.releases import dotted
+from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.bundles import is_bundle
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.verdicts.check.check_rules import CheckRules
+from rmqtx.verdicts.check.slot_reads import NEVER_READABLE, LogPlaces, SlotRead, passed_slots, slot_reads
+from rmqtx.verdicts.check.slots import (
     CheckedSlots,
     checked_slots,
     numbers_of_own,
@@ -28,9 +28,9 @@ from verdicts.check.slots import (
     slots_without_record,
     unqueued,
 )
-from verdicts.check.state import CheckState, Undispatched
-from verdicts.check.stored_records import are_askable, halves_of_records, ops_of_records
-from verdicts.startup.started_queues import StartedQueue, scanned_end, started_queues
+from rmqtx.verdicts.check.state import CheckState, Undispatched
+from rmqtx.verdicts.check.stored_records import are_askable, halves_of_records, ops_of_records
+from rmqtx.verdicts.startup.started_queues import StartedQueue, scanned_end, started_queues
 
 #: Records up to this length are kept for the next reader.
 _KEPT_BYTES_MAX = 32 << 20

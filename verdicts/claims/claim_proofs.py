@@ -12,26 +12,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readers.index.index import entries_at, open_index_file
-from readers.log.light_queues import further_slots
-from readers.log.record_at import block_at
-from readers.log.record_layout import TRANSACTION_MASK
-from readers.log.segment_scan import SegmentScan
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.old_tables.redo_log import redo_entries
-from readers.old_tables.state_table import state_slots
-from readers.queues.consume_queue import open_queue
-from readers.rocksdb.rocksdb import open_database
-from readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
-from readers.storage.segments import SegmentedLog
-from readers.store.store import HALF_TOPIC, Store
-from verdicts.claims.log_claim import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim
-from verdicts.claims.log_claims import LogClaims
-from verdicts.missing.missing_ranges import SEARCHED_BYTES_MAX, UnfoundSlot, stands_between_its_neighbours
-from verdicts.missing.record_around import STALE_RUN_MIN, are_refuted
-from verdicts.missing.split_numbers import is_shifted_slot
+from rmqtx.readers.index.index import entries_at, open_index_file
+from rmqtx.readers.log.light_queues import further_slots
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_layout import TRANSACTION_MASK
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.old_tables.redo_log import redo_entries
+from rmqtx.readers.old_tables.state_table import state_slots
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.rocksdb.rocksdb import open_database
+from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.verdicts.claims.log_claim import INDEX, QUEUE, REDO_LOG, ROCKSDB_QUEUE, STATE_TABLE, LogClaim
+from rmqtx.verdicts.claims.log_claims import LogClaims
+from rmqtx.verdicts.missing.missing_ranges import SEARCHED_BYTES_MAX, UnfoundSlot, stands_between_its_neighbours
+from rmqtx.verdicts.missing.record_around import STALE_RUN_MIN, are_refuted
+from rmqtx.verdicts.missing.split_numbers import is_shifted_slot
 
 #: The number of a witness's entries before the log's end that are compared with their records.
 _COMPARED = 8

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from readers.cursors.cursors import CheckCursors, transaction_metrics
-from readers.index.index import HEADER
-from readers.index.typed_ids import indexed_end_offset, record_offset
-from readers.model.errors import SourceError
-from readers.old_tables.redo_log import FILES as REDO_FILES
-from readers.old_tables.state_table import FILES as STATE_FILES
-from readers.rocksdb.rocksdb import open_database
-from readers.rocksdb.rocksdb_transactions import DIRECTORY as ROCKSDB_DIRECTORY
-from readers.rocksdb.rocksdb_transactions import FAMILY, LAST_OFFSET, LAST_OFFSET_VALUE, has_entries
-from readers.store.checkpoint import flushed_time_ms
-from readers.store.epoch_file import FILE_NAME as EPOCH_FILE
-from readers.store.epoch_file import read_epochs
-from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, Store
-from verdicts.claims.log_claim import (
+from rmqtx.readers.cursors.cursors import CheckCursors, transaction_metrics
+from rmqtx.readers.index.index import HEADER
+from rmqtx.readers.index.typed_ids import indexed_end_offset, record_offset
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
+from rmqtx.readers.old_tables.state_table import FILES as STATE_FILES
+from rmqtx.readers.rocksdb.rocksdb import open_database
+from rmqtx.readers.rocksdb.rocksdb_transactions import DIRECTORY as ROCKSDB_DIRECTORY
+from rmqtx.readers.rocksdb.rocksdb_transactions import FAMILY, LAST_OFFSET, LAST_OFFSET_VALUE, has_entries
+from rmqtx.readers.store.checkpoint import flushed_time_ms
+from rmqtx.readers.store.epoch_file import FILE_NAME as EPOCH_FILE
+from rmqtx.readers.store.epoch_file import read_epochs
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, Store
+from rmqtx.verdicts.claims.log_claim import (
     CHECKPOINT,
     CURSOR,
     EPOCHS,

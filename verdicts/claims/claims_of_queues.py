@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from readers.model.columns import Bools
-from readers.model.errors import SourceError
-from readers.model.findings import as_text
-from readers.queues.consume_queue import Slots, are_filler, are_sound
-from readers.queues.slot_files import BATCH, LAYOUTS, SIMPLE
-from readers.queues.unit_files import is_well_named, last_unit
-from readers.rocksdb.rocksdb import open_database
-from readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
-from verdicts.claims.log_claim import BATCH_QUEUE, QUEUE, ROCKSDB_QUEUE, LogClaim, of_record
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.queues.consume_queue import Slots, are_filler, are_sound
+from rmqtx.readers.queues.slot_files import BATCH, LAYOUTS, SIMPLE
+from rmqtx.readers.queues.unit_files import is_well_named, last_unit
+from rmqtx.readers.rocksdb.rocksdb import open_database
+from rmqtx.readers.rocksdb.rocksdb_queues import QueueDatabase, queue_directories
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.verdicts.claims.log_claim import BATCH_QUEUE, QUEUE, ROCKSDB_QUEUE, LogClaim, of_record
 
 #: The most queues in files that are read: a store may have tens of thousands, and the index covers them too.
 QUEUES_ASKED_MAX = 64

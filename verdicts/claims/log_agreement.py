@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from readers.log.commit_log import last_with_data, written_bytes
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.storage.segments import SegmentedLog
-from readers.store.store import Store
-from verdicts.claims.claim_proofs import broken_claim_findings, broken_claims, contradiction
-from verdicts.claims.log_claims import LogClaims
-from verdicts.claims.segment_joins import broken_join
+from rmqtx.readers.log.commit_log import last_with_data, written_bytes
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.claims.claim_proofs import broken_claim_findings, broken_claims, contradiction
+from rmqtx.verdicts.claims.log_claims import LogClaims
+from rmqtx.verdicts.claims.segment_joins import broken_join
 
 
 def disagreement(store: Store, claims: LogClaims, log: SegmentedLog) -> str | None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from readers.cursors.cursors import CheckCursors, check_cursors
-from readers.model.errors import SourceError
-from readers.store.store import Store
-from verdicts.claims.claims_of_other_files import (
+from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.claims.claims_of_other_files import (
     checkpoint_claims,
     cursor_claims,
     epoch_claims,
@@ -27,8 +27,8 @@ from verdicts.claims.claims_of_other_files import (
     table_claims,
     timer_claims,
 )
-from verdicts.claims.claims_of_queues import QUEUES_ASKED_MAX, queue_claims, rocksdb_queue_claims
-from verdicts.claims.log_claim import LogClaim
+from rmqtx.verdicts.claims.claims_of_queues import QUEUES_ASKED_MAX, queue_claims, rocksdb_queue_claims
+from rmqtx.verdicts.claims.log_claim import LogClaim
 
 _Ask = Callable[[Store], Iterator[LogClaim]]
 

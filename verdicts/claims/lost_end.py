@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from readers.log.commit_log import last_with_data, written_bytes
-from readers.log.segment_scan import SegmentScan, Span
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.storage.segments import Segment
-from readers.store.store import Store
-from verdicts.claims.claim_proofs import DecodedLog, broken_claim, contradicted_claims, contradiction
-from verdicts.claims.log_claims import LogClaims
-from verdicts.model.verdict_inputs import MissingRange
+from rmqtx.readers.log.commit_log import last_with_data, written_bytes
+from rmqtx.readers.log.segment_scan import SegmentScan, Span
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.claims.claim_proofs import DecodedLog, broken_claim, contradicted_claims, contradiction
+from rmqtx.verdicts.claims.log_claims import LogClaims
+from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 #: How much of a log before its end is read again for the time of its last record.
 _BEFORE_END_BYTES = 64 << 10

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from readers.model.columns import Int64s, int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.queues.consume_queue import open_queue
-from readers.rocksdb.rocksdb_queues import end_in_rocksdb
-from readers.store.store import HALF_TOPIC, Store
+from rmqtx.readers.model.columns import Int64s, int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.rocksdb.rocksdb_queues import end_in_rocksdb
+from rmqtx.readers.store.store import HALF_TOPIC, Store
 
 #: The most marks of one range of the log that are kept; the others have lower numbers.
 _MARKS_MAX = 100

@@ -7,10 +7,10 @@ and neither does the file after it. Damage in the middle of a file is not found 
 
 from __future__ import annotations
 
-from readers.log.commit_log import last_with_data, written_bytes
-from readers.log.segment_scan import SegmentScan, sound_length
-from readers.storage.segments import Segment
-from readers.store.store import Store
+from rmqtx.readers.log.commit_log import last_with_data, written_bytes
+from rmqtx.readers.log.segment_scan import SegmentScan, sound_length
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
 
 #: The most files that are read, the newest first: a log may have thousands. Fewer if each read is a request.
 JOINS_MAX = 16

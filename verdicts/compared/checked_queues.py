@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from readers.log.prepared_record_arrays import OldRecords
-from readers.log.record_block import Block
-from readers.model.findings import Finding
-from readers.model.ranges import LogRanges
-from readers.queues.slot_files import topic_bytes
-from readers.store.broker_settings import BrokerSettings
-from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
-from verdicts.compared.queue_claims import QueueClaims, QueueParts
-from verdicts.compared.rocksdb_queues import rocksdb_queue_findings
-from verdicts.compared.state_table import has_tables, state_table_findings
-from verdicts.compared.unclaimed_slots import QueueComparison
-from verdicts.startup.queues import QueueFacts
+from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.ranges import LogRanges
+from rmqtx.readers.queues.slot_files import topic_bytes
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.verdicts.compared.queue_claims import QueueClaims, QueueParts
+from rmqtx.verdicts.compared.rocksdb_queues import rocksdb_queue_findings
+from rmqtx.verdicts.compared.state_table import has_tables, state_table_findings
+from rmqtx.verdicts.compared.unclaimed_slots import QueueComparison
+from rmqtx.verdicts.startup.queues import QueueFacts
 
 CHECKED_TOPICS = (HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
 #: Contradictions between a table and the log; what the table makes of a transaction is in its row.

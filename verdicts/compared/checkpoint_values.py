@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from readers.model.findings import Finding
-from readers.model.moments import BROKER_TIME_MAX_MS
-from readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values, read_checkpoint
-from readers.store.store import Store
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
+from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values, read_checkpoint
+from rmqtx.readers.store.store import Store
 
 TIMES = ("physic_msg_time_ms", "logics_msg_time_ms", "index_msg_time_ms")
 #: Larger than any commit log.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.model.columns import Int64s
-from readers.model.ranges import LogRanges, merged
-from readers.store.store import Store
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.ranges import LogRanges, merged
+from rmqtx.readers.store.store import Store
 
 
 def ranges_of_log(store: Store, end_offset: int, damaged: list[Int64s]) -> LogRanges:

@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.queues.consume_queue import are_sound
-from readers.queues.slot_files import BATCH, SIMPLE, pointed_boundary, slot_files
-from readers.queues.unit_files import BLOCK_UNITS
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
-from verdicts.startup.losses import amount
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.queues.consume_queue import are_sound
+from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, pointed_boundary, slot_files
+from rmqtx.readers.queues.unit_files import BLOCK_UNITS
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.verdicts.startup.losses import amount
 
 #: Codes of findings about lost bytes of the log.
 LOSS_CODES = ("record-damaged", "segment-gap", "tail-torn", "tail-foreign", "unreadable-file", "log-missing")

@@ -14,19 +14,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from readers.log.light_queues import further_slots
-from readers.log.properties import OP_TAG, TAGS
-from readers.log.record_block import Block
-from readers.log.record_layout import PREPARED, ROLLBACK, TRANSACTION_MASK
-from readers.log.torn_properties import have_torn_properties
-from readers.model.columns import Bools, Int64s
-from readers.model.errors import SourceError
-from readers.model.java_hashes import java_hash
-from readers.model.ranges import runs_of
-from readers.queues.consume_queue import Slots, open_queue
-from readers.queues.consume_queue_extension import EXTENSION_ADDRESS_MAX
-from readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
-from readers.queues.slot_files import (
+from rmqtx.readers.log.light_queues import further_slots
+from rmqtx.readers.log.properties import OP_TAG, TAGS
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import PREPARED, ROLLBACK, TRANSACTION_MASK
+from rmqtx.readers.log.torn_properties import have_torn_properties
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.java_hashes import java_hash
+from rmqtx.readers.model.ranges import runs_of
+from rmqtx.readers.queues.consume_queue import Slots, open_queue
+from rmqtx.readers.queues.consume_queue_extension import EXTENSION_ADDRESS_MAX
+from rmqtx.readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
+from rmqtx.readers.queues.slot_files import (
     BATCH,
     SIMPLE,
     QueueName,
@@ -37,7 +37,7 @@ from readers.queues.slot_files import (
     topic_bytes,
     topic_text,
 )
-from readers.store.store import LEFT_OUT_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, Store
+from rmqtx.readers.store.store import LEFT_OUT_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, Store
 
 _DELAY = "DELAY"
 _INNER_NUM = "INNER_NUM"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.queues.consume_queue import open_queue
-from readers.rocksdb.rocksdb_transactions import DIRECTORY, LAST_OFFSET
-from readers.store.store import ROCKSDB_HALF_TOPIC, Store
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.rocksdb.rocksdb_transactions import DIRECTORY, LAST_OFFSET
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store
 
 
 def table_end_findings(store: Store, last_offset: int, log_end: int, *, is_complete: bool) -> Iterator[Finding]:

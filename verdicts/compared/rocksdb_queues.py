@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from readers.log.commit_log import scan_segments
-from readers.log.record_block import Block
-from readers.model.columns import Bools, Int64s
-from readers.model.errors import SourceError
-from readers.model.finding_limits import FINDINGS_MAX
-from readers.model.findings import Finding, as_text
-from readers.model.ranges import LogRanges, inside, merged, runs_of
-from readers.queues.consume_queue import Slots
-from readers.queues.slot_files import SIMPLE, QueueName, queue_text, slot_files, topic_bytes, topic_text
-from readers.queues.unit_files import used_end
-from readers.rocksdb.rocksdb import open_database, unread
-from readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_bounds, queue_directories
-from readers.store.store import Store
-from verdicts.compared.queue_claims import ClaimedRows, QueueClaims, due_slots
+from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.finding_limits import FINDINGS_MAX
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.model.ranges import LogRanges, inside, merged, runs_of
+from rmqtx.readers.queues.consume_queue import Slots
+from rmqtx.readers.queues.slot_files import SIMPLE, QueueName, queue_text, slot_files, topic_bytes, topic_text
+from rmqtx.readers.queues.unit_files import used_end
+from rmqtx.readers.rocksdb.rocksdb import open_database, unread
+from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_bounds, queue_directories
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.compared.queue_claims import ClaimedRows, QueueClaims, due_slots
 
 #: If numbers are further apart than this per record, one of them is damaged: they are looked up one by one.
 _APART = 64

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.releases import Version
-from readers.store.store import Store
-from verdicts.startup.findings import dispatched_findings, not_predictable
-from verdicts.startup.log_walk import LogWalk
-from verdicts.startup.queues import QueueFacts, recovered
-from verdicts.startup.recovery import loaded_log, recover_queues, start_file
-from verdicts.startup.rules import rules_of
-from verdicts.startup.started_queues import queue_reach
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import Version
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.startup.findings import dispatched_findings, not_predictable
+from rmqtx.verdicts.startup.log_walk import LogWalk
+from rmqtx.verdicts.startup.queues import QueueFacts, recovered
+from rmqtx.verdicts.startup.recovery import loaded_log, recover_queues, start_file
+from rmqtx.verdicts.startup.rules import rules_of
+from rmqtx.verdicts.startup.started_queues import queue_reach
 
 
 def started_check_findings(

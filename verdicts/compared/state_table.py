@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from readers.log.prepared_record_arrays import UNDECIDED, OldRecords
-from readers.log.record_layout import COMMIT, PREPARED
-from readers.model.columns import Bools, Int64s
-from readers.model.finding_limits import one_by_one
-from readers.model.findings import Finding
-from readers.model.ranges import LogRanges
-from readers.model.releases import PREPARED_NOT_CHECKED
-from readers.old_tables.redo_log import FILES as REDO_FILES
-from readers.old_tables.redo_log import (
+from rmqtx.readers.log.prepared_record_arrays import UNDECIDED, OldRecords
+from rmqtx.readers.log.record_layout import COMMIT, PREPARED
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.finding_limits import one_by_one
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.ranges import LogRanges
+from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
+from rmqtx.readers.old_tables.redo_log import FILES as REDO_FILES
+from rmqtx.readers.old_tables.redo_log import (
     PREPARED_TAGS,
     RedoEntries,
     entries_per_file,
@@ -25,11 +25,11 @@ from readers.old_tables.redo_log import (
     recovered_offsets,
     redo_entries,
 )
-from readers.old_tables.state_table import FILES as TABLE_FILES
-from readers.old_tables.state_table import STATE_SLOT, STATES, StateSlots, state_slots
-from readers.storage.segments import Segment
-from readers.store.broker_settings import BrokerSettings
-from readers.store.store import Store
+from rmqtx.readers.old_tables.state_table import FILES as TABLE_FILES
+from rmqtx.readers.old_tables.state_table import STATE_SLOT, STATES, StateSlots, state_slots
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.store import Store
 
 _NO_TYPE = 0
 #: Expected and actual value, by row.

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from readers.finding_kinds.queues import RESUME_SLOTLESS
-from readers.log.record_at import block_at
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.finding_limits import FINDINGS_MAX
-from readers.model.findings import Finding, as_text
-from readers.model.ranges import LogRanges, between, inside, merged
-from readers.queues.consume_queue import Slots, are_filler, are_sound
-from readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
-from readers.queues.slot_files import (
+from rmqtx.readers.finding_kinds.queues import RESUME_SLOTLESS
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.finding_limits import FINDINGS_MAX
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.model.ranges import LogRanges, between, inside, merged
+from rmqtx.readers.queues.consume_queue import Slots, are_filler, are_sound
+from rmqtx.readers.queues.queue_parts import RECORD_COLUMNS, QueuePart
+from rmqtx.readers.queues.slot_files import (
     BATCH,
     SIMPLE,
     QueueName,
@@ -31,12 +31,12 @@ from readers.queues.slot_files import (
     topic_bytes,
     topic_text,
 )
-from readers.queues.unit_files import BLOCK_UNITS, gaps_as, used_end
-from readers.rocksdb.rocksdb_queues import queue_bounds
-from readers.store.store import HALF_TOPIC, Store
-from verdicts.compared.losses import meaning_of_mismatch
-from verdicts.compared.queue_claims import QueueParts
-from verdicts.startup.queues import QueueFacts
+from rmqtx.readers.queues.unit_files import BLOCK_UNITS, gaps_as, used_end
+from rmqtx.readers.rocksdb.rocksdb_queues import queue_bounds
+from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.verdicts.compared.losses import meaning_of_mismatch
+from rmqtx.verdicts.compared.queue_claims import QueueParts
+from rmqtx.verdicts.startup.queues import QueueFacts
 
 _FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH = range(5)
 _CODES = {

@@ -10,7 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from verdicts.model.predicted import NEVER_ASKED, NEVER_DISCARDED, NO_SLOT, NOT_BEFORE, OUT_OF_REACH, Prediction, Why
+from rmqtx.verdicts.model.predicted import (
+    NEVER_ASKED,
+    NEVER_DISCARDED,
+    NO_SLOT,
+    NOT_BEFORE,
+    OUT_OF_REACH,
+    Prediction,
+    Why,
+)
 
 #: The flag of transactions that the check never reaches (`check_reach.py`).
 NEVER_ASKED_FLAG = "never_asked"

@@ -11,11 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readers.model.columns import Bools, Int64s
-from verdicts.check.check_rules import CheckRules
-from verdicts.check.decisions import is_expired, is_spent, is_stored_since, is_waited_for, is_younger, wait_for_ops_ms
-from verdicts.check.state import CheckSettings
-from verdicts.model.predicted import NEVER, ROUNDS_MAX, Event
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.verdicts.check.check_rules import CheckRules
+from rmqtx.verdicts.check.decisions import (
+    is_expired,
+    is_spent,
+    is_stored_since,
+    is_waited_for,
+    is_younger,
+    wait_for_ops_ms,
+)
+from rmqtx.verdicts.check.state import CheckSettings
+from rmqtx.verdicts.model.predicted import NEVER, ROUNDS_MAX, Event
 
 
 @dataclass(frozen=True, slots=True)

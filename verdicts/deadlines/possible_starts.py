@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from readers.model.findings import Finding
-from readers.model.releases import Version
-from readers.store.broker_settings import BrokerSettings
-from readers.store.bundles import is_bundle
-from readers.store.store import Store
-from verdicts.check.slots import half_queues
-from verdicts.startup.findings import not_predictable
-from verdicts.startup.recovery import loaded_log
-from verdicts.startup.refusals import refusals_of_configuration, refusals_of_directory, start_directories
-from verdicts.startup.rules import RecoveryRules, possible_rules
-from verdicts.startup.started_queues import StartedQueue, ends_in_empty_file, started_queues
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import Version
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.bundles import is_bundle
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.check.slots import half_queues
+from rmqtx.verdicts.startup.findings import not_predictable
+from rmqtx.verdicts.startup.recovery import loaded_log
+from rmqtx.verdicts.startup.refusals import refusals_of_configuration, refusals_of_directory, start_directories
+from rmqtx.verdicts.startup.rules import RecoveryRules, possible_rules
+from rmqtx.verdicts.startup.started_queues import StartedQueue, ends_in_empty_file, started_queues
 
 #: The half and op queues after a start, by half queue; None if the broker does not start.
 _Started = tuple[dict[str, StartedQueue] | None, ...] | None

@@ -19,26 +19,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from readers.cursors.cursors import CheckCursors
-from readers.log.designs import HALF_TOPIC_DESIGN, PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
-from readers.model.columns import Bools, Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED, Version, dotted
-from readers.store.broker_settings import BrokerSettings
-from readers.store.store import Store
-from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
-from verdicts.check.decisions import wait_for_ops_ms
-from verdicts.check.first_round import last_round_ms, next_round_ms
-from verdicts.check.slots import half_queues
-from verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
-from verdicts.check.steps import Stop
-from verdicts.check.stored_records import ABSENT, StoredHalves, StoredOps
-from verdicts.check.window import CheckWindow, CheckWindows
-from verdicts.deadlines.discard_rounds import Discards, OpenHalves, discards_by_round
-from verdicts.deadlines.possible_starts import differing_starts, refused_by_all
-from verdicts.model.check_stop import CheckStop
-from verdicts.model.predicted import (
+from rmqtx.readers.cursors.cursors import CheckCursors
+from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN, PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED, Version, dotted
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_version
+from rmqtx.verdicts.check.decisions import wait_for_ops_ms
+from rmqtx.verdicts.check.first_round import last_round_ms, next_round_ms
+from rmqtx.verdicts.check.slots import half_queues
+from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
+from rmqtx.verdicts.check.steps import Stop
+from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves, StoredOps
+from rmqtx.verdicts.check.window import CheckWindow, CheckWindows
+from rmqtx.verdicts.deadlines.discard_rounds import Discards, OpenHalves, discards_by_round
+from rmqtx.verdicts.deadlines.possible_starts import differing_starts, refused_by_all
+from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.model.predicted import (
     ASSUMED,
     ASSUMED_SETTINGS,
     ASSUMED_VERSION,
@@ -63,10 +63,10 @@ from verdicts.model.predicted import (
     Why,
     no_numbers,
 )
-from verdicts.simulation.starting_cursors import starting_cursors
+from rmqtx.verdicts.simulation.starting_cursors import starting_cursors
 
 if TYPE_CHECKING:
-    from verdicts.simulation.simulation import Outcome, SimulatedCheck
+    from rmqtx.verdicts.simulation.simulation import Outcome, SimulatedCheck
 
 #: What the check may add to the properties of a copy.
 _GROWTH_BYTES = 128
@@ -141,7 +141,7 @@ def _predict(
         why = NEVER_DISCARDED if asks else NEVER_ASKED
     parts: list[Prediction] = []
     if ROCKSDB in designs:
-        from verdicts.simulation.simulation_without_queue import beside_tables
+        from rmqtx.verdicts.simulation.simulation_without_queue import beside_tables
 
         checks = beside_tables(store, settings, {}).simulated("as is", settings, {}, now_ms)
         parts += [played(one, store.in_use) for one in checks if one.file is None]
@@ -203,7 +203,7 @@ def predict_window(
     if not is_plain:
         if len(rows) > PLAYED_HALVES_MAX:
             return Prediction(is_running, begin_ms, why=TOO_MANY)
-        from verdicts.simulation.simulation import Simulated
+        from rmqtx.verdicts.simulation.simulation import Simulated
 
         found = played(Simulated(root, "as is", window, rules, how, begin_ms), is_running)
     else:
@@ -335,7 +335,7 @@ def _of_ends(is_running: bool, begin_ms: int, offsets: Int64s, ends: Discards, s
 
 def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
     """Predict by playing the check step by step."""
-    from verdicts.simulation.simulation import Simulated, outcomes, transaction_rows
+    from rmqtx.verdicts.simulation.simulation import Simulated, outcomes, transaction_rows
 
     if not isinstance(simulated, Simulated):
         if len(simulated.records) > PLAYED_HALVES_MAX:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from readers.index.index_search import Index, open_index
-from readers.log.properties import UNIQ_KEY
-from readers.log.record_at import block_at
-from readers.log.record_block import Block
-from readers.log.record_words import words_of
-from readers.log.transaction_records import are_halves
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.queues.consume_queue import open_queue
-from readers.storage.segments import SegmentedLog
-from readers.store.store import DISCARD_TOPIC, Store
-from verdicts.model.verdict_inputs import MissingRange
+from rmqtx.readers.index.index_search import Index, open_index
+from rmqtx.readers.log.properties import UNIQ_KEY
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_words import words_of
+from rmqtx.readers.log.transaction_records import are_halves
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import DISCARD_TOPIC, Store
+from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 
 def doubtful_number(

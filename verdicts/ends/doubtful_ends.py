@@ -12,10 +12,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.findings import Finding
-from readers.storage.segments import Segment
-from verdicts.model.verdict_inputs import DoubtfulId, StoreView
-from verdicts.model.witnesses import Witnesses
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.verdicts.model.verdict_inputs import DoubtfulId, StoreView
+from rmqtx.verdicts.model.witnesses import Witnesses
 
 
 def without_doubtful(witnesses: Witnesses, views: Mapping[str, StoreView]) -> Witnesses:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from readers.log.record_at import block_at
-from readers.log.record_block import Block
-from readers.log.record_words import RecordWords, words_of
-from readers.log.transaction_records import are_halves
-from readers.model.errors import SourceError
-from readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, redo_entries
-from readers.old_tables.state_table import StateSlots, state_slots
-from readers.storage.segments import SegmentedLog
-from readers.store.store import Store
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_words import RecordWords, words_of
+from rmqtx.readers.log.transaction_records import are_halves
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, redo_entries
+from rmqtx.readers.old_tables.state_table import StateSlots, state_slots
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import Store
 
 _OFFSET_BYTES = 8
 #: The most ends for which similar offsets are tried; a log with more is badly damaged.

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow.compute as pc
 
-from readers.log.offset_marks import rocksdb_marks, rollback_marks
-from readers.log.prepared_records import is_rollback, prepared_names
-from readers.log.record_at import block_at, blocks_at
-from readers.log.record_block import Block
-from readers.log.record_words import words_of
-from readers.log.transaction_records import (
+from rmqtx.readers.log.offset_marks import rocksdb_marks, rollback_marks
+from rmqtx.readers.log.prepared_records import is_rollback, prepared_names
+from rmqtx.readers.log.record_at import block_at, blocks_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_words import words_of
+from rmqtx.readers.log.transaction_records import (
     JUDGED_FINALS,
     JUDGED_HALVES,
     are_halves,
@@ -33,17 +33,17 @@ from readers.log.transaction_records import (
     is_final,
     witnesses_of,
 )
-from readers.model.columns import Int64s
-from readers.model.finding_limits import one_by_one
-from readers.model.findings import Finding
-from readers.model.identities import identities
-from readers.storage.segments import SegmentedLog
-from readers.store.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
-from verdicts.ends.decided_numbers import PossibleNumbers, doubtful_number
-from verdicts.ends.end_candidates import EndCandidates
-from verdicts.ends.misdirected_decisions import can_be_decided, misdirected_decision
-from verdicts.ends.named_halves import identified_rows
-from verdicts.model.verdict_inputs import DoubtfulEnd, MisdirectedDecision, MissingRange
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.finding_limits import one_by_one
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.identities import identities
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import DISCARD_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.verdicts.ends.decided_numbers import PossibleNumbers, doubtful_number
+from rmqtx.verdicts.ends.end_candidates import EndCandidates
+from rmqtx.verdicts.ends.misdirected_decisions import can_be_decided, misdirected_decision
+from rmqtx.verdicts.ends.named_halves import identified_rows
+from rmqtx.verdicts.model.verdict_inputs import DoubtfulEnd, MisdirectedDecision, MissingRange
 
 _ENDS_AT_ONCE = 4096
 _COMMIT, _ROLLBACK, _OP = "COMMIT record", "ROLLBACK record", "op message"

@@ -14,20 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.index.index import ENTRY, IndexFile
-from readers.index.index_search import Index, open_index
-from readers.index.record_keys import explained_hashes
-from readers.log.properties import UNIQ_KEY
-from readers.log.record_at import block_at
-from readers.log.transaction_records import JUDGED_HALVES
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.identities import UInt64s
-from readers.model.java_hashes import column_key_hashes
-from readers.storage.open_file import OpenFile
-from readers.storage.segments import SegmentedLog
-from readers.store.store import Store
-from verdicts.model.verdict_inputs import DoubtfulId
+from rmqtx.readers.index.index import ENTRY, IndexFile
+from rmqtx.readers.index.index_search import Index, open_index
+from rmqtx.readers.index.record_keys import explained_hashes
+from rmqtx.readers.log.properties import UNIQ_KEY
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.transaction_records import JUDGED_HALVES
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.identities import UInt64s
+from rmqtx.readers.model.java_hashes import column_key_hashes
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.model.verdict_inputs import DoubtfulId
 
 #: If more records of a split contradict the index, the index belongs to another log.
 _SUSPECTS_MAX = 1000

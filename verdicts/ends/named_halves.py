@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.named_offsets import NO_PLACE
-from readers.model.columns import Bools, Int64s
-from readers.model.identities import UInt64s, identities, identity_hashes
+from rmqtx.readers.log.named_offsets import NO_PLACE
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.identities import UInt64s, identities, identity_hashes
 
 #: Columns that an end copies from its half beside the identity.
 _REPEATED = ("born_time_ms", "producer_group")

@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.finding_kinds.queues import RESUME_SLOTLESS
-from readers.log.op_messages import ops_of
-from readers.log.record_at import blocks_at
-from readers.log.splits import Split
-from readers.log.transaction_records import is_final
-from readers.model.columns import Bools, Int64s, int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding, as_text
-from readers.queues.consume_queue import open_queue
-from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from verdicts.missing.split_numbers import SplitNumbers, joined_numbers, last_half_offset
-from verdicts.model.half_numbers import FILLER_SLOT, NO_SLOT, NOWHERE, UNKNOWN_SLOT, HalfNumbers
+from rmqtx.readers.finding_kinds.queues import RESUME_SLOTLESS
+from rmqtx.readers.log.op_messages import ops_of
+from rmqtx.readers.log.record_at import blocks_at
+from rmqtx.readers.log.splits import Split
+from rmqtx.readers.log.transaction_records import is_final
+from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.verdicts.missing.split_numbers import SplitNumbers, joined_numbers, last_half_offset
+from rmqtx.verdicts.model.half_numbers import FILLER_SLOT, NO_SLOT, NOWHERE, UNKNOWN_SLOT, HalfNumbers
 
 _OPS_AT_ONCE = 1 << 16
 _EMPTY = np.empty(0, np.int64)

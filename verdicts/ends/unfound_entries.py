@@ -12,20 +12,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from readers.log.corrected_records import with_kind
-from readers.log.prepared_records import is_prepared
-from readers.log.record_at import block_at
-from readers.log.record_layout import PREPARED
-from readers.model.columns import Bools, Int64s
-from readers.model.errors import SourceError
-from readers.model.finding_limits import one_by_one
-from readers.model.findings import Finding, as_text
-from readers.old_tables.redo_log import DIRECTORY, PREPARED_TAGS, TOPIC
-from readers.queues.consume_queue import Queue
-from readers.storage.segments import SegmentedLog
-from readers.store.store import Store
-from verdicts.missing.missing_ranges import MissingBytes, UnfoundSlot
-from verdicts.model.verdict_inputs import MissingRange
+from rmqtx.readers.log.corrected_records import with_kind
+from rmqtx.readers.log.prepared_records import is_prepared
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_layout import PREPARED
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.finding_limits import one_by_one
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.old_tables.redo_log import DIRECTORY, PREPARED_TAGS, TOPIC
+from rmqtx.readers.queues.consume_queue import Queue
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.missing.missing_ranges import MissingBytes, UnfoundSlot
+from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 _KIND = "/".join(DIRECTORY[:2])
 _ENTRIES_AT_ONCE = 1 << 20

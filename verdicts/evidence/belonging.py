@@ -12,7 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.store.store import HALF_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC
 
 T = TypeVar("T", bound=Hashable)
 

@@ -13,23 +13,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.commit_log import last_with_data
-from readers.log.property_crcs import word_crc_findings
-from readers.log.record_at import block_at
-from readers.log.record_block import Block
-from readers.log.segment_scan import SegmentScan
-from readers.log.torn_properties import torn_witnesses
-from readers.log.unreadable_copies import may_be_unreadable
-from readers.model.columns import Int64s, int64s
-from readers.model.errors import RmqtxError
-from readers.queues.consume_queue import Queue
-from readers.storage.segments import Segment, SegmentedLog
-from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from verdicts.claims.log_agreement import disagreement
-from verdicts.claims.lost_end import newest_time_ms
-from verdicts.evidence.store_facts import StoreFacts
-from verdicts.startup.log_cut import unaccepted_bodies
-from verdicts.startup.started_queues import queue_reach
+from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.log.property_crcs import word_crc_findings
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.log.torn_properties import torn_witnesses
+from rmqtx.readers.log.unreadable_copies import may_be_unreadable
+from rmqtx.readers.model.columns import Int64s, int64s
+from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.readers.queues.consume_queue import Queue
+from rmqtx.readers.storage.segments import Segment, SegmentedLog
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.verdicts.claims.log_agreement import disagreement
+from rmqtx.verdicts.claims.lost_end import newest_time_ms
+from rmqtx.verdicts.evidence.store_facts import StoreFacts
+from rmqtx.verdicts.startup.log_cut import unaccepted_bodies
+from rmqtx.verdicts.startup.started_queues import queue_reach
 
 #: The number of slots before the first one of a reading that are examined.
 _SLOTS_BEFORE = 64

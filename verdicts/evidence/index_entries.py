@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.index.index_search import Index
-from readers.index.record_keys import key_pairs, tag_pairs, typed_id_pairs, unique_key_pairs
-from readers.log.record_block import Block
-from readers.model.columns import Int64s, are_among
-from readers.model.java_hashes import column_key_hashes
-from verdicts.evidence.derived_trust import Untrusted
+from rmqtx.readers.index.index_search import Index
+from rmqtx.readers.index.record_keys import key_pairs, tag_pairs, typed_id_pairs, unique_key_pairs
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import Int64s, are_among
+from rmqtx.readers.model.java_hashes import column_key_hashes
+from rmqtx.verdicts.evidence.derived_trust import Untrusted
 
 #: Hashes in the index are not negative.
 _HASH_BITS = 31

@@ -16,19 +16,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.index.index_search import open_index
-from readers.log.named_offsets import NO_PLACE, named_offsets
-from readers.log.op_messages import ops_of
-from readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
-from readers.log.record_at import block_at, blocks_at
-from readers.log.record_block import Block
-from readers.log.transaction_records import are_damaged_finals, is_delayed_half, is_final
-from readers.model.columns import Int64s, IntegerSet, int64s
-from readers.queues.consume_queue import open_queue
-from readers.store.fastjson import read_config
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, WAITING_TOPICS
-from verdicts.ends.misdirected_decisions import misdirected_decisions, names_of
-from verdicts.evidence.derived_trust import (
+from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.log.named_offsets import NO_PLACE, named_offsets
+from rmqtx.readers.log.op_messages import ops_of
+from rmqtx.readers.log.prepared_records import CLUSTER, is_prepared, is_rollback
+from rmqtx.readers.log.record_at import block_at, blocks_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.transaction_records import are_damaged_finals, is_delayed_half, is_final
+from rmqtx.readers.model.columns import Int64s, IntegerSet, int64s
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    WAITING_TOPICS,
+)
+from rmqtx.verdicts.ends.misdirected_decisions import misdirected_decisions, names_of
+from rmqtx.verdicts.evidence.derived_trust import (
     Untrusted,
     require_agreement,
     require_end,
@@ -39,10 +46,10 @@ from verdicts.evidence.derived_trust import (
     require_sound_properties,
     sound_blocks,
 )
-from verdicts.evidence.index_entries import Entries, entries_of, require_keys
-from verdicts.evidence.store_facts import StoreFacts
-from verdicts.evidence.witness_collector import CollectedWitnesses, incomplete_chains
-from verdicts.model.witnesses import Witnesses
+from rmqtx.verdicts.evidence.index_entries import Entries, entries_of, require_keys
+from rmqtx.verdicts.evidence.store_facts import StoreFacts
+from rmqtx.verdicts.evidence.witness_collector import CollectedWitnesses, incomplete_chains
+from rmqtx.verdicts.model.witnesses import Witnesses
 
 #: For a window larger than this, a scan of the log is faster.
 WINDOW_SLOTS_MAX = 1 << 20

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from readers.index.index_search import Index
-from readers.log.prepared_records import is_prepared, is_rollback
-from readers.log.properties import UNIQ_KEY
-from readers.log.record_at import block_at
-from readers.log.record_block import Block
-from readers.model.errors import SourceError
-from readers.model.findings import Finding, as_text
-from readers.queues.consume_queue import open_queue
-from readers.storage.segments import SegmentedLog
-from readers.store.store import Store
+from rmqtx.readers.index.index_search import Index
+from rmqtx.readers.log.prepared_records import is_prepared, is_rollback
+from rmqtx.readers.log.properties import UNIQ_KEY
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import Store
 
 _LISTS = ("half_copies", "op_marks", "final_records", "discard_copies")
 

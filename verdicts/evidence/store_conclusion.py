@@ -9,40 +9,40 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from readers.log.commit_log import span_findings
-from readers.log.prepared_record_arrays import OldRecords
-from readers.log.segment_scan import merged_spans
-from readers.log.transaction_records import JUDGED_HALVES, halves_of
-from readers.model.columns import Int64s
-from readers.model.findings import Finding
-from readers.model.ranges import LogRanges
-from readers.model.reading import Coverage
-from readers.old_tables.beside_log import ROCKSDB, BesideLog
-from readers.old_tables.beside_tables import beside_log
-from readers.rocksdb.rocksdb_queues import unread_queues
-from readers.rocksdb.rocksdb_transactions import has_entries, no_database
-from readers.storage.segments import Segment
-from readers.store.bundles import is_bundle
-from readers.store.store import Store
-from verdicts.check.check_rules import supposed_version
-from verdicts.claims.lost_end import contradictions, lost_end
-from verdicts.claims.op_numbers import op_number_findings
-from verdicts.compared.checked_queues import checked_queue_findings, table_findings
-from verdicts.compared.log_ranges import ranges_of_log
-from verdicts.compared.rocksdb_end import table_end_findings
-from verdicts.compared.started_check import started_check_findings
-from verdicts.ends.doubtful_ends import doubtful_id_findings
-from verdicts.ends.end_records import examined_ends
-from verdicts.ends.taken_numbers import half_numbers, number_findings
-from verdicts.ends.unfound_entries import evidence_of_entries
-from verdicts.evidence.store_facts import StoreFacts
-from verdicts.evidence.witness_scan import SplitFacts
-from verdicts.missing.hidden_records import bounded
-from verdicts.missing.missing_ranges import derived_findings, missing_bytes, op_queue_findings
-from verdicts.missing.split_numbers import joined_numbers
-from verdicts.startup.cursors_beyond_end import still_beyond
-from verdicts.startup.log_cut import log_cut
-from verdicts.startup.queues import QueueFacts
+from rmqtx.readers.log.commit_log import span_findings
+from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.segment_scan import merged_spans
+from rmqtx.readers.log.transaction_records import JUDGED_HALVES, halves_of
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.ranges import LogRanges
+from rmqtx.readers.model.reading import Coverage
+from rmqtx.readers.old_tables.beside_log import ROCKSDB, BesideLog
+from rmqtx.readers.old_tables.beside_tables import beside_log
+from rmqtx.readers.rocksdb.rocksdb_queues import unread_queues
+from rmqtx.readers.rocksdb.rocksdb_transactions import has_entries, no_database
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.bundles import is_bundle
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.check.check_rules import supposed_version
+from rmqtx.verdicts.claims.lost_end import contradictions, lost_end
+from rmqtx.verdicts.claims.op_numbers import op_number_findings
+from rmqtx.verdicts.compared.checked_queues import checked_queue_findings, table_findings
+from rmqtx.verdicts.compared.log_ranges import ranges_of_log
+from rmqtx.verdicts.compared.rocksdb_end import table_end_findings
+from rmqtx.verdicts.compared.started_check import started_check_findings
+from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings
+from rmqtx.verdicts.ends.end_records import examined_ends
+from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings
+from rmqtx.verdicts.ends.unfound_entries import evidence_of_entries
+from rmqtx.verdicts.evidence.store_facts import StoreFacts
+from rmqtx.verdicts.evidence.witness_scan import SplitFacts
+from rmqtx.verdicts.missing.hidden_records import bounded
+from rmqtx.verdicts.missing.missing_ranges import derived_findings, missing_bytes, op_queue_findings
+from rmqtx.verdicts.missing.split_numbers import joined_numbers
+from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
+from rmqtx.verdicts.startup.log_cut import log_cut
+from rmqtx.verdicts.startup.queues import QueueFacts
 
 _Place = tuple[Segment, int, int]
 

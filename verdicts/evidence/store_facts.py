@@ -9,29 +9,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.cursors.cursors import CheckCursors, check_cursors
-from readers.log.commit_log import scan_segments
-from readers.log.record_at import block_at
-from readers.log.segment_scan import SegmentScan
-from readers.model.errors import SourceError
-from readers.model.findings import Finding, as_text
-from readers.model.identities import UInt64s
-from readers.model.reading import Note, NoteKind
-from readers.model.units import time_text
-from readers.old_tables.beside_log import BesideLog
-from readers.old_tables.beside_tables import beside_log, may_have_rocksdb_halves
-from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import BrokerSettings
-from readers.store.checkpoint import flushed_time_ms
-from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
-from verdicts.check.check_stops import check_stops
-from verdicts.check.window import CheckWindows
-from verdicts.claims.log_claims import LogClaims, log_claims
-from verdicts.compared.checkpoint_values import impossible_value_findings
-from verdicts.model.check_stop import CheckStop
-from verdicts.model.half_numbers import HalfNumbers
-from verdicts.model.predicted import PAST, UNREAD_LOG, Event, Prediction
-from verdicts.model.verdict_inputs import (
+from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
+from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.model.identities import UInt64s
+from rmqtx.readers.model.reading import Note, NoteKind
+from rmqtx.readers.model.units import time_text
+from rmqtx.readers.old_tables.beside_log import BesideLog
+from rmqtx.readers.old_tables.beside_tables import beside_log, may_have_rocksdb_halves
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.checkpoint import flushed_time_ms
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.verdicts.check.check_stops import check_stops
+from rmqtx.verdicts.check.window import CheckWindows
+from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
+from rmqtx.verdicts.compared.checkpoint_values import impossible_value_findings
+from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.model.half_numbers import HalfNumbers
+from rmqtx.verdicts.model.predicted import PAST, UNREAD_LOG, Event, Prediction
+from rmqtx.verdicts.model.verdict_inputs import (
     DoubtfulEnd,
     DoubtfulId,
     MisdirectedDecision,
@@ -39,7 +39,7 @@ from verdicts.model.verdict_inputs import (
     StoreView,
     idle_ops,
 )
-from verdicts.simulation.starting_cursors import known_start, starting_findings
+from rmqtx.verdicts.simulation.starting_cursors import known_start, starting_findings
 
 FLUSH_LAG_MS_MAX = 10_000
 
@@ -153,7 +153,7 @@ class StoreFacts:
         """Play the next start and the check."""
         if self.past_ms is not None:
             return
-        from verdicts.deadlines.predicting import predict_from_files
+        from rmqtx.verdicts.deadlines.predicting import predict_from_files
 
         self.future = predict_from_files(
             self.store, self.settings, self.cursors, self.clock_ms, windows=self.windows, stops=self.check_stops
@@ -167,7 +167,7 @@ class StoreFacts:
         if self.future is None:
             return
         if log_cut is not None:
-            from verdicts.deadlines.predicting import predict_from_files
+            from rmqtx.verdicts.deadlines.predicting import predict_from_files
 
             self.windows = CheckWindows(self.store, self.settings.given, log_cut=log_cut)
             self.future = predict_from_files(

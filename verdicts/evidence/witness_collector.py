@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.offset_marks import OFFSET_MARKS
-from readers.log.op_messages import marks_of, op_findings
-from readers.log.record_block import Block
-from readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES, witnesses_of
-from readers.model.columns import Bools, Int64s, IntegerSet, int64s, rows_in_order, rows_where
-from readers.model.findings import Finding
-from readers.model.identities import identities
-from readers.model.tables import MARKS
-from verdicts.evidence.belonging import op_numbers
-from verdicts.model.witnesses import Witnesses
+from rmqtx.readers.log.offset_marks import OFFSET_MARKS
+from rmqtx.readers.log.op_messages import marks_of, op_findings
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES, witnesses_of
+from rmqtx.readers.model.columns import Bools, Int64s, IntegerSet, int64s, rows_in_order, rows_where
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.identities import identities
+from rmqtx.readers.model.tables import MARKS
+from rmqtx.verdicts.evidence.belonging import op_numbers
+from rmqtx.verdicts.model.witnesses import Witnesses
 
 _SCHEMAS = {
     "halves": JUDGED_HALVES, "finals": JUDGED_FINALS, "discards": JUDGED_HALVES, "offset_marks": OFFSET_MARKS,

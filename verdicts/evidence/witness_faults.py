@@ -10,15 +10,15 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from readers.log.commit_log import crc_findings
-from readers.log.header_rules import RECORD_RULES, STATE_RULES, broken_rules
-from readers.log.record_block import Block
-from readers.log.splits import Split
-from readers.log.torn_properties import have_torn_properties
-from readers.model.columns import Int64s
-from readers.model.findings import Finding
-from readers.store.store import OP_TOPIC
-from verdicts.startup.log_cut import earliest_read, unaccepted_bodies
+from rmqtx.readers.log.commit_log import crc_findings
+from rmqtx.readers.log.header_rules import RECORD_RULES, STATE_RULES, broken_rules
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.splits import Split
+from rmqtx.readers.log.torn_properties import have_torn_properties
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import OP_TOPIC
+from rmqtx.verdicts.startup.log_cut import earliest_read, unaccepted_bodies
 
 
 def witness_findings(block: Block, found: dict[str, pa.RecordBatch], store: str) -> Iterator[Finding]:

@@ -13,24 +13,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.dledger import EntryHeaders
-from readers.log.header_doubts import header_findings
-from readers.log.named_offsets import NO_PLACE
-from readers.log.op_messages import marks_of, op_findings
-from readers.log.prepared_record_arrays import OldRecords
-from readers.log.property_crcs import have_property_crc, word_crc_findings
-from readers.log.record_block import Block
-from readers.log.segment_scan import Span
-from readers.log.splits import Split
-from readers.log.topic_doubts import topic_findings
-from readers.log.torn_properties import torn_findings, torn_witnesses
-from readers.log.transaction_records import witnesses_of
-from readers.log.unreadable_copies import may_be_unreadable, unreadable_copies
-from readers.model.columns import Bools, Int64s, int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.identities import UInt64s, identities, identity_hashes
-from readers.store.store import (
+from rmqtx.readers.log.dledger import EntryHeaders
+from rmqtx.readers.log.header_doubts import header_findings
+from rmqtx.readers.log.named_offsets import NO_PLACE
+from rmqtx.readers.log.op_messages import marks_of, op_findings
+from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.property_crcs import have_property_crc, word_crc_findings
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.segment_scan import Span
+from rmqtx.readers.log.splits import Split
+from rmqtx.readers.log.topic_doubts import topic_findings
+from rmqtx.readers.log.torn_properties import torn_findings, torn_witnesses
+from rmqtx.readers.log.transaction_records import witnesses_of
+from rmqtx.readers.log.unreadable_copies import may_be_unreadable, unreadable_copies
+from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.identities import UInt64s, identities, identity_hashes
+from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
@@ -38,17 +38,17 @@ from readers.store.store import (
     ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
 )
-from verdicts.claims.op_numbers import half_queue_end, highest_marks
-from verdicts.compared.checked_queues import CheckedClaims
-from verdicts.compared.queue_claims import QueueParts
-from verdicts.ends.index_ids import doubtful_ids
-from verdicts.ends.named_halves import IdentifiedRows
-from verdicts.ends.unfound_entries import unfound_entries
-from verdicts.evidence.witness_faults import StartedBodies, witness_findings
-from verdicts.missing.missing_ranges import UnfoundSlot, unfound_slots
-from verdicts.missing.split_numbers import SplitNumbers, split_numbers
-from verdicts.missing.unfound_rocksdb_slots import unfound_rocksdb_slots
-from verdicts.model.verdict_inputs import DoubtfulId
+from rmqtx.verdicts.claims.op_numbers import half_queue_end, highest_marks
+from rmqtx.verdicts.compared.checked_queues import CheckedClaims
+from rmqtx.verdicts.compared.queue_claims import QueueParts
+from rmqtx.verdicts.ends.index_ids import doubtful_ids
+from rmqtx.verdicts.ends.named_halves import IdentifiedRows
+from rmqtx.verdicts.ends.unfound_entries import unfound_entries
+from rmqtx.verdicts.evidence.witness_faults import StartedBodies, witness_findings
+from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot, unfound_slots
+from rmqtx.verdicts.missing.split_numbers import SplitNumbers, split_numbers
+from rmqtx.verdicts.missing.unfound_rocksdb_slots import unfound_rocksdb_slots
+from rmqtx.verdicts.model.verdict_inputs import DoubtfulId
 
 
 @dataclass(slots=True)

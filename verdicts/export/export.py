@@ -13,23 +13,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from readers.jobs.scan_job import SplitResult
-from readers.log.commit_log import record_columns, span_findings
-from readers.log.log_end import is_behind_end
-from readers.log.op_messages import op_findings, ops_of
-from readers.log.record_block import Block
-from readers.log.segment_scan import Span
-from readers.log.splits import Split
-from readers.log.transaction_records import are_halves, are_ops, halves_of
-from readers.model.columns import Bools
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.tables import ALL_TABLES, column
-from readers.store.store import Store
-from verdicts.audit.provenance import with_provenance
-from verdicts.export.export_manifest import Done, Range, begin_of, store_id, write_manifest
-from verdicts.export.partition_files import FileForm, PartitionFiles, WrittenFile
-from verdicts.export.partitions import PARTITIONINGS
+from rmqtx.readers.jobs.scan_job import SplitResult
+from rmqtx.readers.log.commit_log import record_columns, span_findings
+from rmqtx.readers.log.log_end import is_behind_end
+from rmqtx.readers.log.op_messages import op_findings, ops_of
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.segment_scan import Span
+from rmqtx.readers.log.splits import Split
+from rmqtx.readers.log.transaction_records import are_halves, are_ops, halves_of
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.tables import ALL_TABLES, column
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.audit.provenance import with_provenance
+from rmqtx.verdicts.export.export_manifest import Done, Range, begin_of, store_id, write_manifest
+from rmqtx.verdicts.export.partition_files import FileForm, PartitionFiles, WrittenFile
+from rmqtx.verdicts.export.partitions import PARTITIONINGS
 
 #: One file that an export wrote.
 EXPORTED = pa.schema(

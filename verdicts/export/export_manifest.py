@@ -19,12 +19,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, shown
-from readers.model.errors import BadRequest, SourceError, UnwritableFile
-from readers.storage.places import identity_of
-from readers.storage.segments import Segment
-from readers.store.store import Store
-from verdicts.export.partition_files import TEMPORARY_SUFFIX, WrittenFile, on_disk
+from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, shown
+from rmqtx.readers.model.errors import BadRequest, SourceError, UnwritableFile
+from rmqtx.readers.storage.places import identity_of
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.export.partition_files import TEMPORARY_SUFFIX, WrittenFile, on_disk
 
 #: The state directory of an export; readers of tables skip names with this beginning.
 STATE_DIRECTORY = "_rmqtx"

@@ -13,13 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.errors import UnwritableFile
-from readers.model.tables import ALL_TABLES
-from verdicts.audit.provenance import with_provenance
-from verdicts.export.export import EXPORTED
-from verdicts.export.export_manifest import Range, replace_manifests
-from verdicts.export.partition_files import FileForm, PartitionFiles, WrittenFile
-from verdicts.export.partitions import PARTITIONINGS
+from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.verdicts.audit.provenance import with_provenance
+from rmqtx.verdicts.export.export import EXPORTED
+from rmqtx.verdicts.export.export_manifest import Range, replace_manifests
+from rmqtx.verdicts.export.partition_files import FileForm, PartitionFiles, WrittenFile
+from rmqtx.verdicts.export.partitions import PARTITIONINGS
 
 
 def export_snapshot(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from readers.model.errors import UnwritableFile
-from verdicts.export.partitions import Partition, Partitioning
+from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.verdicts.export.partitions import Partition, Partitioning
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

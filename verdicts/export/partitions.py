@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Int64s
-from readers.model.moments import BROKER_TIME_MAX_MS
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
 
 #: The partition of unknown values.
 UNKNOWN = "__HIVE_DEFAULT_PARTITION__"

@@ -25,13 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from readers.model.errors import BadRequest, UnwritableFile
-from readers.model.moments import with_timestamps
-from readers.model.parquet import parquet_options
-from readers.model.tables import TRANSACTIONS
-from readers.storage.places import is_uri, normalised
-from readers.storage.temporary import is_dead, owner
-from verdicts.export.partitions import days_of
+from rmqtx.readers.model.errors import BadRequest, UnwritableFile
+from rmqtx.readers.model.moments import with_timestamps
+from rmqtx.readers.model.parquet import parquet_options
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.readers.storage.places import is_uri, normalised
+from rmqtx.readers.storage.temporary import is_dead, owner
+from rmqtx.verdicts.export.partitions import days_of
 
 #: What folders can be named by: the UTC day of the first half copy, or a column of TRANSACTIONS.
 PARTITION_NAMES = ("day", "state", "topic", "producer_group", "store")
@@ -214,7 +214,7 @@ class VerdictFolder:
         """Return the file system, and the folder's path in it."""
         if not is_uri(self.place):
             return fs.LocalFileSystem(), self.place
-        from readers.storage.remote_systems import opened
+        from rmqtx.readers.storage.remote_systems import opened
 
         return opened(self.place)
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.model.tables import FUTURE_COLUMNS, TRANSACTIONS
-from verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase
+from rmqtx.readers.model.tables import FUTURE_COLUMNS, TRANSACTIONS
+from rmqtx.verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase
 
 #: The columns of TRANSACTIONS that are calculated for a whole store at one time; null in verdicts that are followed.
 NOT_FOLLOWED = (*FUTURE_COLUMNS, "causes")

@@ -23,18 +23,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from readers.log.offset_marks import OFFSET_MARKS
-from readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES
-from readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, struct_of
-from readers.model.errors import BadRequest, BadText, UnwritableFile
-from readers.model.identities import UInt64s
-from readers.model.tables import MARKS, TRANSACTIONS
-from readers.store.store import Store
-from verdicts.evidence.belonging import op_numbers
-from verdicts.evidence.witness_scan import IDENTIFIED
-from verdicts.follow.segment_notes import Place
-from verdicts.model.verdict_inputs import MisdirectedDecision
-from verdicts.model.witnesses import Witnesses
+from rmqtx.readers.log.offset_marks import OFFSET_MARKS
+from rmqtx.readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES
+from rmqtx.readers.model.declared_json import ANYTHING, JsonForm, list_of, needed, struct_of
+from rmqtx.readers.model.errors import BadRequest, BadText, UnwritableFile
+from rmqtx.readers.model.identities import UInt64s
+from rmqtx.readers.model.tables import MARKS, TRANSACTIONS
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.evidence.belonging import op_numbers
+from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED
+from rmqtx.verdicts.follow.segment_notes import Place
+from rmqtx.verdicts.model.verdict_inputs import MisdirectedDecision
+from rmqtx.verdicts.model.witnesses import Witnesses
 
 #: A change of the file format changes this number.
 FORMAT_VERSION = 8

@@ -1,8 +1,8 @@
 """An audit that follows growing stores: it keeps a table of verdicts current and returns new and changed verdicts.
 
-After every step the table is equal to the result of `verdicts.audit.local_audit.audit` for the same stores at that
-moment. A step reads the new part of the logs (`log_follower.py`), judges the transactions that new records, a cursor or
-the time can affect (`rejudging.py`), and compares with the verdicts before; all data is in one file
+After every step the table is equal to the result of `rmqtx.verdicts.audit.local_audit.audit` for the same stores at the
+same moment. A step reads the new part of the logs (`log_follower.py`), judges the transactions that new records, a
+cursor or the time can affect (`rejudging.py`), and compares with the verdicts before; all data is in one file
 (`checkpoint_db.py`). Records that a broker deletes with an expired file are removed: a new audit would not find them.
 """
 
@@ -17,23 +17,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.jobs.workers import Progress
-from readers.log.commit_log import written_bytes
-from readers.model.columns import Int64s
-from readers.model.findings import Finding
-from readers.model.identities import identities, identity_hashes
-from readers.model.tables import FUTURE_COLUMNS
-from readers.store.store import Store
-from verdicts.evidence.belonging import tied_groups
-from verdicts.evidence.store_conclusion import Conclusion, conclude
-from verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
-from verdicts.follow.change_log import ChangeLog, forget_table
-from verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase, signed
-from verdicts.follow.log_follower import LogFollower
-from verdicts.follow.rejudging import mark_unsettled, view_words
-from verdicts.follow.split_reader import SplitReader, local_reader
-from verdicts.model.verdict_inputs import StoreView
-from verdicts.transactions.judge import judge
+from rmqtx.readers.jobs.workers import Progress
+from rmqtx.readers.log.commit_log import written_bytes
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.identities import identities, identity_hashes
+from rmqtx.readers.model.tables import FUTURE_COLUMNS
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.evidence.belonging import tied_groups
+from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude
+from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
+from rmqtx.verdicts.follow.change_log import ChangeLog, forget_table
+from rmqtx.verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase, signed
+from rmqtx.verdicts.follow.log_follower import LogFollower
+from rmqtx.verdicts.follow.rejudging import mark_unsettled, view_words
+from rmqtx.verdicts.follow.split_reader import SplitReader, local_reader
+from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.transactions.judge import judge
 
 #: Transactions that are judged at once.
 CHUNK_TRANSACTIONS = 20_000

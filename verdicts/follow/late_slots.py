@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from readers.log.record_at import block_at
-from readers.model.errors import SourceError
-from readers.queues.consume_queue import open_queue
-from readers.storage.segments import Segment, SegmentedLog
-from readers.store.store import HALF_TOPIC, Store
-from verdicts.missing.missing_ranges import COMPARED_TOPICS, UnfoundSlot
-from verdicts.missing.split_numbers import is_shifted_slot
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.storage.segments import Segment, SegmentedLog
+from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.verdicts.missing.missing_ranges import COMPARED_TOPICS, UnfoundSlot
+from rmqtx.verdicts.missing.split_numbers import is_shifted_slot
 
 
 def slot_counts(store: Store) -> dict[str, int]:

@@ -12,21 +12,21 @@ from dataclasses import asdict
 
 import numpy as np
 
-from readers.jobs.growing_logs import latest_offsets
-from readers.log.commit_log import last_with_data
-from readers.log.record_at import block_at
-from readers.log.segment_scan import SegmentScan
-from readers.log.splits import Split, SplitPlan
-from readers.log.torn_properties import end_in_zeros
-from readers.model.columns import Int64s
-from readers.model.errors import FileChanged
-from readers.storage.segments import Segment
-from readers.store.store import Store
-from verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, SplitWitnesses, column
-from verdicts.follow.checkpoint_db import FollowDatabase, signed
-from verdicts.follow.late_slots import compared_slots, slot_counts, unfound_late_slots
-from verdicts.follow.segment_notes import Place, SegmentNotes
-from verdicts.follow.split_reader import SplitReader
+from rmqtx.readers.jobs.growing_logs import latest_offsets
+from rmqtx.readers.log.commit_log import last_with_data
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.log.splits import Split, SplitPlan
+from rmqtx.readers.log.torn_properties import end_in_zeros
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import FileChanged
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, SplitWitnesses, column
+from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase, signed
+from rmqtx.verdicts.follow.late_slots import compared_slots, slot_counts, unfound_late_slots
+from rmqtx.verdicts.follow.segment_notes import Place, SegmentNotes
+from rmqtx.verdicts.follow.split_reader import SplitReader
 
 #: If a log grew by more than this while it was read, reading continues before anything is judged.
 _TAIL_BYTES_MAX = 64 << 20

@@ -29,9 +29,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from verdicts.follow.checkpoint_db import FollowDatabase
-from verdicts.model.verdict_inputs import StoreView
-from verdicts.transactions.flags import EXPIRES_SOON_MS
+from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
+from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.transactions.flags import EXPIRES_SOON_MS
 
 _CHANGES_ALL = ("settings", "missing", "doubtful_ends", "doubtful_ids", "checks_limit", "begins_later", "beside",
                 "check_stops", "half_numbers")

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from readers.log.segment_scan import Span
-from readers.model.declared_json import JsonForm, list_of, needed, struct_of
-from readers.model.findings import Finding
-from verdicts.evidence.witness_scan import SplitFacts
-from verdicts.missing.missing_ranges import UnfoundSlot
-from verdicts.missing.split_numbers import SplitNumbers
-from verdicts.model.verdict_inputs import DoubtfulId
+from rmqtx.readers.log.segment_scan import Span
+from rmqtx.readers.model.declared_json import JsonForm, list_of, needed, struct_of
+from rmqtx.readers.model.findings import Finding
+from rmqtx.verdicts.evidence.witness_scan import SplitFacts
+from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot
+from rmqtx.verdicts.missing.split_numbers import SplitNumbers
+from rmqtx.verdicts.model.verdict_inputs import DoubtfulId
 
 _FORM = JsonForm(
     "checkpoint of this version",

@@ -8,9 +8,9 @@ from functools import partial
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from readers.jobs.workers import Progress, Workers, workers_count
-from readers.log.splits import Split
-from verdicts.evidence.witness_scan import SplitWitnesses, scan_witnesses
+from rmqtx.readers.jobs.workers import Progress, Workers, workers_count
+from rmqtx.readers.log.splits import Split
+from rmqtx.verdicts.evidence.witness_scan import SplitWitnesses, scan_witnesses
 
 #: Bytes that are read and written at once; a kill loses no more.
 STEP_BYTES = 32 << 20
@@ -21,7 +21,7 @@ _Result = TypeVar("_Result")
 
 
 class Pool(Protocol):
-    """What runs tasks: processes of this machine (`readers.jobs.workers.Workers`), or a cluster."""
+    """What runs tasks: processes of this machine (`rmqtx.readers.jobs.workers.Workers`), or a cluster."""
 
     def __enter__(self) -> object:
         """Begin."""

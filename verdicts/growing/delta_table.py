@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from readers.model.errors import BadRequest, MissingLibrary, UnwritableFile
-from readers.storage.remote_systems import opened as opened_system
-from verdicts.follow.change_log import KEY
-from verdicts.growing.table_step import CURRENT, TableStep, table_differs
-from verdicts.growing.verdict_rows import VERDICTS, closed
+from rmqtx.readers.model.errors import BadRequest, MissingLibrary, UnwritableFile
+from rmqtx.readers.storage.remote_systems import opened as opened_system
+from rmqtx.verdicts.follow.change_log import KEY
+from rmqtx.verdicts.growing.table_step import CURRENT, TableStep, table_differs
+from rmqtx.verdicts.growing.verdict_rows import VERDICTS, closed
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable

@@ -16,15 +16,15 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.jobs.workers import Progress
-from readers.model.errors import FileChanged
-from readers.model.findings import Finding
-from readers.store.store import Store
-from verdicts.evidence.store_facts import SettingsOf
-from verdicts.follow.change_log import ChangeLog
-from verdicts.follow.checkpoint_db import FollowDatabase
-from verdicts.follow.follower import Follower, MakeReader
-from verdicts.growing.table_step import TableStep, step_token
+from rmqtx.readers.jobs.workers import Progress
+from rmqtx.readers.model.errors import FileChanged
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.follow.change_log import ChangeLog
+from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
+from rmqtx.verdicts.follow.follower import Follower, MakeReader
+from rmqtx.verdicts.growing.table_step import TableStep, step_token
 
 
 class VerdictTable(Protocol):
@@ -81,7 +81,7 @@ def grow(
 ) -> Grown:
     """Bring the table up to the present state of the stores.
 
-    `processes`, `make_reader`: see `verdicts.follow.follower.Follower`.
+    `processes`, `make_reader`: see `rmqtx.verdicts.follow.follower.Follower`.
     Raises: FileChanged if a log is another one than before; SourceError; UnwritableFile.
     """
     grown = Grown()

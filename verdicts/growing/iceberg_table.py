@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.errors import BadRequest, MissingLibrary, UnwritableFile
-from readers.model.own_process import allow_pandas
-from verdicts.follow.change_log import KEY
-from verdicts.growing.table_step import CURRENT, VALID_SINCE, TableStep, continued, table_differs
-from verdicts.growing.verdict_rows import VERDICTS
+from rmqtx.readers.model.errors import BadRequest, MissingLibrary, UnwritableFile
+from rmqtx.readers.model.own_process import allow_pandas
+from rmqtx.verdicts.follow.change_log import KEY
+from rmqtx.verdicts.growing.table_step import CURRENT, VALID_SINCE, TableStep, continued, table_differs
+from rmqtx.verdicts.growing.verdict_rows import VERDICTS
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

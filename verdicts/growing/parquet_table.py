@@ -23,13 +23,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from readers.model.errors import BadRequest, FileChanged, UnreadableFile, UnwritableFile
-from readers.storage.places import is_uri, joined
-from readers.storage.remote_systems import opened as opened_system
-from verdicts.export.export_manifest import STATE_DIRECTORY, is_own_name
-from verdicts.follow.change_log import KEY
-from verdicts.growing.part_writer import ROWS_MAX, PartWriter
-from verdicts.growing.table_manifest import (
+from rmqtx.readers.model.errors import BadRequest, FileChanged, UnreadableFile, UnwritableFile
+from rmqtx.readers.storage.places import is_uri, joined
+from rmqtx.readers.storage.remote_systems import opened as opened_system
+from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, is_own_name
+from rmqtx.verdicts.follow.change_log import KEY
+from rmqtx.verdicts.growing.part_writer import ROWS_MAX, PartWriter
+from rmqtx.verdicts.growing.table_manifest import (
     NAME,
     RETENTION_MS,
     RetiredFile,
@@ -38,8 +38,8 @@ from verdicts.growing.table_manifest import (
     read_manifest,
     write_manifest,
 )
-from verdicts.growing.table_step import CURRENT, VALID_SINCE, TableStep, continued, table_differs
-from verdicts.growing.verdict_rows import VERDICTS, key_texts
+from rmqtx.verdicts.growing.table_step import CURRENT, VALID_SINCE, TableStep, continued, table_differs
+from rmqtx.verdicts.growing.verdict_rows import VERDICTS, key_texts
 
 _LOCK = "lock"
 #: The number of files of about one size, and of files of unsettled rows, that a step joins.

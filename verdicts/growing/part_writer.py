@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from readers.storage.places import is_uri
-from verdicts.export.partition_files import on_disk
-from verdicts.export.partitions import UNKNOWN
-from verdicts.growing.table_manifest import TableFile
-from verdicts.growing.verdict_rows import VERDICTS, are_unsettled
+from rmqtx.readers.storage.places import is_uri
+from rmqtx.verdicts.export.partition_files import on_disk
+from rmqtx.verdicts.export.partitions import UNKNOWN
+from rmqtx.verdicts.growing.table_manifest import TableFile
+from rmqtx.verdicts.growing.verdict_rows import VERDICTS, are_unsettled
 
 #: The most rows of a file.
 ROWS_MAX = 250_000

@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from readers.model.declared_json import JsonForm, list_of, needed, shown, struct_of
-from readers.model.errors import BadRequest
-from readers.storage.places import is_uri
-from verdicts.export.export_manifest import STATE_DIRECTORY, is_own_name, write_json
+from rmqtx.readers.model.declared_json import JsonForm, list_of, needed, shown, struct_of
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.storage.places import is_uri
+from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, is_own_name, write_json
 
 #: Changes with the form of the table.
 FORMAT_VERSION = 1

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.errors import FileChanged
-from verdicts.export.partitions import days_of
-from verdicts.follow.change_log import CHANGES, KEY, ChangeLog
-from verdicts.growing.verdict_rows import (
+from rmqtx.readers.model.errors import FileChanged
+from rmqtx.verdicts.export.partitions import days_of
+from rmqtx.verdicts.follow.change_log import CHANGES, KEY, ChangeLog
+from rmqtx.verdicts.growing.verdict_rows import (
     GONE,
     STATE_CHANGED,
     VERDICTS,

@@ -12,15 +12,15 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from readers.jobs.workers import Progress
-from readers.model.errors import BadRequest, UnwritableFile
-from readers.storage.places import is_uri, joined, normalised
-from readers.store.store import Store
-from verdicts.evidence.store_facts import SettingsOf
-from verdicts.export.export_manifest import STATE_DIRECTORY
-from verdicts.follow.checkpoint_db import FollowDatabase
-from verdicts.follow.follower import MakeReader
-from verdicts.growing.grow import Grown, VerdictTable, grow
+from rmqtx.readers.jobs.workers import Progress
+from rmqtx.readers.model.errors import BadRequest, UnwritableFile
+from rmqtx.readers.storage.places import is_uri, joined, normalised
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY
+from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
+from rmqtx.verdicts.follow.follower import MakeReader
+from rmqtx.verdicts.growing.grow import Grown, VerdictTable, grow
 
 #: The kinds of tables, with the prefix of their names; a name without a prefix is a folder of Parquet.
 PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
@@ -133,4 +133,4 @@ def table_files(name: TableName) -> list[str]:
 
 def _module(kind: str) -> ModuleType:
     """Return the module of a kind of table; its library is loaded only if the kind is used."""
-    return import_module(f"verdicts.growing.{kind}_table")
+    return import_module(f"rmqtx.verdicts.growing.{kind}_table")

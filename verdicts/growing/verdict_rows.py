@@ -9,10 +9,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.moments import timestamp_schema, with_timestamps
-from readers.model.tables import column
-from verdicts.export.partitions import days_of
-from verdicts.follow.change_log import FOLLOWED, KEY
+from rmqtx.readers.model.moments import timestamp_schema, with_timestamps
+from rmqtx.readers.model.tables import column
+from rmqtx.verdicts.export.partitions import days_of
+from rmqtx.verdicts.follow.change_log import FOLLOWED, KEY
 
 _MOMENT = pa.timestamp("ms", "UTC")
 #: Why a row is closed.

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.ledger.ledger import Ledger
-from readers.model.columns import Int64s
-from readers.model.tables import TRANSACTIONS
-from readers.storage.temporary import RunFolder
-from verdicts.ledger.matching import Match, plain_texts
-from verdicts.ledger.reconcile import LOOKED_UP, SAYS_BOTH, SAYS_DONE, SAYS_NOT_DONE, reconciled
+from rmqtx.readers.ledger.ledger import Ledger
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.readers.storage.temporary import RunFolder
+from rmqtx.verdicts.ledger.matching import Match, plain_texts
+from rmqtx.verdicts.ledger.reconcile import LOOKED_UP, SAYS_BOTH, SAYS_DONE, SAYS_NOT_DONE, reconciled
 
 #: A condition on rows of the ledger: one truth value per row, null if unknown.
 Condition = Callable[[pa.RecordBatch], pa.Array]

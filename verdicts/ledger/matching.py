@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Int64s
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import BadRequest
 
 SEPARATOR = "\x1f"
 _GROUP = "key"

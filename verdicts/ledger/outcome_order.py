@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.storage.temporary import RunFolder
-from verdicts.ledger.reconcile import OUTCOMES, RECONCILED
+from rmqtx.readers.storage.temporary import RunFolder
+from rmqtx.verdicts.ledger.reconcile import OUTCOMES, RECONCILED
 
 
 def by_outcome(

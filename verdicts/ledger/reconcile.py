@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s, scatter
-from readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK, TRANSACTIONS, column
+from rmqtx.readers.model.columns import Bools, Int64s, scatter
+from rmqtx.readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK, TRANSACTIONS, column
 
 WORDS: dict[str, str] = {
     "done": "one ledger row matches: the local transaction was done",

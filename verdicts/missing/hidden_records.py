@@ -29,17 +29,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from readers.index.hidden_keys import IndexKeys
-from readers.log.prepared_records import is_rollback
-from readers.log.record_at import block_at
-from readers.log.record_layout import BLANK, FILLER_MARK, RECORD_BYTES_MIN
-from readers.model.columns import Bools, Int64s
-from readers.model.errors import UnreadableFile
-from readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, redo_entries
-from readers.rocksdb.slots_of_ranges import RangeSlots, slots_of_ranges
-from readers.storage.segments import Segment, SegmentedLog
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, WAITING_TOPICS, Store
-from verdicts.model.verdict_inputs import (
+from rmqtx.readers.index.hidden_keys import IndexKeys
+from rmqtx.readers.log.prepared_records import is_rollback
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_layout import BLANK, FILLER_MARK, RECORD_BYTES_MIN
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.old_tables.redo_log import PREPARED_TAGS, RedoEntries, redo_entries
+from rmqtx.readers.rocksdb.slots_of_ranges import RangeSlots, slots_of_ranges
+from rmqtx.readers.storage.segments import Segment, SegmentedLog
+from rmqtx.readers.store.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    WAITING_TOPICS,
+    Store,
+)
+from rmqtx.verdicts.model.verdict_inputs import (
     HiddenRecords,
     HiddenTopic,
     MisdirectedDecision,

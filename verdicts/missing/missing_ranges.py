@@ -11,26 +11,26 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from readers.log.corrected_records import corrected_blocks, corrected_op_numbers, with_topic
-from readers.log.header_doubts import contradict_prepared_flag
-from readers.log.header_rules import is_of_a_state
-from readers.log.prepared_records import is_prepared, is_rollback
-from readers.log.properties import TRANSACTION_ID, UNIQ_KEY
-from readers.log.record_at import block_at
-from readers.log.record_block import Block
-from readers.log.record_layout import COMMIT
-from readers.log.segment_scan import SegmentScan
-from readers.log.topic_doubts import internal_topic_of
-from readers.log.torn_properties import have_torn_properties
-from readers.log.transaction_records import are_damaged_finals, are_halves
-from readers.log.unreadable_copies import has_readable_id
-from readers.model.columns import Int32s, Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding, as_text
-from readers.queues.consume_queue import Queue, open_queue
-from readers.rocksdb.rocksdb_queues import end_in_rocksdb
-from readers.storage.segments import Segment, SegmentedLog
-from readers.store.store import (
+from rmqtx.readers.log.corrected_records import corrected_blocks, corrected_op_numbers, with_topic
+from rmqtx.readers.log.header_doubts import contradict_prepared_flag
+from rmqtx.readers.log.header_rules import is_of_a_state
+from rmqtx.readers.log.prepared_records import is_prepared, is_rollback
+from rmqtx.readers.log.properties import TRANSACTION_ID, UNIQ_KEY
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import COMMIT
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.log.topic_doubts import internal_topic_of
+from rmqtx.readers.log.torn_properties import have_torn_properties
+from rmqtx.readers.log.transaction_records import are_damaged_finals, are_halves
+from rmqtx.readers.log.unreadable_copies import has_readable_id
+from rmqtx.readers.model.columns import Int32s, Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.queues.consume_queue import Queue, open_queue
+from rmqtx.readers.rocksdb.rocksdb_queues import end_in_rocksdb
+from rmqtx.readers.storage.segments import Segment, SegmentedLog
+from rmqtx.readers.store.store import (
     CHECK_GROUP,
     DISCARD_TOPIC,
     HALF_TOPIC,
@@ -40,9 +40,9 @@ from readers.store.store import (
     WAITING_TOPICS,
     Store,
 )
-from verdicts.missing.record_around import STALE_RUN_MIN, record_around
-from verdicts.missing.split_numbers import SplitNumbers
-from verdicts.model.verdict_inputs import MissingRange
+from rmqtx.verdicts.missing.record_around import STALE_RUN_MIN, record_around
+from rmqtx.verdicts.missing.split_numbers import SplitNumbers
+from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 #: Topics of witnesses with a queue: the record of each slot is searched for in the log.
 COMPARED_TOPICS = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from readers.log.segment_scan import SegmentScan
-from readers.storage.segments import Segment, SegmentedLog
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.storage.segments import Segment, SegmentedLog
 
 #: How far before a place its record is searched for: at first, and at most (records are at most 4 MiB by default).
 _BACK_BYTES = (64 << 10, 8 << 20)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from readers.log.record_at import block_at
-from readers.model.columns import Bools, Int64s
-from readers.model.errors import SourceError
-from readers.queues.consume_queue import Queue, open_queue
-from readers.storage.segments import SegmentedLog
-from readers.store.store import HALF_TOPIC, Store
-from verdicts.model.half_numbers import NO_SLOT
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.queues.consume_queue import Queue, open_queue
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.verdicts.model.half_numbers import NO_SLOT
 
 _SLOTS_AT_ONCE = 1 << 20
 

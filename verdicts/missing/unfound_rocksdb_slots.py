@@ -11,12 +11,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.rocksdb.rocksdb import DEFAULT, open_database
-from readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_directories, slot_key
-from readers.store.store import Store
-from verdicts.missing.missing_ranges import UnfoundSlot, unfound_among
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.rocksdb.rocksdb import DEFAULT, open_database
+from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, QueueDatabase, queue_directories, slot_key
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.missing.missing_ranges import UnfoundSlot, unfound_among
 
 _PLACE = struct.Struct(">q")
 

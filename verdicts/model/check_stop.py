@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from readers.model.releases import Version
+from rmqtx.readers.model.releases import Version
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from readers.model.columns import Int64s
+from rmqtx.readers.model.columns import Int64s
 
 #: No slot of the half queue leads to a half message, and none will: the check never reads it. The slot with its number
 #: belongs, or will belong, to another half message.

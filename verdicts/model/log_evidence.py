@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.columns import Bools, Int64s
 
 if TYPE_CHECKING:
-    from readers.broker_logs.log_lines import LogLine, LogReading
+    from rmqtx.readers.broker_logs.log_lines import LogLine, LogReading
 
 #: Arrays are sorted, and equal values dropped, when they have grown by this number.
 _GROWTH = 1 << 20

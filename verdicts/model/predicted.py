@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from readers.model.columns import Bools, Int64s
-from readers.model.findings import Finding
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.findings import Finding
 
 #: The default file reservation of 72 hours, at a round every 30 seconds, ends every half before this.
 ROUNDS_MAX = 10_000

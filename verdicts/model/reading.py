@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from readers.model.reading import Reading
-from verdicts.model.check_stop import CheckStop
-from verdicts.model.group_habits import Habits
-from verdicts.model.predicted import Prediction
-from verdicts.model.store_evidence import StoreEvidence
-from verdicts.model.verdict_inputs import MissingRange
+from rmqtx.readers.model.reading import Reading
+from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.model.group_habits import Habits
+from rmqtx.verdicts.model.predicted import Prediction
+from rmqtx.verdicts.model.store_evidence import StoreEvidence
+from rmqtx.verdicts.model.verdict_inputs import MissingRange
 
 
 @dataclass(slots=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from readers.model.columns import Int64s
-from readers.model.releases import OPS_WAIT_TWICE, Version
-from verdicts.model.check_stop import CheckStop
-from verdicts.model.log_evidence import LogEvidence
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.releases import OPS_WAIT_TWICE, Version
+from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.model.log_evidence import LogEvidence
 
 #: How long the write of an op message may take after its wait.
 OP_WRITE_MS = 1_000

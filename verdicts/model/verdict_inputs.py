@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from readers.model.findings import Finding
-from readers.model.identities import UInt64s
-from readers.old_tables.beside_log import BesideLog
-from readers.store.broker_settings import BrokerSettings
-from verdicts.model.check_stop import CheckStop
-from verdicts.model.half_numbers import HalfNumbers
-from verdicts.model.predicted import Prediction
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.identities import UInt64s
+from rmqtx.readers.old_tables.beside_log import BesideLog
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.verdicts.model.check_stop import CheckStop
+from rmqtx.verdicts.model.half_numbers import HalfNumbers
+from rmqtx.verdicts.model.predicted import Prediction
 
 
 @dataclass(frozen=True, slots=True)

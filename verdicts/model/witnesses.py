@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from readers.log.offset_marks import OFFSET_MARKS
-from readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES
-from readers.model.tables import MARKS
+from rmqtx.readers.log.offset_marks import OFFSET_MARKS
+from rmqtx.readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES
+from rmqtx.readers.model.tables import MARKS
 
 
 @dataclass(frozen=True, slots=True)

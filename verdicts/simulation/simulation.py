@@ -10,16 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.log.designs import HALF_TOPIC_DESIGN
-from verdicts.check.check_rules import CheckRules
-from verdicts.check.half_queue_check import play_rounds
-from verdicts.check.state import CheckSettings
-from verdicts.check.steps import Action, CheckStep, Round, Stop
-from verdicts.check.window import CheckWindow
-from verdicts.model.predicted import NEVER, ROUNDS_MAX, Event
-from verdicts.simulation import simulation_without_queue_rows
-from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
-from verdicts.simulation.simulation_without_queue import BesideSimulated
+from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN
+from rmqtx.verdicts.check.check_rules import CheckRules
+from rmqtx.verdicts.check.half_queue_check import play_rounds
+from rmqtx.verdicts.check.state import CheckSettings
+from rmqtx.verdicts.check.steps import Action, CheckStep, Round, Stop
+from rmqtx.verdicts.check.window import CheckWindow
+from rmqtx.verdicts.model.predicted import NEVER, ROUNDS_MAX, Event
+from rmqtx.verdicts.simulation import simulation_without_queue_rows
+from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+from rmqtx.verdicts.simulation.simulation_without_queue import BesideSimulated
 
 #: Consecutive rounds with an exception after which playing stops: each round writes the same copies again.
 _ABORTED_ROUNDS_MAX = 3

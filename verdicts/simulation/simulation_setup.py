@@ -8,28 +8,28 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.cursors.cursors import CheckCursors, check_cursors
-from readers.log.designs import HALF_TOPIC_DESIGN, designs_of
-from readers.model.errors import NotAStore
-from readers.model.findings import Finding
-from readers.store.broker_settings import BrokerSettings
-from readers.store.store import HALF_TOPIC, Store
-from verdicts.check.check_rules import CheckRules, check_rules, supposed_version
-from verdicts.check.check_stops import check_stops, stop_findings
-from verdicts.check.first_round import first_round_ms
-from verdicts.check.slots import half_queues
-from verdicts.check.state import check_settings
-from verdicts.check.window import CheckWindow, check_window
-from verdicts.claims.log_agreement import missing_findings
-from verdicts.claims.log_claims import log_claims
-from verdicts.ends.doubtful_ends import doubtful_id_findings
-from verdicts.ends.index_ids import contradicted_ids
-from verdicts.missing.missing_ranges import derived_findings, op_queue_findings
-from verdicts.simulation.simulation import Simulated, SimulatedCheck
-from verdicts.simulation.simulation_without_queue import beside_tables
-from verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors
-from verdicts.startup.cursors_beyond_end import still_beyond
-from verdicts.startup.log_cut import scanned_cut
+from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
+from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN, designs_of
+from rmqtx.readers.model.errors import NotAStore
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_version
+from rmqtx.verdicts.check.check_stops import check_stops, stop_findings
+from rmqtx.verdicts.check.first_round import first_round_ms
+from rmqtx.verdicts.check.slots import half_queues
+from rmqtx.verdicts.check.state import check_settings
+from rmqtx.verdicts.check.window import CheckWindow, check_window
+from rmqtx.verdicts.claims.log_agreement import missing_findings
+from rmqtx.verdicts.claims.log_claims import log_claims
+from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings
+from rmqtx.verdicts.ends.index_ids import contradicted_ids
+from rmqtx.verdicts.missing.missing_ranges import derived_findings, op_queue_findings
+from rmqtx.verdicts.simulation.simulation import Simulated, SimulatedCheck
+from rmqtx.verdicts.simulation.simulation_without_queue import beside_tables
+from rmqtx.verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors
+from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
+from rmqtx.verdicts.startup.log_cut import scanned_cut
 
 #: A longer log is not read for damage at which the next start would cut it off.
 _SCANNED_BYTES_MAX = 256 << 20

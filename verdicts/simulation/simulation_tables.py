@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from readers.model.tables import column
-from verdicts.check.steps import Action
-from verdicts.check.timers_without_copies import Asking
+from rmqtx.readers.model.tables import column
+from rmqtx.verdicts.check.steps import Action
+from rmqtx.verdicts.check.timers_without_copies import Asking
 
 _STORE = column("store", pa.string(), "root directory of the store that the check was simulated on")
 _CONFIGURATION = column("configuration", pa.string(), "as is, or the settings that --with changed")

@@ -14,26 +14,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.commit_log import scan_segments
-from readers.log.designs import PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
-from readers.log.header_doubts import header_findings
-from readers.log.offset_marks import rocksdb_marks
-from readers.log.prepared_record_arrays import OldRecords
-from readers.log.record_at import blocks_at
-from readers.log.record_layout import PREPARED
-from readers.log.transaction_records import JUDGED_HALVES, halves_of
-from readers.model.columns import Bools, Int64s, int64s
-from readers.model.finding_limits import one_by_one
-from readers.model.findings import Finding
-from readers.model.releases import PREPARED_NOT_CHECKED
-from readers.model.tables import HALVES
-from readers.old_tables.redo_log import redo_entries
-from readers.old_tables.state_table import DIRECTORY, STATE_SLOT, StateSlots, state_slots
-from readers.old_tables.state_table_rebuilt import rebuilt_offsets
-from readers.rocksdb.rocksdb_transactions import rocksdb_entries
-from readers.store.broker_settings import BrokerSettings, conf_integer
-from readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
-from verdicts.check.timers_without_copies import AskingRound, AskingSettings, OpenRecord, rocksdb_passes, timer_runs
+from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.log.designs import PREPARED_RECORDS, ROCKSDB, STATE_TABLE, designs_of
+from rmqtx.readers.log.header_doubts import header_findings
+from rmqtx.readers.log.offset_marks import rocksdb_marks
+from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.record_at import blocks_at
+from rmqtx.readers.log.record_layout import PREPARED
+from rmqtx.readers.log.transaction_records import JUDGED_HALVES, halves_of
+from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.readers.model.finding_limits import one_by_one
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
+from rmqtx.readers.model.tables import HALVES
+from rmqtx.readers.old_tables.redo_log import redo_entries
+from rmqtx.readers.old_tables.state_table import DIRECTORY, STATE_SLOT, StateSlots, state_slots
+from rmqtx.readers.old_tables.state_table_rebuilt import rebuilt_offsets
+from rmqtx.readers.rocksdb.rocksdb_transactions import rocksdb_entries
+from rmqtx.readers.store.broker_settings import BrokerSettings, conf_integer
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.verdicts.check.timers_without_copies import (
+    AskingRound,
+    AskingSettings,
+    OpenRecord,
+    rocksdb_passes,
+    timer_runs,
+)
 
 #: Interval of a timer of 3.0 and 3.1, and slots per file, unless configured.
 TIMER_INTERVAL_KEY, _TIMER_INTERVAL_MS = "checkTransactionMessageTimerInterval", 60_000

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from verdicts.check.timers_without_copies import Asking, AskingRound, AskingStep, OpenRecord
-from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
-from verdicts.simulation.simulation_without_queue import BesideSimulated
+from rmqtx.verdicts.check.timers_without_copies import Asking, AskingRound, AskingStep, OpenRecord
+from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
+from rmqtx.verdicts.simulation.simulation_without_queue import BesideSimulated
 
 _ASKED = (Asking.ASKED, Asking.UNANSWERABLE)
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from readers.cursors.cursors import CheckCursors, check_cursors, cursors_of_file
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.releases import ALWAYS, NEWEST_READ, Version, dotted
-from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import BrokerSettings
-from readers.store.paths import CURSOR_FILES, CursorFile
-from readers.store.store import HALF_TOPIC, Store
+from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors, cursors_of_file
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import ALWAYS, NEWEST_READ, Version, dotted
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.paths import CURSOR_FILES, CursorFile
+from rmqtx.readers.store.store import HALF_TOPIC, Store
 
 _SWITCH = "enableLmq"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.store.broker_settings import BrokerSettings
-from readers.store.store import HALF_TOPIC, Store
-from verdicts.startup.findings import not_predictable
-from verdicts.startup.refusals import refusals_of_directory, start_directories
-from verdicts.startup.rules import RecoveryRules, possible_rules
-from verdicts.startup.started_queues import started_queues
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.verdicts.startup.findings import not_predictable
+from rmqtx.verdicts.startup.refusals import refusals_of_directory, start_directories
+from rmqtx.verdicts.startup.rules import RecoveryRules, possible_rules
+from rmqtx.verdicts.startup.started_queues import started_queues
 
 _CODE = "cursor-beyond-end"
 

@@ -9,20 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from readers.cursors.cursors import check_cursors
-from readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES, MAGIC_V1, RECORD
-from readers.log.segment_scan import SegmentScan
-from readers.model.columns import Int64s
-from readers.model.findings import Finding, as_text
-from readers.queues.slot_files import topic_text
-from readers.storage.segments import Segment
-from readers.store.checkpoint import checkpoint_values
-from readers.store.store import HALF_TOPIC, Store
-from verdicts.startup.dledger_log import committed_offset, is_too_far_back, walk_entries
-from verdicts.startup.log_findings import log_findings
-from verdicts.startup.queues import QueueFacts
-from verdicts.startup.recovery import LogFacts, recovered_until_ms
-from verdicts.startup.rules import RecoveryRules
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES, MAGIC_V1, RECORD
+from rmqtx.readers.log.segment_scan import SegmentScan
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.queues.slot_files import topic_text
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.checkpoint import checkpoint_values
+from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.verdicts.startup.dledger_log import committed_offset, is_too_far_back, walk_entries
+from rmqtx.verdicts.startup.log_findings import log_findings
+from rmqtx.verdicts.startup.queues import QueueFacts
+from rmqtx.verdicts.startup.recovery import LogFacts, recovered_until_ms
+from rmqtx.verdicts.startup.rules import RecoveryRules
 
 _SLOTS_AT_ONCE = 1 << 20
 

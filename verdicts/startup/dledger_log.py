@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from readers.log.dledger import BLANK_MAGIC, ENTRY_HEADER, ENTRY_MAGIC
-from readers.model.errors import SourceError
-from readers.storage.open_file import OpenFile
-from readers.storage.segments import DLEDGER_FRAME_BYTES, Segment
-from readers.store.store import Store
-from verdicts.startup.log_walk import LogWalk
+from rmqtx.readers.log.dledger import BLANK_MAGIC, ENTRY_HEADER, ENTRY_MAGIC
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.segments import DLEDGER_FRAME_BYTES, Segment
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.startup.log_walk import LogWalk
 
 _WINDOW_BYTES = 4 << 20
 _FILES_BACK = 3

@@ -9,21 +9,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from readers.index.index_search import open_index
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import KINDS, Finding
-from readers.queues.slot_files import queue_text
-from readers.store.broker_settings import BrokerSettings
-from readers.store.checkpoint import checkpoint_values
-from readers.store.implementation import rust_mark
-from readers.store.store import Store
-from verdicts.startup.dledger_findings import dledger_findings
-from verdicts.startup.log_findings import log_findings
-from verdicts.startup.losses import skipped_meaning
-from verdicts.startup.queues import QueueFacts, QueueFate
-from verdicts.startup.recovery import LogFacts, PredictedStart, predict_start
-from verdicts.startup.rules import possible_rules
+from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import KINDS, Finding
+from rmqtx.readers.queues.slot_files import queue_text
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.checkpoint import checkpoint_values
+from rmqtx.readers.store.implementation import rust_mark
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.startup.dledger_findings import dledger_findings
+from rmqtx.verdicts.startup.log_findings import log_findings
+from rmqtx.verdicts.startup.losses import skipped_meaning
+from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate
+from rmqtx.verdicts.startup.recovery import LogFacts, PredictedStart, predict_start
+from rmqtx.verdicts.startup.rules import possible_rules
 
 #: The most queues with findings of one kind.
 _QUEUES_MAX = 100

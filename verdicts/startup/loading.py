@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from readers.storage.places import DirectoryEntry
-from readers.storage.segments import Segment
-from readers.store.store import Store
-from verdicts.startup.rules import RecoveryRules
+from rmqtx.readers.storage.places import DirectoryEntry
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.startup.rules import RecoveryRules
 
 _SLOT_BYTES = 20
 

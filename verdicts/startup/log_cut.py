@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from readers.log.commit_log import last_with_data, written_end_offset
-from readers.log.record_block import Block
-from readers.log.segment_scan import SegmentScan, Span
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.releases import LAST_TO_START_ALIKE, Version
-from readers.storage.segments import Segment
-from readers.store.remembered import Remembered
-from readers.store.store import Store
-from verdicts.startup.dledger_log import entries_begin, is_too_far_back, walk_entries
-from verdicts.startup.findings import not_predictable
-from verdicts.startup.log_walk import walk_log
-from verdicts.startup.recovery import FILES_BACK, loaded_log, start_file
-from verdicts.startup.rules import RecoveryRules, rules_of
-from verdicts.startup.started_queues import queue_reach
+from rmqtx.readers.log.commit_log import last_with_data, written_end_offset
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.segment_scan import SegmentScan, Span
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.releases import LAST_TO_START_ALIKE, Version
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.remembered import Remembered
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.startup.dledger_log import entries_begin, is_too_far_back, walk_entries
+from rmqtx.verdicts.startup.findings import not_predictable
+from rmqtx.verdicts.startup.log_walk import walk_log
+from rmqtx.verdicts.startup.recovery import FILES_BACK, loaded_log, start_file
+from rmqtx.verdicts.startup.rules import RecoveryRules, rules_of
+from rmqtx.verdicts.startup.started_queues import queue_reach
 
 _EARLIEST: Remembered[int | None] = Remembered()
 _NO_ROWS = np.empty((0, 2), np.int64)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from readers.model.findings import Finding
-from readers.storage.segments import Segment
-from readers.store.store import Store
-from verdicts.startup.log_walk import LogWalk
-from verdicts.startup.losses import cut_meaning
-from verdicts.startup.recovery import LogFacts
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.startup.log_walk import LogWalk
+from rmqtx.verdicts.startup.losses import cut_meaning
+from rmqtx.verdicts.startup.recovery import LogFacts
 
 
 def log_findings(store: Store, walk: LogWalk, segments: Sequence[Segment], log: LogFacts) -> Iterator[Finding]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from readers.log.property_crcs import PROPERTY_CRC, PROPERTY_CRC_BYTES
-from readers.log.record_layout import (
+from rmqtx.readers.log.property_crcs import PROPERTY_CRC, PROPERTY_CRC_BYTES
+from rmqtx.readers.log.record_layout import (
     AT,
     BORN_V6,
     IPV6_EXTRA_BYTES,
@@ -26,11 +26,11 @@ from readers.log.record_layout import (
     STORE_V6,
     VALUE_END,
 )
-from readers.model.columns import Int64s
-from readers.storage.open_file import OpenFile
-from readers.storage.segments import Segment
-from readers.store.store import SCHEDULE_TOPIC
-from verdicts.startup.rules import RecoveryRules
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import SCHEDULE_TOPIC
+from rmqtx.verdicts.startup.rules import RecoveryRules
 
 RECORD_OK, BLANK_OK, MISMATCH, END = "record", "blank", "mismatch", "end"
 _JAVA_INTEGER = re.compile(rb"[+-]?\d{1,10}")

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from readers.cursors.cursors import check_cursors
-from readers.log.properties import UNIQ_KEY
-from readers.log.record_at import blocks_at
-from readers.log.record_block import Block
-from readers.log.record_layout import COMMIT, TRANSACTION_MASK
-from readers.log.splits import plan_splits
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.queues.slot_files import QueueName, topic_text
-from readers.storage.segments import SegmentedLog
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.log.properties import UNIQ_KEY
+from rmqtx.readers.log.record_at import blocks_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.queues.slot_files import QueueName, topic_text
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
 
 _NAMED_MAX = 3
 _NOUNS = {"half": "half message", "op": "op message", "final": "COMMIT record"}

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from readers.model.columns import Bools, Int64s
-from readers.model.ranges import inside
-from readers.queues.queue_parts import QueuePart
-from readers.queues.slot_files import QueueName, SlotFiles
-from readers.storage.places import DirectoryEntry
-from readers.storage.segments import Segment
-from verdicts.startup.loading import loaded
-from verdicts.startup.rules import RecoveryRules
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.ranges import inside
+from rmqtx.readers.queues.queue_parts import QueuePart
+from rmqtx.readers.queues.slot_files import QueueName, SlotFiles
+from rmqtx.readers.storage.places import DirectoryEntry
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.verdicts.startup.loading import loaded
+from rmqtx.verdicts.startup.rules import RecoveryRules
 
 #: The last files of a queue that a start reads. Source: store/ConsumeQueue.java recover.
 QUEUE_FILES_READ = 3

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from readers.model.columns import Bools, Int64s
-from readers.model.findings import Finding
-from readers.queues.slot_files import topic_text
-from readers.storage.segments import Segment
-from readers.store.checkpoint import checkpoint_values
-from readers.store.store import Store
-from verdicts.startup.loading import entries, left_out, loaded, log_directories, log_file_bytes, queue_file_bytes
-from verdicts.startup.log_walk import LogWalk, check_record, first_record, walk_log
-from verdicts.startup.queues import QueueFacts, QueueFate, cut_at, dispatch, read_again, recovered
-from verdicts.startup.refusals import empty_file_refusals, refusals
-from verdicts.startup.rules import RecoveryRules
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.queues.slot_files import topic_text
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.checkpoint import checkpoint_values
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.startup.loading import entries, left_out, loaded, log_directories, log_file_bytes, queue_file_bytes
+from rmqtx.verdicts.startup.log_walk import LogWalk, check_record, first_record, walk_log
+from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate, cut_at, dispatch, read_again, recovered
+from rmqtx.verdicts.startup.refusals import empty_file_refusals, refusals
+from rmqtx.verdicts.startup.rules import RecoveryRules
 
 #: The last files of a log that a start after a clean stop reads. Source: store/CommitLog.java recoverNormally.
 FILES_BACK = 3

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from readers.model.findings import Finding, as_text
-from readers.storage.places import DirectoryEntry
-from readers.store.fastjson import read_config
-from readers.store.store import Store
-from verdicts.startup.loading import entries, log_directories, log_file_bytes, queue_file_bytes
-from verdicts.startup.queues import QueueFate
-from verdicts.startup.rules import RecoveryRules
+from rmqtx.readers.model.findings import Finding, as_text
+from rmqtx.readers.storage.places import DirectoryEntry
+from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.startup.loading import entries, log_directories, log_file_bytes, queue_file_bytes
+from rmqtx.verdicts.startup.queues import QueueFate
+from rmqtx.verdicts.startup.rules import RecoveryRules
 
 #: Configuration that a start needs: if the file and its backup are unreadable, the broker exits.
 _CONFIGURATIONS = ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "delayOffset.json")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from readers.log.record_layout import MAGIC_V1, MAGIC_V2
-from readers.model.releases import (
+from rmqtx.readers.log.record_layout import MAGIC_V1, MAGIC_V2
+from rmqtx.readers.model.releases import (
     DIRECTORIES_SKIPPED,
     DISPATCHES_BEHIND_QUEUES,
     DISPATCHES_PAST_QUEUES,
@@ -35,7 +35,7 @@ from readers.model.releases import (
     Version,
     dotted,
 )
-from readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.broker_settings import BrokerSettings
 
 _FILES_BACK_MAX = 10
 

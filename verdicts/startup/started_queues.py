@@ -12,24 +12,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from readers.log.commit_log import last_with_data, scan_segments, written_end_offset
-from readers.model.columns import Int64s
-from readers.model.findings import Finding
-from readers.model.ranges import merged, runs_of
-from readers.model.releases import Version
-from readers.queues.consume_queue import are_left_out
-from readers.queues.queue_parts import QueuePart
-from readers.queues.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, topic_bytes
-from readers.queues.unit_files import used_end
-from readers.store.remembered import Remembered
-from readers.store.store import HALF_TOPIC, OP_TOPIC, Store
-from verdicts.startup.dledger_findings import queues_cut_at
-from verdicts.startup.dledger_log import committed_offset
-from verdicts.startup.findings import cut_finding, dispatched_findings, not_predictable
-from verdicts.startup.log_walk import END, LogWalk, check_record
-from verdicts.startup.queues import QUEUE_FILES_READ, QueueFacts, QueueFate, recovered
-from verdicts.startup.recovery import loaded_log, recover_queues, start_file
-from verdicts.startup.rules import RecoveryRules, rules_of
+from rmqtx.readers.log.commit_log import last_with_data, scan_segments, written_end_offset
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.ranges import merged, runs_of
+from rmqtx.readers.model.releases import Version
+from rmqtx.readers.queues.consume_queue import are_left_out
+from rmqtx.readers.queues.queue_parts import QueuePart
+from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, topic_bytes
+from rmqtx.readers.queues.unit_files import used_end
+from rmqtx.readers.store.remembered import Remembered
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.verdicts.startup.dledger_findings import queues_cut_at
+from rmqtx.verdicts.startup.dledger_log import committed_offset
+from rmqtx.verdicts.startup.findings import cut_finding, dispatched_findings, not_predictable
+from rmqtx.verdicts.startup.log_walk import END, LogWalk, check_record
+from rmqtx.verdicts.startup.queues import QUEUE_FILES_READ, QueueFacts, QueueFate, recovered
+from rmqtx.verdicts.startup.recovery import loaded_log, recover_queues, start_file
+from rmqtx.verdicts.startup.rules import RecoveryRules, rules_of
 
 _NONE = np.empty(0, np.int64)
 _NO_RANGES = np.empty((0, 2), np.int64)

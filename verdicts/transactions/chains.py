@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.offset_marks import as_marks, is_rocksdb_mark
-from readers.model.columns import Bools, Int64s, int64s
-from readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK
-from readers.store.store import DISCARD_TOPIC, WAITING_TOPICS
-from verdicts.evidence.belonging import op_numbers
-from verdicts.model.witnesses import Witnesses
+from rmqtx.readers.log.offset_marks import as_marks, is_rocksdb_mark
+from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK
+from rmqtx.readers.store.store import DISCARD_TOPIC, WAITING_TOPICS
+from rmqtx.verdicts.evidence.belonging import op_numbers
+from rmqtx.verdicts.model.witnesses import Witnesses
 
 _QUEUE_SHIFT = 47
 

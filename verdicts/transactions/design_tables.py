@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s, int64s
-from readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NOT_CHECKED
-from readers.old_tables.beside_log import END_ENTRY, NONE, OPEN_SLOT, REDO_LOG, ROCKSDB, STATE_TABLE
-from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
-from verdicts.transactions.chains import Chains
+from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NOT_CHECKED
+from rmqtx.readers.old_tables.beside_log import END_ENTRY, NONE, OPEN_SLOT, REDO_LOG, ROCKSDB, STATE_TABLE
+from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
+from rmqtx.verdicts.transactions.chains import Chains
 
 if TYPE_CHECKING:
-    from verdicts.model.verdict_inputs import StoreView
+    from rmqtx.verdicts.model.verdict_inputs import StoreView
 
 _KEY_SEPARATOR = "@"
 

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.jobs.spool import Spool
-from readers.model.columns import Bools, Int64s
-from readers.model.identities import identity_hashes, partition_of
-from readers.model.tables import TRANSACTIONS, column
-from readers.storage.temporary import RunFolder
+from rmqtx.readers.jobs.spool import Spool
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.identities import identity_hashes, partition_of
+from rmqtx.readers.model.tables import TRANSACTIONS, column
+from rmqtx.readers.storage.temporary import RunFolder
 
 CHANGES: dict[str, str] = {
     "appeared": "it is in the second audit only",

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, are_among, int64s
-from readers.old_tables.beside_log import NONE
-from verdicts.check.stored_records import are_askable
-from verdicts.transactions.futures import Futures
-from verdicts.transactions.judgement import Judgement
-from verdicts.transactions.undecided_ops import may_be_decided
+from rmqtx.readers.model.columns import Bools, are_among, int64s
+from rmqtx.readers.old_tables.beside_log import NONE
+from rmqtx.verdicts.check.stored_records import are_askable
+from rmqtx.verdicts.transactions.futures import Futures
+from rmqtx.verdicts.transactions.judgement import Judgement
+from rmqtx.verdicts.transactions.undecided_ops import may_be_decided
 
 EXPIRES_SOON_MS = 6 * 3_600_000
 CLOCK_AHEAD_MS = 5_000

@@ -30,17 +30,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.log.header_doubts import has_port
-from readers.log.offset_marks import is_rocksdb_mark
-from readers.model.columns import Bools, Int64s, coalesced, int64s
-from readers.model.identities import UInt64s, identities, identity_hashes
-from readers.old_tables.beside_log import NONE
-from readers.store.store import HALF_TOPIC
-from verdicts.model.predicted import Event
-from verdicts.model.verdict_inputs import StoreView
-from verdicts.transactions.chains import Chains
-from verdicts.transactions.judged_copies import JudgedCopies
-from verdicts.transactions.state_numbers import StateNumbers
+from rmqtx.readers.log.header_doubts import has_port
+from rmqtx.readers.log.offset_marks import is_rocksdb_mark
+from rmqtx.readers.model.columns import Bools, Int64s, coalesced, int64s
+from rmqtx.readers.model.identities import UInt64s, identities, identity_hashes
+from rmqtx.readers.old_tables.beside_log import NONE
+from rmqtx.readers.store.store import HALF_TOPIC
+from rmqtx.verdicts.model.predicted import Event
+from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.transactions.chains import Chains
+from rmqtx.verdicts.transactions.judged_copies import JudgedCopies
+from rmqtx.verdicts.transactions.state_numbers import StateNumbers
 
 _HIGHEST = np.iinfo(np.int64).max
 

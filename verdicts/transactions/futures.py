@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s, int64s
-from verdicts.model.predicted import NEVER, NO_CURSOR, REFUSED, UNASKED_ENDS, WORDS, Event, Why
-from verdicts.transactions.judgement import Judgement
+from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.verdicts.model.predicted import NEVER, NO_CURSOR, REFUSED, UNASKED_ENDS, WORDS, Event, Why
+from rmqtx.verdicts.transactions.judgement import Judgement
 
 _HOUR_MS = 3_600_000
 _FAR = np.iinfo(np.int64).max

@@ -9,22 +9,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools
-from readers.model.tables import TRANSACTIONS
-from readers.old_tables.beside_log import NONE
-from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
-from verdicts.ends.doubtful_ends import without_doubtful
-from verdicts.model.verdict_inputs import StoreView
-from verdicts.model.witnesses import Witnesses
-from verdicts.transactions.chains import Chains
-from verdicts.transactions.design_tables import state_entries_of
-from verdicts.transactions.flags import flags_of
-from verdicts.transactions.futures import Futures
-from verdicts.transactions.judgement import Judgement
-from verdicts.transactions.measures import MEASURES, Measures
-from verdicts.transactions.reason_choice import Codes, chosen_codes
-from verdicts.transactions.reason_codes import REASONS
-from verdicts.transactions.reasons import sentences
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.readers.old_tables.beside_log import NONE
+from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
+from rmqtx.verdicts.ends.doubtful_ends import without_doubtful
+from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.model.witnesses import Witnesses
+from rmqtx.verdicts.transactions.chains import Chains
+from rmqtx.verdicts.transactions.design_tables import state_entries_of
+from rmqtx.verdicts.transactions.flags import flags_of
+from rmqtx.verdicts.transactions.futures import Futures
+from rmqtx.verdicts.transactions.judgement import Judgement
+from rmqtx.verdicts.transactions.measures import MEASURES, Measures
+from rmqtx.verdicts.transactions.reason_choice import Codes, chosen_codes
+from rmqtx.verdicts.transactions.reason_codes import REASONS
+from rmqtx.verdicts.transactions.reasons import sentences
 
 _HIGHEST = np.iinfo(np.int64).max
 

@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s, are_among
-from readers.model.releases import DELAYED_HALVES_DROPPED
-from readers.old_tables.beside_log import NONE
-from readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC
-from verdicts.model.half_numbers import FILLER_SLOT, UNKNOWN_SLOT
-from verdicts.model.predicted import NEVER, READ_EVENTS, Event
-from verdicts.model.verdict_inputs import StoreView
-from verdicts.transactions.chains import Chains, Group
-from verdicts.transactions.design_tables import OtherDesigns
-from verdicts.transactions.shared_numbers import BY_MARKS, FINAL_SLACK_MS, misplaced_copies, shared_marks
+from rmqtx.readers.model.columns import Bools, Int64s, are_among
+from rmqtx.readers.model.releases import DELAYED_HALVES_DROPPED
+from rmqtx.readers.old_tables.beside_log import NONE
+from rmqtx.readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC
+from rmqtx.verdicts.model.half_numbers import FILLER_SLOT, UNKNOWN_SLOT
+from rmqtx.verdicts.model.predicted import NEVER, READ_EVENTS, Event
+from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.transactions.chains import Chains, Group
+from rmqtx.verdicts.transactions.design_tables import OtherDesigns
+from rmqtx.verdicts.transactions.shared_numbers import BY_MARKS, FINAL_SLACK_MS, misplaced_copies, shared_marks
 
 
 class JudgedCopies:

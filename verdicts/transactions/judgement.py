@@ -12,17 +12,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools
-from readers.model.java_hashes import key_hashes
-from readers.old_tables.beside_log import NONE
-from verdicts.model.half_numbers import UNKNOWN_SLOT
-from verdicts.model.verdict_inputs import StoreView
-from verdicts.transactions.chains import Chains
-from verdicts.transactions.found_states import FoundStates
-from verdicts.transactions.missing_rule import MissingRule
-from verdicts.transactions.reason_codes import NO_CODE, NUMBERS
-from verdicts.transactions.shared_numbers import number_words
-from verdicts.transactions.state_numbers import StateNumbers
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.java_hashes import key_hashes
+from rmqtx.readers.old_tables.beside_log import NONE
+from rmqtx.verdicts.model.half_numbers import UNKNOWN_SLOT
+from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.transactions.chains import Chains
+from rmqtx.verdicts.transactions.found_states import FoundStates
+from rmqtx.verdicts.transactions.missing_rule import MissingRule
+from rmqtx.verdicts.transactions.reason_codes import NO_CODE, NUMBERS
+from rmqtx.verdicts.transactions.shared_numbers import number_words
+from rmqtx.verdicts.transactions.state_numbers import StateNumbers
 
 
 class Judgement(FoundStates):

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s
-from readers.model.tables import column
-from verdicts.transactions.chains import Chains
-from verdicts.transactions.judgement import Judgement
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.tables import column
+from rmqtx.verdicts.transactions.chains import Chains
+from rmqtx.verdicts.transactions.judgement import Judgement
 
 #: What `judge` adds to its rows if a caller asks for it.
 MEASURES = pa.schema(

@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s
-from readers.model.java_hashes import key_hashes
-from readers.store.store import (
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.java_hashes import key_hashes
+from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
@@ -33,8 +33,8 @@ from readers.store.store import (
     ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
 )
-from verdicts.model.verdict_inputs import HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
-from verdicts.transactions.found_states import FoundStates
+from rmqtx.verdicts.model.verdict_inputs import HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
+from rmqtx.verdicts.transactions.found_states import FoundStates
 
 _OPS = (OP_TOPIC, ROCKSDB_OP_TOPIC)
 _HALVES = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s
-from readers.old_tables.beside_log import NONE
-from verdicts.model.predicted import Event
-from verdicts.transactions.judgement import Judgement
-from verdicts.transactions.reason_codes import NUMBERS
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.old_tables.beside_log import NONE
+from rmqtx.verdicts.model.predicted import Event
+from rmqtx.verdicts.transactions.judgement import Judgement
+from rmqtx.verdicts.transactions.reason_codes import NUMBERS
 
 Codes = npt.NDArray[np.int8]
 #: Masks of transactions with their codes: the first mask that holds gives the code.

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s, scatter
-from verdicts.transactions.futures import Futures
-from verdicts.transactions.judgement import Judgement
-from verdicts.transactions.reason_choice import Codes
-from verdicts.transactions.reason_codes import NO_CODE, NUMBERS, REASONS
-from verdicts.transactions.undecided_ops import lost_ops_words
+from rmqtx.readers.model.columns import Bools, Int64s, scatter
+from rmqtx.verdicts.transactions.futures import Futures
+from rmqtx.verdicts.transactions.judgement import Judgement
+from rmqtx.verdicts.transactions.reason_choice import Codes
+from rmqtx.verdicts.transactions.reason_codes import NO_CODE, NUMBERS, REASONS
+from rmqtx.verdicts.transactions.undecided_ops import lost_ops_words
 
 #: The clause for a flag after the sentence, in this order.
 _OF_FLAGS = {

@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from readers.model.columns import Bools, Int64s
-from verdicts.model.half_numbers import HalfNumbers
-from verdicts.model.verdict_inputs import StoreView
-from verdicts.transactions.chains import Chains
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.verdicts.model.half_numbers import HalfNumbers
+from rmqtx.verdicts.model.verdict_inputs import StoreView
+from rmqtx.verdicts.transactions.chains import Chains
 
 #: An op follows its decision within the batch interval plus this time.
 FINAL_SLACK_MS = 60_000

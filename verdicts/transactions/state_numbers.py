@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from readers.model.columns import Bools
-from verdicts.transactions.states_and_advice import STATES
+from rmqtx.readers.model.columns import Bools
+from rmqtx.verdicts.transactions.states_and_advice import STATES
 
 _NUMBERS = {state: number for number, state in enumerate(STATES)}
 

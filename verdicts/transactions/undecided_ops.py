@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from readers.model.columns import Bools
-from verdicts.transactions.judgement import Judgement
+from rmqtx.readers.model.columns import Bools
+from rmqtx.verdicts.transactions.judgement import Judgement
 
 if TYPE_CHECKING:
-    from verdicts.model.verdict_inputs import StoreView
+    from rmqtx.verdicts.model.verdict_inputs import StoreView
 
 
 def may_be_decided(judged: Judgement, is_checked_again: Bools) -> Bools:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from readers.model.errors import BadText, UnreadableFile
-from verdicts.transactions.diff import NEEDED
+from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.verdicts.transactions.diff import NEEDED
 
 SUFFIXES = (".parquet", ".arrow", ".feather")
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from readers.jobs.workers import ONE_PROCESS_BYTES_MAX
-from readers.model.errors import SourceError
-from readers.model.findings import Finding, findings_table
-from readers.model.shell_words import quoted
-from readers.store.store import Store
-from verdicts.audit.log_copies import LogCopies, OpenInCopies, log_copies
-from verdicts.audit.lookups import open_transactions
-from verdicts.evidence.store_facts import SettingsOf
+from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding, findings_table
+from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.audit.log_copies import LogCopies, OpenInCopies, log_copies
+from rmqtx.verdicts.audit.lookups import open_transactions
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
 
 _NEWEST_BYTES = 64 << 20
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from readers.log.designs import ROCKSDB, designs_of
-from readers.model.errors import MissingLibrary, SourceError
-from readers.model.findings import Finding
-from readers.rocksdb.rocksdb import has_database, open_database, unread
-from readers.rocksdb.rocksdb_transactions import DIRECTORY
-from readers.store.store import Store
+from rmqtx.readers.log.designs import ROCKSDB, designs_of
+from rmqtx.readers.model.errors import MissingLibrary, SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.rocksdb.rocksdb import has_database, open_database, unread
+from rmqtx.readers.rocksdb.rocksdb_transactions import DIRECTORY
+from rmqtx.readers.store.store import Store
 
 #: Directories below config/, and what they contain. Source: docs/formats/cursors.md#rocksdb.
 _OF_SETTINGS = {

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from readers.index.index import BLOCK_ENTRIES, ENTRY, HEADER, INDEX_SLOT, IndexFile
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.storage.open_file import OpenFile
-from readers.store.store import Store
-from verdicts.verify.index_entries import index_files, read_entries
+from rmqtx.readers.index.index import BLOCK_ENTRIES, ENTRY, HEADER, INDEX_SLOT, IndexFile
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.verify.index_entries import index_files, read_entries
 
 _SLOTS_AT_ONCE = 1 << 20
 

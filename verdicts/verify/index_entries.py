@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile
-from readers.index.index_search import open_index
-from readers.index.record_keys import (
+from rmqtx.readers.index.index import BLOCK_ENTRIES, ENTRY, IndexFile
+from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.index.record_keys import (
     explained_hashes,
     key_pairs,
     may_lack_entries,
@@ -25,19 +25,19 @@ from readers.index.record_keys import (
     typed_id_pairs,
     unique_key_pairs,
 )
-from readers.index.typed_ids import has_typed_ids
-from readers.log.record_at import block_at
-from readers.log.record_block import Block
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.finding_limits import FINDINGS_MAX, one_by_one
-from readers.model.findings import Finding
-from readers.model.moments import BROKER_TIME_MAX_MS
-from readers.model.ranges import LogRanges, between, merged, runs_of
-from readers.queues.slot_files import boundary, cache_of
-from readers.storage.open_file import OpenFile
-from readers.store.store import Store
-from verdicts.verify.index_times import entry_time_findings, expected_seconds, header_time_findings
+from rmqtx.readers.index.typed_ids import has_typed_ids
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.finding_limits import FINDINGS_MAX, one_by_one
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
+from rmqtx.readers.model.ranges import LogRanges, between, merged, runs_of
+from rmqtx.readers.queues.slot_files import boundary, cache_of
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.verify.index_times import entry_time_findings, expected_seconds, header_time_findings
 
 _HASH_BITS = 31
 #: The most unexplained entries that are examined one by one; more are one finding.

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from readers.index.index import ENTRY, HEADER, IndexFile
-from readers.log.record_at import block_at
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.store.store import Store
+from rmqtx.readers.index.index import ENTRY, HEADER, IndexFile
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import Store
 
 _SECONDS_MAX = 0x7FFFFFFF
 

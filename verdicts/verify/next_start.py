@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from readers.jobs.workers import ONE_PROCESS_BYTES_MAX
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.releases import OPS_LOST_AT_STOP, dotted
-from readers.store.broker_settings import BrokerSettings
-from readers.store.store import HALF_TOPIC, Store
-from verdicts.audit.lookups import open_transactions
-from verdicts.transactions.states_and_advice import STATES
+from rmqtx.readers.jobs.workers import ONE_PROCESS_BYTES_MAX
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import OPS_LOST_AT_STOP, dotted
+from rmqtx.readers.store.broker_settings import BrokerSettings
+from rmqtx.readers.store.store import HALF_TOPIC, Store
+from rmqtx.verdicts.audit.lookups import open_transactions
+from rmqtx.verdicts.transactions.states_and_advice import STATES
 
 _UNKNOWN = "which decided transactions the check reaches again: the queues do not lead to them; rmqtx audit STORE does"
 

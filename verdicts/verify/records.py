@@ -11,17 +11,17 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from readers.log import compression
-from readers.log.commit_log import crc_findings
-from readers.log.header_rules import PLACE_RULES, RECORD_RULES, broken_rules
-from readers.log.property_crcs import property_crc_findings
-from readers.log.record_block import Block
-from readers.log.record_layout import COMPRESSED, PREPARED, ROLLBACK, TRANSACTION_MASK
-from readers.log.topic_doubts import topic_findings
-from readers.log.torn_properties import have_torn_properties, torn_findings
-from readers.model.columns import Int64s
-from readers.model.findings import Finding
-from readers.store.store import OP_TOPIC, Store
+from rmqtx.readers.log import compression
+from rmqtx.readers.log.commit_log import crc_findings
+from rmqtx.readers.log.header_rules import PLACE_RULES, RECORD_RULES, broken_rules
+from rmqtx.readers.log.property_crcs import property_crc_findings
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import COMPRESSED, PREPARED, ROLLBACK, TRANSACTION_MASK
+from rmqtx.readers.log.topic_doubts import topic_findings
+from rmqtx.readers.log.torn_properties import have_torn_properties, torn_findings
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import OP_TOPIC, Store
 
 
 def record_findings(store: Store, block: Block, *, with_bodies: bool, with_everything: bool) -> Iterator[Finding]:

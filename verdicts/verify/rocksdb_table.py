@@ -11,20 +11,20 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from readers.log.designs import ROCKSDB, designs_of
-from readers.log.record_at import blocks_at
-from readers.log.transaction_records import JUDGED_HALVES, halves_of
-from readers.model.finding_limits import FINDINGS_MAX
-from readers.model.findings import Finding
-from readers.model.ranges import LogRanges
-from readers.rocksdb.rocksdb_transactions import (
+from rmqtx.readers.log.designs import ROCKSDB, designs_of
+from rmqtx.readers.log.record_at import blocks_at
+from rmqtx.readers.log.transaction_records import JUDGED_HALVES, halves_of
+from rmqtx.readers.model.finding_limits import FINDINGS_MAX
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.ranges import LogRanges
+from rmqtx.readers.rocksdb.rocksdb_transactions import (
     DIRECTORY,
     has_entries,
     no_database,
     rocksdb_entries,
 )
-from readers.store.store import ROCKSDB_HALF_TOPIC, Store
-from verdicts.compared.rocksdb_end import table_end_findings
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, Store
+from rmqtx.verdicts.compared.rocksdb_end import table_end_findings
 
 _KEYS_AT_ONCE = 1000
 _KEY_CHARACTERS_MAX = 400

@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from readers.log.dledger import EntryHeaders
-from readers.log.op_messages import marks_of, op_findings, ops_of
-from readers.log.prepared_record_arrays import OldRecords
-from readers.log.record_block import Block
-from readers.log.segment_scan import SegmentScan, Span
-from readers.log.splits import Split
-from readers.model.columns import Int64s
-from readers.model.findings import Finding
-from readers.model.moments import BROKER_TIME_MAX_MS
-from readers.store.store import HALF_TOPIC, OP_TOPIC
-from verdicts.claims.op_numbers import half_queue_end
-from verdicts.compared.queue_claims import QueueClaims, QueueParts
-from verdicts.missing.split_numbers import SplitNumbers, split_numbers
-from verdicts.startup.log_cut import unaccepted_bodies
-from verdicts.verify.index_entries import IndexClaims, IndexPart
-from verdicts.verify.records import older_design_rows, record_findings
-from verdicts.verify.store_files import values_of_records
+from rmqtx.readers.log.dledger import EntryHeaders
+from rmqtx.readers.log.op_messages import marks_of, op_findings, ops_of
+from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.segment_scan import SegmentScan, Span
+from rmqtx.readers.log.splits import Split
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.verdicts.claims.op_numbers import half_queue_end
+from rmqtx.verdicts.compared.queue_claims import QueueClaims, QueueParts
+from rmqtx.verdicts.missing.split_numbers import SplitNumbers, split_numbers
+from rmqtx.verdicts.startup.log_cut import unaccepted_bodies
+from rmqtx.verdicts.verify.index_entries import IndexClaims, IndexPart
+from rmqtx.verdicts.verify.records import older_design_rows, record_findings
+from rmqtx.verdicts.verify.store_files import values_of_records
 
 #: Records at which a broker with forceVerifyPropCRC=true may end its reading.
 _UNPROVED_PROPERTIES = ("record-properties", "record-property-crc")

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from readers.cursors.cursors import read_cursors
-from readers.index.index_scan import scan_entries
-from readers.index.index_search import open_index
-from readers.index.typed_ids import record_offset
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding
-from readers.model.moments import BROKER_TIME_MAX_MS
-from readers.queues.slot_files import BATCH, SIMPLE, slot_files, topic_bytes
-from readers.queues.unit_files import used_end
-from readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values
-from readers.store.fastjson import read_config
-from readers.store.store import CHECK_GROUP, HALF_TOPIC, Store
-from verdicts.compared.checkpoint_values import TIMES as _TIMES
-from verdicts.compared.checkpoint_values import impossible_value_findings
+from rmqtx.readers.cursors.cursors import read_cursors
+from rmqtx.readers.index.index_scan import scan_entries
+from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.index.typed_ids import record_offset
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
+from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, slot_files, topic_bytes
+from rmqtx.readers.queues.unit_files import used_end
+from rmqtx.readers.store.checkpoint import CHECKPOINT_FIELDS, checkpoint_values
+from rmqtx.readers.store.fastjson import read_config
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, Store
+from rmqtx.verdicts.compared.checkpoint_values import TIMES as _TIMES
+from rmqtx.verdicts.compared.checkpoint_values import impossible_value_findings
 
 #: Configuration that brokers write beside the cursors, and the effect if it cannot be read or is old.
 _CONFIGURATIONS = {

@@ -14,14 +14,14 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from readers.jobs.job_runner import Tally
-from readers.jobs.scan_job import SplitResult
-from readers.jobs.workers import Progress
-from readers.log.splits import Split, SplitPlan, plan_splits
-from readers.model.reading import Reading
-from readers.store.store import Store
-from verdicts.verify.split import VerifiedSplit
-from verdicts.verify.verify import Verify
+from rmqtx.readers.jobs.job_runner import Tally
+from rmqtx.readers.jobs.scan_job import SplitResult
+from rmqtx.readers.jobs.workers import Progress
+from rmqtx.readers.log.splits import Split, SplitPlan, plan_splits
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.verify.split import VerifiedSplit
+from rmqtx.verdicts.verify.verify import Verify
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")

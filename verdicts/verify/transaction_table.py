@@ -11,15 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from readers.log.prepared_record_arrays import UNDECIDED, OldRecords
-from readers.log.record_layout import COMMIT
-from readers.model.columns import Bools, Int64s
-from readers.model.finding_limits import one_by_one
-from readers.model.findings import Finding
-from readers.model.java_hashes import java_hash
-from readers.model.ranges import LogRanges
-from readers.old_tables.transaction_table import TransactionTable
-from readers.store.store import Store
+from rmqtx.readers.log.prepared_record_arrays import UNDECIDED, OldRecords
+from rmqtx.readers.log.record_layout import COMMIT
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.finding_limits import one_by_one
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.java_hashes import java_hash
+from rmqtx.readers.model.ranges import LogRanges
+from rmqtx.readers.old_tables.transaction_table import TransactionTable
+from rmqtx.readers.store.store import Store
 
 
 @dataclass(frozen=True)

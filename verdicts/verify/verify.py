@@ -14,46 +14,46 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from readers.cursors.cursors import check_cursors, read_cursors
-from readers.jobs.scan_job import SplitResult
-from readers.log.commit_log import span_findings
-from readers.log.prepared_record_arrays import OldRecords
-from readers.log.segment_scan import Span, merged_spans
-from readers.log.splits import Split, plan_splits
-from readers.model.columns import Int64s
-from readers.model.errors import SourceError
-from readers.model.findings import Finding, findings_table
-from readers.model.ranges import LogRanges
-from readers.model.tables import FINDINGS
-from readers.old_tables.transaction_table import TransactionTable
-from readers.queues.slot_files import close_slot_files
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store
-from verdicts.check.check_stops import check_stops, stop_findings
-from verdicts.claims.claim_proofs import DecodedLog
-from verdicts.claims.log_claims import LogClaims, log_claims
-from verdicts.claims.lost_end import lost_end
-from verdicts.claims.op_numbers import op_number_findings
-from verdicts.compared.log_ranges import ranges_of_log
-from verdicts.compared.losses import with_losses
-from verdicts.compared.rocksdb_queues import leftover_queue_findings, rocksdb_queue_findings
-from verdicts.compared.state_table import has_tables, state_table_findings
-from verdicts.compared.unclaimed_slots import QueueComparison
-from verdicts.ends.taken_numbers import half_numbers, number_findings
-from verdicts.evidence.store_facts import moment_ms
-from verdicts.missing.missing_ranges import derived_findings
-from verdicts.missing.split_numbers import joined_numbers
-from verdicts.simulation.starting_cursors import known_start, starting_findings
-from verdicts.startup.cursors_beyond_end import still_beyond
-from verdicts.startup.findings import start_findings
-from verdicts.startup.recovery import LogFacts
-from verdicts.verify.databases import database_findings
-from verdicts.verify.index_chains import chain_findings
-from verdicts.verify.index_entries import IndexComparison
-from verdicts.verify.next_start import next_start_findings, next_stop_findings
-from verdicts.verify.rocksdb_table import rocksdb_table_findings
-from verdicts.verify.split import SplitWork, VerifiedSplit
-from verdicts.verify.store_files import (
+from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
+from rmqtx.readers.jobs.scan_job import SplitResult
+from rmqtx.readers.log.commit_log import span_findings
+from rmqtx.readers.log.prepared_record_arrays import OldRecords
+from rmqtx.readers.log.segment_scan import Span, merged_spans
+from rmqtx.readers.log.splits import Split, plan_splits
+from rmqtx.readers.model.columns import Int64s
+from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.findings import Finding, findings_table
+from rmqtx.readers.model.ranges import LogRanges
+from rmqtx.readers.model.tables import FINDINGS
+from rmqtx.readers.old_tables.transaction_table import TransactionTable
+from rmqtx.readers.queues.slot_files import close_slot_files
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.check.check_stops import check_stops, stop_findings
+from rmqtx.verdicts.claims.claim_proofs import DecodedLog
+from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
+from rmqtx.verdicts.claims.lost_end import lost_end
+from rmqtx.verdicts.claims.op_numbers import op_number_findings
+from rmqtx.verdicts.compared.log_ranges import ranges_of_log
+from rmqtx.verdicts.compared.losses import with_losses
+from rmqtx.verdicts.compared.rocksdb_queues import leftover_queue_findings, rocksdb_queue_findings
+from rmqtx.verdicts.compared.state_table import has_tables, state_table_findings
+from rmqtx.verdicts.compared.unclaimed_slots import QueueComparison
+from rmqtx.verdicts.ends.taken_numbers import half_numbers, number_findings
+from rmqtx.verdicts.evidence.store_facts import moment_ms
+from rmqtx.verdicts.missing.missing_ranges import derived_findings
+from rmqtx.verdicts.missing.split_numbers import joined_numbers
+from rmqtx.verdicts.simulation.starting_cursors import known_start, starting_findings
+from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
+from rmqtx.verdicts.startup.findings import start_findings
+from rmqtx.verdicts.startup.recovery import LogFacts
+from rmqtx.verdicts.verify.databases import database_findings
+from rmqtx.verdicts.verify.index_chains import chain_findings
+from rmqtx.verdicts.verify.index_entries import IndexComparison
+from rmqtx.verdicts.verify.next_start import next_start_findings, next_stop_findings
+from rmqtx.verdicts.verify.rocksdb_table import rocksdb_table_findings
+from rmqtx.verdicts.verify.split import SplitWork, VerifiedSplit
+from rmqtx.verdicts.verify.store_files import (
     backwards_finding,
     checkpoint_findings,
     checkpoint_record_findings,
@@ -62,7 +62,7 @@ from verdicts.verify.store_files import (
     index_file_findings,
     older_design_finding,
 )
-from verdicts.verify.transaction_table import transaction_table_findings
+from rmqtx.verdicts.verify.transaction_table import transaction_table_findings
 
 #: Levels: each one includes the checks of the level before it.
 QUICK, DEFAULT, FULL = "quick", "default", "full"

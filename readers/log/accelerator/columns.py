@@ -13,9 +13,18 @@ import numpy as np
 from numba import njit, types
 from numba.extending import register_jitable
 
-from readers.log.record_layout import AT, BORN_V6, FILLER, FILLER_MARK, IPV6_EXTRA_BYTES, MAGIC_V2, RECORD, STORE_V6
-from readers.model.columns import Bools, Bytes, Int32s, Int64s
-from readers.store.store import (
+from rmqtx.readers.log.record_layout import (
+    AT,
+    BORN_V6,
+    FILLER,
+    FILLER_MARK,
+    IPV6_EXTRA_BYTES,
+    MAGIC_V2,
+    RECORD,
+    STORE_V6,
+)
+from rmqtx.readers.model.columns import Bools, Bytes, Int32s, Int64s
+from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,

@@ -14,10 +14,10 @@ import numpy as np
 from numba import njit, types
 from numba.extending import register_jitable
 
-from readers.log.accelerator.columns import Fields, by_length, fields, i16, i32, i64, may_hold_mark
-from readers.log.accelerator.texts import codes, text_views, texts
-from readers.log.accelerator.words import LANES, lowest_bit, separators, word
-from readers.log.record_layout import (
+from rmqtx.readers.log.accelerator.columns import Fields, by_length, fields, i16, i32, i64, may_hold_mark
+from rmqtx.readers.log.accelerator.texts import codes, text_views, texts
+from rmqtx.readers.log.accelerator.words import LANES, lowest_bit, separators, word
+from rmqtx.readers.log.record_layout import (
     AT,
     BORN_V6,
     IPV6_EXTRA_BYTES,
@@ -29,8 +29,8 @@ from readers.log.record_layout import (
     STORE_V6,
     VALUE_END,
 )
-from readers.model.columns import Bools, Int64s
-from readers.model.identities import UInt64s
+from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.identities import UInt64s
 
 __all__ = ["Fields", "codes", "fields", "locate", "may_hold_mark", "text_views", "texts", "walk"]
 

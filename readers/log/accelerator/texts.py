@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numba import njit, types
 
-from readers.log.accelerator.words import word
-from readers.model.columns import Bools, Bytes, Int64s, coded, strings, views
+from rmqtx.readers.log.accelerator.words import word
+from rmqtx.readers.model.columns import Bools, Bytes, Int64s, coded, strings, views
 
 _DIFFERENT_MAX = 2048
 _MIXER, _ALL, _HALF, _NONE = (np.uint64(value) for value in (0x9E3779B97F4A7C15, (1 << 64) - 1, (1 << 32) - 1, 0))

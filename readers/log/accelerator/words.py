@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from readers.log.record_layout import VALUE_END
+from rmqtx.readers.log.record_layout import VALUE_END
 
 #: Bytes that are examined at once.
 LANES = 64

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.asking import answered
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -24,12 +24,12 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, stored_text
 
 if TYPE_CHECKING:
-    from repairs.acts.group_watch import GroupWatch, Others
-    from repairs.acts.live_medium import LiveMedium
-    from repairs.receipts.journal import Journal
-    from repairs.stand_in.answer_source import AnswerSource
-    from repairs.stand_in.answer_table import Task
-    from repairs.stand_in.stand_in import StandIn, StandInConduct
+    from rmqtx.repairs.acts.group_watch import GroupWatch, Others
+    from rmqtx.repairs.acts.live_medium import LiveMedium
+    from rmqtx.repairs.receipts.journal import Journal
+    from rmqtx.repairs.stand_in.answer_source import AnswerSource
+    from rmqtx.repairs.stand_in.answer_table import Task
+    from rmqtx.repairs.stand_in.stand_in import StandIn, StandInConduct
     from rmqtx_cli.options.live import Live
     from rmqtx_cli.output.listing import Listing
 
@@ -99,7 +99,7 @@ def command(
     before and after its answer, and each answer has a receipt. Refused while members of the group are connected.
     Discarded transactions, and those that the check has passed, are not checked: use commit or rollback.
     """
-    from repairs.stand_in.stand_in import StandInConduct
+    from rmqtx.repairs.stand_in.stand_in import StandInConduct
     from rmqtx_cli.options.live import open_live
 
     group = live.full_name(group)
@@ -141,12 +141,12 @@ class _Desk:
     @classmethod
     def of(cls, live: Live, conduct: StandInConduct, words: AnswerSource, voice: Voice) -> _Desk:
         """Return a stand-in that has not started."""
-        from readers.store.store import CHECK_GROUP, HALF_TOPIC
-        from repairs.acts.group_watch import GroupWatch
-        from repairs.acts.live_medium import LiveMedium
-        from repairs.receipts.journal import Journal
-        from repairs.stand_in.answer_source import LedgerAnswers
-        from repairs.stand_in.stand_in import StandIn
+        from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
+        from rmqtx.repairs.acts.group_watch import GroupWatch
+        from rmqtx.repairs.acts.live_medium import LiveMedium
+        from rmqtx.repairs.receipts.journal import Journal
+        from rmqtx.repairs.stand_in.answer_source import LedgerAnswers
+        from rmqtx.repairs.stand_in.stand_in import StandIn
 
         if isinstance(words, LedgerAnswers):
             words.with_key = lambda key: _with_key(live, key)
@@ -167,7 +167,7 @@ class _Desk:
 
     def proposed(self) -> list[Task]:
         """Return the answers for the transactions that are pending now."""
-        from remoting.live.lookups import pending
+        from rmqtx.remoting.live.lookups import pending
 
         rows = [
             row for row in pending(self.live.brokers).table().to_pylist()
@@ -191,7 +191,7 @@ class _Desk:
 
 
 def _overrides(override: list[str] | None, reason: str | None) -> tuple[str, ...]:
-    from repairs.stand_in.stand_in import OVERRIDABLE
+    from rmqtx.repairs.stand_in.stand_in import OVERRIDABLE
 
     for name in override or ():
         if name not in OVERRIDABLE:
@@ -204,8 +204,8 @@ def _overrides(override: list[str] | None, reason: str | None) -> tuple[str, ...
 
 def _with_key(live: Live, key: str) -> list[dict[str, Any]]:
     """Return all transactions of the brokers that have a business key, decided ones included."""
-    from readers.model.errors import NoSuchTransaction
-    from remoting.live.lookups import show
+    from rmqtx.readers.model.errors import NoSuchTransaction
+    from rmqtx.remoting.live.lookups import show
 
     try:
         rows: list[dict[str, Any]] = show(live.brokers, key).table().to_pylist()
@@ -229,7 +229,7 @@ def _refused(others: Others, conduct: StandInConduct) -> int:
 
 def _show(tasks: list[Task], group: str, words: AnswerSource, voice: Voice) -> None:
     """Print the proposal on stderr: stdout is for the outcome."""
-    from repairs.stand_in.answer_table import ANSWERS, answers_table
+    from rmqtx.repairs.stand_in.answer_table import ANSWERS, answers_table
     from rmqtx_cli.output.table import TablePort
     from rmqtx_cli.output.views import answers_view
 
@@ -281,8 +281,8 @@ def _end(for_ms: int | None, stand_in: StandIn | None, is_interrupted: Callable[
 def _listen(
     stand_in: StandIn, watch: GroupWatch, live: Live, group: str, is_over: Callable[[], bool], voice: Voice
 ) -> None:
-    from remoting.producer.membership import Membership
-    from repairs.acts.group_watch import claim_on
+    from rmqtx.remoting.producer.membership import Membership
+    from rmqtx.repairs.acts.group_watch import claim_on
 
     def changed(address: str, why: str | None) -> None:
         voice.note(f"{address}: connected again" if why is None else f"{address}: connection lost, retrying: {why}")
@@ -301,7 +301,7 @@ def _listen(
 
 
 def _listing(output: OutputOptions, voice: Voice, *, with_outcome: bool) -> Listing:
-    from repairs.stand_in.answer_table import ANSWERS
+    from rmqtx.repairs.stand_in.answer_table import ANSWERS
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import answers_view
 
@@ -309,7 +309,7 @@ def _listing(output: OutputOptions, voice: Voice, *, with_outcome: bool) -> List
 
 
 def _write(listing: Listing, tasks: list[Task]) -> None:
-    from repairs.stand_in.answer_table import answers_table
+    from rmqtx.repairs.stand_in.answer_table import answers_table
 
     listing.write(iter(answers_table(tasks).to_batches()))
 

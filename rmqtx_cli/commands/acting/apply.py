@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import UnreadableFile
+from rmqtx.readers.model.errors import UnreadableFile
 from rmqtx_cli.acting.acted_on import ActedOn, ActedOnFiles, acted_on
 from rmqtx_cli.acting.acting import (
     ActOptions,
@@ -28,10 +28,10 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
-    from repairs.acts.orders import Conduct
-    from repairs.plans.apply_plan import Application
-    from repairs.receipts.journal import Journal
-    from repairs.receipts.plan_file import Plan
+    from rmqtx.repairs.acts.orders import Conduct
+    from rmqtx.repairs.plans.apply_plan import Application
+    from rmqtx.repairs.receipts.journal import Journal
+    from rmqtx.repairs.receipts.plan_file import Plan
     from rmqtx_cli.output.listing import Listing
 
 NAME = "apply"
@@ -85,10 +85,10 @@ def command(
     evaluated again too. After an interruption run the same command again: completed steps are skipped, and steps with
     an unknown outcome are examined first.
     """
-    from repairs.plans.apply_plan import application, missing_stores
-    from repairs.plans.draft_plan import digest_of
-    from repairs.receipts.journal import Journal
-    from repairs.receipts.plan_file import parse_plan
+    from rmqtx.repairs.plans.apply_plan import application, missing_stores
+    from rmqtx.repairs.plans.draft_plan import digest_of
+    from rmqtx.repairs.receipts.journal import Journal
+    from rmqtx.repairs.receipts.plan_file import parse_plan
 
     conduct = act.conduct(override, reason)
     listing = receipts_listing(output, voice)
@@ -126,7 +126,7 @@ def _carried_out(
     found: Application, place: ActedOn, journal: Journal, conduct: Conduct, act: ActOptions, listing: Listing
 ) -> int:
     """Carry out the remaining steps, record outcomes of earlier runs in the journal; return the exit status."""
-    from repairs.receipts.recheck import record_recheck
+    from rmqtx.repairs.receipts.recheck import record_recheck
 
     if not act.dry_run:
         for receipt, standing in (*found.settled, *found.disputed):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -36,10 +36,10 @@ from rmqtx_cli.words.text import count, stored_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.model.reading import Reading
-    from repairs.acts.situation import Situation
-    from repairs.plans.draft_plan import PlanDraft
-    from repairs.receipts.plan_file import Plan
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.repairs.acts.situation import Situation
+    from rmqtx.repairs.plans.draft_plan import PlanDraft
+    from rmqtx.repairs.receipts.plan_file import Plan
     from rmqtx_cli.acting.plan_inputs import PlanInputs
     from rmqtx_cli.output.listing import Listing
 
@@ -135,7 +135,7 @@ def command(
     guards again, and may refuse more. Without IDs the options select among: pending transactions (commit, rollback,
     discard), decided ones that will be checked again (close), discarded ones (resume).
     """
-    from repairs.receipts.plan_file import PLAN_STEPS
+    from rmqtx.repairs.receipts.plan_file import PLAN_STEPS
     from rmqtx_cli.acting.plan_inputs import plan_inputs
     from rmqtx_cli.output.listing import Listing
 
@@ -164,7 +164,7 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
 
     Raises: BadRequest if one of them is not given, or for an unknown action.
     """
-    from repairs.receipts.plan_file import ACTIONS
+    from rmqtx.repairs.receipts.plan_file import ACTIONS
     from rmqtx_cli.words.near import did_you_mean
 
     if action not in ACTIONS:
@@ -179,9 +179,9 @@ def _needed(action: str, output: Path | None, reason: str | None) -> tuple[Path,
 
 def _draft(wanted: _Asked, situations: list[Situation], reason: str, voice: Voice) -> PlanDraft:
     """Return the steps that the guards allow; print the refused transactions."""
-    from repairs.acts.request import ActRequest
-    from repairs.plans.draft_plan import drafted
-    from repairs.receipts.receipts import whoever
+    from rmqtx.repairs.acts.request import ActRequest
+    from rmqtx.repairs.plans.draft_plan import drafted
+    from rmqtx.repairs.receipts.receipts import whoever
 
     draft = drafted(situations, ActRequest(wanted.action, wanted.options.group), reason, whoever())
     _say_refused(draft, voice)
@@ -190,7 +190,7 @@ def _draft(wanted: _Asked, situations: list[Situation], reason: str, voice: Voic
 
 def _plan(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
     """Return the plan of a draft, with the facts about its stores."""
-    from repairs.plans.draft_plan import plan_of
+    from rmqtx.repairs.plans.draft_plan import plan_of
 
     stores, made_from = source.facts(context, {root for step in draft.steps for root in step["stores"]})
     return plan_of(draft, stores, made_from, time.time_ns() // 1_000_000)
@@ -198,7 +198,7 @@ def _plan(context: typer.Context, draft: PlanDraft, source: PlanInputs) -> Plan:
 
 def _shown(files: list[str], shown: OutputOptions, voice: Voice, *, is_written: bool) -> int:
     """Print a plan as a page, or its steps as rows."""
-    from repairs.receipts.plan_file import PLAN_STEPS, read_plan
+    from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, read_plan
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.streams import open_stream
     from rmqtx_cli.pages.plan_page import plan_lines
@@ -343,7 +343,7 @@ def _why_empty(rows: Sequence[Situation], draft: PlanDraft) -> str:
 
 
 def _say_producers(situations: Sequence[Situation], voice: Voice) -> None:
-    from repairs.acts.guard_rules import are_proxies
+    from rmqtx.repairs.acts.guard_rules import are_proxies
 
     groups = {str(one.group): one.conditions.producers for one in situations if one.conditions.producers}
     for group, producers in groups.items():

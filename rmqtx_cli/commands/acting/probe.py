@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
@@ -22,9 +22,9 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import stored_text
 
 if TYPE_CHECKING:
-    from remoting.connections.broker import Broker
-    from repairs.canary.canary import ProbeSettings
-    from repairs.canary.probe_steps import ProbeRun
+    from rmqtx.remoting.connections.broker import Broker
+    from rmqtx.repairs.canary.canary import ProbeSettings
+    from rmqtx.repairs.canary.probe_steps import ProbeRun
     from rmqtx_cli.monitoring.judge import Outcome, Thresholds
     from rmqtx_cli.options.live import Live
 
@@ -102,7 +102,7 @@ def command(
     topic and a group that nothing else uses. Each step may take as long as the broker's settings allow (the
     check: timeout and interval); --warning and --critical are added to that.
     """
-    from remoting.protocol.errors import RemotingError
+    from rmqtx.remoting.protocol.errors import RemotingError
     from rmqtx_cli.monitoring.flights import judged, prometheus_text
     from rmqtx_cli.monitoring.judge import CRITICAL, UNKNOWN, Outcome
     from rmqtx_cli.options.live import open_live
@@ -141,8 +141,8 @@ def _thresholds(warning: str, critical: str) -> Thresholds:
 
 
 def _plan(topic: str, group: str, patience_ms: int, without_check: bool) -> ProbeSettings:
-    from repairs.canary.canary import ProbeSettings
-    from repairs.canary.probe_steps import SCENARIOS
+    from rmqtx.repairs.canary.canary import ProbeSettings
+    from rmqtx.repairs.canary.probe_steps import SCENARIOS
 
     scenarios = tuple(name for name in SCENARIOS if name != "check" or not without_check)
     return ProbeSettings(topic, group, scenarios, patience_ms)
@@ -153,9 +153,9 @@ def _fly(live: Live, plan: ProbeSettings, note: Callable[[str], None]) -> list[P
 
     Raises: BadRequest if none has it, or if the group has other producers; RemotingError.
     """
-    from repairs.acts.group_watch import GroupWatch
-    from repairs.acts.live_medium import LiveMedium
-    from repairs.canary.canary import Canary, has_topic
+    from rmqtx.repairs.acts.group_watch import GroupWatch
+    from rmqtx.repairs.acts.live_medium import LiveMedium
+    from rmqtx.repairs.canary.canary import Canary, has_topic
     from rmqtx_cli.sources.interrupting import interruptible
 
     brokers = [broker for broker in live.brokers if has_topic(broker, plan.topic)]
@@ -182,8 +182,8 @@ def _refuse_others(watch: object, group: str) -> None:
 
     Raises: BadRequest; Unreachable if the members of the group cannot be listed.
     """
-    from remoting.protocol.errors import Unreachable
-    from repairs.acts.group_watch import GroupWatch
+    from rmqtx.remoting.protocol.errors import Unreachable
+    from rmqtx.repairs.acts.group_watch import GroupWatch
 
     assert isinstance(watch, GroupWatch)
     others = watch.look()
@@ -224,7 +224,7 @@ def _print(
 
 
 def _table(flights: list[ProbeRun]) -> None:
-    from repairs.canary.probe_steps import PROBE_STEPS, steps_table
+    from rmqtx.repairs.canary.probe_steps import PROBE_STEPS, steps_table
     from rmqtx_cli.output.table import TablePort
     from rmqtx_cli.output.views import flights_view
 

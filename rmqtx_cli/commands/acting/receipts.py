@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.model.errors import BadRequest, NoSuchTransaction
+from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
@@ -34,9 +34,9 @@ from rmqtx_cli.words.times import asked_time_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.model.reading import Reading
-    from repairs.receipts.receipts import Receipt
-    from repairs.receipts.recheck import Standing
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.repairs.receipts.receipts import Receipt
+    from rmqtx.repairs.receipts.recheck import Standing
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import View
     from rmqtx_cli.sources.source import Source, SourceOpener
@@ -155,10 +155,10 @@ def command(
     With --recheck each transaction is read again: does the effect still hold, and was the transaction decided otherwise
     since? The exit status is 1 if a transaction contradicts its receipt.
     """
-    from readers.model.reading import Reading
-    from repairs.receipts.journal import Journal
-    from repairs.receipts.receipts import RECEIPTS
-    from repairs.receipts.recheck import record_recheck
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.repairs.receipts.journal import Journal
+    from rmqtx.repairs.receipts.receipts import RECEIPTS
+    from rmqtx.repairs.receipts.recheck import record_recheck
     from rmqtx_cli.output.listing import Listing
 
     opener = again.opener(live, StoreOptions(None, broker_conf, broker_version), voice)
@@ -197,7 +197,7 @@ def _print(
     receipts: list[Receipt], standings: dict[str, Standing], listing: Listing, journal: Path, *, is_one: bool
 ) -> None:
     """Print one receipt as a page, several as a list."""
-    from repairs.receipts.receipts import table
+    from rmqtx.repairs.receipts.receipts import table
     from rmqtx_cli.output.streams import open_stream
     from rmqtx_cli.pages.receipts_page import draw_receipt
     from rmqtx_cli.words.text import count
@@ -233,8 +233,8 @@ class _Chosen:
     def __init__(
         self, name: str | None, actions: list[str] | None, outcomes: list[str] | None, since_ms: int | None
     ) -> None:
-        from repairs.receipts.plan_file import ACTIONS
-        from repairs.receipts.receipts import CURSOR_SET, OUTCOMES
+        from rmqtx.repairs.receipts.plan_file import ACTIONS
+        from rmqtx.repairs.receipts.receipts import CURSOR_SET, OUTCOMES
         from rmqtx_cli.options.closed_values import check_value
 
         known = {"action": (*ACTIONS, "answer", "probe", CURSOR_SET), "outcome": tuple(OUTCOMES)}
@@ -258,7 +258,7 @@ class _Chosen:
 
 def _standings(receipts: list[Receipt], opener: SourceOpener, reading: Reading, voice: Voice) -> dict[str, Standing]:
     """Return the standing of each receipt, from its transaction now; add findings to `reading`."""
-    from repairs.receipts.recheck import rechecked
+    from rmqtx.repairs.receipts.recheck import rechecked
     from rmqtx_cli.words.progress import shown
 
     if not receipts:
@@ -276,8 +276,8 @@ def _standings(receipts: list[Receipt], opener: SourceOpener, reading: Reading, 
 
 def _cursors(source: Source) -> Mapping[str, int] | None:
     """Return the cursors of the check; known only for the files of one store."""
-    from readers.cursors.cursors import check_cursors
-    from readers.store.store import HALF_TOPIC, OP_TOPIC
+    from rmqtx.readers.cursors.cursors import check_cursors
+    from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 
     if len(source.stores) != 1:
         return None
@@ -291,7 +291,7 @@ def _cursors(source: Source) -> Mapping[str, int] | None:
 def _say_standings(standings: dict[str, Standing], voice: Voice) -> None:
     if not standings:
         return
-    from repairs.receipts.receipts import OTHER_STORE
+    from rmqtx.repairs.receipts.receipts import OTHER_STORE
     from rmqtx_cli.words.text import count
 
     words = [standing.word for standing in standings.values()]
@@ -306,7 +306,7 @@ def _say_standings(standings: dict[str, Standing], voice: Voice) -> None:
 
 
 def _rechecked_schema() -> pa.Schema:
-    from repairs.receipts.receipts import RECEIPTS, RECHECK
+    from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK
 
     schema = RECEIPTS
     for name in ("standing", "standing_reason"):

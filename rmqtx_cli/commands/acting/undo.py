@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import RmqtxError
-from readers.model.findings import as_text
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.errors import RmqtxError
+from rmqtx.readers.model.findings import as_text
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.acting.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.asking import agreed
@@ -22,7 +22,7 @@ from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
 
 if TYPE_CHECKING:
-    from repairs.changes.undo_files import UndoFile
+    from rmqtx.repairs.changes.undo_files import UndoFile
     from rmqtx_cli.output.views import View
 
 NAME = "undo"
@@ -66,8 +66,8 @@ def command(
     example because a broker has run on the store since. The command can be interrupted and repeated at any time.
     --resume makes the changes again. The rows on stdout list the changes.
     """
-    from repairs.changes import execution
-    from repairs.changes.undo_table import EDITS, table
+    from rmqtx.repairs.changes import execution
+    from rmqtx.repairs.changes.undo_table import EDITS, table
     from rmqtx_cli.output.listing import Listing
 
     listing = Listing(EDITS, view(), output, voice=voice)
@@ -103,8 +103,8 @@ def _say_changed(root: str, file: Path, resume: bool, voice: Voice) -> None:
 
 def _update_receipts(undo_file: UndoFile, file: Path, resume: bool, voice: Voice) -> None:
     """Update the receipts of the changes that were undone or redone; a failure here does not touch the files."""
-    from repairs.receipts.journal import Journal
-    from repairs.receipts.undo_receipts import update_receipts
+    from rmqtx.repairs.receipts.journal import Journal
+    from rmqtx.repairs.receipts.undo_receipts import update_receipts
 
     journal = Journal()
     try:
@@ -125,13 +125,13 @@ _SHOWN_MAX = 10
 
 
 def _goal(resume: bool) -> str:
-    from repairs.changes.undo_files import APPLIED, UNDONE
+    from rmqtx.repairs.changes.undo_files import APPLIED, UNDONE
 
     return APPLIED if resume else UNDONE
 
 
 def _say_standing(undo_file: UndoFile, root: str, voice: Voice) -> None:
-    from repairs.changes.undo_files import STATES
+    from rmqtx.repairs.changes.undo_files import STATES
 
     made = f"{time_text(undo_file.made_time_ms)} by {undo_file.who} with {undo_file.made_by}"
     voice.note(f"{root}: {STATES[undo_file.state]} ({time_text(undo_file.state_time_ms)}); begun at {made}")

@@ -18,6 +18,6 @@ EXAMPLES = (
 @with_option_groups
 def command(store: StoreArguments, *, rows: RowsOptions, voice: VoiceOptions) -> int:
     """Decode the checkpoint: up to which time log, queues and index were flushed."""
-    from readers.store.checkpoint import read_checkpoint
+    from rmqtx.readers.store.checkpoint import read_checkpoint
 
     return list_rows(rows.of(store, voice), "checkpoint", lambda one, _columns: read_checkpoint(one))

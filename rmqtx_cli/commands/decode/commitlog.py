@@ -23,8 +23,8 @@ from rmqtx_cli.options.options import (
 )
 
 if TYPE_CHECKING:
-    from readers.model.reading import Reading
-    from readers.store.store import Store
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
 
 NAME = "commitlog"
 SHORT = "records of the commit log"
@@ -69,8 +69,8 @@ def command(
     voice: VoiceOptions,
 ) -> int:
     """Decode the records of the commit log; damaged parts are skipped and reported."""
-    from readers.log.commit_log import scan_records
-    from readers.model.tables import RECORDS
+    from rmqtx.readers.log.commit_log import scan_records
+    from rmqtx.readers.model.tables import RECORDS
     from rmqtx_cli.options.bodies import text_schema, with_text_bodies
 
     bounds = within.bounds(voice)

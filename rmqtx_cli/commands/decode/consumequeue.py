@@ -10,8 +10,8 @@ from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import CommitLogOption, StoreArguments, TopicOption, VoiceOptions
 
 if TYPE_CHECKING:
-    from readers.model.reading import Reading
-    from readers.store.store import Store
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
 
 NAME = "consumequeue"
 SHORT = "entries of the consume queues"
@@ -37,7 +37,7 @@ def command(
     voice: VoiceOptions,
 ) -> int:
     """Decode the entries of consume queues: in files, batch queues, and in RocksDB (needs the extra rocksdb)."""
-    from readers.rocksdb.rocksdb_queue_scan import scan_all_slots
+    from rmqtx.readers.rocksdb.rocksdb_queue_scan import scan_all_slots
 
     def read(one: Store, _columns: list[str]) -> Reading:
         return scan_all_slots(one, topic=topic, queue_id=queue, from_queue_offset=begin, to_queue_offset=end)

@@ -21,7 +21,7 @@ def command(store: StoreArguments, topic: TopicOption = None, *, rows: RowsOptio
 
     They are in config/consumerOffset.json, or where the broker keeps them instead (enableLmq, RocksDB).
     """
-    from readers.cursors.cursors import read_cursors
+    from rmqtx.readers.cursors.cursors import read_cursors
 
     return list_rows(
         rows.of(store, voice), "cursors", lambda one, _columns: read_cursors(one), named={"--topic": ("topic", topic)}

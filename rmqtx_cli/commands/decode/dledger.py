@@ -10,8 +10,8 @@ from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import StoreArguments, TopicOption, VoiceOptions
 
 if TYPE_CHECKING:
-    from readers.model.reading import Reading
-    from readers.store.store import Store
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
 
 NAME = "dledger"
 SHORT = "entries of a DLedger commit log (4.5.0+)"
@@ -35,9 +35,9 @@ def command(
 
     The other commands read records, queues and transactions of a DLedger store as of any other store.
     """
-    from readers.log.dledger import scan_entries
-    from readers.model.errors import BadRequest
-    from readers.model.tables import DLEDGER_ENTRIES
+    from rmqtx.readers.log.dledger import scan_entries
+    from rmqtx.readers.model.errors import BadRequest
+    from rmqtx.readers.model.tables import DLEDGER_ENTRIES
 
     bounds = within.bounds(voice)
     if bounds.from_time_ms is not None or bounds.to_time_ms is not None:

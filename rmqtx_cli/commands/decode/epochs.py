@@ -18,7 +18,7 @@ EXAMPLES = (
 @with_option_groups
 def command(store: StoreArguments, *, rows: UncoveredRowsOptions, voice: VoiceOptions) -> int:
     """Decode epochFileCheckpoint: the commit-log offset at which each master of the replica group began to write."""
-    from readers.model.tables import EPOCHS
-    from readers.store.epoch_file import read_epochs
+    from rmqtx.readers.model.tables import EPOCHS
+    from rmqtx.readers.store.epoch_file import read_epochs
 
     return list_rows(rows.of(store, voice), "epochs", lambda one, _columns: read_epochs(one), schema=EPOCHS)

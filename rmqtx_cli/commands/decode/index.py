@@ -18,6 +18,6 @@ EXAMPLES = (
 @with_option_groups
 def command(store: StoreArguments, *, rows: RowsOptions, voice: VoiceOptions) -> int:
     """Decode the entries of the index: the hash of a key and the record that has it."""
-    from readers.index.index_scan import scan_entries
+    from rmqtx.readers.index.index_scan import scan_entries
 
     return list_rows(rows.of(store, voice), "index_entries", lambda one, _columns: scan_entries(one))

@@ -21,7 +21,7 @@ def command(store: StoreArguments, *, rows: RowsOptions, voice: VoiceOptions) ->
 
     After a crash the broker rebuilds its state table from these entries.
     """
-    from readers.model.tables import REDO_LOG
-    from readers.old_tables.redo_log import scan_redo_log
+    from rmqtx.readers.model.tables import REDO_LOG
+    from rmqtx.readers.old_tables.redo_log import scan_redo_log
 
     return list_rows(rows.of(store, voice), "redo_log", lambda one, _columns: scan_redo_log(one), schema=REDO_LOG)

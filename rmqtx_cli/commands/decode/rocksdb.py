@@ -24,8 +24,8 @@ def command(
     The database of a running or killed broker can be behind the commit log, so `rmqtx pending` uses the log. Needs the
     extra rocksdb.
     """
-    from readers.model.tables import ROCKSDB_TRANSACTIONS
-    from readers.rocksdb.rocksdb_transactions import read_rocksdb_transactions
+    from rmqtx.readers.model.tables import ROCKSDB_TRANSACTIONS
+    from rmqtx.readers.rocksdb.rocksdb_transactions import read_rocksdb_transactions
 
     return list_rows(
         rows.of(store, voice), "rocksdb_transactions", lambda one, _columns: read_rocksdb_transactions(one),

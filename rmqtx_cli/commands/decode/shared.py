@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.options.bounds import Bounds
 from rmqtx_cli.options.options import FindingsOption, LimitOption, OutputOptions, StoreOptions, WhereOption
 from rmqtx_cli.output.accounting import accounting
@@ -21,8 +21,8 @@ from rmqtx_cli.words.unknown_names import NamesSeen, say_unknown_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.model.reading import Reading
-    from readers.store.store import Store
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
 
 FromOption = Annotated[
     str | None,
@@ -164,7 +164,7 @@ def _rows_of(
 
     Raises: BadRequest.
     """
-    from readers.model.tables import ALL_TABLES
+    from rmqtx.readers.model.tables import ALL_TABLES
 
     if asked.coverage and asked.findings:
         raise BadRequest("--coverage and --findings are two listings: give only one")
@@ -203,7 +203,7 @@ class _Rows:
         topics: Sequence[str],
     ) -> int:
         """List the readings; return the exit status. `topics`: topics of the stores, if `topic` is given."""
-        from readers.model.reading import Reading
+        from rmqtx.readers.model.reading import Reading
 
         listing, voice = self.listing, self.listing.voice
         whole = Reading(self.schema, ())
@@ -246,6 +246,6 @@ def _batches(
 
 
 def _instead(reading: Reading, what: str) -> pa.Table:
-    from readers.model.findings import findings_table
+    from rmqtx.readers.model.findings import findings_table
 
     return reading.coverage_table() if what == "coverage" else findings_table(reading.findings)

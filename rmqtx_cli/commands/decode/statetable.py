@@ -21,8 +21,8 @@ def command(store: StoreArguments, *, rows: RowsOptions, voice: VoiceOptions) ->
 
     A slot belongs to the prepared record at its commit-log offset, whatever the slot's number.
     """
-    from readers.model.tables import STATE_TABLE
-    from readers.old_tables.state_table import scan_state_table
+    from rmqtx.readers.model.tables import STATE_TABLE
+    from rmqtx.readers.old_tables.state_table import scan_state_table
 
     return list_rows(
         rows.of(store, voice), "state_table", lambda one, _columns: scan_state_table(one), schema=STATE_TABLE

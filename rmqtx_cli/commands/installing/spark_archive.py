@@ -36,12 +36,12 @@ def command(output: ArchiveOption, *, voice: VoiceOptions) -> int:
     """
     import shutil
 
-    from readers.model.errors import BadRequest
-    from readers.storage.temporary import RunFolder
+    from rmqtx.readers.model.errors import BadRequest
+    from rmqtx.readers.storage.temporary import RunFolder
+    from rmqtx.spark_tasks.session.environment_archive import try_archive, write_archive
     from rmqtx_cli.output.streams import written_whole
     from rmqtx_cli.words.progress import shown
     from rmqtx_cli.words.text import count, size
-    from spark_tasks.session.environment_archive import try_archive, write_archive
 
     if not output.name.endswith((".tar.gz", ".tgz")):
         raise BadRequest(f"-o {output}: Spark unpacks an archive whose name ends in .tar.gz or .tgz")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -35,11 +35,11 @@ from rmqtx_cli.words.times import asked_time_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.model.findings import Finding
+    from rmqtx.readers.model.findings import Finding
+    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.files import FileOpener
     from rmqtx_cli.sources.source import Source, SourceOpener
-    from verdicts.model.reading import VerdictReading
 
 NAME = "audit"
 EXAMPLES = (
@@ -220,14 +220,14 @@ def _listing(
     voice: Voice,
 ) -> Listing:
     """Listing of transactions, of the summary or of findings."""
-    from readers.model.tables import FINDINGS
+    from rmqtx.readers.model.tables import FINDINGS
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import VIEWS
     from rmqtx_cli.pages.summary import SUMMARY, SUMMARY_VIEW
 
     schema, view = opener.schema, opener.view(now_ms, with_state=True)
     if asked.follow:
-        from verdicts.follow.change_log import NOT_FOLLOWED
+        from rmqtx.verdicts.follow.change_log import NOT_FOLLOWED
 
         filled = tuple(column for column in view.columns if not set(column.sources) <= set(NOT_FOLLOWED))
         view = replace(view, columns=filled, nothing="nothing new or changed")
@@ -245,7 +245,7 @@ def _listing(
 def _followed(
     stores: list[str], asked: AuditOptions, engine: EngineOptions, source: SourceOptions, listing: Listing
 ) -> int:
-    from readers.storage.file_systems import expand
+    from rmqtx.readers.storage.file_systems import expand
     from rmqtx_cli.sources.following import INTERVAL_MS, Following
 
     interval_ms = INTERVAL_MS if asked.interval is None else parse_duration_ms(asked.interval)
@@ -258,9 +258,9 @@ def _grown(
     stores: list[str], asked: AuditOptions, output: OutputOptions, engine: EngineOptions,
     provenance: ProvenanceOptions, source: SourceOptions, logs: LogOptions,
 ) -> int:
-    from readers.storage.file_systems import expand
+    from rmqtx.readers.storage.file_systems import expand
+    from rmqtx.verdicts.growing.tables import table_name
     from rmqtx_cli.sources.growing import Growing, refuse_with_into
-    from verdicts.growing.tables import table_name
 
     refuse_with_into({
         "--output": output.output, "--at": asked.at, "--partition-by": asked.partition_by,
@@ -317,7 +317,7 @@ class _AuditRun:
         if not self._instead:
             names |= {*self.listing.needed}
         if self.logs.broker_logs and "causes" in names:
-            from verdicts.causes.evidence import NEEDED_COLUMNS
+            from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 
             names |= {*NEEDED_COLUMNS}
         return names
@@ -328,7 +328,7 @@ class _AuditRun:
         return self.asked.findings or self.asked.summary
 
     def _rows_instead(self, reading: VerdictReading) -> pa.Table:
-        from readers.model.findings import findings_table
+        from rmqtx.readers.model.findings import findings_table
 
         return self.counted.table() if self.asked.summary else findings_table(reading.findings)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from readers.model.errors import BadRequest, UnwritableFile
+from rmqtx.readers.model.errors import BadRequest, UnwritableFile
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.live import LiveOptions
@@ -150,7 +150,7 @@ def command(
     If evidence is missing, a number that would be 0 is unknown: U in performance data, null in JSON, absent from FILE
     of --textfile; other numbers are then lower bounds.
     """
-    from repairs.receipts.state_directory import state_directory as default_directory
+    from rmqtx.repairs.receipts.state_directory import state_directory as default_directory
     from rmqtx_cli.sources.source import chosen_opener
 
     thresholds = limits.thresholds()
@@ -265,7 +265,7 @@ def _write_textfile(
 
 def _write_failure(textfile: Path, now_ms: int) -> None:
     """Write the status UNKNOWN: the numbers of the last good run would hide that this run failed."""
-    from readers.model.errors import RmqtxError
+    from rmqtx.readers.model.errors import RmqtxError
 
     try:
         _write_textfile(textfile, _UNKNOWN, now_ms)

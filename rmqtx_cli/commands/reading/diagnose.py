@@ -27,9 +27,9 @@ from rmqtx_cli.sources.source import SourceOptions
 from rmqtx_cli.words.text import stored_text
 
 if TYPE_CHECKING:
+    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.source import Source
-    from verdicts.model.reading import VerdictReading
 
 NAME = "diagnose"
 EXAMPLES = (
@@ -82,10 +82,10 @@ def command(
     fit the records but not the release are ruled out. Reads what audit reads, or with --transaction what show reads.
     Some causes show only in the logs of the broker: --broker-logs reads them.
     """
-    from readers.store.proxy_conf import read_expire_ms
+    from rmqtx.readers.store.proxy_conf import read_expire_ms
+    from rmqtx.verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.pages.causes import causes_view, counts_lines, next_lines
-    from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
 
     logs.check()
     opener = source.opener(store or [], "rmqtx diagnose STORE, or rmqtx diagnose -n HOST:PORT", {})
@@ -116,7 +116,7 @@ def _reading(
     provenance: ProvenanceOptions,
 ) -> Iterator[VerdictReading]:
     """Read all transactions, or one."""
-    from verdicts.causes.evidence import NEEDED_COLUMNS
+    from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 
     if identity is not None:
         reading = opened.show(identity)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import BadRequest, NotAStore
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.errors import BadRequest, NotAStore
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -34,8 +34,8 @@ from rmqtx_cli.words.times import asked_time_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.model.reading import Reading
-    from readers.store.store import Store
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.pages.differing import Differing
     from rmqtx_cli.sources.engine_run import EngineRun
@@ -76,7 +76,7 @@ class _Side:
     @property
     def file(self) -> Path | None:
         """The file, if it is one."""
-        from verdicts.transactions.verdict_files import SUFFIXES
+        from rmqtx.verdicts.transactions.verdict_files import SUFFIXES
 
         path = Path(self.place)
         return path if path.suffix.lower() in SUFFIXES and not path.is_dir() else None
@@ -135,11 +135,11 @@ def command(
     Transactions are matched by id, producer group and topic. State, flags and the number of records are compared;
     offsets are not, because a restored copy or a slave can have other ones.
     """
+    from rmqtx.verdicts.transactions.diff import DIFFERENCES
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import DIFFERENCES_VIEW
     from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
-    from verdicts.transactions.diff import DIFFERENCES
 
     named = asked.named(voice)
     listing = Listing(DIFFERENCES, DIFFERENCES_VIEW, output, where, fail_on, limit, voice, provenance.with_meta)
@@ -170,7 +170,7 @@ def _with_usable_advice(error: NotAStore) -> NotAStore:
 
 def _say_unrelated(sides: tuple[_Side, _Side], *, is_withheld: bool, voice: Voice) -> None:
     """Print that the sides have no transaction in common, and whether their logs begin with the same record."""
-    from readers.log.store_identity import first_record_of
+    from rmqtx.readers.log.store_identity import first_record_of
 
     before, after = sides
     voice.note(f"{before.place} and {after.place} have no transaction in common: are they from the same broker?")
@@ -203,7 +203,7 @@ class _DiffRun:
 
         A table without any choice of rows is withheld where the sides have no transaction in common.
         """
-        from verdicts.audit.log_copies import lacking_finding, log_copies
+        from rmqtx.verdicts.audit.log_copies import lacking_finding, log_copies
 
         listing, counted = self.listing, self.counted
         asked = listing.asked
@@ -235,8 +235,8 @@ class _DiffRun:
         return self._here()
 
     def _here(self) -> Reading:
-        from readers.model.reading import Reading
-        from verdicts.transactions.diff import DIFFERENCES, differences
+        from rmqtx.readers.model.reading import Reading
+        from rmqtx.verdicts.transactions.diff import DIFFERENCES, differences
 
         whole = Reading(DIFFERENCES, [])
         before, after = (self._verdicts(number, whole) for number in range(2))
@@ -249,7 +249,7 @@ class _DiffRun:
             yield batch
 
     def _verdicts_of(self, side: _Side, whole: Reading) -> Iterator[pa.RecordBatch]:
-        from verdicts.transactions.verdict_files import read_verdicts
+        from rmqtx.verdicts.transactions.verdict_files import read_verdicts
 
         if side.file is not None:
             yield from read_verdicts(side.file)
@@ -263,15 +263,15 @@ class _DiffRun:
 
     def _store(self, side: _Side) -> Store:
         """Return the store of a side; opened once, even if both sides are the same store."""
-        from readers.storage.places import identity_of, normalised
+        from rmqtx.readers.storage.places import identity_of, normalised
 
         wanted = identity_of(normalised(side.place))
         return next(store for store in self.opened.stores if identity_of(store.root) == wanted)
 
     def _by_spark(self) -> Reading:
+        from rmqtx.spark_tasks.jobs.diff import differences
+        from rmqtx.spark_tasks.session.errors import translated
         from rmqtx_cli.sources.engines import SparkEngine
-        from spark_tasks.jobs.diff import differences
-        from spark_tasks.session.errors import translated
 
         assert isinstance(self.run.engine, SparkEngine)
         before, after = (([self._store(side)], side.at_ms) for side in self.sides)

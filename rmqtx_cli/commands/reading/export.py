@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -30,13 +30,13 @@ from rmqtx_cli.words.text import count, size
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.model.reading import Reading
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.verdicts.export.export import ExportJob
+    from rmqtx.verdicts.export.export_manifest import Done
+    from rmqtx.verdicts.export.partition_files import FileForm
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.engine_run import EngineRun
     from rmqtx_cli.sources.opening import Opened
-    from verdicts.export.export import ExportJob
-    from verdicts.export.export_manifest import Done
-    from verdicts.export.partition_files import FileForm
 
 NAME = "export"
 EXAMPLES = (
@@ -93,7 +93,7 @@ class FilesOptions:
 
         Raises: BadRequest.
         """
-        from readers.storage.places import is_uri
+        from rmqtx.readers.storage.places import is_uri
         from rmqtx_cli.output.forms import EXPORT_FORMATS
 
         if self.output_format not in EXPORT_FORMATS:
@@ -136,12 +136,12 @@ def command(
     no row is written twice. Transactions change as the log grows, so each run replaces them. With Spark, all tasks must
     be able to write to the directory.
     """
+    from rmqtx.verdicts.export.export import EXPORTED
+    from rmqtx.verdicts.export.export_manifest import opened_directory
     from rmqtx_cli.output.forms import form_of
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import VIEWS
     from rmqtx_cli.sources.engine_run import engine_run
-    from verdicts.export.export import EXPORTED
-    from verdicts.export.export_manifest import opened_directory
 
     kind.check(to)
     directory = Path(to).absolute()
@@ -205,7 +205,7 @@ class _ExportRun:
 
     def verdicts(self, run: EngineRun, opened: Opened, undecidable: Counter[str]) -> Reading:
         """Write all transactions in place of those of the previous run; count UNDECIDABLE ones by store."""
-        from verdicts.export.export_snapshot import export_snapshot
+        from rmqtx.verdicts.export.export_snapshot import export_snapshot
 
         reading = run.engine.audit(opened.stores, opened.settings_of, progress=run.progress)
         verdicts = _counting(reading.batches, undecidable)
@@ -216,7 +216,7 @@ class _ExportRun:
 
     def job(self, done: Done, body: Bodies) -> ExportJob:
         """Job that writes rows of the log; rows are only added."""
-        from verdicts.export.export import ExportJob
+        from rmqtx.verdicts.export.export import ExportJob
 
         return ExportJob(
             self.table.value, tuple(self.columns), str(self.directory), self.form, done, body is Bodies.INFLATED,
@@ -234,7 +234,7 @@ def _counting(verdicts: Iterable[pa.RecordBatch], undecidable: Counter[str]) -> 
 
 def _columns(table: Table, fields: str | None, *, with_body: bool) -> list[str]:
     """Return the columns of the files: all without bodies, or those of --fields."""
-    from readers.model.tables import ALL_TABLES
+    from rmqtx.readers.model.tables import ALL_TABLES
     from rmqtx_cli.options.columns import chosen_columns
 
     schema = ALL_TABLES[table.value]
@@ -247,7 +247,7 @@ def _columns(table: Table, fields: str | None, *, with_body: bool) -> list[str]:
 
 def _stored_provenance(run: EngineRun, directory: Path) -> dict[str, Any]:
     """Write the provenance of the export into its directory and return it; each file contains its own range too."""
-    from verdicts.export.export_manifest import STATE_DIRECTORY, write_json
+    from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, write_json
 
     assert run.provenance is not None
     write_json(directory / STATE_DIRECTORY / f"custody-{run.provenance['made_time_ms']}.json", run.provenance)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.next_commands import next_line
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.sources.source import Source
-    from verdicts.model.reading import VerdictReading
 
 NAME = "pending"
 _DEADLINE_NAMES = frozenset({"deadline", "discard_in", "discard_in_ms", "discard_at", "discard_at_ms"})
@@ -216,8 +216,8 @@ def _say_hidden(rows: pa.Table, voice: Voice) -> None:
     """Print how many transactions --all-open would add."""
     import pyarrow.compute as pc
 
-    from verdicts.audit.lookups import OPEN_AGAIN_FLAG
-    from verdicts.transactions.futures import UNASKED_WORDS
+    from rmqtx.verdicts.audit.lookups import OPEN_AGAIN_FLAG
+    from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
 
     rows = rows.filter(pc.not_equal(rows["state"], "PENDING"))
     columns = ("reason_code", "flags", "answer_effect", "next_event")
@@ -239,7 +239,7 @@ def _say_hidden(rows: pa.Table, voice: Voice) -> None:
 def _chosen(rows: pa.Table, asked: PendingOptions, times: _Times) -> pa.Table:
     import pyarrow.compute as pc
 
-    from readers.model.columns import rows_where
+    from rmqtx.readers.model.columns import rows_where
 
     if not asked.all_open:
         rows = rows_where(rows, pc.equal(rows["state"], "PENDING"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -32,13 +32,13 @@ from rmqtx_cli.words.times import asked_time_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.model.reading import Reading
-    from repairs.receipts.planner import Planner
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.repairs.receipts.planner import Planner
+    from rmqtx.verdicts.ledger.join import LedgerFit
     from rmqtx_cli.options.ledgers import Comparison, LedgerQuery
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.engine_run import EngineRun
     from rmqtx_cli.sources.opening import Opened
-    from verdicts.ledger.join import LedgerFit
 
 NAME = "reconcile"
 _ORDERS = "--match 'keys = order_id' --done 'status = PAID' --not-done 'status = CANCELLED'"
@@ -169,7 +169,7 @@ def command(
     nothing is decided. Rows to act on come first. Ledger rows without a transaction are counted; a --match that matches
     nothing is an error.
     """
-    from repairs.receipts.planner import Planner
+    from rmqtx.repairs.receipts.planner import Planner
     from rmqtx_cli.options.ledgers import Comparison
     from rmqtx_cli.sources.engine_run import engine_run
 
@@ -198,9 +198,9 @@ def command(
 
 
 def _listing(wanted: WantedOptions, output: OutputOptions, voice: Voice, *, with_meta: bool) -> Listing:
+    from rmqtx.verdicts.ledger.reconcile import RECONCILED
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import RECONCILED_VIEW
-    from verdicts.ledger.reconcile import RECONCILED
 
     where, fail_on, limit = wanted.condition, wanted.fail_on, wanted.limit
     return Listing(RECONCILED, RECONCILED_VIEW, output, where, fail_on, limit, voice, with_meta)
@@ -221,7 +221,7 @@ def _rows(
     reading: Reading, query: LedgerQuery, counted: Comparison, engine: EngineOptions
 ) -> Iterator[pa.RecordBatch]:
     """The rows by outcome, counted as they pass; an error where `--match` fits nothing."""
-    from verdicts.ledger.outcome_order import by_outcome
+    from rmqtx.verdicts.ledger.outcome_order import by_outcome
 
     fitting = _fitting(reading, query, counted.fit)
     return counted.watching(by_outcome(fitting, temporary_directory=engine.temporary_directory))
@@ -269,9 +269,9 @@ class _ReconcileRun:
         return self._by_spark() if self.run.engine.name == "spark" else self._here()
 
     def _here(self) -> Reading:
-        from readers.ledger.ledger import open_ledger
-        from verdicts.ledger.join import reconcile
-        from verdicts.ledger.reconcile import RECONCILED
+        from rmqtx.readers.ledger.ledger import open_ledger
+        from rmqtx.verdicts.ledger.join import reconcile
+        from rmqtx.verdicts.ledger.reconcile import RECONCILED
 
         ledger = open_ledger(self.query.location, self.query.table, self.query.text_columns)
         asked = self.query.parsed(ledger.schema)
@@ -287,10 +287,10 @@ class _ReconcileRun:
         return reading
 
     def _by_spark(self) -> Reading:
+        from rmqtx.spark_tasks.jobs.ledger import arrow_schema, read_ledger
+        from rmqtx.spark_tasks.jobs.reconcile import reconcile
+        from rmqtx.spark_tasks.session.errors import translated
         from rmqtx_cli.sources.engines import SparkEngine
-        from spark_tasks.jobs.ledger import arrow_schema, read_ledger
-        from spark_tasks.jobs.reconcile import reconcile
-        from spark_tasks.session.errors import translated
 
         assert isinstance(self.run.engine, SparkEngine)
         query = self.query

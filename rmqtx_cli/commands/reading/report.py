@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.model.errors import BadRequest
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.engine import EngineOptions
@@ -191,10 +191,10 @@ class _ReportRun:
 
         Raises: what reading a file or a store raises.
         """
+        from rmqtx.verdicts.transactions.verdict_files import SUFFIXES, read_verdicts
         from rmqtx_cli.report.comparison import Earlier, counted
         from rmqtx_cli.sources.broker_logs import BrokerLogs
         from rmqtx_cli.sources.files import FileOpener
-        from verdicts.transactions.verdict_files import SUFFIXES, read_verdicts
 
         own = [store.root for store in opened.stores]
         command = carried(f"rmqtx diff {quoted(place)} {quoted(own[0])}") if len(own) == 1 else None
@@ -213,7 +213,7 @@ class _ReportRun:
 
     @property
     def _proxy_keeps_ms(self) -> int | None:
-        from readers.store.proxy_conf import read_expire_ms
+        from rmqtx.readers.store.proxy_conf import read_expire_ms
 
         return None if self.asked.proxy_conf is None else read_expire_ms(self.asked.proxy_conf)
 

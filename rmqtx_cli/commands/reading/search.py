@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import BadRequest
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.commands import Example
 from rmqtx_cli.commands.decode.commitlog import BodyOption
 from rmqtx_cli.commands.decode.shared import RangeOptions
@@ -35,9 +35,9 @@ from rmqtx_cli.words.text import stored_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.jobs.search_conditions import SearchConditions
-    from readers.model.reading import Reading
-    from readers.store.store import Store
+    from rmqtx.readers.jobs.search_conditions import SearchConditions
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
     from rmqtx_cli.options.bounds import Bounds
     from rmqtx_cli.output.views import View
 
@@ -112,7 +112,7 @@ class SearchOptions:
 
         Raises: BadRequest.
         """
-        from readers.jobs.search_conditions import SearchConditions
+        from rmqtx.readers.jobs.search_conditions import SearchConditions
 
         pairs = []
         for text in self.properties or ():
@@ -147,8 +147,8 @@ def command(
 
     Reads the whole log. --body text prints decompressed bodies, --body raw prints them as stored.
     """
-    from readers.jobs.search import Search
-    from readers.storage.file_systems import expand
+    from rmqtx.readers.jobs.search import Search
+    from rmqtx.readers.storage.file_systems import expand
     from rmqtx_cli.sources.engine_run import engine_run
 
     bounds = asked.within.bounds(voice)
@@ -203,7 +203,7 @@ class _Found:
     """How the records found are listed."""
 
     def __init__(self, body: BodyForm, fields: str | None, *, with_store: bool) -> None:
-        from readers.model.tables import RECORDS
+        from rmqtx.readers.model.tables import RECORDS
         from rmqtx_cli.options.bodies import text_schema
 
         self.is_text = body is BodyForm.TEXT

@@ -23,9 +23,9 @@ from rmqtx_cli.words.times import asked_time_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.sources.broker_logs import BrokerLogs
     from rmqtx_cli.sources.source import Source
-    from verdicts.model.reading import VerdictReading
 
 NAME = "show"
 EXAMPLES = (
@@ -96,13 +96,13 @@ class _TransactionPage:
 
     def write(self, reading: VerdictReading, schema: pa.Schema, source: Source) -> int:
         """Print one transaction as a page, several as a list; return the exit status."""
+        from rmqtx.verdicts.deadlines.deadline import deadline_of
         from rmqtx_cli.output.listing import Listing
         from rmqtx_cli.output.pager import paged
         from rmqtx_cli.output.port import chosen_format
         from rmqtx_cli.output.views import transactions_view
         from rmqtx_cli.pages.check_alive import check_lines
         from rmqtx_cli.pages.drawing import draw, with_events
-        from verdicts.deadlines.deadline import deadline_of
 
         places = source.surroundings()
         is_page = chosen_format(self.format, self.output) is OutputFormat.TABLE
@@ -133,8 +133,8 @@ class _TransactionPage:
 
     def _causes(self, rows: pa.Table, reading: VerdictReading, logs: BrokerLogs) -> list[list[dict[str, Any]]]:
         """For each transaction the causes that explain it, or could; none for a past time, whose facts are unknown."""
-        from readers.store.proxy_conf import read_expire_ms
-        from verdicts.causes.diagnosing import diagnosed_each
+        from rmqtx.readers.store.proxy_conf import read_expire_ms
+        from rmqtx.verdicts.causes.diagnosing import diagnosed_each
 
         if self.at_ms is not None:
             return [[] for _ in range(rows.num_rows)]

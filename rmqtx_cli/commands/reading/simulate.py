@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import BadRequest, BadText
+from rmqtx.readers.model.errors import BadRequest, BadText
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.next_commands import next_lines
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from readers.cursors.cursors import CheckCursors
-    from readers.model.reading import Reading
-    from readers.store.store import Store
+    from rmqtx.readers.cursors.cursors import CheckCursors
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.store.store import Store
+    from rmqtx.verdicts.check.steps import Round
+    from rmqtx.verdicts.check.timers_without_copies import AskingRound
+    from rmqtx.verdicts.simulation.simulation import SimulatedCheck
+    from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration
     from rmqtx_cli.output.views import View
-    from verdicts.check.steps import Round
-    from verdicts.check.timers_without_copies import AskingRound
-    from verdicts.simulation.simulation import SimulatedCheck
-    from verdicts.simulation.simulation_setup import SimulatedConfiguration
 
 NAME = "simulate"
 EXAMPLES = (
@@ -143,7 +143,7 @@ def command(
     requires, by the rules of the broker's version. A stopped broker is assumed to start now, or at --at; no producer
     answers and no half message is sent. Nothing is written.
     """
-    from readers.model.reading import Reading
+    from rmqtx.readers.model.reading import Reading
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.pages.simulation_views import SimulationCounts
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_header
@@ -174,7 +174,7 @@ def command(
 def _say_begin(
     run: RunOptions, stores: Sequence[Store], cursors: Mapping[str, CheckCursors | None], now_ms: int, voice: Voice
 ) -> None:
-    from verdicts.evidence.store_facts import known_until_ms
+    from rmqtx.verdicts.evidence.store_facts import known_until_ms
 
     if run.half_cursor is not None or run.op_cursor is not None:
         for root in (root for root, known in cursors.items() if known is None):
@@ -206,9 +206,9 @@ class _Simulation:
         """Yield the rows of each store; with --with, those of both configurations following each other."""
         import pyarrow as pa
 
-        from verdicts.deadlines.predicting import predict_from_files
-        from verdicts.evidence.store_facts import future_findings
-        from verdicts.simulation.simulation_setup import simulated_checks
+        from rmqtx.verdicts.deadlines.predicting import predict_from_files
+        from rmqtx.verdicts.evidence.store_facts import future_findings
+        from rmqtx.verdicts.simulation.simulation_setup import simulated_checks
 
         for one in stores:
             configurations, own = self._configurations(one), cursors[one.root]
@@ -229,10 +229,10 @@ class _Simulation:
 
     def _configurations(self, store: Store) -> list[SimulatedConfiguration]:
         """Return the broker's settings as they are, and with the changes of --with."""
-        from readers.store.broker_conf import read_broker_conf
-        from readers.store.broker_settings import broker_settings
-        from verdicts.check.window import has_op_lists
-        from verdicts.simulation.simulation_setup import SimulatedConfiguration
+        from rmqtx.readers.store.broker_conf import read_broker_conf
+        from rmqtx.readers.store.broker_settings import broker_settings
+        from rmqtx.verdicts.check.window import has_op_lists
+        from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration
 
         conf = {} if self.files.broker_conf is None else read_broker_conf(self.files.broker_conf)
         wanted = {"as is": conf}
@@ -253,8 +253,8 @@ def _cursors(stores: list[Store], run: RunOptions) -> dict[str, CheckCursors | N
 
     Raises: BadText.
     """
-    from readers.cursors.cursors import check_cursors
-    from verdicts.simulation.simulation_setup import has_half_queue
+    from rmqtx.readers.cursors.cursors import check_cursors
+    from rmqtx.verdicts.simulation.simulation_setup import has_half_queue
 
     return {
         one.root: _wanted(one, check_cursors(one), run.half_cursor, run.op_cursor) if has_half_queue(one) else None
@@ -287,7 +287,7 @@ def _wanted(store: Store, cursors: CheckCursors, half: int | None, op: int | Non
 
     Raises: BadText if they are not known.
     """
-    from verdicts.simulation.simulation_setup import with_cursors
+    from rmqtx.verdicts.simulation.simulation_setup import with_cursors
 
     wanted = with_cursors(cursors, half, op)
     if wanted.half is None or wanted.op is None:
@@ -299,8 +299,8 @@ def _wanted(store: Store, cursors: CheckCursors, half: int | None, op: int | Non
 
 
 def _table(show: Shown, *, with_store: bool, with_configuration: bool) -> tuple[pa.Schema, View]:
+    from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
     from rmqtx_cli.pages.simulation_views import checks_view, fates_view, rounds_view
-    from verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
 
     schema, view = {
         Shown.CHECKS: (SIMULATED_CHECKS, checks_view),
@@ -311,6 +311,9 @@ def _table(show: Shown, *, with_store: bool, with_configuration: bool) -> tuple[
 
 
 def _rows(run: RunOptions, simulated: SimulatedCheck, voice: Voice, *, with_name: bool) -> Iterator[pa.RecordBatch]:
+    from rmqtx.verdicts.check.timers_without_copies import AskingRound
+    from rmqtx.verdicts.model.predicted import ROUNDS_MAX
+    from rmqtx.verdicts.simulation.simulation import Simulated, check_rows, round_rows, transaction_rows
     from rmqtx_cli.pages.simulation_views import (
         asking_line,
         endless_line,
@@ -319,9 +322,6 @@ def _rows(run: RunOptions, simulated: SimulatedCheck, voice: Voice, *, with_name
         stuck_line,
         table_name,
     )
-    from verdicts.check.timers_without_copies import AskingRound
-    from verdicts.model.predicted import ROUNDS_MAX
-    from verdicts.simulation.simulation import Simulated, check_rows, round_rows, transaction_rows
 
     prefix = f"{simulated.configuration}: " if with_name else ""
     if not isinstance(simulated, Simulated):

@@ -13,7 +13,7 @@ from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
-    from readers.store.store import Store
+    from rmqtx.readers.store.store import Store
     from rmqtx_cli.output.listing import Listing
 
 NAME = "stores"
@@ -48,9 +48,9 @@ def command(
 
     Reads only directory entries and small files, however large the logs are.
     """
-    from readers.model.errors import BadRequest
-    from readers.store.broker_conf import read_broker_conf
-    from readers.store.broker_settings import broker_settings
+    from rmqtx.readers.model.errors import BadRequest
+    from rmqtx.readers.store.broker_conf import read_broker_conf
+    from rmqtx.readers.store.broker_settings import broker_settings
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, compared_copies, store_row
     from rmqtx_cli.sources.opening import refuse_inside, say_conf_notes
@@ -90,8 +90,8 @@ def _write(rows: list[dict[str, Any]], listing: Listing) -> None:
 
 def _found(paths: list[str], files: StoreOptions) -> tuple[list[Store], int]:
     """Return the stores at and below some paths, and the status of what could not be read, which is printed."""
-    from readers.model.errors import SourceError
-    from readers.storage.file_systems import expand
+    from rmqtx.readers.model.errors import SourceError
+    from rmqtx.readers.storage.file_systems import expand
     from rmqtx_cli.sources.finding_stores import stores_below
 
     stores: list[Store] = []
@@ -115,7 +115,7 @@ def _configured(voice: Voice) -> list[str]:
 
     Raises: BadRequest if it contains none.
     """
-    from readers.model.errors import BadRequest
+    from rmqtx.readers.model.errors import BadRequest
     from rmqtx_cli.options.configuration import configuration
 
     known = configuration()

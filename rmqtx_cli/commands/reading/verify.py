@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import BadRequest
-from readers.model.findings import KINDS
-from readers.model.shell_words import quoted
-from readers.storage.places import is_uri
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.storage.places import is_uri
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -37,12 +37,12 @@ from rmqtx_cli.words.text import count, escaped
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from readers.model.reading import Reading
-    from readers.old_tables.transaction_table import TransactionTable
-    from readers.store.store import Store
+    from rmqtx.readers.model.reading import Reading
+    from rmqtx.readers.old_tables.transaction_table import TransactionTable
+    from rmqtx.readers.store.store import Store
+    from rmqtx.verdicts.verify.verify import Verify
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.engine_run import EngineRun
-    from verdicts.verify.verify import Verify
 
 NAME = "verify"
 EXAMPLES = (
@@ -102,7 +102,7 @@ class DepthOptions:
     @property
     def level(self) -> str:
         """The depth, as `Verify` takes it."""
-        from verdicts.verify.verify import DEFAULT, FULL, QUICK
+        from rmqtx.verdicts.verify.verify import DEFAULT, FULL, QUICK
 
         return QUICK if self.quick else FULL if self.full else DEFAULT
 
@@ -130,9 +130,9 @@ def command(
     on stderr advise what to do. The exit status is 1 if there is an error or a warning, or with --fail-on if a row
     meets that condition.
     """
+    from rmqtx.verdicts.verify.copies import with_copy_findings
     from rmqtx_cli.sources.engine_run import engine_run
     from rmqtx_cli.sources.opening import open_stores, refuse_inside, say_conf_notes, say_consistency
-    from verdicts.verify.copies import with_copy_findings
 
     depth.check()
     _refuse_unfit(depth, files, database)
@@ -158,7 +158,7 @@ def command(
 def _listing(
     output: OutputOptions, where: str | None, fail_on: str | None, limit: int | None, voice: Voice, *, with_meta: bool
 ) -> Listing:
-    from readers.model.tables import FINDINGS
+    from rmqtx.readers.model.tables import FINDINGS
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.output.views import VIEWS, View
 
@@ -179,7 +179,7 @@ def _reading(
 
 def _written(reading: Reading, listing: Listing, depth: DepthOptions) -> _FindingCounts:
     """Write the counts and the findings; return the counts."""
-    from verdicts.verify.verify import NOT_EXAMINED
+    from rmqtx.verdicts.verify.verify import NOT_EXAMINED
 
     counted = _FindingCounts()
     listing.write(
@@ -202,7 +202,7 @@ def _refuse_unfit(depth: DepthOptions, files: StoreOptions, database: DatabaseOp
 
     Raises: BadRequest.
     """
-    from readers.model.releases import parse_version
+    from rmqtx.readers.model.releases import parse_version
 
     if files.broker_version is not None:
         parse_version(files.broker_version)
@@ -227,8 +227,8 @@ def _state_file(depth: DepthOptions, stores: list[Store]) -> Path | None:
 
 
 def _job(depth: DepthOptions, files: StoreOptions, table: TransactionTable | None) -> Verify:
-    from readers.store.broker_conf import read_broker_conf
-    from verdicts.verify.verify import Verify
+    from rmqtx.readers.store.broker_conf import read_broker_conf
+    from rmqtx.verdicts.verify.verify import Verify
 
     settings = tuple(sorted(read_broker_conf(files.broker_conf).items())) if files.broker_conf else ()
     return Verify(depth.level, files.broker_version, settings, table)

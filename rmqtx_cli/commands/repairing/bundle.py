@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import FormatOption, OutputOptions, StoreOptions, VoiceOptions
@@ -16,7 +16,7 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count, size, stored_text
 
 if TYPE_CHECKING:
-    from repairs.bundles.bundle import Bundle, BundleSource
+    from rmqtx.repairs.bundles.bundle import Bundle, BundleSource
     from rmqtx_cli.output.views import View
 
 NAME = "bundle"
@@ -93,8 +93,8 @@ def command(
     records.
     It is read back and compared before it gets its name. The rows list the id of each transaction in the bundle.
     """
-    from repairs.bundles.bundle import BUNDLED, make_bundle, refuse_target
-    from repairs.bundles.redaction import redaction_key
+    from rmqtx.repairs.bundles.bundle import BUNDLED, make_bundle, refuse_target
+    from rmqtx.repairs.bundles.redaction import redaction_key
     from rmqtx_cli.output.listing import Listing
 
     if not transaction and not finding:
@@ -121,8 +121,8 @@ def _source(path: str, files: StoreOptions, written: tuple[Path | None, ...]) ->
 
     Raises: BadRequest.
     """
-    from readers.store.broker_conf import read_broker_conf
-    from repairs.bundles.bundle import BundleSource
+    from rmqtx.readers.store.broker_conf import read_broker_conf
+    from rmqtx.repairs.bundles.bundle import BundleSource
     from rmqtx_cli.sources.opening import open_stores, refuse_inside
 
     stores = open_stores([path], files).stores

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.acting.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example, epilog
 from rmqtx_cli.options.asking import agreed
@@ -23,10 +23,10 @@ from rmqtx_cli.words.command_names import LINES
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
-    from readers.store.store import Store
-    from repairs.changes.change_sets import ChangeSet
-    from repairs.changes.destinations import Destination
-    from repairs.cursors.cursors import Move
+    from rmqtx.readers.store.store import Store
+    from rmqtx.repairs.changes.change_sets import ChangeSet
+    from rmqtx.repairs.changes.destinations import Destination
+    from rmqtx.repairs.cursors.cursors import Move
     from rmqtx_cli.output.views import View
 
 NAME = "cursor"
@@ -84,8 +84,8 @@ def command(
     unasked, because a broker with a longer fileReservedTime checks them. If you set the half cursor back, set the op
     cursor back too, to before the op messages of the decided transactions. `rmqtx simulate` predicts the next rounds.
     """
-    from readers.store.broker_conf import read_broker_conf
-    from repairs.cursors.cursors import CURSOR_EFFECTS, change_set, effects, moves
+    from rmqtx.readers.store.broker_conf import read_broker_conf
+    from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS, change_set, effects, moves
     from rmqtx_cli.output.listing import Listing
 
     _check(override, reason)
@@ -117,10 +117,10 @@ def _carried_out(
     reason: str | None, overrides: Sequence[str],
 ) -> tuple[str, Path]:
     """Set the cursors, read them back, write the receipt; return its id and its journal."""
-    from readers.cursors.cursors import check_cursors
-    from repairs.changes.destinations import carried_out
-    from repairs.cursors.receipts import receipt_of_moves
-    from repairs.receipts.journal import Journal
+    from rmqtx.readers.cursors.cursors import check_cursors
+    from rmqtx.repairs.changes.destinations import carried_out
+    from rmqtx.repairs.cursors.receipts import receipt_of_moves
+    from rmqtx.repairs.receipts.journal import Journal
 
     journal = Journal()
     with receipt_of_moves(journal, store, wanted, destination, reason=reason, overrides=overrides) as made:
@@ -136,7 +136,7 @@ app.command("set", short_help=LINES[NAME], epilog=epilog(EXAMPLES))(with_row_opt
 
 
 def _check(override: Sequence[str] | None, reason: str | None) -> None:
-    from repairs.cursors.cursors import UNWANTED
+    from rmqtx.repairs.cursors.cursors import UNWANTED
     from rmqtx_cli.words.near import did_you_mean
 
     for name in override or ():
@@ -156,7 +156,7 @@ def _is_refused(rows: Sequence[dict[str, Any]], override: Sequence[str], *, has_
 
     `has_conf`: the settings that decide whether the check asks a producer are known, not the defaults.
     """
-    from repairs.cursors.cursors import KINDS, UNWANTED
+    from rmqtx.repairs.cursors.cursors import KINDS, UNWANTED
 
     counts = Counter(row["kind"] for row in rows)
     found = [kind for kind in UNWANTED if counts[kind] and kind not in override]
@@ -183,7 +183,7 @@ def _prove(wanted: Sequence[Move], found: Any) -> None:
 
     Raises: AssertionError if they differ, which would be a bug.
     """
-    from readers.store.store import HALF_TOPIC
+    from rmqtx.readers.store.store import HALF_TOPIC
 
     for move in wanted:
         cursors = found.half if move.topic == HALF_TOPIC else found.op
@@ -194,7 +194,7 @@ def _prove(wanted: Sequence[Move], found: Any) -> None:
 def _batches(rows: Sequence[dict[str, Any]]) -> Any:
     import pyarrow as pa
 
-    from repairs.cursors.cursors import CURSOR_EFFECTS
+    from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
 
     return iter([pa.RecordBatch.from_pylist(list(rows), schema=CURSOR_EFFECTS)] if rows else [])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.next_commands import carried
@@ -18,8 +18,8 @@ from rmqtx_cli.words.say import Voice
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
-    from readers.store.store import Store
-    from repairs.rebuild.rebuild import Rebuilt
+    from rmqtx.readers.store.store import Store
+    from rmqtx.repairs.rebuild.rebuild import Rebuilt
 
 NAME = "rebuild"
 EXAMPLES = (
@@ -78,9 +78,9 @@ def command(
     then does a broker accept an answer. A broker that did not stop cleanly destroys its state table at its next start;
     for such a store all parts are rebuilt, and the copy looks like the store of a broker that stopped cleanly.
     """
-    from readers.store.broker_conf import read_broker_conf
-    from repairs.rebuild.rebuild import index_has_tags, rebuild
-    from repairs.records.store_sizes import store_sizes
+    from rmqtx.readers.store.broker_conf import read_broker_conf
+    from rmqtx.repairs.rebuild.rebuild import index_has_tags, rebuild
+    from rmqtx.repairs.records.store_sizes import store_sizes
     from rmqtx_cli.sources.opening import consistency, open_stores
     from rmqtx_cli.words.progress import shown
 
@@ -98,7 +98,7 @@ def command(
 
 def _parts(part: Part, source: Store) -> tuple[str, ...]:
     """Return the parts to rebuild: the part given, or all that the store has."""
-    from repairs.rebuild.rebuild import OLD_PARTS, PARTS, has_old_parts, is_made_clean
+    from rmqtx.repairs.rebuild.rebuild import OLD_PARTS, PARTS, has_old_parts, is_made_clean
 
     every = (*PARTS, *(OLD_PARTS if has_old_parts(source) else ()))
     return every if part is Part.ALL or is_made_clean({part.value}, source) else (part.value,)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from readers.model.errors import BadRequest
-from readers.model.shell_words import quoted
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.next_commands import next_line
@@ -20,9 +20,9 @@ from rmqtx_cli.words.sizes import parse_size_bytes
 from rmqtx_cli.words.text import count, size
 
 if TYPE_CHECKING:
-    from readers.store.store import Store
-    from repairs.records.store_sizes import StoreSizes
-    from repairs.salvage.salvage import Salvaged
+    from rmqtx.readers.store.store import Store
+    from rmqtx.repairs.records.store_sizes import StoreSizes
+    from rmqtx.repairs.salvage.salvage import Salvaged
 
 NAME = "salvage"
 EXAMPLES = (
@@ -69,8 +69,8 @@ def command(
     so that a broker reads past them; queues, index and checkpoint are rebuilt. The new store is verified: what is still
     wrong in it is printed, and the exit status is 3. The files given are not changed.
     """
-    from readers.store.broker_conf import read_broker_conf
-    from repairs.salvage.salvage import salvage
+    from rmqtx.readers.store.broker_conf import read_broker_conf
+    from rmqtx.repairs.salvage.salvage import salvage
     from rmqtx_cli.words.progress import shown
 
     if segment_bytes is not None and segment_bytes > _SEGMENT_BYTES_MAX:
@@ -96,8 +96,8 @@ def command(
 
 def _has_tags(store: Store | None, conf: Mapping[str, str] | None) -> bool:
     """Return whether the index of the store has entries for tags."""
-    from readers.store.broker_settings import broker_settings
-    from repairs.rebuild.rebuild import index_has_tags
+    from rmqtx.readers.store.broker_settings import broker_settings
+    from rmqtx.repairs.rebuild.rebuild import index_has_tags
 
     return store is not None and index_has_tags(store, broker_settings(store, conf=conf))
 
@@ -123,8 +123,8 @@ def _store_of(files: list[Path]) -> Store | None:
 
     Raises: BadRequest if there are several; StoreInUse.
     """
-    from readers.model.errors import NotAStore, StoreInUse
-    from readers.store.store import open_store
+    from rmqtx.readers.model.errors import NotAStore, StoreInUse
+    from rmqtx.readers.store.store import open_store
 
     found = []
     for path in files:
@@ -150,8 +150,8 @@ def _sizes(
 
     Shape: the second value is whether the length of log files is a guess.
     """
-    from repairs.records.store_sizes import store_sizes, usual_log_file_bytes, with_log_files_of
-    from repairs.salvage.scan_for_records import sources_of
+    from rmqtx.repairs.records.store_sizes import store_sizes, usual_log_file_bytes, with_log_files_of
+    from rmqtx.repairs.salvage.scan_for_records import sources_of
 
     sizes = store_sizes(store, conf)
     is_configured = any(key.lower().endswith("filesizecommitlog") for key in conf or ())

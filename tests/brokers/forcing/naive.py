@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remoting.connections.broker import Broker
+from rmqtx.remoting.connections.broker import Broker
 from tests.brokers.forcing.stage import TOPIC, Stage
 from tests.brokers.rig import HALF_TOPIC, OP_TOPIC
 from tests.brokers.transaction import Transaction

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
 from tests.brokers.forcing.tool import Tool
 from tests.brokers.rig import HALF_TOPIC, Agent, now_ms
 from tests.brokers.script import Script

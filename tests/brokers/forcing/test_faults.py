@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from remoting.connections.connection import Request, Value
-from remoting.protocol.codes import RequestCode
+from rmqtx.remoting.connections.connection import Request, Value
+from rmqtx.remoting.protocol.codes import RequestCode
 from tests.brokers.forcing.faults import OPTIONS, commit, commit_and_kill, through_proxy
 from tests.brokers.forcing.stage import Stage
 from tests.brokers.forcing.tool import Ran

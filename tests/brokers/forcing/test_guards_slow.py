@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from repairs.acts.claims import claimed
+from rmqtx.repairs.acts.claims import claimed
 from tests.brokers.forcing.conftest import VERSIONS, quick
 from tests.brokers.forcing.outcomes import COMPRESSIBLE, RESUME_KEEPS_COMPRESSED_SINCE
 from tests.brokers.forcing.stage import PATIENCE_SECONDS, Stage

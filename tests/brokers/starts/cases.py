@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from readers.log.record_layout import AT
-from readers.queues.consume_queue import SLOT
-from readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.log.record_layout import AT
+from rmqtx.readers.queues.consume_queue import SLOT
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from tests.forge import damage
 from tests.forge.damage import log_files, queue_files, records_in
 

@@ -6,24 +6,24 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from readers.jobs.job_runner import Tally
-from readers.log.splits import plan_splits
-from readers.model.reading import Reading
-from readers.model.releases import parse_version
-from readers.model.tables import FINDINGS
-from readers.queues.slot_files import topic_text
-from readers.store.store import Store, open_store
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.protocol.settings import RemotingSettings
+from rmqtx.readers.jobs.job_runner import Tally
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.releases import parse_version
+from rmqtx.readers.model.tables import FINDINGS
+from rmqtx.readers.queues.slot_files import topic_text
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.protocol.settings import RemotingSettings
+from rmqtx.verdicts.compared.unclaimed_slots import QueueComparison
+from rmqtx.verdicts.startup.queues import QueueFate
+from rmqtx.verdicts.startup.recovery import PredictedStart, predict_start
+from rmqtx.verdicts.startup.rules import rules_of
+from rmqtx.verdicts.verify.verify import Verify, log_facts, log_ranges
 from tests.brokers import corpus
 from tests.brokers.rig import PATIENCE_SECONDS, Rig
 from tests.brokers.starts.cases import Case, prepared
-from verdicts.compared.unclaimed_slots import QueueComparison
-from verdicts.startup.queues import QueueFate
-from verdicts.startup.recovery import PredictedStart, predict_start
-from verdicts.startup.rules import rules_of
-from verdicts.verify.verify import Verify, log_facts, log_ranges
 
 #: No check, no expiry: nothing is written after the start.
 STILL = {"transactionCheckInterval": "100000000", "fileReservedTime": "1000000"}

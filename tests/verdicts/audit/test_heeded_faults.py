@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.log.commit_log import scan_records
-from readers.log.splits import plan_splits
-from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, open_store
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.verify.verify import FULL, Verify
 from tests.forge.stores import copy_of, settings_of
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending
-from verdicts.verify.verify import FULL, Verify
 
 
 def codes_of(root: Path, name: str) -> tuple[set[str], set[str]]:
@@ -211,8 +211,9 @@ def test_another_id_in_the_last_half_message(name: str, tmp_path: Path) -> None:
 
 
 def test_a_state_table_that_the_next_start_makes_again_from_a_short_redo_log(tmp_path: Path) -> None:
-    root = copy_of("statetable-killed-3.1.4", tmp_path)
+    name = "statetable-killed-3.1.4"
+    root = copy_of(name, tmp_path)
     file = next((root / "transaction" / "redolog").rglob("0" * 20))
     file.write_bytes(file.read_bytes()[:24])
     assert "table-remade" in verified(root)
-    assert "table-remade" in codes_of(root, "statetable-killed-3.1.4")[0] & pending_codes(root, "statetable-killed-3.1.4")
+    assert "table-remade" in codes_of(root, name)[0] & pending_codes(root, name)

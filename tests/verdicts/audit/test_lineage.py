@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import rows_named, show
+from rmqtx.verdicts.audit.message_ids import stores_of_message_id
+from rmqtx.verdicts.audit.timeline import StoreTimelineSource, timeline
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import rows_named, show
-from verdicts.audit.message_ids import stores_of_message_id
-from verdicts.audit.timeline import StoreTimelineSource, timeline
 
 NAMES = [
     *(name for design in ("state_table", "prepared_records", "rocksdb") for name in corpus.corpus_names(design)),

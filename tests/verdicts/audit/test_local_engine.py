@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from readers.jobs.spool import Spool
-from readers.log.kernels import is_accelerator_installed, use_accelerator
-from readers.model.tables import MARKS, TRANSACTIONS
-from readers.store.store import open_store
+from rmqtx.readers.jobs.spool import Spool
+from rmqtx.readers.log.kernels import is_accelerator_installed, use_accelerator
+from rmqtx.readers.model.tables import MARKS, TRANSACTIONS
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit import local_audit
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened, settings_of
-from verdicts.audit import local_audit
-from verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
 STORES = ("common-5.3.3", "killed-4.9.7", "masked-4.9.7", "common-4.3.0")

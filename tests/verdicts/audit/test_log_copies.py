@@ -10,21 +10,21 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import broker_settings
-from readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.log_copies import log_copies
+from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.evidence.store_facts import known_until_ms
+from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.verify import copies
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus
 from tests.conftest import MOMENT
 from tests.field import field_stores, right
 from tests.forge import damage
 from tests.forge.logs import Forge
-from verdicts.audit.local_audit import audit
-from verdicts.audit.log_copies import log_copies
-from verdicts.audit.lookups import pending
-from verdicts.evidence.store_facts import known_until_ms
-from verdicts.model.reading import VerdictReading
-from verdicts.verify import copies
 
 
 def audited(*roots: Path) -> tuple[VerdictReading, dict[str, dict[str, Any]]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from readers.broker_logs.log_lines import reading_of
+from rmqtx.readers.broker_logs.log_lines import reading_of
+from rmqtx.verdicts.audit.logged_events import LoggedEvents
 from tests.broker_logs import forge
-from verdicts.audit.logged_events import LoggedEvents
 
 NOW = 1_700_000_000_000
 FAILED = "PutBackToHalfQueueReturnResult write failed, topic: T, queueId: 0, msgId: 7F00000100005348{:016X}"

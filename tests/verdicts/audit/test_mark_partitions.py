@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.jobs.spool import Spool
-from readers.model.tables import MARKS
-from verdicts.audit.mark_partitions import WAITING_MARKS, HalfPlaces, spread_marks, store_marks
+from rmqtx.readers.jobs.spool import Spool
+from rmqtx.readers.model.tables import MARKS
+from rmqtx.verdicts.audit.mark_partitions import WAITING_MARKS, HalfPlaces, spread_marks, store_marks
 
 PARTITIONS = 3
 #: The half copies of a split, as (queue offset, partition), and the queue offsets that its op marks name.

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmqtx.verdicts.audit.histograms import Histograms, buckets_of, middle_of
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.transactions.measures import MEASURES
 from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
-from verdicts.audit.histograms import Histograms, buckets_of, middle_of
-from verdicts.audit.local_audit import audit
-from verdicts.transactions.measures import MEASURES
 
 Row = dict[str, Any]
 STORES = ("common-4.3.0", "common-4.9.7", "common-5.3.3", "killed-5.5.0")

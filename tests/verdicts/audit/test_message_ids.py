@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.splits import plan_splits
-from readers.model.errors import NoSuchTransaction
-from readers.store.broker_settings import broker_settings
-from readers.store.store import Store, open_store
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.live import lookups as live
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import NoSuchTransaction
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.live import lookups as live
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import show
+from rmqtx.verdicts.audit.message_ids import other_id_words, stores_of_message_id
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.cli.conftest import journal_directory as journal_directory
@@ -21,9 +24,6 @@ from tests.field import field_stores
 from tests.forge.logs import Forge
 from tests.remoting.fake import FakeServer
 from tests.remoting.store_broker import StoreBroker
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import show
-from verdicts.audit.message_ids import other_id_words, stores_of_message_id
 
 FOREIGN, OWN = "0A00000100002A9F0000000000000C1F", "7F0000010000B3570000000000000C1F"
 HALF = "8B5DC344512906E32F076157A01F7C22"

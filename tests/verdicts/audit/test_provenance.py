@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.tables import TRANSACTIONS
-from readers.storage.segments import Segment
-from readers.store.store import open_store
-from tests.custody_read import custody_of
-from tests.forge.stores import copy_of, opened
-from verdicts.audit.provenance import (
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.readers.storage.segments import Segment
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.provenance import (
     EDGE_BYTES,
     EngineFacts,
     as_json,
@@ -22,6 +20,8 @@ from verdicts.audit.provenance import (
     store_provenance,
     with_provenance,
 )
+from tests.custody_read import custody_of
+from tests.forge.stores import copy_of, opened
 
 SIZE = 4 * EDGE_BYTES
 

@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from rmqtx.verdicts.causes.register import CAUSES
 from tests.brokers import corpus
 from tests.conftest import one_moment
 from tests.verdicts.causes.diagnosed import diagnosed, strengths, version_of
-from verdicts.causes.register import CAUSES
 
 _BEGIN, _END = "<!-- seen -->", "<!-- /seen -->"
 _SEVERAL = "several"

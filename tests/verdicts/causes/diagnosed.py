@@ -7,15 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.cause import PROVES
+from rmqtx.verdicts.causes.diagnosing import Diagnosis
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
+from rmqtx.verdicts.causes.register import CAUSES
 from tests.brokers import corpus
 from tests.forge.stores import opened
-from verdicts.audit.local_audit import audit
-from verdicts.causes.cause import PROVES
-from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
-from verdicts.causes.register import CAUSES
 
 #: Stores whose broker's configuration is given: a cause needs it.
 CONFIGURED = ("pool-", "oplate-")

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from readers.broker_logs.log_lines import reading_of
-from readers.store.broker_settings import broker_settings
+from rmqtx.readers.broker_logs.log_lines import reading_of
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.diagnosing import Diagnosis
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.model.log_evidence import LogGathering
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG
 from tests.broker_logs import forge
 from tests.brokers import corpus
 from tests.forge.stores import opened
 from tests.verdicts.causes.diagnosed import strengths, version_of
-from verdicts.audit.local_audit import audit
-from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS
-from verdicts.model.log_evidence import LogGathering
-from verdicts.model.store_evidence import BROKER_LOG
 
 NAME = "common-5.3.3"
 UNKNOWN = "answered-unknown"

@@ -12,23 +12,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.model.releases import OP_THREAD_SPINS, SLAVE_DELETES_TOPICS, SLAVE_REFUSES_TYPES, parse_version
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
+from rmqtx.readers.model.releases import OP_THREAD_SPINS, SLAVE_DELETES_TOPICS, SLAVE_REFUSES_TYPES, parse_version
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending, show
+from rmqtx.verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.causes.strengths import cause_counts, cause_words, with_causes
+from rmqtx.verdicts.evidence.store_facts import known_until_ms, store_facts
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG, StoreEvidence
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.representatives import each_store
 from tests.verdicts.causes.__main__ import filled
 from tests.verdicts.causes.diagnosed import diagnosed, proven, strengths, version_of
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending, show
-from verdicts.causes.diagnosing import DIAGNOSES, Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS
-from verdicts.causes.register import CAUSES
-from verdicts.causes.store_evidence import store_evidence
-from verdicts.causes.strengths import cause_counts, cause_words, with_causes
-from verdicts.evidence.store_facts import known_until_ms, store_facts
-from verdicts.model.store_evidence import BROKER_LOG, StoreEvidence
 
 #: Stores whose check began again at an older cursor: the cursor file was edited, a slave took over, or a kill lost it.
 #: 4.9.3 forgets its cursors, so the check of lmq-4.9.3 goes back at its next start.

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.cause import NONE, PROVES
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
+from rmqtx.verdicts.causes.register import CAUSES
 from tests.brokers import corpus
 from tests.forge.stores import opened
 from tests.verdicts.causes.diagnosed import diagnosed, proven, settings_of, strengths, version_of
-from verdicts.audit.local_audit import audit
-from verdicts.causes.cause import NONE, PROVES
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
-from verdicts.causes.register import CAUSES
 
 
 def plans(word: str, name: str) -> Counter[str]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from readers.store.store import open_store
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.causes.light_queues import halves_in_light_queues
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.verdicts.causes.diagnosed import diagnosed, strengths
-from verdicts.causes.light_queues import halves_in_light_queues
 
 
 def test_half_messages_that_light_queues_show(tmp_path: Path) -> None:

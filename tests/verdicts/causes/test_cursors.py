@@ -7,15 +7,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.cause import FITS
+from rmqtx.verdicts.causes.diagnosing import Diagnosis
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
+from rmqtx.verdicts.causes.register import CAUSES
 from tests.forge.stores import copy_of, opened
 from tests.verdicts.causes.diagnosed import strengths
-from verdicts.audit.local_audit import audit
-from verdicts.causes.cause import FITS
-from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
-from verdicts.causes.register import CAUSES
 
 WORD = "cursors-unreadable"
 

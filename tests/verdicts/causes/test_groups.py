@@ -7,18 +7,18 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.verdicts.audit import local_audit
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.diagnosing import Diagnosis
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.causes.groups import GROUP_CAUSES, group_causes
+from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.causes.strengths import cause_words
+from rmqtx.verdicts.evidence.store_facts import store_facts
 from rmqtx_cli.main import status_of
 from tests.forge.stores import opened
 from tests.verdicts.causes.diagnosed import diagnosed, settings_of, strengths
-from verdicts.audit import local_audit
-from verdicts.audit.local_audit import audit
-from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS
-from verdicts.causes.groups import GROUP_CAUSES, group_causes
-from verdicts.causes.store_evidence import store_evidence
-from verdicts.causes.strengths import cause_words
-from verdicts.evidence.store_facts import store_facts
 
 NAME, WORD = "parallel-5.3.3", "decided-only-at-checks"
 

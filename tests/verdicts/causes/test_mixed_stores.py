@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.cause import FITS, PROVES
+from rmqtx.verdicts.causes.diagnosing import Diagnosis
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
+from rmqtx.verdicts.causes.register import CAUSES
 from tests.brokers import corpus
 from tests.forge import volume
 from tests.forge.stores import opened
 from tests.forge.volume import CHECKS_MAX, Plan, build
-from verdicts.audit.local_audit import audit
-from verdicts.causes.cause import FITS, PROVES
-from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
-from verdicts.causes.register import CAUSES
 
 CONF = {"transactionCheckMax": str(CHECKS_MAX)}
 HEALTHY = {volume.committed: 35_000, volume.rolled_back: 9_000, volume.committed_at_check: 5_000}

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from readers.store.broker_settings import broker_settings, settings_of_broker
+from rmqtx.readers.store.broker_settings import broker_settings, settings_of_broker
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.diagnosing import Diagnosis
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.causes.needs import VALUES, all_hold, need
+from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.store_evidence import store_evidence
+from rmqtx.verdicts.evidence.store_facts import store_facts
+from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES
 from tests.forge.stores import opened
-from verdicts.audit.local_audit import audit
-from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS
-from verdicts.causes.needs import VALUES, all_hold, need
-from verdicts.causes.register import CAUSES
-from verdicts.causes.store_evidence import store_evidence
-from verdicts.evidence.store_facts import store_facts
-from verdicts.model.store_evidence import BROKER_LOG, FILES
 
 NAME, WORD = "common-5.3.3", "decided-after-discard"
 POOL = need("transientStorePoolEnable")

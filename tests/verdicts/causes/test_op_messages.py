@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from readers.cursors.cursors import check_cursors
-from readers.model.releases import parse_version
-from readers.queues.consume_queue import open_queue
-from readers.store.broker_settings import broker_settings
-from readers.store.store import OP_TOPIC, Store, open_store
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.model.releases import parse_version
+from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import OP_TOPIC, Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.diagnosing import Diagnosis
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
+from rmqtx.verdicts.model.log_evidence import LogEvidence
+from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS, StoreEvidence
 from tests.brokers import corpus
 from tests.forge.damage import log_files, zero_bytes
 from tests.forge.stores import copy_of, opened
 from tests.verdicts.causes.diagnosed import diagnosed, strengths
-from verdicts.audit.local_audit import audit
-from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS
-from verdicts.model.log_evidence import LogEvidence
-from verdicts.model.store_evidence import OP_WRITE_MS, StoreEvidence
 
 STOPPED = "lmqhalf-5.5.0"
 LATE = "oplate-5.3.3"

@@ -10,17 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.model.errors import BadText, UnreadableFile
-from readers.store.broker_settings import broker_settings
-from readers.store.proxy_conf import read_expire_ms
+from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.proxy_conf import read_expire_ms
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.cause import FITS
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
+from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.strengths import applied
+from rmqtx.verdicts.model.store_evidence import SOURCES
 from tests.brokers import corpus
 from tests.forge.stores import opened
-from verdicts.audit.local_audit import audit
-from verdicts.causes.cause import FITS
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
-from verdicts.causes.register import CAUSES
-from verdicts.causes.strengths import applied
-from verdicts.model.store_evidence import SOURCES
 
 NAME = "proxy-5.3.3"
 FORGOT, REMOTING, VOUCHES = "proxy-forgot-half", "proxy-loses-remoting-decision", "proxy-vouches-for-the-dead"

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import Store, open_store
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.cause import PROVES
+from rmqtx.verdicts.causes.diagnosing import Diagnosis
+from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
+from rmqtx.verdicts.causes.register import CAUSES
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
 from tests.verdicts.causes.diagnosed import diagnosed, proven, strengths
-from verdicts.audit.local_audit import audit
-from verdicts.causes.cause import PROVES
-from verdicts.causes.diagnosing import Diagnosis
-from verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
-from verdicts.causes.register import CAUSES
 
 ESCAPED, ACTING, ROCKSDB = "escaped-5.3.3", "acting-5.3.3", "rocksdb-slave-5.5.0"
 SENT, GAVE_UP, REFUSED = "acting-slave-sent-copies", "acting-slave-gave-up", "topic-refused-by-slave"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.causes.strengths import supports_of
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
 from tests.representatives import each_store
-from verdicts.audit.local_audit import audit
-from verdicts.causes.evidence import Evidence
-from verdicts.causes.register import CAUSES
-from verdicts.causes.strengths import supports_of
 
 
 def evidence_of(name: str) -> Evidence:

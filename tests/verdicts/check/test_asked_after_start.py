@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from readers.store.store import open_store
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened, settings_of
-from verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
 STORES = [name for name in corpus.corpus_names("state_table") if not name.startswith("upgraded")]

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from readers.store.broker_settings import broker_settings
-from tests.brokers import corpus
-from tests.forge.stores import opened
-from verdicts.check.timers_without_copies import (
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.verdicts.check.timers_without_copies import (
     CANCELLED,
     KEYS_PER_SCAN,
     SWITCHED_OFF,
@@ -22,8 +20,10 @@ from verdicts.check.timers_without_copies import (
     rocksdb_passes,
     timer_runs,
 )
-from verdicts.simulation.simulation import SimulatedCheck, check_rows, transaction_rows
-from verdicts.simulation.simulation_without_queue import BesideSimulated, BesideTables, beside_tables
+from rmqtx.verdicts.simulation.simulation import SimulatedCheck, check_rows, transaction_rows
+from rmqtx.verdicts.simulation.simulation_without_queue import BesideSimulated, BesideTables, beside_tables
+from tests.brokers import corpus
+from tests.forge.stores import opened
 
 HOUR_MS = 3_600_000
 #: Later than every store was written, and than the immunity that its producers asked for.

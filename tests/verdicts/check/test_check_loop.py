@@ -7,11 +7,11 @@ from itertools import islice
 
 import pytest
 
-from readers.model.releases import Version
-from verdicts.check.check_rules import check_rules
-from verdicts.check.half_queue_check import play_round, play_rounds
-from verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op
-from verdicts.check.steps import Action, Round, Stop
+from rmqtx.readers.model.releases import Version
+from rmqtx.verdicts.check.check_rules import check_rules
+from rmqtx.verdicts.check.half_queue_check import play_round, play_rounds
+from rmqtx.verdicts.check.state import CheckSettings, CheckState, HalfCopy, Op
+from rmqtx.verdicts.check.steps import Action, Round, Stop
 
 NOW_MS = 1_800_000_000_000
 SETTINGS = CheckSettings(time_out_ms=6_000, check_max=3, interval_ms=30_000, reserved_ms=72 * 3_600_000)

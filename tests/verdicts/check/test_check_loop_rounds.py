@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from readers.cursors.cursors import check_cursors
-from readers.model.releases import parse_version
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.model.releases import parse_version
+from rmqtx.verdicts.check.check_rules import CheckRules, check_rules
+from rmqtx.verdicts.check.half_queue_check import play_round
+from rmqtx.verdicts.check.state import CheckSettings, CheckState
+from rmqtx.verdicts.check.steps import Action, Round
+from rmqtx.verdicts.check.window import CheckWindow, check_window
 from tests.brokers import corpus
 from tests.brokers.rig import HALF_TOPIC, OP_TOPIC
 from tests.forge.stores import opened
 from tests.representatives import each_store
-from verdicts.check.check_rules import CheckRules, check_rules
-from verdicts.check.half_queue_check import play_round
-from verdicts.check.state import CheckSettings, CheckState
-from verdicts.check.steps import Action, Round
-from verdicts.check.window import CheckWindow, check_window
 
 Row = dict[str, Any]
 #: With a check every second, copies further apart than this belong to different rounds.

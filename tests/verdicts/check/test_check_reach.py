@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.lookups import pending, show
+from rmqtx.verdicts.check.check_stops import BUNDLED_STOPS_FILE, check_stops, stops_as_json
 from tests.brokers.corpus import expected
 from tests.forge.stores import copy_of, opened, settings_of, unpacked
 from tests.verdicts.truth import audited
-from verdicts.audit.lookups import pending, show
-from verdicts.check.check_stops import BUNDLED_STOPS_FILE, check_stops, stops_as_json
 
 Row = dict[str, Any]
 POISONED = ("poison-4.3.0", "poison-4.4.0", "poison-4.5.0")

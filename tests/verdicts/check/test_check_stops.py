@@ -7,18 +7,18 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from readers.cursors.cursors import check_cursors
-from readers.model.findings import Finding
-from readers.store.broker_settings import broker_settings
-from readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.check.check_stops import check_stops, stop_findings
+from rmqtx.verdicts.check.steps import Stop
+from rmqtx.verdicts.simulation.simulation import Simulated
+from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
 from tests.brokers.corpus import corpus_names, expected, recipe
 from tests.conftest import READ_AT_MS
 from tests.forge.stores import copy_of, unpacked
-from verdicts.audit.local_audit import audit
-from verdicts.check.check_stops import check_stops, stop_findings
-from verdicts.check.steps import Stop
-from verdicts.simulation.simulation import Simulated
-from verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
 
 
 def stops(store: Store, version: str | None = None) -> list[Finding]:

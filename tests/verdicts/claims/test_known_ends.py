@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from readers.log.record_layout import COMMIT, RECORD, ROLLBACK
-from readers.store.broker_settings import broker_settings
-from readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, open_store
+from rmqtx.readers.log.record_layout import COMMIT, RECORD, ROLLBACK
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, open_store
+from rmqtx.verdicts.audit import local_audit
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.transactions.test_forged_designs import Old
-from verdicts.audit import local_audit
 
 needs_rocksdict = pytest.mark.skipif(
     importlib.util.find_spec("rocksdict") is None, reason="rocksdict is not here (pip install rocksdict)"

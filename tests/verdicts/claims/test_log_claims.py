@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from readers.store.store import HALF_TOPIC, Store, open_store
+from rmqtx.readers.store.store import HALF_TOPIC, Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.claims.claim_proofs import broken_claim_findings, broken_claims
+from rmqtx.verdicts.claims.claims_of_queues import QUEUES_ASKED_MAX
+from rmqtx.verdicts.claims.log_claim import QUEUE
+from rmqtx.verdicts.claims.log_claims import log_claims
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.representatives import each_store
 from tests.verdicts.claims.test_known_ends import needs_rocksdict
 from tests.verdicts.following import Followed
-from verdicts.audit.local_audit import audit
-from verdicts.claims.claim_proofs import broken_claim_findings, broken_claims
-from verdicts.claims.claims_of_queues import QUEUES_ASKED_MAX
-from verdicts.claims.log_claim import QUEUE
-from verdicts.claims.log_claims import log_claims
 
 Damage = Callable[[bytes], bytes]
 ROCKSDB = {"rocksdb-5.5.0", "rocksdb-queues-5.5.0", "rocksdb-single-5.5.0", "rocksdb-queues-killed-5.5.0"}

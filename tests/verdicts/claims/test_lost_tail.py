@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from readers.jobs.job_runner import run_job
-from readers.log.splits import plan_splits
-from readers.store.store import open_store
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.verify.verify import Verify
 from tests.forge.comparing import cited
 from tests.forge.damage import log_files, records_in
 from tests.forge.stores import copy_of, settings_of
-from verdicts.audit.local_audit import audit
-from verdicts.verify.verify import Verify
 
 NAME = "common-4.3.0"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from readers.store.store import open_store
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.damage import log_files
 from tests.forge.stores import copy_of, settings_of
-from verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
 STORES = ("statetable-3.1.4", "prepared-4.2.0", "upgraded-3.1.4-3.2.6")

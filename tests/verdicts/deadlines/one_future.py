@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from readers.cursors.cursors import check_cursors
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store, open_store
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.check.check_stops import check_stops
+from rmqtx.verdicts.evidence.store_facts import FLUSH_LAG_MS_MAX, known_until_ms
+from rmqtx.verdicts.simulation.simulation import transaction_rows
+from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, has_half_queue, simulated_checks
+from rmqtx.verdicts.verify.next_start import next_start_findings
 from tests.brokers import corpus
 from tests.conftest import MOMENT
 from tests.forge.stores import opened
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending
-from verdicts.check.check_stops import check_stops
-from verdicts.evidence.store_facts import FLUSH_LAG_MS_MAX, known_until_ms
-from verdicts.simulation.simulation import transaction_rows
-from verdicts.simulation.simulation_setup import SimulatedConfiguration, has_half_queue, simulated_checks
-from verdicts.verify.next_start import next_start_findings
 
 Row = dict[str, Any]
 DAY_MS = 86_400_000

@@ -10,26 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readers.cursors.cursors import check_cursors
-from readers.store.broker_settings import broker_settings
-from readers.store.store import Store
-from tests.brokers import corpus
-from tests.conftest import MOMENT, READ_AT_MS
-from tests.forge.stores import opened, settings_of
-from tests.verdicts.check.test_check_loop import NOW_MS, half, state
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending, show
-from verdicts.check.check_rules import check_rules, supposed_version
-from verdicts.check.first_round import next_round_ms
-from verdicts.check.half_queue_check import play_rounds
-from verdicts.check.state import CheckSettings, HalfCopy, check_settings
-from verdicts.check.steps import Action
-from verdicts.check.window import check_window
-from verdicts.deadlines.deadline import deadline_of
-from verdicts.deadlines.discard_rounds import OpenHalves, discards_by_round
-from verdicts.deadlines.predicting import predict_from_files
-from verdicts.evidence.store_facts import known_until_ms
-from verdicts.model.predicted import (
+from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending, show
+from rmqtx.verdicts.check.check_rules import check_rules, supposed_version
+from rmqtx.verdicts.check.first_round import next_round_ms
+from rmqtx.verdicts.check.half_queue_check import play_rounds
+from rmqtx.verdicts.check.state import CheckSettings, HalfCopy, check_settings
+from rmqtx.verdicts.check.steps import Action
+from rmqtx.verdicts.check.window import check_window
+from rmqtx.verdicts.deadlines.deadline import deadline_of
+from rmqtx.verdicts.deadlines.discard_rounds import OpenHalves, discards_by_round
+from rmqtx.verdicts.deadlines.predicting import predict_from_files
+from rmqtx.verdicts.evidence.store_facts import known_until_ms
+from rmqtx.verdicts.model.predicted import (
     NEVER,
     NEVER_ASKED,
     NEVER_DISCARDED,
@@ -40,7 +36,11 @@ from verdicts.model.predicted import (
     Prediction,
     Why,
 )
-from verdicts.simulation.simulation import Simulated, transaction_rows
+from rmqtx.verdicts.simulation.simulation import Simulated, transaction_rows
+from tests.brokers import corpus
+from tests.conftest import MOMENT, READ_AT_MS
+from tests.forge.stores import opened, settings_of
+from tests.verdicts.check.test_check_loop import NOW_MS, half, state
 
 #: Stores of each kind of history and of brokers from each line; all of them take a minute.
 STORES = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from tests.brokers import corpus
 from tests.forge.damage import log_files, queue_files, write_bytes, zero_bytes
 from tests.forge.stores import copy_of

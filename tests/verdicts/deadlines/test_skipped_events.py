@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge import damage
 from tests.forge.stores import copy_of, settings_of
-from verdicts.audit.local_audit import audit
 
 SLOT = struct.Struct(">qiq")
 FILLER = SLOT.pack(0, 0x7FFFFFFF, 0)

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.log.properties import UNIQ_KEY
-from readers.log.record_layout import NAME_END
-from readers.model.findings import Finding
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.properties import UNIQ_KEY
+from rmqtx.readers.log.record_layout import NAME_END
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.comparing import COLUMNS, flipped
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.following import Followed
-from verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
 FLIPS_OF_A_KIND = 4

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.log.record_layout import AT
-from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.record_layout import AT
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.comparing import COLUMNS, flipped
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.following import Followed
-from verdicts.audit.local_audit import audit
 
 
 def named_by_others(root: Path) -> list[tuple[Path, int, int]]:

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.log.offset_marks import TRANS_OFFSET
-from readers.log.record_layout import AT, COMMIT, NAME_END, ROLLBACK, TRANSACTION_MASK, VALUE_END
-from readers.model.findings import Finding
-from readers.store.store import HALF_TOPIC, ROCKSDB_OP_TOPIC, open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.offset_marks import TRANS_OFFSET
+from rmqtx.readers.log.record_layout import AT, COMMIT, NAME_END, ROLLBACK, TRANSACTION_MASK, VALUE_END
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_OP_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending, show
 from tests.forge.comparing import COLUMNS, flipped
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.representatives import one_of_each_design, rest_is_slow
 from tests.verdicts.following import Followed
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending, show
 
 Row = dict[str, Any]
 ENDS_OF_A_KIND = 2

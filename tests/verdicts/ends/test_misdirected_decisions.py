@@ -8,15 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from rmqtx.verdicts.ends.misdirected_decisions import unexplained_numbers
+from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
+from rmqtx.verdicts.evidence.store_facts import store_facts
+from rmqtx.verdicts.model.verdict_inputs import MisdirectedDecision, StoreView
+from rmqtx.verdicts.model.witnesses import Witnesses
+from rmqtx.verdicts.transactions.judge import judge
 from tests.forge.stores import opened, settings_of
 from tests.representatives import each_store
 from tests.verdicts.truth import audited
-from verdicts.ends.misdirected_decisions import unexplained_numbers
-from verdicts.evidence.indexed_lookup import DerivedFiles
-from verdicts.evidence.store_facts import store_facts
-from verdicts.model.verdict_inputs import MisdirectedDecision, StoreView
-from verdicts.model.witnesses import Witnesses
-from verdicts.transactions.judge import judge
 
 
 def looked_up(name: str) -> tuple[Witnesses, StoreView]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from readers.log.half_and_op_tables import scan_halves
-from readers.store.store import HALF_TOPIC
+from rmqtx.readers.log.half_and_op_tables import scan_halves
+from rmqtx.readers.store.store import HALF_TOPIC
+from rmqtx.verdicts.audit.local_audit import tied_partitions
+from rmqtx.verdicts.evidence.belonging import op_numbers, tied_groups
 from tests.forge.stores import opened
-from verdicts.audit.local_audit import tied_partitions
-from verdicts.evidence.belonging import op_numbers, tied_groups
 
 
 @pytest.mark.parametrize("name", ["rocksdb-both-5.5.0", "upgraded-3.1.4-3.2.6"])

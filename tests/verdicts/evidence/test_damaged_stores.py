@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.model.errors import NotAStore, UnreadableFile
-from readers.model.findings import KINDS, Finding
-from readers.model.reading import Coverage, Reading
-from readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.model.errors import NotAStore, UnreadableFile
+from rmqtx.readers.model.findings import KINDS, Finding
+from rmqtx.readers.model.reading import Coverage, Reading
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending, show
 from tests.forge import damage
 from tests.forge.comparing import cited, parts_of, recorded
 from tests.forge.damage import log_files, queue_files, records_in
 from tests.forge.stores import copy_of, opened, settings_of
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending, show
 
 Row = dict[str, Any]
 STORE = "killed-5.1.4"

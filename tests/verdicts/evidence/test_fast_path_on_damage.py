@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from readers.index.index import HEADER as INDEX_HEADER
-from readers.index.index import entries_at, open_index_file
-from readers.log.record_layout import AT
-from readers.model.errors import EvidenceMissing
-from readers.model.reading import NoteKind, Reading
-from readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.readers.index.index import HEADER as INDEX_HEADER
+from rmqtx.readers.index.index import entries_at, open_index_file
+from rmqtx.readers.log.record_layout import AT
+from rmqtx.readers.model.errors import EvidenceMissing
+from rmqtx.readers.model.reading import NoteKind, Reading
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import lookup, open_rows, pending, show
+from rmqtx.verdicts.claims.segment_joins import broken_join
 from tests.forge.damage import flip_byte, log_files, queue_files
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import lookup, open_rows, pending, show
-from verdicts.claims.segment_joins import broken_join
 
 Damage = Callable[[bytes], bytes]
 

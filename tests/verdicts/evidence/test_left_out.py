@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from readers.queues.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH, SLOT, are_filler, are_sound, open_queue
-from readers.queues.consume_queue_scan import scan_slots
-from readers.store.broker_settings import broker_settings
-from readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.queues.consume_queue import LEFT_OUT_TAGS, PRE_BLANK_LENGTH, SLOT, are_filler, are_sound, open_queue
+from rmqtx.readers.queues.consume_queue_scan import scan_slots
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import show
 from tests.forge.logs import Forge
 from tests.forge.stores import opened
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import show
 
 
 def left_out(place: int) -> bytes:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.store.store import OP_TOPIC, open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.store.store import OP_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import show
 from tests.forge import damage
 from tests.forge.stores import copy_of, settings_of
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import show
 
 NAME = "common-4.9.7"
 
@@ -40,7 +40,7 @@ def test_what_rests_on_absence_is_the_same_by_show_and_audit(damaged: Path) -> N
 
 
 def test_a_long_stretch_is_left_and_said_to_be(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verdicts.audit.lookups._SHOWN_BYTES_MAX", 1)
+    monkeypatch.setattr("rmqtx.verdicts.audit.lookups._SHOWN_BYTES_MAX", 1)
     settings = settings_of(NAME)
     undecidable = [
         row for row in audit([open_store(damaged)], settings).table().to_pylist() if row["state"] == "UNDECIDABLE"

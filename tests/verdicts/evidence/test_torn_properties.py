@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from readers.log.record_at import block_at
-from readers.log.record_block import Block
-from readers.log.record_layout import AT
-from readers.log.splits import plan_splits
-from readers.log.transaction_records import are_halves, are_ops, is_final
-from readers.model.columns import Bools
-from readers.model.findings import Finding
-from readers.store.broker_settings import broker_settings
-from readers.store.store import DISCARD_TOPIC, open_store
+from rmqtx.readers.log.record_at import block_at
+from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_layout import AT
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.log.transaction_records import are_halves, are_ops, is_final
+from rmqtx.readers.model.columns import Bools
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import DISCARD_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending
 from tests.field import field_stores, right
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.verdicts.verifying import findings as verified
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending
 
 Row = dict[str, Any]
 FIELD = ("torn-props-clean", "torn-props-half-2-bytes", "torn-props-middle")

@@ -11,20 +11,20 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.log.commit_log import scan_records
-from readers.log.half_and_op_tables import scan_halves, scan_ops
-from readers.log.splits import plan_splits
-from readers.model.errors import BadRequest, BadText, UnwritableFile
-from readers.model.tables import ALL_TABLES
-from readers.store.store import Store, open_store
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.half_and_op_tables import scan_halves, scan_ops
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.errors import BadRequest, BadText, UnwritableFile
+from rmqtx.readers.model.tables import ALL_TABLES
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.export import export, export_manifest, partition_files
+from rmqtx.verdicts.export.export import EXPORTED, ExportJob
+from rmqtx.verdicts.export.export_manifest import STATE_DIRECTORY, Done, Range, opened_directory
+from rmqtx.verdicts.export.partition_files import ArrowForm, FileForm, ParquetForm, PartitionFiles
+from rmqtx.verdicts.export.partitions import PARTITIONINGS, UNKNOWN, escaped_name
 from tests.custody_read import custody_of
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, contents, copy_of, opened, unpacked
-from verdicts.export import export, export_manifest, partition_files
-from verdicts.export.export import EXPORTED, ExportJob
-from verdicts.export.export_manifest import STATE_DIRECTORY, Done, Range, opened_directory
-from verdicts.export.partition_files import ArrowForm, FileForm, ParquetForm, PartitionFiles
-from verdicts.export.partitions import PARTITIONINGS, UNKNOWN, escaped_name
 
 COLUMNS = ("store", "file", "position_bytes", "commit_log_offset", "topic", "store_time_ms", "keys", "body")
 SETTINGS = {"table": "records"}

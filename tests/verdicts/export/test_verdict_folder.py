@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import BadRequest
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.export.verdict_folder import verdict_folder
 from tests.cli.conftest import Run
 from tests.cli.conftest import rmqtx as rmqtx
 from tests.forge.stores import unpacked
-from verdicts.export.verdict_folder import verdict_folder
 
 PROGRAM = """
 import sys, time
-from readers.model.tables import TRANSACTIONS
-from verdicts.export.verdict_folder import verdict_folder
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.verdicts.export.verdict_folder import verdict_folder
 folder = verdict_folder(sys.argv[1])
 with folder.begun():
     written = [folder.write(0, TRANSACTIONS.empty_table())]
     if sys.argv[2] == "finishing":
-        import verdicts.export.verdict_folder as module
+        import rmqtx.verdicts.export.verdict_folder as module
         write = module._write_json
         def stop(system, path, value):
             if path.endswith("_SUCCESS"):
@@ -32,8 +32,8 @@ with folder.begun():
                 time.sleep(600)
             write(system, path, value)
         module._write_json = stop
-        from readers.model.findings import findings_table
-        from readers.model.tables import ALL_TABLES
+        from rmqtx.readers.model.findings import findings_table
+        from rmqtx.readers.model.tables import ALL_TABLES
         folder.finish(written, findings_table([]), ALL_TABLES["coverage"].empty_table(), {})
     print("here", flush=True)
     time.sleep(600)

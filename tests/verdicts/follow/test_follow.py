@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.record_layout import COMMIT
-from readers.model.errors import BadRequest, FileChanged, SourceError, UnwritableFile
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store, open_store
+from rmqtx.readers.log.record_layout import COMMIT
+from rmqtx.readers.model.errors import BadRequest, FileChanged, SourceError, UnwritableFile
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store, open_store
+from rmqtx.verdicts.follow.checkpoint_db import FORMAT_VERSION, FollowDatabase
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge
@@ -21,7 +22,6 @@ from tests.forge.stores import copy_of, settings_of, unpacked
 from tests.representatives import one_of_each_design, rest_is_slow
 from tests.spark.growing import Growing
 from tests.verdicts.following import Followed
-from verdicts.follow.checkpoint_db import FORMAT_VERSION, FollowDatabase
 
 NAMES = (
     "busystop-4.4.0", "busystop-5.5.0", "common-4.9.7", "cursorback-5.3.3", "cursoredited-4.3.0", "delayed-5.1.4",

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from readers.jobs.workers import Progress, Workers
-from readers.log.splits import Split
-from readers.store.store import open_store
+from rmqtx.readers.jobs.workers import Progress, Workers
+from rmqtx.readers.log.splits import Split
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.evidence.witness_scan import SplitWitnesses
+from rmqtx.verdicts.follow.follower import Follower
+from rmqtx.verdicts.follow.split_reader import SplitReader
 from tests.forge import damage
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.following import Followed
-from verdicts.evidence.witness_scan import SplitWitnesses
-from verdicts.follow.follower import Follower
-from verdicts.follow.split_reader import SplitReader
 
 STEP_BYTES = 3_000
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from readers.model.moments import with_timestamps
-from readers.store.store import Store, open_store
-from verdicts.audit.local_audit import audit
-from verdicts.evidence.store_facts import SettingsOf
-from verdicts.follow.change_log import FOLLOWED, KEY
-from verdicts.growing.grow import Grown
-from verdicts.growing.tables import TableName, grow_table, table_rows
+from rmqtx.readers.model.moments import with_timestamps
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.follow.change_log import FOLLOWED, KEY
+from rmqtx.verdicts.growing.grow import Grown
+from rmqtx.verdicts.growing.tables import TableName, grow_table, table_rows
 
 _Key = tuple[Any, ...]
 _Row = dict[str, Any]

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import Store, open_store
-from verdicts.follow.checkpoint_db import FollowDatabase
-from verdicts.growing import parquet_table
-from verdicts.growing.grow import grow
-from verdicts.growing.part_writer import PartWriter
-from verdicts.growing.tables import TableName, opened_table, table_name
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
+from rmqtx.verdicts.growing import parquet_table
+from rmqtx.verdicts.growing.grow import grow
+from rmqtx.verdicts.growing.part_writer import PartWriter
+from rmqtx.verdicts.growing.tables import TableName, opened_table, table_name
 
 VERSION = "5.3.3"
 

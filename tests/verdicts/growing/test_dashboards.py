@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.verdicts.growing.tables import TableName
 from tests.forge.stores import settings_of, unpacked
 from tests.spark.growing import Growing
 from tests.verdicts.growing.dashboards import PAGE, assert_right, queries
 from tests.verdicts.growing.grown import GrownTable
-from verdicts.growing.tables import TableName
 
 duckdb = pytest.importorskip("duckdb")
 NAME = "failover-5.3.3"

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from tests.forge import damage
 from tests.forge.stores import settings_of, unpacked
 from tests.representatives import one_of_each_design, rest_is_slow
 from tests.spark.growing import Growing
 from tests.verdicts.follow.test_follow import NAMES, OTHER_DESIGNS, by_default, rolling, set_cursors
 from tests.verdicts.growing.grown import KINDS, GrownTable, named
-from verdicts.evidence.store_facts import SettingsOf
 
 Make = Callable[[str, Path, SettingsOf], GrownTable]
 

@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from readers.model.errors import BadRequest, FileChanged, UnwritableFile
-from readers.store.store import open_store
+from rmqtx.readers.model.errors import BadRequest, FileChanged, UnwritableFile
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
+from rmqtx.verdicts.follow.follower import Follower
+from rmqtx.verdicts.growing import parquet_table, table_manifest
+from rmqtx.verdicts.growing.grow import grow
+from rmqtx.verdicts.growing.tables import TableName, opened_table, table_files, table_name, table_rows
 from tests.forge.logs import Forge
 from tests.forge.stores import copy_of, settings_of, unpacked
 from tests.spark.growing import Growing
 from tests.verdicts.follow.test_follow import by_default, rolling
 from tests.verdicts.growing.grown import KINDS, GrownTable, key_of, named
-from verdicts.follow.checkpoint_db import FollowDatabase
-from verdicts.follow.follower import Follower
-from verdicts.growing import parquet_table, table_manifest
-from verdicts.growing.grow import grow
-from verdicts.growing.tables import TableName, opened_table, table_files, table_name, table_rows
 
 NAME = "common-5.3.3"
 
@@ -217,7 +217,7 @@ def test_a_large_step_is_several_files(
     small: tuple[GrownTable, Growing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grown, growing = small
-    monkeypatch.setattr("verdicts.growing.part_writer.ROWS_MAX", 7)
+    monkeypatch.setattr("rmqtx.verdicts.growing.part_writer.ROWS_MAX", 7)
     growing.write_to(growing.end)
     grown.step_and_compare()
     assert len(table_files(grown.table)) > 3

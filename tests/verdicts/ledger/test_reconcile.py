@@ -9,16 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.ledger.ledger import open_ledger
-from readers.model.tables import TRANSACTIONS
-from rmqtx_cli.options.filters import parse_filter
-from tests import ledgers
-from tests.brokers import corpus
-from tests.forge.stores import opened, settings_of
-from verdicts.audit.local_audit import audit
-from verdicts.ledger.join import reconcile
-from verdicts.ledger.matching import Match, Term
-from verdicts.ledger.reconcile import (
+from rmqtx.readers.ledger.ledger import open_ledger
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.ledger.join import reconcile
+from rmqtx.verdicts.ledger.matching import Match, Term
+from rmqtx.verdicts.ledger.reconcile import (
     LOOKED_UP,
     OUTCOMES,
     RECONCILED,
@@ -28,7 +24,11 @@ from verdicts.ledger.reconcile import (
     WORDS,
     reconciled,
 )
-from verdicts.transactions.states_and_advice import ADVICE
+from rmqtx.verdicts.transactions.states_and_advice import ADVICE
+from rmqtx_cli.options.filters import parse_filter
+from tests import ledgers
+from tests.brokers import corpus
+from tests.forge.stores import opened, settings_of
 
 Row = dict[str, Any]
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.damage import flip_byte
 from tests.forge.stores import copy_of, settings_of
 from tests.fuzz.holes import overwritten
 from tests.representatives import one_of_each_design, rest_is_slow
 from tests.verdicts.truth import audited
-from verdicts.audit.local_audit import audit
 
 Row = dict[str, Any]
 CLEAN = "common-4.9.7"

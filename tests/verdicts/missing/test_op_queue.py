@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import OP_TOPIC, Store, open_store
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import OP_TOPIC, Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import open_rows, pending
+from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from tests.conftest import MOMENT
 from tests.field import field_stores
 from tests.forge.damage import queue_files
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import open_rows, pending
-from verdicts.evidence.store_facts import known_until_ms
 
 
 @pytest.fixture(autouse=True)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.store.store import DISCARD_TOPIC, HALF_TOPIC, open_store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.comparing import COLUMNS, flipped, parts_of
 from tests.forge.stores import copy_of, settings_of
 from tests.verdicts.following import Followed
-from verdicts.audit.local_audit import audit
 
 _RECORDS_MAX = 5
 

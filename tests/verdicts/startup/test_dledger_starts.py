@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.startup.dledger_log import committed_offset, walk_entries
 from tests.field import right
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened, settings_of
 from tests.verdicts.startup.test_recovery import foreseen
 from tests.verdicts.verifying import findings as verified
-from verdicts.audit.local_audit import audit
-from verdicts.startup.dledger_log import committed_offset, walk_entries
 
 STORE, KILLED = "dledger-4.9.7", "dledger-killed-5.1.4"
 ENTRY = 44042

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from readers.jobs.job_runner import Tally
-from readers.log.splits import plan_splits
-from readers.model.findings import Finding
-from readers.model.reading import Reading
-from readers.model.releases import parse_version
-from readers.model.tables import FINDINGS
-from readers.queues.slot_files import topic_text
-from readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.jobs.job_runner import Tally
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.model.releases import parse_version
+from rmqtx.readers.model.tables import FINDINGS
+from rmqtx.readers.queues.slot_files import topic_text
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.verdicts.compared.unclaimed_slots import QueueComparison
+from rmqtx.verdicts.startup.recovery import PredictedStart, predict_start
+from rmqtx.verdicts.startup.rules import rules_of
+from rmqtx.verdicts.verify.verify import Verify, log_facts, log_ranges
 from tests.field import field_stores, right
 from tests.forge import damage
-from verdicts.compared.unclaimed_slots import QueueComparison
-from verdicts.startup.recovery import PredictedStart, predict_start
-from verdicts.startup.rules import rules_of
-from verdicts.verify.verify import Verify, log_facts, log_ranges
 
 REFUSED, REACHED = "zero-last-queue-file", "zero-last-queue-file-reached"
 QUEUE = f"consumequeue/{HALF_TOPIC}/0"

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.log.splits import plan_splits
-from readers.storage.open_file import OpenFile
-from readers.store.broker_settings import broker_settings
-from readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC, open_store
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.storage.open_file import OpenFile
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, SCHEDULE_TOPIC, open_store
+from rmqtx.verdicts.startup.log_walk import BLANK_OK, END, MISMATCH, RECORD_OK, check_record
+from rmqtx.verdicts.startup.rules import possible_rules, rules_of
+from rmqtx.verdicts.verify.verify import DEFAULT, Verify
 from tests.forge import damage
 from tests.forge.damage import log_files, queue_files, records_in
 from tests.forge.logs import Forge
 from tests.forge.records import Message, blank
 from tests.forge.stores import copy_of, opened
-from verdicts.startup.log_walk import BLANK_OK, END, MISMATCH, RECORD_OK, check_record
-from verdicts.startup.rules import possible_rules, rules_of
-from verdicts.verify.verify import DEFAULT, Verify
 
 Row = dict[str, Any]
 VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")

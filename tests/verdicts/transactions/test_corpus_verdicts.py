@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.log.half_and_op_tables import scan_halves, scan_ops
-from readers.model.reading import Reading
-from readers.store.store import OP_TOPIC
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.half_and_op_tables import scan_halves, scan_ops
+from rmqtx.readers.model.reading import Reading
+from rmqtx.readers.store.store import OP_TOPIC
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending, show
 from tests.brokers import corpus
 from tests.forge.stores import contents, copy_of, opened, settings_of, unpacked
 from tests.representatives import each_store
 from tests.verdicts.truth import Row, audited, require_truth
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending, show
 
 
 @dataclass(frozen=True, slots=True)

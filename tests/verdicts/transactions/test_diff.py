@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from readers.model.errors import BadText, UnreadableFile
-from readers.model.tables import TRANSACTIONS
+from rmqtx.readers.model.errors import BadText, UnreadableFile
+from rmqtx.readers.model.tables import TRANSACTIONS
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.transactions import diff
+from rmqtx.verdicts.transactions.diff import CHANGES, DIFFERENCES, NEEDED, differences
+from rmqtx.verdicts.transactions.verdict_files import read_verdicts
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
-from verdicts.audit.local_audit import audit
-from verdicts.transactions import diff
-from verdicts.transactions.diff import CHANGES, DIFFERENCES, NEEDED, differences
-from verdicts.transactions.verdict_files import read_verdicts
 
 Row = dict[str, Any]
 NAME = "cursorback-5.3.3"

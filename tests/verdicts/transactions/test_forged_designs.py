@@ -9,23 +9,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.log.record_layout import COMMIT, PREPARED, ROLLBACK
-from readers.model.errors import UnreadableFile
-from readers.model.findings import Finding
-from readers.model.tables import STATE_ENTRIES
-from readers.old_tables import beside_tables
-from readers.old_tables.beside_log import DATABASE, LAST_OFFSET_KEY, ROCKSDB
-from readers.store.broker_settings import broker_settings
-from readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store, open_store
+from rmqtx.readers.log.record_layout import COMMIT, PREPARED, ROLLBACK
+from rmqtx.readers.model.errors import UnreadableFile
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.tables import STATE_ENTRIES
+from rmqtx.readers.old_tables import beside_tables
+from rmqtx.readers.old_tables.beside_log import DATABASE, LAST_OFFSET_KEY, ROCKSDB
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store, open_store
+from rmqtx.verdicts.audit import local_audit
+from rmqtx.verdicts.audit.lookups import pending, show
+from rmqtx.verdicts.evidence import indexed_lookup
+from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, opened, settings_of
-from verdicts.audit import local_audit
-from verdicts.audit.lookups import pending, show
-from verdicts.evidence import indexed_lookup
-from verdicts.evidence.store_facts import known_until_ms
 
 Row = dict[str, Any]
 #: Forged records are years old.

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import HALF_TOPIC, Store, open_store
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.transactions.flags import FLAGS
 from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.records import Message
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending
-from verdicts.transactions.flags import FLAGS
 
 Row = dict[str, Any]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from readers.model.errors import BadRequest
-from readers.model.releases import LAST_OF_LINES, dotted, parse_version, release_before
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
+from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.releases import LAST_OF_LINES, dotted, parse_version, release_before
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
 from tests.brokers import corpus
 from tests.representatives import each_store
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from readers.cursors.cursors import check_cursors, read_cursors
-from readers.store.broker_settings import broker_settings
-from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.readers.cursors.cursors import check_cursors, read_cursors
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.verdicts.check.steps import Action
+from rmqtx.verdicts.simulation.simulation import Simulated
+from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks, with_cursors
+from rmqtx.verdicts.simulation.starting_cursors import starting_cursors, starting_findings
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
-from verdicts.check.steps import Action
-from verdicts.simulation.simulation import Simulated
-from verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks, with_cursors
-from verdicts.simulation.starting_cursors import starting_cursors, starting_findings
 
 NAMES = ("lmq-4.9.3", "lmq-5.3.2")
 USUAL, LIGHT = "consumerOffset.json", "lmqConsumerOffset.json"

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.designs import designs_of
-from readers.log.record_layout import PREPARED, ROLLBACK
-from readers.model.errors import BadRequest, NotAStore
-from readers.storage.segments import DLEDGER_FRAME_BYTES
-from readers.store.store import Store, open_store
-from repairs.rebuild.rebuild import PARTS, rebuild
-from repairs.records.store_sizes import store_sizes
-from repairs.salvage.salvage import salvage
+from rmqtx.readers.log.designs import designs_of
+from rmqtx.readers.log.record_layout import PREPARED, ROLLBACK
+from rmqtx.readers.model.errors import BadRequest, NotAStore
+from rmqtx.readers.storage.segments import DLEDGER_FRAME_BYTES
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.repairs.rebuild.rebuild import PARTS, rebuild
+from rmqtx.repairs.records.store_sizes import store_sizes
+from rmqtx.repairs.salvage.salvage import salvage
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending
 from rmqtx_cli.sources.finding_stores import stores_below
 from tests.brokers import corpus
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, opened, settings_of, unpacked
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending
 
 OLD = [name for design in ("state_table", "prepared_records") for name in corpus.corpus_names(design)]
 DLEDGER = corpus.corpus_names("dledger")

@@ -10,20 +10,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from readers.log.commit_log import scan_records
-from readers.log.half_and_op_tables import scan_halves
-from readers.log.record_layout import PREPARED
-from readers.model.findings import Finding
-from readers.model.tables import STATE_ENTRIES
-from readers.old_tables import beside_tables
-from readers.old_tables.beside_log import REDO_LOG, STATE_TABLE
-from readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, Store
+from rmqtx.readers.log.commit_log import scan_records
+from rmqtx.readers.log.half_and_op_tables import scan_halves
+from rmqtx.readers.log.record_layout import PREPARED
+from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.tables import STATE_ENTRIES
+from rmqtx.readers.old_tables import beside_tables
+from rmqtx.readers.old_tables.beside_log import REDO_LOG, STATE_TABLE
+from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, Store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import pending, show
 from tests.brokers import corpus
 from tests.forge.stores import contents, opened, settings_of, unpacked
 from tests.representatives import one_of_each_design
 from tests.verdicts.truth import Row, audited, is_asked, require_truth
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import pending, show
 
 OLD = [*corpus.corpus_names(design="state_table"), *corpus.corpus_names(design="prepared_records")]
 needs_rocksdict = pytest.mark.skipif(

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.timeline import StoreTimelineSource, timeline
 from tests.brokers import corpus
 from tests.forge.stores import opened
 from tests.verdicts.truth import audited
-from verdicts.audit.local_audit import audit
-from verdicts.audit.timeline import StoreTimelineSource, timeline
 
 FAILOVER = ("failover-4.9.7", "failover-5.3.3")
 PARALLEL = (*FAILOVER, "parallel-5.3.3", "timer-5.3.0", "cursorback-5.3.3", "cursorback-4.9.7", "delayed-5.1.4")

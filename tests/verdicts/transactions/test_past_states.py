@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import Store, open_store
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
-from verdicts.audit.local_audit import audit
-from verdicts.evidence.store_facts import known_until_ms
 
 
 def rows_at(store: Store, at_ms: int | None) -> dict[str, dict[str, Any]]:

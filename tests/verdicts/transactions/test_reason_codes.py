@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.store import open_store
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.transactions.flags import FLAGS
+from rmqtx.verdicts.transactions.reason_codes import REASONS
+from rmqtx.verdicts.transactions.reasons import Values
+from rmqtx.verdicts.transactions.states_and_advice import STATES
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, settings_of
 from tests.representatives import one_of_each_design
 from tests.verdicts.truth import Row, audited
-from verdicts.audit.local_audit import audit
-from verdicts.transactions.flags import FLAGS
-from verdicts.transactions.reason_codes import REASONS
-from verdicts.transactions.reasons import Values
-from verdicts.transactions.states_and_advice import STATES
 
 
 def pattern_of(code: str) -> re.Pattern[str]:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import Store, open_store
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.check.check_rules import supposed_version
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
-from verdicts.check.check_rules import supposed_version
 
 NAME = "downgraded-5.5.0-5.3.3-4.9.7"
 HOUR_NS = 3_600 * 10**9

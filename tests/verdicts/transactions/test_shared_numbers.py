@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from readers.store.broker_settings import BrokerSettings, broker_settings
-from readers.store.store import HALF_TOPIC, Store, open_store
-from remoting.connections.broker import Broker
-from remoting.connections.client import Client
-from remoting.live import lookups as live
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, Store, open_store
+from rmqtx.remoting.connections.broker import Broker
+from rmqtx.remoting.connections.client import Client
+from rmqtx.remoting.live import lookups as live
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.audit.lookups import open_rows, pending, show
+from rmqtx.verdicts.ends.taken_numbers import shared_ranges
 from tests.cli.conftest import Run
 from tests.cli.conftest import journal_directory as journal_directory
 from tests.cli.conftest import rmqtx as rmqtx
@@ -22,9 +25,6 @@ from tests.remoting.fake import FakeServer
 from tests.remoting.store_broker import StoreBroker
 from tests.verdicts.following import Followed
 from tests.verdicts.verifying import findings
-from verdicts.audit.local_audit import audit
-from verdicts.audit.lookups import open_rows, pending, show
-from verdicts.ends.taken_numbers import shared_ranges
 
 Row = dict[str, Any]
 OLD_HALF, NEW_HALF = "C916838598CB4102D9288DA920570ECC", "F9BC389DEA896255C3F460E233E7950A"

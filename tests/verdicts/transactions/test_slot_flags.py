@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.record_layout import COMMIT, PREPARED, ROLLBACK
-from readers.old_tables import beside_tables
-from readers.old_tables.state_table import STATE_SLOT
-from readers.store.store import ROCKSDB_OP_TOPIC, open_store
+from rmqtx.readers.log.record_layout import COMMIT, PREPARED, ROLLBACK
+from rmqtx.readers.old_tables import beside_tables
+from rmqtx.readers.old_tables.state_table import STATE_SLOT
+from rmqtx.readers.store.store import ROCKSDB_OP_TOPIC, open_store
 from tests.forge.logs import java_hash
 from tests.forge.records import Message
 from tests.verdicts.transactions.test_forged_designs import InRocksdb, Old, message_id, table_of, verdicts

@@ -22,11 +22,11 @@ from typing import Any
 
 import pytest
 
-from readers.store.store import Store, open_store
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of, unpacked
-from verdicts.audit.local_audit import audit
-from verdicts.evidence.store_facts import known_until_ms
 
 TABLE = Path(__file__).with_name("verdict_table.csv.xz")
 HOUR_MS = 3_600_000

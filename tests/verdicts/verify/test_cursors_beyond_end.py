@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from readers.jobs.job_runner import run_job
-from readers.log.splits import plan_splits
-from readers.queues.consume_queue import SLOT
-from readers.store.broker_settings import broker_settings
-from readers.store.store import HALF_TOPIC, open_store
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.queues.consume_queue import SLOT
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import HALF_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.verify.verify import Verify
 from tests.forge import damage
 from tests.forge.damage import queue_files
 from tests.forge.logs import Forge
-from verdicts.audit.local_audit import audit
-from verdicts.verify.verify import Verify
 
 CODES = {"cursor-beyond-end", "group-cursor-beyond-end"}
 

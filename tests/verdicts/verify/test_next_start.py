@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from readers.store.broker_settings import broker_settings
-from readers.store.store import Store, open_store
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import Store, open_store
+from rmqtx.verdicts.verify.next_start import next_start_findings, next_stop_findings
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.forge.volume import Plan, build, committed, op_lost, pending
 from tests.representatives import each_store
-from verdicts.verify.next_start import next_start_findings, next_stop_findings
 
 
 def found(store: Store, version: str | None = None) -> list[tuple[str, str | None]]:

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from readers.index.index import ENTRY
-from readers.index.index_search import open_index
-from readers.jobs import workers
-from readers.jobs.job_runner import run_job
-from readers.log.record_layout import AT
-from readers.log.splits import plan_splits
-from readers.model.findings import KINDS
-from readers.queues.consume_queue import SLOT
-from readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.readers.index.index import ENTRY
+from rmqtx.readers.index.index_search import open_index
+from rmqtx.readers.jobs import workers
+from rmqtx.readers.jobs.job_runner import run_job
+from rmqtx.readers.log.record_layout import AT
+from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.queues.consume_queue import SLOT
+from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.verdicts.verify.verify import DEFAULT, FULL, QUICK, Verify
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.damage import log_files, queue_files
@@ -27,7 +28,6 @@ from tests.forge.records import Message
 from tests.forge.stores import contents, copy_of, opened, unpacked
 from tests.representatives import each_store, rest_is_slow
 from tests.verdicts.verifying import LEVELS, SEGMENTS, every_finding, findings, the_one, worse_than_notes
-from verdicts.verify.verify import DEFAULT, FULL, QUICK, Verify
 
 # ---- sound stores
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from readers.log.record_layout import AT
-from readers.queues.consume_queue import SLOT
-from readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.log.record_layout import AT
+from rmqtx.readers.queues.consume_queue import SLOT
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.verdicts.verify.verify import FULL, QUICK
 from tests.forge import damage
 from tests.forge.damage import log_files, queue_files, records_in
 from tests.forge.stores import copy_of
 from tests.representatives import rest_is_slow
 from tests.verdicts.verifying import SEGMENTS, Row, findings, the_one
-from verdicts.verify.verify import FULL, QUICK
 
 
 def body_of(root: Path, number: int) -> tuple[Path, int, int]:

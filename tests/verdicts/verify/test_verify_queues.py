@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from readers.queues.consume_queue import SLOT
-from readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.queues.consume_queue import SLOT
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from tests.forge import damage
 from tests.forge.damage import queue_files
 from tests.forge.stores import copy_of

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from readers.rocksdb.rocksdb_queues import SLOT_VALUE, slot_key
-from readers.store.store import HALF_TOPIC
+from rmqtx.readers.rocksdb.rocksdb_queues import SLOT_VALUE, slot_key
+from rmqtx.readers.store.store import HALF_TOPIC
+from rmqtx.verdicts.verify.verify import FULL, QUICK
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, unpacked
 from tests.verdicts.verifying import every_finding, the_one, worse_than_notes
-from verdicts.verify.verify import FULL, QUICK
 
 rocksdict = pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
 

@@ -11,14 +11,19 @@ from typing import Any
 
 import pytest
 
-from readers.rocksdb.rocksdb_transactions import LAST_OFFSET, LAST_OFFSET_VALUE, TRANSACTION_KEY, TRANSACTION_VALUE
-from readers.store.broker_settings import broker_settings
-from readers.store.store import open_store
+from rmqtx.readers.rocksdb.rocksdb_transactions import (
+    LAST_OFFSET,
+    LAST_OFFSET_VALUE,
+    TRANSACTION_KEY,
+    TRANSACTION_VALUE,
+)
+from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.store import open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.verify.verify import FULL, QUICK
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, settings_of, unpacked
 from tests.verdicts.verifying import every_finding, the_one, worse_than_notes
-from verdicts.audit.local_audit import audit
-from verdicts.verify.verify import FULL, QUICK
 
 rocksdict = pytest.importorskip("rocksdict", reason="rocksdict is not installed: pip install 'rmqtx[rocksdb]'")
 
