@@ -89,7 +89,8 @@ def test_behind_a_filler_no_op_message_is_written(rmqtx: Run, store: Path, tmp_p
     """Brokers 4.9.7 to 5.5.0 give the op message no slot, and ask about the transaction; found by histories."""
     file = queue_files(store, OP_TOPIC)[-1]
     used = -(-len(file.read_bytes().rstrip(b"\0")) // SLOT.size_bytes)
-    write_bytes(file, (used - 1) * SLOT.size_bytes, SLOT.pack(commit_log_offset=0, record_length_bytes=PRE_BLANK_LENGTH))
+    filler = SLOT.pack(commit_log_offset=0, record_length_bytes=PRE_BLANK_LENGTH)
+    write_bytes(file, (used - 1) * SLOT.size_bytes, filler)
     name = case("pending.0")
     for act in ("commit", "rollback", "discard"):
         result = rmqtx(act, name, "--store", store, *VERSION, "--to", tmp_path / "new", "--yes")
