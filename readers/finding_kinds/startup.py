@@ -60,15 +60,14 @@ KINDS: dict[str, Kind] = {
         "warning",
         "consume-queue slots that the next start of the broker would cut off",
         "those that are not dispatched again afterwards are reported as start-skips",
-        "with a broker 3.2 or later (not with an earlier one), create an empty file `abort` before the start, first in "
-        "a copy of the store: the broker then dispatches the log again from its checkpoint",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
     "start-skips": Kind(
         "error",
         "records that would still have no slot in their consume queue after the next start of the broker",
         "no consumer receives them; half messages among them are never checked, op messages are never read",
-        "with a broker 3.2 or later (not with an earlier one), create an empty file `abort` before the start, first in "
-        "a copy of the store: the broker then dispatches the log again from its checkpoint",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store; a half message whose slot another "
+        "record has: rmqtx resume appends it again",
     ),
     "start-shifts": Kind(
         "error",

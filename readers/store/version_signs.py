@@ -98,7 +98,7 @@ def rewritten_since(store: Store) -> Iterator[tuple[Version, str]]:
     chosen = chosen_cursor_file(store)
     if isinstance(chosen.config.value, dict) and "dataVersion" in chosen.config.value:
         yield CURSORS_HAVE_VERSION.since, f"config/{chosen.file.name}"
-    if store.size_bytes("abort"):
+    if store.size_bytes("abort") and not store.has_own_abort:
         yield PROCESS_IN_ABORT.since, "abort"
 
 

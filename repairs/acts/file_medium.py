@@ -17,7 +17,7 @@ from typing import Any
 from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.errors import RmqtxError, SourceError
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED, PROCESS_IN_ABORT
+from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
 from rmqtx.readers.store.store import HALF_TOPIC, OWN_ABORT, Store
 from rmqtx.remoting.producer.unique_keys import UniqueKeys
 from rmqtx.remoting.protocol.answers import Answer
@@ -101,8 +101,8 @@ class FileMedium:
         self._broker_host = end.store_host
         self._topics = topic_table(store)
         self._version = version
-        # A 5.x broker writes its process id into the file, a 4.x broker nothing; only the file's existence matters.
-        abort: bytes | None = OWN_ABORT if PROCESS_IN_ABORT.holds(version) else b""
+        # A 5.x broker writes its process id into the file, an earlier one nothing; all read only that it exists.
+        abort: bytes | None = OWN_ABORT
         #: Whether rmqtx writes the queue and table entries of the records, and not the broker at its start.
         self._dispatches_itself = not PREPARED_NOT_CHECKED.holds(version) and not store.aborted
         if self._dispatches_itself:

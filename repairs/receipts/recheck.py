@@ -46,7 +46,11 @@ def rechecked(
         rows.setdefault(row["transaction_id"], []).append(row)
     for receipt in receipts:
         if receipt.action == CURSOR_SET:
-            yield receipt, cursor_standing(receipt, None if cursors is None else cursors())
+            other = receipt.outcome not in _NOTHING_SENT and _is_elsewhere(receipt.store, places())
+            yield receipt, (
+                Standing(OTHER_STORE, f"the cursors of {receipt.store} were set, which was not read") if other
+                else cursor_standing(receipt, None if cursors is None else cursors())
+            )
         else:
             found = _row_of(receipt, rows.get(receipt.transaction_id or "", []))
             other = found is None and receipt.outcome not in _NOTHING_SENT and _is_elsewhere(receipt.store, places())

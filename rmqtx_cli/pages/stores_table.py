@@ -27,6 +27,8 @@ from rmqtx.verdicts.audit.log_copies import glance_at_copies
 from rmqtx.verdicts.check.half_lag import half_lag
 from rmqtx.verdicts.claims.log_agreement import agreement_findings, has_data
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
+from rmqtx.verdicts.missing.missing_ranges import derived_findings
+from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.words.text import count, escaped, size
 
@@ -96,6 +98,10 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     findings += cursors.findings if not is_older(words) else []  # older designs have no cursors
     claims = log_claims(store, cursors)
     findings += agreement_findings(store, claims)
+    if not is_older(words):
+        derived = derived_findings(store, cursors.half, has_halves=False)
+        beyond = [one for one in derived if one.code == "cursor-beyond-end"]
+        findings += still_beyond(store, settings, beyond, is_cut=False)
     row = {
         "store": store.root,
         "generation": generation(store, seen),

@@ -78,7 +78,7 @@ def consistency(store: Store) -> str:
     if store.in_use:
         return f"the broker is running (process {store.used_by_process}): a snapshot of {taken}"
     if store.aborted and not store.was_killed:
-        return "a changed copy, with abort written by rmqtx: the next start recovers the log"
+        return "changed by rmqtx, which left the file abort: the next start recovers the log"
     if store.aborted:
         return "the broker did not stop cleanly"
     if not store.commit_log:

@@ -5,6 +5,7 @@ The store is that of `make demo`: its half queue ends at slot 351, after all oth
 
 from __future__ import annotations
 
+import json
 import shutil
 import tarfile
 from pathlib import Path
@@ -85,3 +86,18 @@ def test_a_lost_op_queue_is_reported_by_a_simulation_too(root: Path, rmqtx: Run,
     assert result.status == 3
     assert ": start-skips: " in result.err
     assert ": group-cursor-beyond-end: " in result.err
+
+
+def test_a_corrected_cursor_passes_what_a_start_writes_before_it(root: Path, rmqtx: Run) -> None:
+    """The queue has eight slots after the start: the cursor 342 lies beyond them and moves to their end."""
+    damage.zero_bytes(queue_files(root, HALF_TOPIC)[0], 0, 351 * 20)
+    version = ("--broker-version", "5.3.3")
+    rows = [json.loads(line) for line in rmqtx("pending", root, *version, "--format", "jsonl").out.splitlines()]
+    assert {(row["next_event"], row["advice"], tuple(row["flags"])) for row in rows} == {("skipped", "decide", ())}
+    simulated = rmqtx("simulate", root, *version, "--show", "transactions", "--format", "jsonl").out.splitlines()
+    assert [json.loads(line)["end"] for line in simulated] == ["skipped"] * 8
+
+
+def test_a_simulation_says_that_the_broker_does_not_start(root: Path, rmqtx: Run) -> None:
+    damage.truncate(damage.log_files(root)[-1], 200_000)
+    assert "the broker does not start on this store, so it checks nothing" in rmqtx("simulate", root).err

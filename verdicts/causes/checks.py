@@ -162,7 +162,7 @@ CAUSES = (
         rule=_no_decision,
         consequence="the message is not delivered; the application's own data may say that it was committed",
         act=f"{RECONCILE} compares with the application; then rmqtx "
-        "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
+        "commit ID -n HOST:PORT, or, while it is younger than fileReservedTime, rmqtx resume ID -n HOST:PORT",
         change="the producer was away, answered UNKNOWN, or its decisions were refused or, from 5.1.0 on, lost with op "
         "messages: look in its log, and add --broker-conf FILE here; raise transactionCheckMax to win time",
         shown_by=("common-4.9.7", "fifteen-5.3.3", "fifteen-4.3.0", "rocksdb-5.4.0", "rollbackslost-5.3.3"),

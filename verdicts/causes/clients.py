@@ -150,7 +150,7 @@ CAUSES = (
         rule=_immunity_used_up,
         consequence="it was discarded although its producer could have answered: the message is not delivered",
         act=f"{RECONCILE} compares with the application; then rmqtx "
-        "commit ID -n HOST:PORT, or rmqtx resume ID -n HOST:PORT",
+        "commit ID -n HOST:PORT, or, while it is younger than fileReservedTime, rmqtx resume ID -n HOST:PORT",
         change="keep CHECK_IMMUNITY_TIME_IN_SECONDS below transactionCheckMax x transactionCheckInterval",
         shown_by=("ahead-5.3.3", "lmq-switched-5.3.3"),
     ),

@@ -352,7 +352,7 @@ def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
         why = Why(f"every round of the check ends at half queue offset {place}, so the check never discards it")
     return Prediction(
         is_running, simulated.begin_ms, places,
-        np.array([unmet if one.event_ms == NEVER else one.event for one in rows], np.int64),
+        np.array([unmet if one.event is Event.UNKNOWN else one.event for one in rows], np.int64),
         np.array([one.event_ms for one in rows], np.int64),
         np.array([_discard_ms(one) for one in rows], np.int64),
         np.array([one.checks_to_come_count for one in rows], np.int64),

@@ -223,11 +223,23 @@ def outcomes(simulated: Simulated, rounds_max: int = ROUNDS_MAX) -> dict[int, Ou
             was_open = outcome.is_open
             outcome.take(number, step)
             left -= was_open and not outcome.is_open
+        if played.before.half_cursor > played.before.half_end:  # the pull corrects the cursor and returns no half
+            left -= _pass_before(outcomes.values(), played.state.half_cursor, number, played.begin_ms)
         simulated.last = played
         aborted = aborted + 1 if played.stop is Stop.ABORTED else 0
         if left <= 0 or aborted == _ABORTED_ROUNDS_MAX:
             break
     return outcomes
+
+
+def _pass_before(outcomes: Iterable[Outcome], half_cursor: int, number: int, time_ms: int) -> int:
+    """Set the outcome of the open halves that a corrected cursor passes; return how many they are."""
+    passed = [one for one in outcomes if one.is_open and one.queue_offset < half_cursor]
+    for one in passed:
+        one.end, one.end_round, one.end_ms = str(Action.SKIPPED), number, time_ms
+        if one.event is Event.UNKNOWN:
+            one.event = Event.UNREAD
+    return len(passed)
 
 
 def _open_halves(simulated: Simulated) -> dict[int, Outcome]:

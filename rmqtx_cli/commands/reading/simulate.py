@@ -217,6 +217,11 @@ class _Simulation:
             if own is not None:
                 future = predict_from_files(one, configurations[0].settings, own, self.now_ms)
                 self.reading.findings += future_findings(one, future)
+                if future.refusals:
+                    self.voice.note(
+                        f"{one.root}: the broker does not start on this store, so it checks nothing; the rounds are "
+                        "those after a repair that changes no record"
+                    )
             for note in notes:
                 self.voice.note(note)
             if not self.changed:

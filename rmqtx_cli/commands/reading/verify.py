@@ -237,8 +237,8 @@ def _job(depth: DepthOptions, files: StoreOptions, table: TransactionTable | Non
 #: Damage that makes a start end the log, or fail: `rmqtx salvage` leaves it out of a copy. In a copy that it made, lost
 #: bytes are damage still, but the start reads the empty messages in their place.
 _SALVAGED = frozenset({"segment-gap", "segment-overlap", "start-cuts-log", "start-endless"})
-#: Where the start is not predicted, damaged bytes may end the log.
-_MAY_END_LOG = ("record-damaged", "start-unforeseen")
+#: Where the start is not predicted, damaged bytes may end the log; a broker refuses a log file of another length.
+_MAY_END_LOG = (frozenset({"record-damaged", "start-unforeseen"}), frozenset({"segment-size", "start-refused"}))
 
 
 @dataclass(slots=True)
@@ -265,10 +265,10 @@ class _FindingCounts:
 
     @property
     def damaged(self) -> list[str]:
-        """The stores whose log the next start of their broker ends, or may end, too early."""
+        """The stores whose log the next start of their broker refuses, ends, or may end, too early."""
         return [
             store for store, codes in self.codes.items()
-            if codes & _SALVAGED or codes.issuperset(_MAY_END_LOG)
+            if codes & _SALVAGED or any(codes >= together for together in _MAY_END_LOG)
         ]
 
     @property
