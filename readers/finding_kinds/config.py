@@ -46,6 +46,8 @@ KINDS: dict[str, Kind] = {
         "warning",
         "a configuration file cannot be read and its .bak was used",
         "cursors may be up to one persist interval (5 s) older than the broker's",
+        "the broker reads the .bak too; to end this finding, copy the .bak to the name of the file while the broker is "
+        "stopped",
     ),
     "config-damaged": Kind(
         "error",

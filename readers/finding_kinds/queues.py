@@ -15,6 +15,7 @@ KINDS: dict[str, Kind] = {
         "warning",
         "a consume queue that should exist has no files",
         "the commit log is scanned instead",
+        "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
     "queue-gap": Kind(
         "error",

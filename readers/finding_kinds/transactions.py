@@ -33,7 +33,7 @@ KINDS: dict[str, Kind] = {
     "half-unreadable": Kind(
         "error",
         "a half message, or a discard copy of one, whose properties cannot be read",
-        "its transaction may be unknown: a transaction whose newest copy it may be is UNDECIDABLE",
+        "its transaction may be unknown; if it may be the newest copy of a known transaction, that one is UNDECIDABLE",
         "compare with the same record on a slave",
         hides_records=True,
     ),
