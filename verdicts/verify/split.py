@@ -14,6 +14,7 @@ from rmqtx.readers.log.prepared_record_arrays import OldRecords
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.segment_scan import SegmentScan, Span
 from rmqtx.readers.log.splits import Split
+from rmqtx.readers.log.unreadable_copies import unreadable_copies
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
@@ -96,13 +97,17 @@ class SplitWork:
         if self._entries is not None:
             yield from self._entries.findings(self._split.segment, block)
         self._older.append(block.commit_log_offsets[older_design_rows(block)])
+        doubtful: list[int] = []
         for finding in record_findings(
             self._store, block, with_bodies=not self._is_quick, with_everything=self._is_full
         ):
             if finding.code in _UNPROVED_PROPERTIES and finding.position_bytes is not None:
                 begin, length = finding.position_bytes, finding.length_bytes or 0
                 self._breaks.append(np.array([[begin, begin + length]], np.int64))
+                doubtful.append(begin)
             yield finding
+        if doubtful:  # what an audit says about half messages among them
+            yield from unreadable_copies(block.take(np.isin(block.positions, doubtful)), self._store.root)
         if self._is_quick:
             self._known.has_halves |= bool(block.topic_is(HALF_TOPIC).any())
             return

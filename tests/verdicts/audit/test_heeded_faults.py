@@ -217,3 +217,16 @@ def test_a_state_table_that_the_next_start_makes_again_from_a_short_redo_log(tmp
     file.write_bytes(file.read_bytes()[:24])
     assert "table-remade" in verified(root)
     assert "table-remade" in codes_of(root, name)[0] & pending_codes(root, name)
+
+
+def test_a_half_message_with_lost_properties_is_the_same_finding_of_a_verification(tmp_path: Path) -> None:
+    """The lengths of its parts are still right, so brokers accept the record."""
+    root = copy_of("common-4.9.7", tmp_path)
+    halves = [row for row in scan_records(open_store(root)).table().to_pylist() if row["topic"] == HALF_TOPIC]
+    last = max(halves, key=lambda row: int(row["queue_offset"]))
+    file, end = Path(last["file"]), int(last["position_bytes"]) + int(last["length_bytes"])
+    data = bytearray(file.read_bytes())
+    begin = data.index(HALF_TOPIC.encode(), int(last["position_bytes"])) + len(HALF_TOPIC) + 2
+    data[begin:end] = bytes(end - begin)
+    file.write_bytes(data)
+    assert "half-unreadable" in verified(root).keys() & codes_of(root, "common-4.9.7")[1]
