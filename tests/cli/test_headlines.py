@@ -177,7 +177,7 @@ def test_a_time_before_the_log(rmqtx: Run, common: Path, tmp_path: Path) -> None
         assert "no transaction existed at 2026-01-02T03:04:05.000Z" in result.err
         assert "the broker's counter" not in result.err
     assert f" at {time_text(parse_time_ms(moment))} - " in rmqtx("show", "X", "--store", common, "--at", moment).err
-    root = copy_of("common-5.3.3", tmp_path)
+    root = copy_of("killed-5.3.3", tmp_path)
     log_files(root)[0].unlink()
     for command in ("pending", "audit"):
         result = rmqtx(command, root, "--at", moment)
