@@ -83,7 +83,7 @@ def facts_here() -> WorkerFacts:
         versions=versions,
         failures={name: reason for name, reason in failures.items() if reason is not None},
         origin=None if spec is None else spec.origin,
-        installed=version_of("rmqtx"),
+        installed=_installed(),
         cores_count=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         temporary_directory=directory,
@@ -96,6 +96,14 @@ def credentials_here() -> list[str]:
     """Return the names of variables that are set, and of files that exist, with credentials of object stores."""
     variables = [name for name in CREDENTIAL_VARIABLES if os.environ.get(name)]
     return [*variables, *(name for name in CREDENTIAL_FILES if Path(name).expanduser().is_file())]
+
+
+def _installed() -> str | None:
+    """Return the version of rmqtx that is installed; None for the one that was sent, which has no metadata."""
+    try:
+        return importlib.metadata.version("rmqtx")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def version_of(package: str) -> str | None:
