@@ -61,7 +61,8 @@ def test_a_page_of_zeros(copy: Path) -> None:
     damage.zero_bytes(file, 4096, 4096)
     rows = findings(copy)
     # The page may begin in properties, whose keys the index still has.
-    assert {row["code"] for row in rows} <= {"record-damaged", "record-properties", "index-mismatch"}
+    known = {"record-damaged", "record-properties", "half-unreadable", "index-mismatch"}
+    assert {row["code"] for row in rows} <= known
     places = [(row["position_bytes"], row["position_bytes"] + row["length_bytes"]) for row in rows]
     assert min(begin for begin, _ in places) <= 4096
     assert max(end for _, end in places) >= 8192
