@@ -105,9 +105,8 @@ def started_queues(
         log_end, is_torn = _log_end(store, rules)
         reach, scanned_from = -1, min((place for place, _ in last.values()), default=-1)
         if not store.aborted:
-            reached = queue_reach(store)
-            reach = reached.as_counted(rules)
-            scanned_from = scanned_from if scanned_from < 0 else reached.end
+            reach = queue_reach(store, names.values()).as_counted(rules)  # the fates have that of these two
+            scanned_from = scanned_from if scanned_from < 0 else queue_reach(store).end
         cut = queues_cut_at(store, conf, rules) if store.is_dledger else None
         if cut is not None:
             return _cut_by_dledger(store, queue_id, files, ends, cut)
@@ -122,8 +121,6 @@ def started_queues(
             scanned_from = min(scanned_from, last[topic][0])
         records = _records(store, queue_id, last, scanned_from, log_end)
         is_sound = not any(one.has_any for one in wrong.values())
-        if not is_sound and not store.aborted:
-            reach = queue_reach(store, names.values()).as_counted(rules)
         if is_sound and not is_torn and not any(len(rows) for rows in records.values()):
             whole = {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
             return {
