@@ -87,7 +87,7 @@ def _after(runs: list[dict[str, Any]]) -> str:
     columns = (
         ("version", "version"), ("ours", "we"), ("theirs", "then the producer"), ("transactions", "transactions"),
         ("delivered", "delivered"), ("delivered_twice", "delivered twice"),
-        ("contradicted", "receipt says contradicted"), ("flagged_by_audit", "flagged by audit"),
+        ("contradicted", "receipt: contradicted"), ("flagged_by_audit", "flagged by audit"),
     )  # fmt: skip
     text = (
         "Nothing can prevent this: a broker does not check whether a transaction was decided before. The guard "
