@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -245,7 +245,7 @@ def _trust(
         yield claims.note
     if (store.in_use or store.aborted) and ROCKSDB_DESIGN in designs:
         yield "the RocksDB table is as old as its last flush: later checks and discards are missing"
-    if cursor is None and half_max is not None:
+    if _is_cursor_unknown(cursor, half_max):
         yield "the check's cursor is unknown: transactions that depend on it are UNDECIDABLE"
     if store.has_rocksdb_queues and not store.has("consumequeue", HALF_TOPIC):
         yield "the queues are in RocksDB: rmqtx pending reads the whole log"
@@ -257,6 +257,15 @@ def _trust(
         yield "no index: rmqtx show reads the whole log to find a key"
     if errors:
         yield f"damaged: {', '.join(errors)}"
+
+
+def is_incomplete(row: Mapping[str, Any]) -> bool:
+    """Whether a row of STORES has a half queue and not the cursor of its check."""
+    return _is_cursor_unknown(row["half_next_offset"], row["half_max_offset"])
+
+
+def _is_cursor_unknown(cursor: int | None, half_max: int | None) -> bool:
+    return cursor is None and half_max is not None
 
 
 def _moment(store: Store) -> str:

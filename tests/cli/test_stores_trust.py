@@ -97,3 +97,16 @@ def test_a_broker_that_was_only_just_started(rmqtx: Run, tmp_path: Path) -> None
         assert rmqtx("audit", tmp_path).status == DONE
         checked = rmqtx("check", tmp_path, "--state-dir", tmp_path.parent / "state")
         assert (checked.status, checked.out[:22]) == (DONE, "RMQTX OK - 0 pending|o")
+
+
+def test_an_unknown_check_cursor_is_not_answered_with_status_0(rmqtx: Run, tmp_path: Path) -> None:
+    root = copy_of("common-5.1.4", tmp_path)
+    for file in (root / "config").glob("consumerOffset.json*"):
+        file.unlink()
+    answered = rmqtx("stores", root)
+    assert answered.status == INCOMPLETE
+    assert "the check's cursor is unknown" in answered.out
+
+
+def test_a_store_without_half_queue_needs_no_check_cursor(rmqtx: Run, tmp_path: Path) -> None:
+    assert rmqtx("stores", copy_of("prepared-4.2.0", tmp_path)).status == DONE
