@@ -13,6 +13,8 @@ CACHE := .cache
 PACKAGES := readers verdicts remoting repairs spark_tasks rmqtx rmqtx_cli pyspark_rmqtx.py
 # One more than there are processors, for tests with brokers mostly wait.
 TEST_PROCESSES ?= $$($(BIN)/python -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+# Also where it is set: pytest writes the modules of tests as it changes them, or each process changes all of them again.
+export PYTHONDONTWRITEBYTECODE :=
 DEMO := $(CACHE)/demo
 EXAMPLE := examples/orders-5.3.3.tar.xz
 # Two hours after the broker of the example stopped: its transactions are older than fileReservedTime today.
