@@ -19,6 +19,7 @@ from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.queues import OpsUnreadable, first_kept, ops, place_of, records
 from rmqtx.remoting.live.store_facts import rocksdb_range
 from rmqtx.remoting.protocol.record_bytes import blocks_of
+from rmqtx.verdicts.model.state import State
 
 #: The topics of both designs; the topic of transactions in RocksDB is read from the version that introduced it.
 _TOPICS = {
@@ -116,6 +117,6 @@ def _rows(
 def groups_asked_through(rows: pa.Table, through: str) -> list[str]:
     """Return the producer groups that a broker asks in one way, among pending rows of LIVE_TRANSACTIONS."""
     waiting = rows.filter(
-        pc.and_(pc.equal(rows["state"], "PENDING"), pc.fill_null(pc.equal(rows["asked_through"], through), False))
+        pc.and_(pc.equal(rows["state"], State.PENDING), pc.fill_null(pc.equal(rows["asked_through"], through), False))
     )
     return sorted(group for group in pc.unique(waiting["producer_group"]).to_pylist() if group is not None)

@@ -24,6 +24,7 @@ from rmqtx.verdicts.audit.lookups import SHORT_ID_LENGTH_MIN, is_short_for, open
 from rmqtx.verdicts.causes.groups import habits_of
 from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.transactions.judge import chosen_schema, judge
 
@@ -168,7 +169,7 @@ def _reading(
     schema = pa.schema([*LIVE_TRANSACTIONS, *(judged.schema.field(name) for name in measures)])
     reading = VerdictReading(schema, [], findings=[finding for fact in known for finding in fact.findings])
     reading.findings.extend(unlisted)
-    reading.undecidable_count = pc.sum(pc.equal(judged["state"], "UNDECIDABLE")).as_py() or 0
+    reading.undecidable_count = pc.sum(pc.equal(judged["state"], State.UNDECIDABLE)).as_py() or 0
     reading.check_stops.extend(stop for fact in known for stop in fact.check_stops)
     reading.predicted = {fact.root: fact.future for fact in known if fact.future is not None}
     if with_check:
@@ -186,7 +187,7 @@ def _with_what_cannot_be_known(rows: pa.Table, known: Sequence[LiveStore]) -> pa
         if fact.settings.batches_ops is False:
             continue
         held_ms = fact.settings.transaction_op_batch_interval_ms
-        here = pc.and_(pc.equal(rows["store"], fact.root), pc.equal(rows["state"], "PENDING"))
+        here = pc.and_(pc.equal(rows["store"], fact.root), pc.equal(rows["state"], State.PENDING))
         longer = pc.binary_join_element_wise(
             rows["reason"], f"; a rollback of the last {held_ms} ms may still be in the broker's memory", ""
         )

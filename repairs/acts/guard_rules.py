@@ -23,6 +23,7 @@ from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
 from rmqtx.repairs.acts.situation import Situation
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.reason_codes import REASONS
 
 Found = tuple[str, str] | None
@@ -73,7 +74,7 @@ def prepared_record(situation: Situation, request: ActRequest) -> Found:
             f"find out whether its local transaction was committed, then {_decide(situation)}",
         )
     if request.action == "close":
-        if situation.state == "PENDING":
+        if situation.state == State.PENDING:
             return f"{what}, and it is not decided", _decide(situation)
         return (
             f"{what}: prepared records have no op messages, and a ROLLBACK record would contradict its decision",
@@ -109,7 +110,7 @@ def wrong_group(situation: Situation, request: ActRequest) -> Found:
 def evidence_incomplete(situation: Situation, _: ActRequest) -> Found:
     """Something is unknown that could change the verdict."""
     conditions = situation.conditions
-    if situation.state == "UNDECIDABLE" and not _is_open_or_dropped(situation):
+    if situation.state == State.UNDECIDABLE and not _is_open_or_dropped(situation):
         return (
             f"its outcome is unknown: {situation.row['reason']}",
             f"find what is missing first: rmqtx show {situation.transaction_id}",
@@ -145,9 +146,9 @@ def already_delivered(situation: Situation, request: ActRequest) -> Found:
 
 def already_decided(situation: Situation, request: ActRequest) -> Found:
     """An op message or a ROLLBACK record settled it, and it has no COMMIT record."""
-    if situation.state in ("PENDING", "UNDECIDABLE") and request.action == "commit":
+    if situation.state in (State.PENDING, State.UNDECIDABLE) and request.action == "commit":
         return _rolled_back_half(situation) if is_in_rocksdb(situation.half_copy) else None
-    if situation.state != "ROLLED_BACK" or request.action == "close":
+    if situation.state != State.ROLLED_BACK or request.action == "close":
         return None
     mark = situation.row["op_marks"][-1]
     record = (
@@ -203,7 +204,7 @@ def op_in_memory(situation: Situation, request: ActRequest) -> Found:
 def _is_still_checked(situation: Situation) -> bool:
     """Whether the broker discarded it, and the check will still reach another copy of it."""
     row = situation.row
-    return situation.state == "DISCARDED" and row["advice"] == "wait" and "open_after_decision" in row["flags"]
+    return situation.state == State.DISCARDED and row["advice"] == "wait" and "open_after_decision" in row["flags"]
 
 
 def not_open(situation: Situation, request: ActRequest) -> Found:
@@ -211,13 +212,13 @@ def not_open(situation: Situation, request: ActRequest) -> Found:
     if prepared_record(situation, request) is not None:
         return None
     if request.action == "close" and situation.row["advice"] != "close":
-        if situation.state == "PENDING" or _is_still_checked(situation) or _is_open_or_dropped(situation):
+        if situation.state == State.PENDING or _is_still_checked(situation) or _is_open_or_dropped(situation):
             return (
                 "it is not decided, and a close would roll it back",
                 f"to roll it back: rmqtx rollback {situation.transaction_id}",
             )
         return f"it is {situation.state}, and the check will not reach a copy of it again", "nothing to do"
-    if request.action == "discard" and situation.state == "DISCARDED":
+    if request.action == "discard" and situation.state == State.DISCARDED:
         return (
             "the broker has already discarded it",
             f"its discard copy is in TRANS_CHECK_MAX_TIME_TOPIC: rmqtx show {situation.transaction_id}",
@@ -227,7 +228,7 @@ def not_open(situation: Situation, request: ActRequest) -> Found:
 
 def still_open(situation: Situation, request: ActRequest) -> Found:
     """The check will still reach a half copy."""
-    is_open = situation.state == "PENDING" or _is_still_checked(situation)
+    is_open = situation.state == State.PENDING or _is_still_checked(situation)
     if request.action != "resume" or not is_open or "masked" in situation.row["flags"]:
         return None
     if prepared_record(situation, request) is not None:
@@ -257,7 +258,7 @@ def number_taken(situation: Situation, request: ActRequest) -> Found:
         return None
     late = (
         "nothing to do: its state does not change"
-        if situation.state in ("COMMITTED", "ROLLED_BACK")
+        if situation.state in (State.COMMITTED, State.ROLLED_BACK)
         else "append it again, in a slot of its own, and have the check of that copy answered: rmqtx resume "
         f"{situation.transaction_id}, then rmqtx answer"
     )

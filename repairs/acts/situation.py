@@ -11,6 +11,7 @@ import numpy as np
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
+from rmqtx.verdicts.model.state import State
 
 #: Topics of half copies that are not prepared records.
 _HALF_TOPICS = (HALF_TOPIC, ROCKSDB_HALF_TOPIC, *WAITING_TOPICS)
@@ -147,9 +148,9 @@ class Situation:
         return str(self.row["store"])
 
     @property
-    def state(self) -> str:
+    def state(self) -> State:
         """Its state."""
-        return str(self.row["state"])
+        return State(self.row["state"])
 
     @property
     def group(self) -> str | None:

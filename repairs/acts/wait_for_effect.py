@@ -21,6 +21,7 @@ from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.planner import witnesses_of
+from rmqtx.verdicts.model.state import State
 
 _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
 #: Interval for reading the half queue's end: a copy is not put back again if it is closed early enough for its op to be
@@ -174,7 +175,7 @@ def _remarks(act: CheckedAct) -> list[str]:
     """Further notes on an effect that was seen."""
     if act.order.request.action == "resume":
         state = act.begun().state_after
-        became = [f"during the watch its state became {state}"] if state != "PENDING" else []
+        became = [f"during the watch its state became {state}"] if state != State.PENDING else []
         # The guard was overridden: the next round discards it, unless the reservation is raised before.
         is_too_old = resume_too_old(act.situation, act.order.request) is not None
         following = "the check discards it without asking, because of its age" if is_too_old else (

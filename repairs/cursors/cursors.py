@@ -29,6 +29,7 @@ from rmqtx.repairs.changes.change_sets import ChangeSet, ReplaceFile
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
 from rmqtx.verdicts.model.predicted import UNASKED_ENDS, WORDS
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.simulation.starting_cursors import not_read
 
 _TABLE = "offsetTable"
@@ -224,13 +225,13 @@ def _judged(store: Store, settings: BrokerSettings) -> dict[str, dict[str, Any]]
 
 
 def _kind(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
-    if before["state"] == "PENDING" and after["state"] != "PENDING":
+    if before["state"] == State.PENDING and after["state"] != State.PENDING:
         return "abandoned"
     is_unasked = after["next_event"] in _UNASKED
     if after["advice"] == "close" and before["advice"] != "close":
         return "discarded-unasked" if is_unasked else "asked-again"
-    is_discarded = before["state"] == after["state"] == "DISCARDED"
-    if (after["state"] == "PENDING" and before["state"] != "PENDING") or (
+    is_discarded = before["state"] == after["state"] == State.DISCARDED
+    if (after["state"] == State.PENDING and before["state"] != State.PENDING) or (
         is_discarded and after["advice"] == "wait" and before["advice"] != "wait"
     ):
         return "discarded-unasked" if is_unasked else "taken-up"

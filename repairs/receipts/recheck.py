@@ -14,6 +14,7 @@ from rmqtx.remoting.protocol.codes import COMMIT
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.planner import PLACE
 from rmqtx.repairs.receipts.receipts import CURSOR_SET, OTHER_STORE, SET_CURSOR, Receipt, whoever
+from rmqtx.verdicts.model.state import State
 
 Row = Mapping[str, Any]
 Cursors = Mapping[str, int]
@@ -142,7 +143,7 @@ def _contradiction(receipt: Receipt, row: Row, effect: str, fresh: list[Row]) ->
         places = ", ".join(str(final["commit_log_offset"]) for final in finals)
         times = len(finals)
         return f"{times} COMMIT records (commit-log offsets {places}): consumers get the message {times} times"
-    if effect == "commit" and fresh and receipt.state_before == "ROLLED_BACK":
+    if effect == "commit" and fresh and receipt.state_before == State.ROLLED_BACK:
         return f"{_where(fresh[0])} delivers what was rolled back"
     return None
 
@@ -152,7 +153,7 @@ def _committed(receipt: Receipt, row: Row, fresh: list[Row]) -> Standing:
         final = fresh[0]
         where = f"commit-log offset {final['commit_log_offset']} in {final['topic']}"
         return _stands(receipt, row, f"the only COMMIT record is at {where}")
-    if row["state"] == "ROLLED_BACK":
+    if row["state"] == State.ROLLED_BACK:
         return Standing("settled_otherwise", f"it was rolled back: {row['reason']}")
     if (gone := _gone(receipt, row, "final_record", "COMMIT record")) is not None:
         return gone
@@ -198,7 +199,7 @@ def _resumed(receipt: Receipt, row: Row) -> Standing:
 
 def _stands(receipt: Receipt, row: Row, reason: str) -> Standing:
     """The standing of an effect that was found: `reopened` if the broker will check the transaction again."""
-    if row["state"] == "PENDING" or "open_after_decision" in row["flags"]:
+    if row["state"] == State.PENDING or "open_after_decision" in row["flags"]:
         newest = row["half_copies"][-1]["queue_offset"]
         if any(entry["kind"] == STATE_TABLE for entry in row["state_entries"]):  # 3.1: a close does not end its checks
             return Standing("reopened", f"{reason}, but the broker will check it again: {row['reason']}")

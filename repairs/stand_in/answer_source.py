@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.repairs.receipts.plan_file import Plan
+from rmqtx.verdicts.model.state import State
 
 COMMIT, ROLLBACK = "commit", "rollback"
 #: Actions that are answers to a check; other actions get no answer, because a broker does not respond to UNKNOWN.
@@ -139,7 +140,7 @@ class LedgerAnswers:
 
 def _ledger_answer(row: Mapping[str, Any]) -> GivenAnswer:
     """Return the answer of a row of RECONCILED; None unless the ledger decides it and the broker has it pending."""
-    is_settled = row["outcome"] == "act" and row["state"] == "PENDING" and row["advice"] in ANSWERED_ACTIONS
+    is_settled = row["outcome"] == "act" and row["state"] == State.PENDING and row["advice"] in ANSWERED_ACTIONS
     if not is_settled:
         return GivenAnswer(None, row["reason"])
     found = f" ({row['ledger_row']})" if row["ledger_row"] else ""

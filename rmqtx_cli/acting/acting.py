@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.acting.acted_on import ActedOn, acted_on
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.asking import agreed
@@ -221,7 +222,7 @@ def print_act(checked_act: CheckedAct, voice: Voice) -> None:
         say.error(f"  {why}" if not voice.quiet else f"{row['transaction_id']}: {why}")
     if checked_act.is_allowed and named is not None:
         place = f"queue offset {named.queue_offset}, log offset {named.commit_log_offset}"
-        is_rollback = action == "close" and row["state"] not in ("COMMITTED", "ROLLED_BACK")
+        is_rollback = action == "close" and row["state"] not in (State.COMMITTED, State.ROLLED_BACK)
         does = "ROLLBACK (no decision was found: this rolls it back)" if is_rollback else _DOES[action]
         voice.note(f"  {does} at {place} of {named.store}")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.monitoring.numbers import ENDED, PENDING, WITHOUT_OP, Numbers, StoreNumbers, ends_gone
 from rmqtx_cli.monitoring.remembered import Became
 from rmqtx_cli.pages.deadlines import IF_STARTED, in_text
@@ -122,7 +123,7 @@ def _judge_changes(
     """What has changed since the last run."""
     for identity, state in became.states.items():
         outcome.newly.setdefault(state, []).append(identity)
-    if lost := outcome.newly.get("LOST"):
+    if lost := outcome.newly.get(State.LOST):
         outcome.add(CRITICAL, f"{count(len(lost), 'transaction')} newly lost (first: {lost[0]})", Harm.LOST)
     outcome.newly_vanished = became.vanished
     for store in numbers.stores:
@@ -133,11 +134,11 @@ def _judge_changes(
         number = count(len(gone), "transaction")
         reason = f"the log no longer contains {number} pending at the last run (first: {gone[0]})"
         outcome.add(CRITICAL, reason, Harm.LOST)
-    if left := [*became.unanswered, *outcome.newly.get("UNDECIDABLE", [])]:
+    if left := [*became.unanswered, *outcome.newly.get(State.UNDECIDABLE, [])]:
         why = f": {became.why}" if became.why else ""
         number = count(len(left), "transaction")
         outcome.add(UNKNOWN, f"unknown state of {number} pending at the last run{why} (first: {left[0]})")
-    outcome.newly_discarded_count = _newly_discarded(numbers, before, len(outcome.newly.get("DISCARDED", [])))
+    outcome.newly_discarded_count = _newly_discarded(numbers, before, len(outcome.newly.get(State.DISCARDED, [])))
     if outcome.newly_discarded_count:
         number = count(outcome.newly_discarded_count, "transaction")
         outcome.add(WARNING, f"{number} newly discarded by the broker", Harm.DISCARDED)

@@ -13,6 +13,7 @@ from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from rmqtx.verdicts.causes.strengths import cause_counts
 from rmqtx.verdicts.deadlines.deadline import deadline_of
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS, op_hold_ms
 from rmqtx_cli.monitoring.numbers import PENDING, WITHOUT_OP, Causes, GroupNumbers, Numbers, StoreNumbers
 from rmqtx_cli.options.next_commands import next_line
@@ -94,9 +95,9 @@ def _measured(
         is_asked = row["next_event"] is None or row["answer_effect"] is not None
         if "commit_without_op" in row["flags"] and is_asked and not _is_op_held(row, one, now_ms):
             one.commit_without_op_count += 1
-        if row["state"] == "UNDECIDABLE":
+        if row["state"] == State.UNDECIDABLE:
             one.undecidable_count += 1
-        if row["state"] != "PENDING":
+        if row["state"] != State.PENDING:
             continue
         one.pending_count += 1
         one.never_asked_count += "never_asked" in row["flags"]
@@ -142,7 +143,7 @@ def _causes(rows: pa.Table) -> dict[str, Causes]:
     flags = rows["flags"].to_pylist()
     states = rows["state"].to_pylist()
     chosen = {
-        PENDING: [state == "PENDING" for state in states],
+        PENDING: [state == State.PENDING for state in states],
         WITHOUT_OP: ["commit_without_op" in of for of in flags],
     }
     return {kind: cause_counts(rows.filter(mask)) for kind, mask in chosen.items() if any(mask)}

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rmqtx.verdicts.model.state import State
+
 
 class Kind(StrEnum):
     """What the value of a metric does: a gauge goes up and down, a counter only grows until the exporter restarts."""
@@ -144,8 +146,8 @@ FLAG_COUNTERS = {
 }
 #: States of transactions that were pending → the counter that they add to.
 STATE_COUNTERS = {
-    "LOST": "rmqtx_lost_transactions_total",
-    "DISCARDED": "rmqtx_discarded_transactions_total",
+    State.LOST: "rmqtx_lost_transactions_total",
+    State.DISCARDED: "rmqtx_discarded_transactions_total",
 }
 METRICS = (*OF_CHECK, *OF_PROBE, *OF_STORES, *OF_EXPORTED_STORES, *OF_EXPORTER)
 BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.model.errors import RmqtxError, SourceError
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.monitoring.metrics import FLAG_COUNTERS, STATE_COUNTERS
 from rmqtx_cli.monitoring.numbers import ENDED, Causes, Numbers, Place
 from rmqtx_cli.sources.files import FileSource
@@ -50,7 +51,7 @@ class Became:
             names = {STATE_COUNTERS.get(row["state"]), *(FLAG_COUNTERS.get(flag) for flag in row["flags"])}
             self.counts.update((row["store"], name) for name in names if name is not None)
         self.states |= dict(zip(rows["transaction_id"].to_pylist(), rows["state"].to_pylist(), strict=True))
-        is_over = pc.or_(pc.equal(rows["state"], "LOST"), pc.equal(rows["state"], "DISCARDED"))
+        is_over = pc.or_(pc.equal(rows["state"], State.LOST), pc.equal(rows["state"], State.DISCARDED))
         self.causes += cause_counts(rows.filter(pc.and_not(is_over, is_open_row(rows))))
 
 

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.monitoring.judge import NAMES, Harm, Outcome, Thresholds
 from rmqtx_cli.monitoring.numbers import PENDING, Numbers, StoreNumbers
 from rmqtx_cli.monitoring.prometheus import as_text, of_run
@@ -136,7 +137,7 @@ def as_json(numbers: Numbers, outcome: Outcome) -> str:
             "pending_count": numbers.counted(numbers.pending_count),
             "oldest_pending_ms": numbers.oldest_pending_ms,
             "oldest_transaction_id": numbers.oldest_id,
-            "newly_lost": outcome.newly.get("LOST", []),
+            "newly_lost": outcome.newly.get(State.LOST, []),
             "newly_discarded_count": numbers.counted(outcome.newly_discarded_count),
             "newly_vanished": outcome.newly_vanished,
             "commit_without_op_count": numbers.counted(numbers.commit_without_op_count),
@@ -159,7 +160,7 @@ def prometheus_text(numbers: Numbers | None, status: int, now_ms: int, outcome: 
     samples = of_run("check", status, now_ms)
     if numbers is not None and outcome is not None:
         newly = {
-            "rmqtx_newly_lost_transactions": len(outcome.newly.get("LOST", [])),
+            "rmqtx_newly_lost_transactions": len(outcome.newly.get(State.LOST, [])),
             "rmqtx_newly_discarded_transactions": outcome.newly_discarded_count,
             "rmqtx_newly_vanished_transactions": len(outcome.newly_vanished),
         }

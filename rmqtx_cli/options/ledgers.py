@@ -12,6 +12,7 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.verdicts.ledger.join import LedgerFit
 from rmqtx.verdicts.ledger.matching import SEPARATOR
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.filters import Filter, parse_filter
 from rmqtx_cli.options.logins import JDBC, PASSWORD_VARIABLE, USER_VARIABLE, holds_login, holds_secret, login
 from rmqtx_cli.options.matching import parse_match, parse_terms
@@ -141,7 +142,7 @@ class Comparison:
                 outcome, _, advice = pair.partition(" ")
                 self.advice[outcome, advice] += number
             self.to_override_count += _to_override_count(batch)
-            self.undecidable_count += int(pc.sum(pc.equal(batch["state"], "UNDECIDABLE")).as_py() or 0)
+            self.undecidable_count += int(pc.sum(pc.equal(batch["state"], State.UNDECIDABLE)).as_py() or 0)
             yield batch
 
     def answer(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.words.times import time_text
 
@@ -67,6 +68,6 @@ def never_asked_counts(rows: pa.Table | pa.RecordBatch, store: str) -> tuple[int
     """The pending transactions of a store that the check never reaches, and all its pending transactions."""
     import pyarrow.compute as pc
 
-    pending = rows.filter(pc.and_(pc.equal(rows["store"], store), pc.equal(rows["state"], "PENDING")))
+    pending = rows.filter(pc.and_(pc.equal(rows["store"], store), pc.equal(rows["state"], State.PENDING)))
     never = sum("never_asked" in flags for flags in pending["flags"].to_pylist())
     return never, pending.num_rows

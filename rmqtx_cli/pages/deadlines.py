@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.verdicts.model.predicted import EFFECTS, EVENTS
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import time_text
@@ -65,7 +66,7 @@ def deadline_lines(rows: pa.Table, predicted: Mapping[str, Prediction], now_ms: 
     """The first deadline of pending transactions: one line for running brokers, one for stopped ones."""
     import pyarrow.compute as pc
 
-    pending = rows.filter(pc.equal(rows["state"], "PENDING")).select(["store", "transaction_id", "discard_at_ms"])
+    pending = rows.filter(pc.equal(rows["state"], State.PENDING)).select(["store", "transaction_id", "discard_at_ms"])
     for is_running in (True, False):
         roots = [root for root, known in predicted.items() if known.is_running is is_running]
         mine = [row for row in pending.to_pylist() if row["store"] in roots and row["discard_at_ms"] is not None]

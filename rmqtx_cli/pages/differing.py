@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ class Differing:
         for batch in batches:
             self.changes.update(batch["change"].to_pylist())
             states = list(zip(batch["state_before"].to_pylist(), batch["state_after"].to_pylist(), strict=True))
-            self.undecidable_count += sum("UNDECIDABLE" in pair for pair in states)
-            self.lacking[0] += states.count((None, "PENDING"))
-            self.lacking[1] += states.count(("PENDING", None))
+            self.undecidable_count += sum(State.UNDECIDABLE in pair for pair in states)
+            self.lacking[0] += states.count((None, State.PENDING))
+            self.lacking[1] += states.count((State.PENDING, None))
             yield batch
 
     def begun(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,7 @@ from rmqtx.readers.model.tables import NOBODY, PRODUCER, PROXY
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.audit.timeline import CONSUMERS, LOGGED_TIMELINE, TIMELINE, TimelineSource, consumers_past, timeline
 from rmqtx.verdicts.deadlines.deadline import Deadline, deadline_of
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.states_and_advice import advice_sentence
 from rmqtx_cli.output.page import write_lines
@@ -110,7 +111,7 @@ def _sent_ms(transaction: Transaction) -> int | None:
 def _age(transaction: Transaction, places: Sequence[TimelineSource], now_ms: int) -> str:
     """The age of a pending transaction, now and when its broker stopped (flags use the second); else empty."""
     sent_ms = _sent_ms(transaction)
-    if sent_ms is None or transaction["state"] != "PENDING":
+    if sent_ms is None or transaction["state"] != State.PENDING:
         return ""
     stopped = next((place.stopped_time_ms() for place in places if place.root == transaction["store"]), None)
     return age_text(sent_ms, now_ms, stopped)

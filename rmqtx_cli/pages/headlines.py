@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.pages.check_alive import check_lines, check_sentence, next_lines
 from rmqtx_cli.pages.deadlines import deadline_lines
 from rmqtx_cli.words.durations import duration_text
@@ -33,7 +34,7 @@ def pending_sentence(
     """
     import pyarrow.compute as pc
 
-    pending = rows.filter(pc.equal(rows["state"], "PENDING"))
+    pending = rows.filter(pc.equal(rows["state"], State.PENDING))
     others = rows.num_rows - pending.num_rows
     more = f"; also listed: {others} decided, discarded or UNDECIDABLE, with open copies"
     more = more if others else ""

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools
 from rmqtx.verdicts.model.predicted import ASSUMED_SETTINGS
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import escaped, grouped
@@ -69,7 +70,7 @@ class _Rows:
         """Those that a producer is asked about; those with a flag, where what happens next is not known."""
         return self.flag(*flags) if self._effects is None else self.may_be_asked
 
-    def state(self, state: str) -> Bools:
+    def state(self, state: State) -> Bools:
         return np.asarray(pc.fill_null(pc.equal(self._states, state), False)).astype(np.bool_)
 
     def flag(self, *names: str) -> Bools:
@@ -91,7 +92,7 @@ class _Kind:
 
 
 def _pending_with(*flags: str) -> Callable[[_Rows], Bools]:
-    return lambda rows: rows.state("PENDING") & rows.flag(*flags)
+    return lambda rows: rows.state(State.PENDING) & rows.flag(*flags)
 
 
 #: Pending, and cut off the log by the next start of the broker.
@@ -107,32 +108,33 @@ WRONGLY = "delivered though rolled back"
 #: All kinds, worst first. A transaction is of the first kind that fits.
 KINDS: dict[str, _Kind] = {
     CUT_OFF: _Kind(
-        ("PENDING",), lambda rows: rows.state("PENDING") & rows.are_cut,
+        (State.PENDING,), lambda rows: rows.state(State.PENDING) & rows.are_cut,
         "PENDING that the next start of the broker cuts off the log (rmqtx verify)",
     ),
     UNREAD: _Kind(
-        ("PENDING",), lambda rows: rows.state("PENDING") & rows.are_unread,
+        (State.PENDING,), lambda rows: rows.state(State.PENDING) & rows.are_unread,
         "PENDING that the check never reads after the next start of the broker (rmqtx verify)",
     ),
-    SOON: _Kind(("PENDING",), lambda rows: rows.state("PENDING") & rows.are_soon),
+    SOON: _Kind((State.PENDING,), lambda rows: rows.state(State.PENDING) & rows.are_soon),
     "never checked": _Kind(
         ("never_asked", "masked", "poison"), _pending_with("never_asked", "masked", "poison"),
         "PENDING that the broker never checks",
     ),
-    "lost": _Kind(("LOST",), lambda rows: rows.state("LOST"), "LOST (not delivered)"),
-    "discarded": _Kind(("DISCARDED",), lambda rows: rows.state("DISCARDED"), "DISCARDED (not delivered)"),
-    "unknown": _Kind(("UNDECIDABLE",), lambda rows: rows.state("UNDECIDABLE"), "UNDECIDABLE"),
+    "lost": _Kind((State.LOST,), lambda rows: rows.state(State.LOST), "LOST (not delivered)"),
+    "discarded": _Kind((State.DISCARDED,), lambda rows: rows.state(State.DISCARDED), "DISCARDED (not delivered)"),
+    "unknown": _Kind((State.UNDECIDABLE,), lambda rows: rows.state(State.UNDECIDABLE), State.UNDECIDABLE),
     "delivered more than once": _Kind(
         ("duplicate_commit",), lambda rows: rows.flag("duplicate_commit"),
         "delivered more than once",
     ),
     AGAIN: _Kind(
         ("commit_without_op", "open_after_decision"),
-        lambda rows: rows.state("COMMITTED") & rows.are_asked_with("commit_without_op", "open_after_decision"),
+        lambda rows: rows.state(State.COMMITTED) & rows.are_asked_with("commit_without_op", "open_after_decision"),
         "COMMITTED that the broker may deliver again",
     ),
     WRONGLY: _Kind(
-        ("open_after_decision",), lambda rows: rows.state("ROLLED_BACK") & rows.are_asked_with("open_after_decision"),
+        ("open_after_decision",),
+        lambda rows: rows.state(State.ROLLED_BACK) & rows.are_asked_with("open_after_decision"),
         "ROLLED_BACK that the broker may deliver",
     ),
     "delivered wrongly": _Kind(
@@ -144,7 +146,7 @@ KINDS: dict[str, _Kind] = {
         ("open_after_decision", "commit_after_discard", "discarded_though_decided"),
         lambda rows: rows.flag("open_after_decision", "commit_after_discard", "discarded_though_decided"),
     ),
-    "pending": _Kind(("PENDING",), lambda rows: rows.state("PENDING")),
+    "pending": _Kind((State.PENDING,), lambda rows: rows.state(State.PENDING)),
 }
 
 
@@ -210,7 +212,7 @@ class Harms:
         return discard_at_ms, stored_ms, batch["transaction_id"][row].as_py(), word
 
     def _count_by_store(self, batch: pa.RecordBatch, rows: _Rows, ranks: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        stores, pending = batch["store"], rows.state("PENDING")
+        stores, pending = batch["store"], rows.state(State.PENDING)
         are_soon = ranks == list(KINDS).index(SOON)
         for root in pc.unique(stores.filter(pa.array(pending))).to_pylist():
             of, here = self._stores.setdefault(root, _OfStore()), np.asarray(pc.equal(stores, root)).astype(np.bool_)

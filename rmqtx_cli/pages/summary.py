@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Int64s, int64s
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import column
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.measures import MEASURES
 from rmqtx.verdicts.transactions.states_and_advice import CLOCK_FLAGS, STATES
@@ -48,7 +49,10 @@ SUMMARY = pa.schema(
     ]
 )
 #: The states that a narrow table keeps longest have the lowest rank.
-_RANKS = {"PENDING": ALWAYS, "LOST": 1, "UNDECIDABLE": 1, "DISCARDED": 2, "ROLLED_BACK": 3, "COMMITTED": 3}
+_RANKS: dict[str, int] = {
+    State.PENDING: ALWAYS, State.LOST: 1, State.UNDECIDABLE: 1, State.DISCARDED: 2, State.ROLLED_BACK: 3,
+    State.COMMITTED: 3,
+}  # fmt: skip
 #: The summary below the rows of an audit.
 COUNTS_VIEW = View(
     (
@@ -109,7 +113,7 @@ class Summary:
     _undecided: set[str | None] = field(default_factory=set)
     _pending: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     _found_in: dict[str, Counter[tuple[str, str | None]]] = field(
-        default_factory=lambda: {state: Counter() for state in ("PENDING", "LOST")}
+        default_factory=lambda: {state: Counter() for state in (State.PENDING, State.LOST)}
     )
     _never_asked: Counter[str] = field(default_factory=Counter)
     _oldest_pending_ms: int | None = None
@@ -145,19 +149,19 @@ class Summary:
                 "transactions_count": number, f"{state.lower()}_count": number, "flagged_count": flagged,
                 "half_copies_count": copies,
             })
-            if state == "UNDECIDABLE" and row["store"] is not None:
+            if state == State.UNDECIDABLE and row["store"] is not None:
                 self._undecided.add(row["store"])
-            if state == "PENDING":
+            if state == State.PENDING:
                 self._pending[row["store"], row["topic"]] += number
         self._count_in_stores(batch)
         self._latencies.add(np.array(cells)[groups], batch)
-        pending = pc.min(batch["half_store_time_ms"].filter(pc.equal(batch["state"], "PENDING"))).as_py()
+        pending = pc.min(batch["half_store_time_ms"].filter(pc.equal(batch["state"], State.PENDING))).as_py()
         if pending is not None:
             self._oldest_pending_ms = min(pending, self._oldest_pending_ms or pending)
         flags = batch["flags"]
         owners = pc.list_parent_indices(flags).filter(pc.equal(pc.list_flatten(flags), "never_asked"))
         never = batch.select(["store", "state"]).take(owners)
-        self._never_asked.update(never.filter(pc.equal(never["state"], "PENDING"))["store"].to_pylist())
+        self._never_asked.update(never.filter(pc.equal(never["state"], State.PENDING))["store"].to_pylist())
         self.harms.add(batch)
         self._find_examples(batch)
 
@@ -274,7 +278,7 @@ class Summary:
         from rmqtx.readers.cursors.cursors import transaction_metrics
 
         for topic, counted in sorted((transaction_metrics(store) or {}).items()):
-            found, lost = (self._found_in[state][store.root, topic] for state in ("PENDING", "LOST"))
+            found, lost = (self._found_in[state][store.root, topic] for state in (State.PENDING, State.LOST))
             if counted != found:
                 if lost and counted == found + lost:
                     which = f"the other {lost} are LOST" if found else "they are LOST"
@@ -320,7 +324,7 @@ class Summary:
     def why_lines(self, arguments: str) -> Iterator[str]:
         """The line with the command that names causes, if a transaction is unusual."""
         unusual = self.flags.total() - sum(self.flags[name] for name in CLOCK_FLAGS)
-        if unusual or any(self.states[state] for state in ("DISCARDED", "LOST", "UNDECIDABLE")):
+        if unusual or any(self.states[state] for state in (State.DISCARDED, State.LOST, State.UNDECIDABLE)):
             yield next_line(f"rmqtx diagnose {arguments}", "why")
 
 

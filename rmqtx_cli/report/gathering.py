@@ -12,6 +12,7 @@ from rmqtx.verdicts.audit.timeline import consumers_past, timeline
 from rmqtx.verdicts.causes.diagnosing import Diagnosis, diagnosed_each
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.deadlines.deadline import Deadline, deadline_of
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.pages.drawing import check_cursor_lines
 from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.pages.summary import SUMMARY_COLUMNS, Summary
@@ -98,7 +99,7 @@ class Gathered:
     @property
     def has_undecidable(self) -> bool:
         """Whether the state of a transaction is unknown."""
-        return self.summary.states["UNDECIDABLE"] > 0
+        return self.summary.states[State.UNDECIDABLE] > 0
 
 
 def gathered(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.states_and_advice import STATES
 from rmqtx_cli.report.document import Cell, Head, Paragraph, Part, Section, Table, stored
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 #: Rows of a table by producer group.
 GROUPS_MAX = 20
 _NO_GROUP = "unknown group"
-_STATE_KINDS = {
-    "PENDING": "pending", "COMMITTED": "commit", "ROLLED_BACK": "rollback", "DISCARDED": "discard", "LOST": "discard",
-    "UNDECIDABLE": "op",
+_STATE_KINDS: dict[str, str] = {
+    State.PENDING: "pending", State.COMMITTED: "commit", State.ROLLED_BACK: "rollback", State.DISCARDED: "discard",
+    State.LOST: "discard", State.UNDECIDABLE: "op",
 }  # fmt: skip
 #: The durations of the latency table: name in SUMMARY and head.
 _DURATIONS = {"half_to_decision": "decided", "decision_to_op": "op after COMMIT", "born_to_half": "stored"}

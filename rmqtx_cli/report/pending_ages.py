@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Int64s, int64s
+from rmqtx.verdicts.model.state import State
 
 _S, _M, _H, _D = 1_000, 60_000, 3_600_000, 86_400_000
 #: The lower bound of each class of ages, and its name.
@@ -43,7 +44,7 @@ class PendingAges:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the pending transactions of a batch."""
-        rows = batch.filter(pc.equal(batch["state"], "PENDING"))
+        rows = batch.filter(pc.equal(batch["state"], State.PENDING))
         if not rows.num_rows:
             return
         stores = rows["store"].dictionary_encode()

@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.verdicts.model.state import State
+
 #: Transactions of each kind that are shown in full.
 SHOWN_MAX = 5
 
@@ -32,9 +34,11 @@ def _has_flag(batch: pa.RecordBatch, flag: str) -> pa.Array:
 _OLDEST = (("half_store_time_ms", "ascending"), ("store", "ascending"), ("transaction_id", "ascending"))
 TOP_KINDS: dict[str, TopKind] = {
     "pending": TopKind(
-        "Pending transactions", "the oldest first", lambda batch: pc.equal(batch["state"], "PENDING"), _OLDEST
+        "Pending transactions", "the oldest first", lambda batch: pc.equal(batch["state"], State.PENDING), _OLDEST
     ),
-    "lost": TopKind("Lost transactions", "the oldest first", lambda batch: pc.equal(batch["state"], "LOST"), _OLDEST),
+    "lost": TopKind(
+        "Lost transactions", "the oldest first", lambda batch: pc.equal(batch["state"], State.LOST), _OLDEST
+    ),
     "delivered-twice": TopKind(
         "Transactions delivered more than once", "most deliveries first",
         lambda batch: _has_flag(batch, "duplicate_commit"), (("deliveries_count", "descending"), *_OLDEST),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.pages.causes import STRENGTH_WORDS, amount_text, cause_line, cause_parts, counts_lines, example_text
 from rmqtx_cli.pages.drawing import facts_of
 from rmqtx_cli.report.document import Cell, Facts, Head, Items, Paragraph, Part, Section, Table, stored
@@ -71,7 +72,7 @@ def transaction_section(one: ShownTransaction, facts: SourceFacts, now_ms: int, 
 
 def _age(one: ShownTransaction, now_ms: int) -> str:
     sent_ms = one.row["half_store_time_ms"]
-    if sent_ms is None or one.row["state"] != "PENDING":
+    if sent_ms is None or one.row["state"] != State.PENDING:
         return ""
     return age_text(sent_ms, now_ms, one.stopped_ms)
 

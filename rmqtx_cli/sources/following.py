@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest, SourceError
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.engine import EngineName
 from rmqtx_cli.options.options import OutputFormat
 from rmqtx_cli.words import exit_status
@@ -134,7 +135,7 @@ class Following:
 
     def _status(self, listing: Listing, states: dict[str, int]) -> int:
         findings = self._last.findings if self._last is not None else []
-        if states.get("UNDECIDABLE") or any(finding.kind.severity == "error" for finding in findings):
+        if states.get(State.UNDECIDABLE) or any(finding.kind.severity == "error" for finding in findings):
             return exit_status.INCOMPLETE
         return exit_status.FINDINGS if listing.has_failed else exit_status.DONE
 
@@ -188,7 +189,7 @@ class Following:
         self.voice.findings(self._news(step.findings))
         forgotten = f", {size(step.bytes_forgotten)} expired" if step.bytes_forgotten else ""
         gone = f", {step.gone_count} gone" if step.gone_count else ""
-        pending = database.states().get("PENDING", 0) if self.voice.verbose else 0
+        pending = database.states().get(State.PENDING, 0) if self.voice.verbose else 0
         self.voice.detail(
             f"{time_text(time.time_ns() // 1_000_000)} {size(step.bytes_read)} read{forgotten}; {step.judged_count} "
             f"judged: {step.new_count} new, {step.changed_count} changed{gone}; {pending} PENDING; {seconds:.1f} s"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.output_places import OutputFolder
 from rmqtx_cli.options.row_options import HAS_TIMESTAMPS
 from rmqtx_cli.sources.engine_run import engine_run
@@ -81,7 +82,7 @@ def audit_into_folder(
         f"{folder.place}: {count(states.total(), 'transaction')} in {count(len(files_bytes), 'file')} of "
         f"{size(sum(files_bytes))}{''.join(f', {grouped(number)} {state}' for state, number in sorted(states.items()))}"
     )
-    return concluded(reading, opener.voice, has_undecidable=states["UNDECIDABLE"] > 0)
+    return concluded(reading, opener.voice, has_undecidable=states[State.UNDECIDABLE] > 0)
 
 
 def _states(written: list[Written]) -> Counter[str]:

@@ -10,14 +10,16 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.monitoring.numbers import PENDING
 from rmqtx_cli.watching.model import Change, GroupRow, Model, first_discarded
 from rmqtx_cli.watching.snapshot import Pending, Snapshot
 from rmqtx_cli.words.durations import duration_text
 from rmqtx_cli.words.text import count, cut, escaped, grouped, width, wrapped
 
-_CHANGE_STYLES = {
-    "LOST": "bold red", "DISCARDED": "red", "COMMITTED": "green", "ROLLED_BACK": "green", "PENDING": "yellow",
+_CHANGE_STYLES: dict[str, str] = {
+    State.LOST: "bold red", State.DISCARDED: "red", State.COMMITTED: "green", State.ROLLED_BACK: "green",
+    State.PENDING: "yellow",
 }  # fmt: skip
 #: The changes have at least one of this many rows below the head, and what the table leaves free.
 _CHANGES_SHARE = 3

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.watching.snapshot import GONE, Pending, Snapshot
 
 #: A pending transaction younger than this is one that its producer is about to decide.
 NEWS_AGE_MS = 10_000
 CHANGES_MAX = 200
 #: The later in the order, the nearer to the top of the screen: CHECKED is the most frequent change.
-_ORDER = ("CHECKED", "PENDING", "COMMITTED", "ROLLED_BACK", GONE, "DISCARDED", "LOST")
+_ORDER = ("CHECKED", State.PENDING, State.COMMITTED, State.ROLLED_BACK, GONE, State.DISCARDED, State.LOST)
 _WEIGHTS = {what: place for place, what in enumerate(_ORDER)}
 #: Rates are those of the last snapshots, so that they do not jump with the rounds of the check.
 _RATE_SNAPSHOTS = 7
@@ -110,7 +111,7 @@ class Model:
     def _changes(self, new: Snapshot) -> Iterator[Change]:
         before = {} if self.last is None else self.last.pending
         for identity, state in new.ended.items():
-            if identity in self._listed and state != "PENDING":
+            if identity in self._listed and state != State.PENDING:
                 yield Change(new.time_ms, state, self._listed.pop(identity))
         for identity, one in new.pending.items():
             old = before.get(identity)
@@ -118,7 +119,7 @@ class Model:
                 self._listed[identity] = one
             elif new.time_ms - one.stored_time_ms >= NEWS_AGE_MS:
                 self._listed[identity] = one
-                yield Change(new.time_ms, "PENDING", one)
+                yield Change(new.time_ms, State.PENDING, one)
                 continue
             if old is not None and one.checks_count > old.checks_count:
                 yield Change(new.time_ms, "CHECKED", one)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.words.text import escaped
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def take(opener: SourceOpener, before: Collection[str]) -> Snapshot:
     now_ms = time.time_ns() // 1_000_000
     with opener.opened() as source:
         numbers, rows = measured_rows(source, now_ms)
-        found = [row for row in rows.select(_COLUMNS).to_pylist() if row["state"] == "PENDING"]
+        found = [row for row in rows.select(_COLUMNS).to_pylist() if row["state"] == State.PENDING]
         stopped = {one.store for one in numbers.stores if not one.is_in_use}
         pending = {row["transaction_id"]: _pending(row, now_ms, stopped) for row in found}
         ended = _states(source, [one for one in before if one not in pending][:LOOKED_UP_MAX])

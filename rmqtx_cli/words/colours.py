@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 
+from rmqtx.verdicts.model.state import State
+
 #: SGR colours by state: LOST in red, PENDING in yellow, UNDECIDABLE in cyan.
-_STATES = {
-    "PENDING": "33", "COMMITTED": "32", "ROLLED_BACK": "34", "DISCARDED": "35", "LOST": "1;31", "UNDECIDABLE": "36",
+_STATES: dict[str, str] = {
+    State.PENDING: "33", State.COMMITTED: "32", State.ROLLED_BACK: "34", State.DISCARDED: "35",
+    State.LOST: "1;31", State.UNDECIDABLE: "36",
 }  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.state import State
 
 #: The first records in the common range that are compared to find out whether two logs are copies of one.
 _RECORDS_TRIED = 16
@@ -353,7 +354,7 @@ class OpenInCopies:
         """Count the pending transactions among some rows of TRANSACTIONS that not all copies have."""
         if not self._groups or not set(NEEDED) <= set(rows.schema.names):
             return
-        chosen = rows.filter(pc.equal(rows["state"], "PENDING"))
+        chosen = rows.filter(pc.equal(rows["state"], State.PENDING))
         for copies in chosen["half_copies"].to_pylist():
             mine = {copy["store"] for copy in copies}
             for group in self._groups:

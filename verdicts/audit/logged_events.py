@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmqtx.verdicts.model.state import State
+
 if TYPE_CHECKING:
     from rmqtx.readers.broker_logs.log_lines import LogLine
 
@@ -116,7 +118,7 @@ def _times(transaction: Mapping[str, Any], records: Sequence[Mapping[str, Any]])
     checks = [
         copy["store_time_ms"] for copy in transaction["half_copies"] if copy in records and copy["checks_count"]
     ]
-    last = None if transaction["state"] == "PENDING" or not times else max(times) + _AFTER_MS
+    last = None if transaction["state"] == State.PENDING or not times else max(times) + _AFTER_MS
     return _Times(min(times, default=0), last, tuple(checks))
 
 

@@ -32,6 +32,7 @@ from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
 from rmqtx.verdicts.missing.missing_ranges import derived_findings
 from rmqtx.verdicts.model.reading import VerdictReading
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.startup.log_cut import entries_cut, read_from
 from rmqtx.verdicts.transactions.judge import judge
@@ -229,7 +230,7 @@ def _depends_on_assumed_check_max(rows: pa.Table, facts: dict[str, StoreFacts]) 
         root for root, fact in facts.items()
         if fact.settings.writes_discard_copy is not True and not fact.settings.check_max_is_configured
     ]
-    lost = rows.filter(pc.and_(pc.equal(rows["state"], "LOST"), pc.greater(rows["checks_count"], 0)))
+    lost = rows.filter(pc.and_(pc.equal(rows["state"], State.LOST), pc.greater(rows["checks_count"], 0)))
     return bool(set(lost["store"].to_pylist()) & set(silent))
 
 
@@ -241,7 +242,7 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
     """
     for root, fact in facts.items():
         # What is committed and has no event depends on nothing that comes later.
-        is_settled = pc.and_(pc.equal(rows["state"], "COMMITTED"), pc.equal(rows["next_event"], "none"))
+        is_settled = pc.and_(pc.equal(rows["state"], State.COMMITTED), pc.equal(rows["next_event"], "none"))
         mine = rows.filter(pc.and_(pc.equal(rows["store"], root), pc.invert(pc.fill_null(is_settled, False))))
         begin = pc.min(pc.struct_field(pc.list_flatten(mine["half_copies"]), "commit_log_offset")).as_py()
         if begin is None:
@@ -401,7 +402,7 @@ def undecidable_findings(rows: pa.Table) -> list[Finding]:
 
 
 def _undecidable(rows: pa.Table) -> list[tuple[str, str]]:
-    unknown = rows.filter(pc.equal(rows["state"], "UNDECIDABLE"))
+    unknown = rows.filter(pc.equal(rows["state"], State.UNDECIDABLE))
     return list(zip(unknown["store"].to_pylist(), unknown["reason"].to_pylist(), strict=True))
 
 

@@ -17,6 +17,7 @@ from rmqtx.readers.model.releases import (
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import in_failed_rounds, transactions_named
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
@@ -41,7 +42,7 @@ def _stopped_at_unreadable_half(found: Evidence) -> Support:
         return stop is not None and not (stop.is_op or stop.is_readable or stop.lacks_room)
 
     behind = found.flag("never_asked") & found.half_topic
-    rows = behind | found.state("PENDING") | found.flag("open_after_decision")
+    rows = behind | found.state(State.PENDING) | found.flag("open_after_decision")
     return fits(behind & ~_is_stopped(found), rows & found.of_store(is_at_half))
 
 
@@ -57,7 +58,7 @@ def _discarded_without_copy(found: Evidence) -> Support:
 
 def _no_decision(found: Evidence) -> Support:
     """Discarded after its checks; where a decision may have been lost with a broker's memory it only fits."""
-    rows = found.state("DISCARDED") & ~found.flag("delayed_half") & ~found.flag("bad_body")
+    rows = found.state(State.DISCARDED) & ~found.flag("delayed_half") & ~found.flag("bad_body")
     rows &= ~found.flag("discarded_unasked") & ~transactions_named(found, "not-in-memory")
     rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
     return fits(rows, rows & ~found.flag("may_be_decided"))
@@ -88,7 +89,7 @@ def _is_settled_and_open(found: Evidence) -> Bools:
     """Transactions whose newest copy has an op message, or that are discarded, and that the check still reaches."""
     marked = found.copy_of_mark[found.copy_of_mark >= 0]
     newest = marked[found.next_copy[marked] < 0] if len(found.copies) else marked
-    is_settled = found.any_owner(found.copies.owner[newest]) | found.state("DISCARDED")
+    is_settled = found.any_owner(found.copies.owner[newest]) | found.state(State.DISCARDED)
     return found.flag("open_after_decision") & found.half_topic & is_settled
 
 
@@ -108,7 +109,7 @@ def _cursor_went_back(found: Evidence) -> Support:
 
 def _op_cursor_jumped(found: Evidence) -> Support:
     """The same, except a copy after a discard: an op that is not read again leaves its half message unsettled."""
-    is_open = _is_settled_and_open(found) & ~found.state("DISCARDED")
+    is_open = _is_settled_and_open(found) & ~found.state(State.DISCARDED)
     return fits((is_open | (_was_settled_before(found) >= 0)) & ~_is_stopped(found))
 
 

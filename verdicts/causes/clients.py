@@ -16,6 +16,7 @@ from rmqtx.readers.model.releases import (
 from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits, proves
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import last_met_no_producer, open_without_logs
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, WIRE
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
@@ -42,7 +43,7 @@ def _sent_to_half_topic(found: Evidence) -> Support:
     columns = (found.rows[name].combine_chunks() for name in ("producer_group", "topic"))
     lacks = np.logical_or.reduce([np.asarray(pc.is_null(column)) for column in columns])
     rows = lacks & (found.count_of(found.copies) > 0) & found.half_topic
-    return proves(rows & ~found.flag("delayed_half") & ~found.flag("resumed") & ~found.state("UNDECIDABLE"))
+    return proves(rows & ~found.flag("delayed_half") & ~found.flag("resumed") & ~found.state(State.UNDECIDABLE))
 
 
 def _diverted(found: Evidence) -> Support:
@@ -52,19 +53,19 @@ def _diverted(found: Evidence) -> Support:
 def _dropped_by_schedule(found: Evidence) -> Support:
     """Diverted and never in the half queue; one that waits may also have a timer, which returns it."""
     rows = found.flag("delayed_half") & (found.count_of(found.copies) == 0)
-    return fits(rows, rows & found.state("LOST"))
+    return fits(rows, rows & found.state(State.LOST))
 
 
 def _returned_by_timer(found: Evidence) -> Support:
     rows = found.flag("delayed_half")
     has_copy = found.count_of(found.copies) > 0
-    return fits(rows & (has_copy | found.state("PENDING")), rows & has_copy)
+    return fits(rows & (has_copy | found.state(State.PENDING)), rows & has_copy)
 
 
 def without_producer(found: Evidence) -> Support:
     """None is connected to the running broker, or its log shows that none was when the newest copy was checked."""
     was_checked = found.any_of(found.copies, found.copies.checks > 0)
-    proven = found.state("PENDING") & was_checked & found.has_no_producer
+    proven = found.state(State.PENDING) & was_checked & found.has_no_producer
     proven |= last_met_no_producer(found)
     return fits(open_without_logs(found) | proven, proven)
 

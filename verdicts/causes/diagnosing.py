@@ -18,6 +18,7 @@ from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.groups import GroupCauses
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.causes.strengths import Applied, applied
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import SOURCES, StoreEvidence
 from rmqtx.verdicts.transactions.states_and_advice import CLOCK_FLAGS
 
@@ -118,11 +119,11 @@ class Diagnosis:
         self._explained_count += int(is_explained.sum())
         self._unexplained_count += int((is_unusual & ~has_cause).sum())
         rests = found.of_store(lambda one: one.was_stopped or one.was_killed)
-        is_waiting = found.state("PENDING") & ~is_unusual & rests
+        is_waiting = found.state(State.PENDING) & ~is_unusual & rests
         self._waiting_count += int(is_waiting.sum())
         if self.has_groups:
             self._groups.add(found, is_explained, ~is_unusual, is_unusual & ~has_cause, is_waiting)
-        self.undecidable_count += int(found.state("UNDECIDABLE").sum())
+        self.undecidable_count += int(found.state(State.UNDECIDABLE).sum())
 
     def table(self) -> pa.Table:
         """Return the causes found.
@@ -180,7 +181,7 @@ def _are_unusual(found: Evidence) -> Bools:
     owners = np.asarray(pc.list_parent_indices(lists).filter(pc.invert(is_of_clock)))
     has_flag = np.zeros(found.count, np.bool_)
     has_flag[owners] = True
-    return has_flag | found.state("DISCARDED", "LOST", "UNDECIDABLE")
+    return has_flag | found.state(State.DISCARDED, State.LOST, State.UNDECIDABLE)
 
 
 def _row(store: str, word: str, strength: str, found: Count) -> dict[str, Any]:

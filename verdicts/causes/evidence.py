@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.identities import GRPC_MESSAGE_ID
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
 #: The columns of TRANSACTIONS that rules and the table of causes read.
@@ -82,9 +83,9 @@ class Evidence:
         owners = self._flag_owners.get(name)
         return np.zeros(self.count, np.bool_) if owners is None else self.any_owner(owners)
 
-    def state(self, *words: str) -> Bools:
+    def state(self, *states: State) -> Bools:
         """Whether each transaction has one of the states."""
-        return self._has_word("state", words)
+        return self._has_word("state", states)
 
     def reason(self, *codes: str) -> Bools:
         """Whether each transaction has one of the reason codes."""
@@ -156,7 +157,7 @@ class Evidence:
 
         Most are. Rules read what distinguishes the others; lines of a broker's log may be about any transaction.
         """
-        rows = self.state("COMMITTED", "ROLLED_BACK") & self.of_store(lambda one: one.logs is None)
+        rows = self.state(State.COMMITTED, State.ROLLED_BACK) & self.of_store(lambda one: one.logs is None)
         for name, most in _UNEVENTFUL_COUNTS.items():
             rows &= int64s(pc.list_value_length(self._column(name)), 0) <= most
         for name in ("producer_group", "topic"):

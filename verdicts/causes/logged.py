@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.verdicts.causes.evidence import Evidence, Records
 from rmqtx.verdicts.model.log_evidence import LogEvidence
+from rmqtx.verdicts.model.state import State
 
 #: A check is sent, or the missing producer logged, within this time after the copy is put back.
 _SEND_SECONDS_MAX = 5
@@ -122,7 +123,7 @@ def ops_failed(found: Evidence) -> Bools:
 
 def undecided(found: Evidence) -> Bools:
     """Return the transactions without any decision, whose producers could have been asked."""
-    rows = found.state("DISCARDED", "PENDING") & ~found.flag("delayed_half") & ~found.flag("bad_body")
+    rows = found.state(State.DISCARDED, State.PENDING) & ~found.flag("delayed_half") & ~found.flag("bad_body")
     rows &= ~found.flag("discarded_unasked")
     rows &= found.count_of(found.marks) + found.count_of(found.finals) == 0
     return rows
@@ -130,7 +131,7 @@ def undecided(found: Evidence) -> Bools:
 
 def open_without_logs(found: Evidence) -> Bools:
     """Transactions that were discarded, and whose last check no log covers."""
-    rows = undecided(found) & found.state("DISCARDED")
+    rows = undecided(found) & found.state(State.DISCARDED)
     return rows & found.any_of(found.copies, last_asked(found) & ~times_covered(found))
 
 

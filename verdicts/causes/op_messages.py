@@ -16,6 +16,7 @@ from rmqtx.readers.model.releases import (
 from rmqtx.verdicts.causes.cause import Cause, Support, fits
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import ops_failed
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES
 
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
@@ -27,7 +28,7 @@ def _lacks_op(found: Evidence) -> Bools:
     first_discard = np.full(found.count, np.iinfo(np.int64).max)
     np.minimum.at(first_discard, discards.owner, discards.offset)
     is_before = found.any_of(finals, finals.offset < first_discard[finals.owner])
-    is_known = found.flag("commit_without_op") | (found.flag("discarded_though_decided") & found.state("COMMITTED"))
+    is_known = found.flag("commit_without_op") | (found.flag("discarded_though_decided") & found.state(State.COMMITTED))
     lacking: Bools = is_known & is_before & (found.count_of(found.marks) == 0) & found.half_topic
     return lacking
 
@@ -73,9 +74,10 @@ def _not_written(found: Evidence) -> Support:
 
 def _stopped_at_op(found: Evidence) -> Support:
     """The check is stopped at an op message; what that one settles is unknown."""
-    rows = found.half_topic & (found.flag("never_asked") | found.state("PENDING") | found.flag("open_after_decision"))
+    is_open = found.flag("never_asked") | found.state(State.PENDING) | found.flag("open_after_decision")
+    rows = found.half_topic & is_open
     is_stopped = found.of_store(lambda one: one.stop is not None and one.stop.is_op)
-    return fits(is_stopped & found.half_topic & found.state("UNDECIDABLE"), is_stopped & rows)
+    return fits(is_stopped & found.half_topic & found.state(State.UNDECIDABLE), is_stopped & rows)
 
 
 def _discarded_before_op(found: Evidence) -> Support:

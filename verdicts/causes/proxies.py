@@ -15,6 +15,7 @@ from rmqtx.readers.store.proxy_conf import EXPIRE_MS_DEFAULT
 from rmqtx.verdicts.causes.cause import NONE, RECONCILE, Cause, Support, fits
 from rmqtx.verdicts.causes.clients import without_producer
 from rmqtx.verdicts.causes.evidence import Evidence
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, WIRE
 
 #: A shorter time without the place loses few decisions: checks come every 30 s, and some milliseconds later.
@@ -51,7 +52,7 @@ def _was_forgotten(found: Evidence) -> Bools:
 def _end_forgotten(found: Evidence) -> Support:
     """From a gRPC client, its place was forgotten for a time, and no decision but an answer to a check followed."""
     has_no_decision = (found.count_of(found.marks) + found.count_of(found.finals) == 0) & (
-        found.state("PENDING", "DISCARDED")
+        found.state(State.PENDING, State.DISCARDED)
     )
     undecided = has_no_decision | _decided_after_check(found)
     return fits(found.is_grpc & undecided & _was_forgotten(found))
@@ -69,7 +70,7 @@ def _vouched_for(found: Evidence) -> Support:
     """Pending after several checks, with only a proxy to check."""
     copies = found.copies
     was_checked = found.any_owner(copies.owner[copies.checks >= _CHECKS_MIN])
-    return fits(found.asked_through(PROXY) & found.state("PENDING") & was_checked)
+    return fits(found.asked_through(PROXY) & found.state(State.PENDING) & was_checked)
 
 
 def _producer_forgotten(found: Evidence) -> Support:

@@ -18,6 +18,7 @@ from rmqtx.verdicts.causes.cause import OP_THREAD_NOTE, Cause, Support, fits, re
 from rmqtx.verdicts.causes.checks import checks_begin_again
 from rmqtx.verdicts.causes.evidence import Evidence, Records
 from rmqtx.verdicts.causes.needs import need
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, StoreEvidence
 
 _ESCAPE = "broker/failover/EscapeBridge.java"
@@ -98,7 +99,7 @@ def _sent_by_acting_slave(found: Evidence) -> Support:
 def _passed_by_acting_slave(found: Evidence) -> Support:
     """The check passed it without a trace: no copy, no decision, no discard."""
     is_other = found.flag("masked") | found.flag("delayed_half")
-    return fits(found.state("LOST") & found.reason("check_passed") & found.half_topic & ~is_other)
+    return fits(found.state(State.LOST) & found.reason("check_passed") & found.half_topic & ~is_other)
 
 
 def _topic_refused(found: Evidence) -> Support:

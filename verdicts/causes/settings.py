@@ -9,6 +9,7 @@ from rmqtx.verdicts.causes.cause import Cause, Support, fits
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import transactions_named
 from rmqtx.verdicts.causes.needs import all_hold, need
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES, StoreEvidence
 
 _POOL = (need("transientStorePoolEnable"), need("flushDiskType", "ASYNC_FLUSH"),
@@ -28,7 +29,7 @@ def _hidden_by_pool(found: Evidence) -> Support:
     first = np.flatnonzero((named >= 0) & (found.copies.checks[named] == 0)) if len(found.copies) else named[:0]
     is_undecided = found.count_of(found.marks) + found.count_of(found.finals) == 0
     was_checked = found.any_of(found.copies, found.copies.checks > 0)
-    rows = was_checked & ((is_undecided & found.state("DISCARDED")) | (~is_undecided & ~found.any_owner(
+    rows = was_checked & ((is_undecided & found.state(State.DISCARDED)) | (~is_undecided & ~found.any_owner(
         found.marks.owner[first])))
     rows &= found.half_topic & found.of_store(has_pool) & ~found.flag("discarded_unasked")
     proven = transactions_named(found, "not-in-memory")

@@ -17,6 +17,7 @@ from rmqtx.verdicts.causes.cause import RECONCILE, Cause, Support, fits
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.logged import undecided
 from rmqtx.verdicts.model.group_habits import SENDERS_MAX, Decisions, Members, Sent
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, FILES
 
 #: In the id of a Java client: address, process and class loader, in hexadecimal; with an IPv6 address it is longer.
@@ -29,7 +30,7 @@ _ENDED = ("ended-unknown", "ended-rollback")
 def _rolled_back_at_check(found: Evidence) -> Bools:
     """Transactions of which every decision is a rollback and names a copy that the check put back."""
     is_direct = found.any_of(found.marks, found.names_original)
-    return found.state("ROLLED_BACK") & (found.count_of(found.marks) > 0) & ~is_direct & found.half_topic
+    return found.state(State.ROLLED_BACK) & (found.count_of(found.marks) > 0) & ~is_direct & found.half_topic
 
 
 def _not_committed_at_check(found: Evidence) -> Support:
@@ -92,7 +93,7 @@ def members_of(found: Evidence) -> dict[tuple[str, str], Members]:
 def _members_table(found: Evidence) -> pa.Table:
     marks, direct = found.marks, found.names_original
     is_direct, is_at_check = found.any_of(marks, direct), found.any_of(marks, ~direct)
-    committed, rolled_back = found.state("COMMITTED"), found.state("ROLLED_BACK")
+    committed, rolled_back = found.state(State.COMMITTED), found.state(State.ROLLED_BACK)
     ids = found.rows["transaction_id"].combine_chunks()
     lengths = pc.utf8_length(ids)
     sender = pc.case_when(

@@ -19,6 +19,7 @@ from rmqtx.verdicts.model.predicted import (
     Prediction,
     Why,
 )
+from rmqtx.verdicts.model.state import State
 
 #: The flag of transactions that the check never reaches (`check_reach.py`).
 NEVER_ASKED_FLAG = "never_asked"
@@ -30,7 +31,7 @@ _ASKED_ADVICE = ("close", "wait")
 def is_open_row(rows: pa.Table) -> pa.Array:
     """Which rows the check will still reach: PENDING, and decided or discarded ones that are checked again."""
     is_asked = pc.is_in(rows["advice"], value_set=pa.array(_ASKED_ADVICE))
-    return pc.or_(pc.equal(rows["state"], "PENDING"), is_asked)
+    return pc.or_(pc.equal(rows["state"], State.PENDING), is_asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Deadline:
 
 def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Prediction]) -> Deadline | None:
     """Return the deadline of a row of TRANSACTIONS; None if the check will not reach it again."""
-    if transaction["state"] != "PENDING" and transaction["advice"] not in _ASKED_ADVICE:
+    if transaction["state"] != State.PENDING and transaction["advice"] not in _ASKED_ADVICE:
         return None
     known = predicted.get(transaction["store"])
     if NEVER_ASKED_FLAG in transaction["flags"] and transaction["discard_at_ms"] is None:

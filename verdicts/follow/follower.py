@@ -32,6 +32,7 @@ from rmqtx.verdicts.follow.checkpoint_db import VERDICT_COLUMNS, FollowDatabase,
 from rmqtx.verdicts.follow.log_follower import LogFollower
 from rmqtx.verdicts.follow.rejudging import mark_unsettled, view_words
 from rmqtx.verdicts.follow.split_reader import SplitReader, local_reader
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.judge import judge
 
@@ -304,4 +305,4 @@ def evidence_digests(verdicts: pa.Table) -> Int64s:
 
 def _visible(row: _Verdict) -> _Verdict:
     """Return the part of a verdict whose change is reported."""
-    return row if row[_STATE] == "UNDECIDABLE" else tuple(row[place] for place in _BUT_WHY)
+    return row if row[_STATE] == State.UNDECIDABLE else tuple(row[place] for place in _BUT_WHY)

@@ -25,6 +25,7 @@ from rmqtx.verdicts.follow.change_log import ChangeLog
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.follow.follower import Follower, MakeReader
 from rmqtx.verdicts.growing.table_step import TableStep, step_token
+from rmqtx.verdicts.model.state import State
 
 
 class VerdictTable(Protocol):
@@ -66,7 +67,7 @@ class Grown:
     @property
     def is_incomplete(self) -> bool:
         """Whether evidence is missing or damaged, or a transaction is UNDECIDABLE."""
-        return bool(self.states.get("UNDECIDABLE")) or any(one.kind.severity == "error" for one in self.findings)
+        return bool(self.states.get(State.UNDECIDABLE)) or any(one.kind.severity == "error" for one in self.findings)
 
 
 def grow(

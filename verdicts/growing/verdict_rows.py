@@ -13,6 +13,7 @@ from rmqtx.readers.model.moments import timestamp_schema, with_timestamps
 from rmqtx.readers.model.tables import column
 from rmqtx.verdicts.export.partitions import days_of
 from rmqtx.verdicts.follow.change_log import FOLLOWED, KEY
+from rmqtx.verdicts.model.state import State
 
 _MOMENT = pa.timestamp("ms", "UTC")
 #: Why a row is closed.
@@ -29,7 +30,7 @@ VERDICTS = pa.schema([
 ])  # fmt: skip
 #: States and flags of verdicts that are about to change. Their rows are in files of their own, which are small and
 #: rewritten often: a later record, a cursor or the time changes them.
-UNSETTLED_STATES = ("PENDING", "LOST", "UNDECIDABLE")
+UNSETTLED_STATES = (State.PENDING, State.LOST, State.UNDECIDABLE)
 UNSETTLED_FLAGS = ("commit_without_op", "open_after_decision", "may_be_decided")
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, scatter
 from rmqtx.readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK, TRANSACTIONS, column
+from rmqtx.verdicts.model.state import State
 
 WORDS: dict[str, str] = {
     "done": "one ledger row matches: the local transaction was done",
@@ -156,7 +157,7 @@ class _Advice:
         )
         return pa.array(words, pa.string())
 
-    def _is(self, state: str) -> Bools:
+    def _is(self, state: State) -> Bools:
         return _truths(pc.equal(self.verdicts["state"], state))
 
     def _has(self, flag: str) -> Bools:
@@ -182,7 +183,7 @@ class _Advice:
         ]  # fmt: skip
 
     def _done_without_decision(self, done: Bools) -> list[_Case]:
-        pending, discarded = done & self._is("PENDING"), done & (self._is("DISCARDED") | self._is("LOST"))
+        pending, discarded = done & self._is(State.PENDING), done & (self._is(State.DISCARDED) | self._is(State.LOST))
         has_half = self.halves > 0
         unreadable = (pending | discarded) & self._has("bad_body")
         return [
@@ -210,7 +211,7 @@ class _Advice:
         ]  # fmt: skip
 
     def _done_and_decided(self, done: Bools) -> list[_Case]:
-        committed, rolled_back = done & self._is("COMMITTED"), done & self._is("ROLLED_BACK")
+        committed, rolled_back = done & self._is(State.COMMITTED), done & self._is(State.ROLLED_BACK)
         again = (self.halves > 0) & self._advised("close")
         twice = committed & (self.finals > 1)
         return [
@@ -234,9 +235,9 @@ class _Advice:
 
     def _cases_of_not_done(self) -> list[_Case]:
         not_done = _truths(pc.equal(self.words, "not_done"))
-        pending, committed = not_done & self._is("PENDING"), not_done & self._is("COMMITTED")
-        discarded = not_done & self._is("DISCARDED")
-        ended = discarded | not_done & (self._is("LOST") | self._is("ROLLED_BACK"))
+        pending, committed = not_done & self._is(State.PENDING), not_done & self._is(State.COMMITTED)
+        discarded = not_done & self._is(State.DISCARDED)
+        ended = discarded | not_done & (self._is(State.LOST) | self._is(State.ROLLED_BACK))
         has_half = self.halves > 0
         again = has_half & self._advised("close")
         return [

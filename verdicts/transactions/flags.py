@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools, are_among, int64s
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.verdicts.check.stored_records import are_askable
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.futures import Futures
 from rmqtx.verdicts.transactions.judgement import Judgement
 from rmqtx.verdicts.transactions.undecided_ops import may_be_decided
@@ -93,8 +94,8 @@ def flags_of(judged: Judgement, futures: Futures) -> dict[str, Bools]:
 def _of_decisions(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     """Flags for unusual decisions and discards."""
     halves, has_discard = judged.halves, judged.discards.has
-    is_committed, is_decided = judged.state.are("COMMITTED"), judged.state.are("COMMITTED", "ROLLED_BACK")
-    is_discarded, has_mark = judged.state.are("DISCARDED"), judged.marks_count > 0
+    is_committed, is_decided = judged.state.are(State.COMMITTED), judged.state.are(State.COMMITTED, State.ROLLED_BACK)
+    is_discarded, has_mark = judged.state.are(State.DISCARDED), judged.marks_count > 0
     is_prepared, is_delayed = judged.newest_is(judged.others.is_prepared), halves.any_of(judged.chains.diverted_halves)
     first_decision = np.minimum(judged.first_final_rank, judged.first_mark_rank)
     # A flag that depends on the absence of a record is not set where missing bytes may contain that record.
@@ -131,7 +132,7 @@ def _of_waiting(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     immunity = np.where(halves.has, halves.integers("immunity_seconds")[halves.last] if len(halves) else -1, -1)
     newest_stored = np.where(halves.has, halves.integers("store_time_ms")[halves.last] if len(halves) else 0, 0)
     waited = ran_until - newest_stored
-    is_pending = judged.state.are("PENDING")
+    is_pending = judged.state.are(State.PENDING)
     in_half_topic = is_pending & ~judged.newest_is(others.is_other)
     # Immunity and fileReservedTime also end while a broker is stopped: a broker that starts uses the current clock.
     now = judged.per_transaction({
@@ -194,7 +195,7 @@ def _is_discarded_unasked(judged: Judgement) -> Bools:
     is_put_back = checks > 0
     was_asked = is_put_back & ((immunity <= 0) | (age_ms >= immunity * 1000))
     has_last = halves.highest(checks, -1) == judged.checks_count
-    found: Bools = judged.state.are("DISCARDED") & halves.any_of(is_put_back) & ~halves.any_of(was_asked) & has_last
+    found: Bools = judged.state.are(State.DISCARDED) & halves.any_of(is_put_back) & ~halves.any_of(was_asked) & has_last
     return found
 
 

@@ -37,6 +37,7 @@ from rmqtx.readers.model.identities import UInt64s, identities, identity_hashes
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.model.predicted import Event
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.chains import Chains
 from rmqtx.verdicts.transactions.judged_copies import JudgedCopies
@@ -147,10 +148,10 @@ class FoundStates(JudgedCopies):
         spent = self._spent_checks() | halves.any_of(others.is_dropped)
         self._choose_reason_copies(left)
         states = StateNumbers.chosen([
-            (self.is_committed, "COMMITTED"), (self.is_marked, "ROLLED_BACK"), (self.is_waiting, "PENDING"),
-            (discards.has | spent, "DISCARDED"),
-        ], "LOST")  # fmt: skip
-        self.is_without_copy = spent & states.are("DISCARDED") & ~discards.has
+            (self.is_committed, State.COMMITTED), (self.is_marked, State.ROLLED_BACK), (self.is_waiting, State.PENDING),
+            (discards.has | spent, State.DISCARDED),
+        ], State.LOST)  # fmt: skip
+        self.is_without_copy = spent & states.are(State.DISCARDED) & ~discards.has
         self.states = states
 
     def _choose_reason_copies(self, left: Bools) -> None:

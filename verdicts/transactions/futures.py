@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.verdicts.model.predicted import NEVER, NO_CURSOR, REFUSED, UNASKED_ENDS, WORDS, Event, Why
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.judgement import Judgement
 
 _HOUR_MS = 3_600_000
@@ -43,7 +44,7 @@ class Futures:
         self.is_stopped: Bools = np.zeros(count, np.bool_)
         self.places: npt.NDArray[np.object_] = np.full(count, "", np.object_)
         halves, others = judged.halves, judged.others
-        is_pending = judged.state.are("PENDING")
+        is_pending = judged.state.are(State.PENDING)
         is_open = judged.is_open_per_copy & ~others.is_prepared
         is_behind = self._behind_stops()
         self.is_refused: Bools = self._are_of(REFUSED) & halves.any_of(is_open & ~others.is_rocksdb)
@@ -145,9 +146,9 @@ class Futures:
         # A LOST transaction has no open copy, but its own slot or one before it is a filler.
         judged = self._judged
         skipped = judged.halves.any_of((judged.event_per_copy == Event.SKIPPED) & judged.is_numbered_ahead_per_copy)
-        events = np.where(judged.state.are("LOST") & skipped, Event.SKIPPED, events)
+        events = np.where(judged.state.are(State.LOST) & skipped, Event.SKIPPED, events)
         # The loops that check prepared records are not played.
-        is_unplayed = judged.state.are("PENDING") & judged.newest_is(judged.others.is_prepared)
+        is_unplayed = judged.state.are(State.PENDING) & judged.newest_is(judged.others.is_prepared)
         events = np.where(is_unplayed & (events == Event.ENDED), Event.UNKNOWN, events)
         # Without a cursor the next start may begin at the first half message, and meet what has its end.
         is_left_open = self._are_of(NO_CURSOR) & ~judged.newest_is(judged.others.is_other)
@@ -161,6 +162,6 @@ class Futures:
     @property
     def answer_effects(self) -> pa.Array:
         """The column `answer_effect`: what the answer COMMIT of a producer that is asked does."""
-        is_delivered = self._judged.state.are("COMMITTED")
+        is_delivered = self._judged.state.are(State.COMMITTED)
         words = pa.array(["deliver", "deliver_again"]).take(pa.array(is_delivered.astype(np.int64)))
         return pc.if_else(pc.and_(pa.array(self.is_asked), self._is_played), words, None)

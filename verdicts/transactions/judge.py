@@ -14,6 +14,7 @@ from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 from rmqtx.verdicts.ends.doubtful_ends import without_doubtful
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.model.witnesses import Witnesses
 from rmqtx.verdicts.transactions.chains import Chains
@@ -56,7 +57,11 @@ def _decided_times(judged: Judgement) -> pa.Array:
     far = _HIGHEST
     marked = marks.lowest(marks.integers("store_time_ms"), far, judged.decides_per_mark)
     times = np.select(
-        [judged.state.are("COMMITTED"), judged.state.are("ROLLED_BACK"), judged.state.are("DISCARDED") & discards.has],
+        [
+            judged.state.are(State.COMMITTED),
+            judged.state.are(State.ROLLED_BACK),
+            judged.state.are(State.DISCARDED) & discards.has,
+        ],
         [
             finals.lowest(finals.integers("store_time_ms"), far),
             marked,
@@ -69,7 +74,7 @@ def _decided_times(judged: Judgement) -> pa.Array:
 
 def _deliveries(judged: Judgement) -> pa.Array:
     """Return the number of deliveries; a final that waited for its delay delivers the one that named a copy."""
-    is_unknown = judged.state.are("UNDECIDABLE") | judged.may_lack_final | judged.may_begin_earlier
+    is_unknown = judged.state.are(State.UNDECIDABLE) | judged.may_lack_final | judged.may_begin_earlier
     return pa.array(np.maximum(judged.commits_count, judged.finals.has), pa.int64(), mask=is_unknown)
 
 
@@ -85,9 +90,9 @@ def _advice(judged: Judgement, futures: Futures, is_masked: Bools) -> pa.Array:
     others = judged.others
     # a broker before 3.2 checks most of them
     unread = others.may_ask & (~others.has_tables | (others.is_table_damaged & (others.open_slot == NONE)))
-    is_pending = judged.state.are("PENDING")
+    is_pending = judged.state.are(State.PENDING)
     is_asked_again = judged.is_asked_still & ~futures.is_unasked
-    is_resumable = is_pending & is_masked | judged.state.are("DISCARDED", "LOST")
+    is_resumable = is_pending & is_masked | judged.state.are(State.DISCARDED, State.LOST)
     is_resumable &= ~is_asked_again
     is_asked = judged.newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | unread)
     choices = [

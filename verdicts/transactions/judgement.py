@@ -16,6 +16,7 @@ from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.java_hashes import key_hashes
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.verdicts.model.half_numbers import UNKNOWN_SLOT
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.chains import Chains
 from rmqtx.verdicts.transactions.found_states import FoundStates
@@ -72,10 +73,10 @@ class Judgement(FoundStates):
         self._undecide_where_bytes_are_missing()
         self._undecide_where_ends_name_nothing(states)
         self._undecide_where_the_index_knows_other_ids(states)
-        self._undecide(halves.any_of(others.is_ended_beside) & states.are("PENDING"), "ended_beside_log")
+        self._undecide(halves.any_of(others.is_ended_beside) & states.are(State.PENDING), "ended_beside_log")
         # Tested last: with this code only the RocksDB table is missing, so it is certain that no decision is recorded.
         self._undecide(self.is_unread & ~is_committed & ~self.is_reopened & ~self.is_waiting, "rocksdb_table_unread")
-        self.state = states.replaced(self.undecidable_codes != NO_CODE, "UNDECIDABLE")
+        self.state = states.replaced(self.undecidable_codes != NO_CODE, State.UNDECIDABLE)
 
     def _undecide(self, rows: Bools, code: str, what: str = "") -> None:
         rows = rows & (self.undecidable_codes == NO_CODE)
@@ -90,7 +91,7 @@ class Judgement(FoundStates):
         # Before a lone ROLLBACK record there was its prepared record, and a prepared record has no copies.
         first_is_copy &= ~self.has_rollback_record
         self.may_begin_earlier = (begin > 0) & first_is_copy
-        rows = self.may_begin_earlier & ~states.are("COMMITTED")
+        rows = self.may_begin_earlier & ~states.are(State.COMMITTED)
         self._undecide(rows, "log_begins_later")
 
     def _undecide_where_numbers_are_shared(self, only_cursor: Bools) -> None:
@@ -136,7 +137,7 @@ class Judgement(FoundStates):
                     key_hashes([f"{one.topic}{separator}{name}".encode() for name in names]).astype(np.int64)
                     for separator in ("#", "#U#")  # of Java brokers, and of rocketmq-rust
                 ]
-                may_own = np.isin(forms, np.array(one.key_hashes, np.int64)).any(axis=0) & ~states.are("COMMITTED")
+                may_own = np.isin(forms, np.array(one.key_hashes, np.int64)).any(axis=0) & ~states.are(State.COMMITTED)
                 self._undecide(may_own & has_other, "id_perhaps_damaged", what)
 
     def _undecide_where_ends_name_nothing(self, states: StateNumbers) -> None:
@@ -156,7 +157,7 @@ class Judgement(FoundStates):
                 else:
                     is_of_group = pc.fill_null(pc.equal(self.first_of("producer_group"), end.producer_group), True)
                     hit = halves.any_of(offsets < end.commit_log_offset) & np.asarray(is_of_group)
-                could_turn = ~states.are("COMMITTED") & (end.is_commit | ~states.are("ROLLED_BACK"))
+                could_turn = ~states.are(State.COMMITTED) & (end.is_commit | ~states.are(State.ROLLED_BACK))
                 self._undecide(here & hit & could_turn, "end_damaged", end.what)
 
     def _find_open_copies(self) -> None:
@@ -167,10 +168,10 @@ class Judgement(FoundStates):
         closable = halves.any_of(self.is_open_per_copy & ~others.is_prepared)
         # If the RocksDB table was not read, it may still contain a half without op: closing the half does no harm.
         perhaps = halves.any_of(others.is_unknown & ~self.is_settled_for_check_per_copy)
-        is_decided = self.state.are("COMMITTED", "ROLLED_BACK")
+        is_decided = self.state.are(State.COMMITTED, State.ROLLED_BACK)
         # The check asks again for a discarded one if an open copy has checks left; else it discards it once more.
         left = halves.integers("checks_count", 0) < self.checks_count[halves.number]
-        is_asked = self.state.are("DISCARDED") & halves.any_of(self.is_open_per_copy & ~others.is_prepared & left)
+        is_asked = self.state.are(State.DISCARDED) & halves.any_of(self.is_open_per_copy & ~others.is_prepared & left)
         self.is_closable = is_decided & (closable | perhaps)
         self.is_asked_still = self.is_closable | is_asked
         self.is_perhaps_asked = self.is_closable & ~closable

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.tables import column
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.chains import Chains
 from rmqtx.verdicts.transactions.judgement import Judgement
 
@@ -63,7 +64,7 @@ class Measures:
         """The store time of the first COMMIT record, else of the first record of a rollback; null if undecided."""
         judged = self.judged
         finals, marks = judged.finals, judged.marks
-        committed, rolled_back = judged.state.are("COMMITTED"), judged.state.are("ROLLED_BACK")
+        committed, rolled_back = judged.state.are(State.COMMITTED), judged.state.are(State.ROLLED_BACK)
         unknown = ~(committed | rolled_back) | judged.may_lack_final | judged.may_lack_op & rolled_back
         times = np.zeros(self.chains.count, np.int64)
         some = committed & finals.has

@@ -33,6 +33,7 @@ from rmqtx.readers.store.store import (
     ROCKSDB_OP_TOPIC,
     WAITING_TOPICS,
 )
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import HiddenRecords, HiddenTopic, MissingRange, UnexplainedBytes
 from rmqtx.verdicts.transactions.found_states import FoundStates
 
@@ -48,8 +49,8 @@ class MissingRule:
 
     def __init__(self, judged: FoundStates) -> None:
         self._judged = judged
-        self._is_committed: Bools = judged.states.are("COMMITTED")
-        self._is_rolled_back: Bools = judged.states.are("ROLLED_BACK")
+        self._is_committed: Bools = judged.states.are(State.COMMITTED)
+        self._is_rolled_back: Bools = judged.states.are(State.ROLLED_BACK)
         halves, others = judged.halves, judged.others
         count = judged.chains.count
         self._offsets = halves.integers("commit_log_offset")
@@ -61,7 +62,7 @@ class MissingRule:
         numbered = judged.decides_per_mark & np.asarray(pc.is_null(marks.table["half_commit_log_offset"]))
         places = np.where(numbered, marks.integers("commit_log_offset"), _NOWHERE)
         self._last_mark: Int64s = marks.highest(places, _NOWHERE)
-        self._rests_on_others = judged.depends_on_assumed_check_max & judged.states.are("DISCARDED")
+        self._rests_on_others = judged.depends_on_assumed_check_max & judged.states.are(State.DISCARDED)
         self._may_come_back = halves.any_of(judged.chains.diverted_halves | others.is_rocksdb)
         self._is_prepared = halves.any_of(others.is_prepared) | judged.has_rollback_record
         self._topics = judged.real_topics()

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.verdicts.model.predicted import Event
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.judgement import Judgement
 from rmqtx.verdicts.transactions.reason_codes import NUMBERS
 
@@ -117,7 +118,7 @@ def _of_lost(judged: Judgement, rows: Int64s) -> Choices:
     ]  # fmt: skip
 
 
-_CHOOSERS: dict[str, Callable[[Judgement, Int64s], Choices]] = {
-    "COMMITTED": _of_committed, "ROLLED_BACK": _of_rolled_back, "PENDING": _of_pending, "DISCARDED": _of_discarded,
-    "LOST": _of_lost,
+_CHOOSERS: dict[State, Callable[[Judgement, Int64s], Choices]] = {
+    State.COMMITTED: _of_committed, State.ROLLED_BACK: _of_rolled_back, State.PENDING: _of_pending,
+    State.DISCARDED: _of_discarded, State.LOST: _of_lost,
 }  # fmt: skip

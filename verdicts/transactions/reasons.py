@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, scatter
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.futures import Futures
 from rmqtx.verdicts.transactions.judgement import Judgement
 from rmqtx.verdicts.transactions.reason_choice import Codes
@@ -71,7 +72,7 @@ def _clauses(
     """Clauses for flags and for what the check will do, and the transactions that each clause applies to."""
     for flag, clause in _OF_FLAGS.items():
         yield flags[flag] & (codes != NUMBERS.get(_SAME_AS_CODE.get(flag, ""), NO_CODE)), clause
-    is_pending, is_never_asked = judged.state.are("PENDING"), futures.is_never_asked
+    is_pending, is_never_asked = judged.state.are(State.PENDING), futures.is_never_asked
     yield is_pending & (judged.marks_count > 0), "; another of its half messages was rolled back"
     yield (
         is_pending & futures.is_spent,

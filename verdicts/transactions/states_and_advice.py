@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from rmqtx.verdicts.model.state import State
+
 STATES: dict[str, str] = {
-    "PENDING": "not decided, and a copy of it is still ahead of the broker's check (before 4.3: no COMMIT and no "
+    State.PENDING: "not decided, and a copy of it is still ahead of the broker's check (before 4.3: no COMMIT and no "
     "ROLLBACK record names it)",
-    "COMMITTED": "a COMMIT record exists: the message was written to its real topic",
-    "ROLLED_BACK": "an op message (before 4.3 a ROLLBACK record) ended it, and no COMMIT record exists",
-    "DISCARDED": "the broker discarded it: a copy in TRANS_CHECK_MAX_TIME_TOPIC, or all checks used up (before 4.5.2), "
-    "or its key removed from RocksDB (5.4.0+)",
-    "LOST": "the broker will do nothing more with it, and no decision and no discard is recorded: look up its outcome "
-    "in the application, then commit or roll back, or resume its checks",
-    "UNDECIDABLE": "evidence that could decide it is missing; the reason names the missing evidence",
+    State.COMMITTED: "a COMMIT record exists: the message was written to its real topic",
+    State.ROLLED_BACK: "an op message (before 4.3 a ROLLBACK record) ended it, and no COMMIT record exists",
+    State.DISCARDED: "the broker discarded it: a copy in TRANS_CHECK_MAX_TIME_TOPIC, or all checks used up (before "
+    "4.5.2), or its key removed from RocksDB (5.4.0+)",
+    State.LOST: "the broker will do nothing more with it, and no decision and no discard is recorded: look up its "
+    "outcome in the application, then commit or roll back, or resume its checks",
+    State.UNDECIDABLE: "evidence that could decide it is missing; the reason names the missing evidence",
 }
 
 ADVICE: dict[str, str] = {
@@ -39,4 +41,4 @@ CLOCK_FLAGS = ("expires_soon", "expired")
 
 def advice_sentence(advice: str, state: str) -> str:
     """Return what to do, as a sentence; for UNDECIDABLE, the text of `none` requires evidence first."""
-    return NONE_YET if (advice, state) == ("none", "UNDECIDABLE") else ADVICE.get(advice, "")
+    return NONE_YET if (advice, state) == ("none", State.UNDECIDABLE) else ADVICE.get(advice, "")

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtx.readers.model.columns import Bools
+from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.judgement import Judgement
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def may_be_decided(judged: Judgement, is_checked_again: Bools) -> Bools:
     occasion = halves.integers("store_time_ms")[halves.last]
     in_window = is_cut & (occasion + np.maximum(time_out, immunity) >= end - held)
     in_half_topic = halves.has & ~judged.newest_is(judged.others.is_other)
-    is_open = judged.state.are("PENDING") | (judged.state.are("DISCARDED") & ~judged.is_without_copy)
+    is_open = judged.state.are(State.PENDING) | (judged.state.are(State.DISCARDED) & ~judged.is_without_copy)
     found: Bools = is_open & in_half_topic & (held > 0) & (in_window | is_checked_again)
     return found & ~judged.is_committed_later
 

@@ -14,7 +14,7 @@ from rmqtx.readers.model.releases import OPS_LOST_AT_STOP, dotted
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.audit.lookups import open_transactions
-from rmqtx.verdicts.transactions.states_and_advice import STATES
+from rmqtx.verdicts.model.state import State
 
 _UNKNOWN = "which decided transactions the check reaches again: the queues do not lead to them; rmqtx audit STORE does"
 
@@ -48,14 +48,14 @@ def next_start_findings(store: Store, settings: BrokerSettings) -> Iterator[Find
     if rows is None:
         yield Finding(store.root, "start-unforeseen", actual=_UNKNOWN)
         return
-    again = rows.filter(pc.or_(_has_flag(rows, "may_be_decided"), pc.not_equal(rows["state"], "PENDING")))
+    again = rows.filter(pc.or_(_has_flag(rows, "may_be_decided"), pc.not_equal(rows["state"], State.PENDING)))
     again = again.filter(pc.is_valid(again["answer_effect"]))  # what the check discards without asking is not checked
     if not again.num_rows:
         return
-    counts = {state: pc.sum(pc.equal(again["state"], state)).as_py() for state in STATES}
-    words = [f"{counts[state]} {state}" for state in STATES if counts[state] and state != "PENDING"]
-    if counts["PENDING"]:
-        words.append(f"{counts['PENDING']} PENDING that may have been rolled back before the broker was killed")
+    counts = {state: pc.sum(pc.equal(again["state"], state)).as_py() for state in State}
+    words = [f"{counts[state]} {state}" for state in State if counts[state] and state != State.PENDING]
+    if counts[State.PENDING]:
+        words.append(f"{counts[State.PENDING]} PENDING that may have been rolled back before the broker was killed")
     elif pending_count := _perhaps_rolled_back(store, settings, rows):
         words.append(f"{pending_count} PENDING of which some may have been rolled back just before the stop")
     text = ", ".join(words)
@@ -73,7 +73,7 @@ def _perhaps_rolled_back(store: Store, settings: BrokerSettings, rows: pa.Table)
     has_lost = pc.any(_has_flag(rows, "commit_without_op")).as_py()
     if store.was_killed or loses is False or not has_lost:
         return 0
-    return int(pc.sum(pc.equal(rows["state"], "PENDING")).as_py())
+    return int(pc.sum(pc.equal(rows["state"], State.PENDING)).as_py())
 
 
 def _has_flag(rows: pa.Table, name: str) -> pa.Array:

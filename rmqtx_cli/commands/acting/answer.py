@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.asking import answered
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -171,7 +172,7 @@ class _Desk:
 
         rows = [
             row for row in pending(self.live.brokers).table().to_pylist()
-            if row["producer_group"] == self.group and row["state"] == "PENDING"
+            if row["producer_group"] == self.group and row["state"] == State.PENDING
         ]  # fmt: skip
         return self.stand_in.propose(rows)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -267,8 +268,8 @@ class _Asked:
 
         asked = self.options
         if not asked.ids:
-            column, value = {"close": ("advice", "close"), "resume": ("state", "DISCARDED")}.get(
-                self.action, ("state", "PENDING")
+            column, value = {"close": ("advice", "close"), "resume": ("state", State.DISCARDED)}.get(
+                self.action, ("state", State.PENDING)
             )
             rows = rows.filter(pc.equal(rows[column], value))
         # With ids, the guard wrong-group refuses a wrong group, with its sentence.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -304,7 +305,7 @@ class _AuditRun:
         self.listing.write(batches, to_the_end=True, answer=answer)
         self.listing.say_limit("row" if self._instead else "transaction")
         self._met.extend(reading.findings)
-        return self.listing.conclude(reading, has_undecidable=self.counted.states["UNDECIDABLE"] > 0)
+        return self.listing.conclude(reading, has_undecidable=self.counted.states[State.UNDECIDABLE] > 0)
 
     @property
     def columns(self) -> set[str]:

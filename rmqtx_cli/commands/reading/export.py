@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -228,7 +229,7 @@ def _counting(verdicts: Iterable[pa.RecordBatch], undecidable: Counter[str]) -> 
     """Yield the same batches and count UNDECIDABLE transactions by store."""
     for batch in verdicts:
         pairs = zip(batch["store"].to_pylist(), batch["state"].to_pylist(), strict=True)
-        undecidable.update(store for store, state in pairs if state == "UNDECIDABLE")
+        undecidable.update(store for store, state in pairs if state == State.UNDECIDABLE)
         yield batch
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.next_commands import next_line
@@ -171,7 +172,7 @@ def _lines(
     from rmqtx_cli.pages.headlines import pending_lines
     from rmqtx_cli.pages.summary import Summary
 
-    pending_count = pc.sum(pc.equal(rows["state"], "PENDING")).as_py() or 0
+    pending_count = pc.sum(pc.equal(rows["state"], State.PENDING)).as_py() or 0
     listed = Summary.of(chosen, times.now_ms)
     following, unknown_count = None, reading.undecidable_count
     if chosen.num_rows:
@@ -219,7 +220,7 @@ def _say_hidden(rows: pa.Table, voice: Voice) -> None:
     from rmqtx.verdicts.audit.lookups import OPEN_AGAIN_FLAG
     from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
 
-    rows = rows.filter(pc.not_equal(rows["state"], "PENDING"))
+    rows = rows.filter(pc.not_equal(rows["state"], State.PENDING))
     columns = ("reason_code", "flags", "answer_effect", "next_event")
     numbers: Counter[str] = Counter()
     for reason_code, flags, effect, event in zip(*(rows[name].to_pylist() for name in columns), strict=True):
@@ -242,7 +243,7 @@ def _chosen(rows: pa.Table, asked: PendingOptions, times: _Times) -> pa.Table:
     from rmqtx.readers.model.columns import rows_where
 
     if not asked.all_open:
-        rows = rows_where(rows, pc.equal(rows["state"], "PENDING"))
+        rows = rows_where(rows, pc.equal(rows["state"], State.PENDING))
     if asked.group is not None:
         rows = rows.filter(pc.equal(rows["producer_group"], asked.group))
     if asked.topic is not None:

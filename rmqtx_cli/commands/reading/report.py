@@ -13,6 +13,7 @@ import typer
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.engine import EngineOptions
@@ -182,7 +183,7 @@ class _ReportRun:
         add_reading(facts, reading, opened)
         evidence = read.with_logs(reading.evidence)
         shown = shown_transactions(rows, opened.surroundings(), facts, evidence, self._proxy_keeps_ms, read)
-        has_undecidable = any(one.row["state"] == "UNDECIDABLE" for one in shown)
+        has_undecidable = any(one.row["state"] == State.UNDECIDABLE for one in shown)
         status = concluded(reading, self.source.voice, has_undecidable=has_undecidable)
         return report_of_transactions(shown, facts, self._command_line, self.now_ms), status
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -128,7 +129,7 @@ class _TransactionPage:
             if len(found) > 1:
                 self.voice.note(f"{len(found)} transactions match: show one of them by its transaction id")
             listing.write(iter(table.to_batches()))
-        is_incomplete = any(row["state"] == "UNDECIDABLE" for row in found) or any(map(logs.is_missed, causes))
+        is_incomplete = any(row["state"] == State.UNDECIDABLE for row in found) or any(map(logs.is_missed, causes))
         return listing.conclude(reading, has_undecidable=is_incomplete)
 
     def _causes(self, rows: pa.Table, reading: VerdictReading, logs: BrokerLogs) -> list[list[dict[str, Any]]]:

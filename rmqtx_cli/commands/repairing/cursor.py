@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.model.state import State
 from rmqtx_cli.acting.acting import DryRunOption, YesOption
 from rmqtx_cli.commands import Example, epilog
 from rmqtx_cli.options.asking import agreed
@@ -166,7 +167,8 @@ def _is_refused(rows: Sequence[dict[str, Any]], override: Sequence[str], *, has_
             f"--override {kind} --reason TEXT"
         )
     unasked_count = sum(
-        row["kind"] == "discarded-unasked" and row["state_before"] in ("COMMITTED", "ROLLED_BACK") for row in rows
+        row["kind"] == "discarded-unasked" and row["state_before"] in (State.COMMITTED, State.ROLLED_BACK)
+        for row in rows
     )
     is_unsure = unasked_count > 0 and not has_conf and "asked-again" not in override
     if is_unsure:

@@ -13,6 +13,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes.cause import NONE, PROVES
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS, Evidence
 from rmqtx.verdicts.causes.register import CAUSES
+from rmqtx.verdicts.model.state import State
 from tests.brokers import corpus
 from tests.forge.stores import opened
 from tests.verdicts.causes.diagnosed import diagnosed, proven, settings_of, strengths, version_of
@@ -108,7 +109,7 @@ def test_a_group_without_a_producer() -> None:
     is_dead = np.asarray(alive.fill_null(True)) == 0
     was_checked = found.any_of(found.copies, found.copies.checks > 0)
     assert chosen.any()
-    assert (chosen == (is_dead & was_checked & found.state("PENDING"))).all()
+    assert (chosen == (is_dead & was_checked & found.state(State.PENDING))).all()
     assert not (CAUSES["producer-not-connected"].rule(found) == PROVES).any()
 
 

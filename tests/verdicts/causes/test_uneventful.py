@@ -9,6 +9,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.causes.evidence import Evidence
 from rmqtx.verdicts.causes.register import CAUSES
 from rmqtx.verdicts.causes.strengths import supports_of
+from rmqtx.verdicts.model.state import State
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
 from tests.representatives import each_store
@@ -33,4 +34,4 @@ def test_what_was_decided_at_once_is_uneventful(name: str) -> None:
     found = evidence_of(name)
     is_whole = np.asarray(found.rows["deliveries_count"]) <= 1
     assert found.count // 3 < found.is_uneventful.sum() < found.count
-    assert (found.is_uneventful & ~(found.state("COMMITTED", "ROLLED_BACK") & is_whole)).sum() == 0
+    assert (found.is_uneventful & ~(found.state(State.COMMITTED, State.ROLLED_BACK) & is_whole)).sum() == 0

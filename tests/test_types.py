@@ -1,0 +1,29 @@
+"""The words of a verdict have types: mypy finds one that does not exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+api = pytest.importorskip("mypy.api")
+
+ROOT = Path(__file__).resolve().parents[1]
+LINES = {
+    "from rmqtx.verdicts.model.state import State": None,
+    "print(State.PENDING)": None,
+    "print(State.PENDNG)": '"type[State]" has no attribute "PENDNG"',
+    "lost: State = State.LOST": None,
+    'text: State = "LOST"': "Incompatible types in assignment",
+}
+
+
+def test_a_misspelt_state_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    file = tmp_path / "misspelt.py"
+    file.write_text("\n".join(LINES) + "\n")
+    printed, _, _ = api.run(["--config-file", "pyproject.toml", "--cache-dir", str(tmp_path / "cache"), str(file)])
+    for number, error in enumerate(LINES.values(), 1):
+        found = [line for line in printed.splitlines() if f"misspelt.py:{number}:" in line]
+        assert len(found) == (error is not None), printed
+        assert error is None or error in found[0]
