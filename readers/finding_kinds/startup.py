@@ -110,7 +110,7 @@ KINDS: dict[str, Kind] = {
     "start-differs": Kind(
         "error",
         "a store on which the next start and check depend on the release of the broker, which is not known",
-        "the next events of open transactions are those of the newest possible release",
+        "the next events of open transactions are those of the newest possible release, or of one that stops its check",
         "add --broker-version with the release of the broker",
     ),
     "start-checks-again": Kind(

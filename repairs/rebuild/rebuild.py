@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.log.commit_log import log_bytes, scan_segments
 from rmqtx.readers.log.header_rules import plausible_times
 from rmqtx.readers.log.record_block import Block
@@ -34,6 +35,8 @@ from rmqtx.repairs.rebuild.index import IndexBuilder
 from rmqtx.repairs.rebuild.queues import QueueBuilder
 from rmqtx.repairs.rebuild.state_table import StateTableBuilder, TableSizes, table_sizes
 from rmqtx.repairs.records.store_sizes import EXTENSION, StoreSizes
+from rmqtx.verdicts.claims.log_agreement import missing_findings
+from rmqtx.verdicts.claims.log_claims import log_claims
 from rmqtx.verdicts.compared.state_table import has_tables
 from rmqtx.verdicts.verify.index_entries import newest_entries_have_tags
 
@@ -194,6 +197,7 @@ def rebuild(
         made = builder.made
         made.is_clean = is_made_clean(wanted, store)
         made.findings.extend(store.findings)
+        made.findings.extend(missing_findings(store, log_claims(store, check_cursors(store))))
         done = 0
         for block in scan_segments(store, made.findings, made.coverage):
             builder.add(block)

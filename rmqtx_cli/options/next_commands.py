@@ -32,14 +32,19 @@ PLACES = (
 _IN_PROSE = re.compile(r"\brmqtx (show|commit|rollback|resume|close|discard) ([^\s;,)]+)")
 _CHANGES_FILES = frozenset({"commit", "rollback", "resume", "close", "discard"})
 #: Of these commands --at is the time of the state; of `simulate` it is the clock.
-_WITH_PAST_STATES = ("show", "pending", "audit")
+_WITH_PAST_STATES = ("show", "pending", "audit", "diagnose")
 #: In the place of a version that the reader must add.
 _VERSION_TO_ADD = "X.Y.Z"
 _COMMENT = "   # "
 
 
-def next_line(command: str, comment: str = "") -> str:
-    """Return the line that names a command to type next, with the options of this run."""
+def next_line(command: str, comment: str = "", at_ms: int | None = None) -> str:
+    """Return the line that names a command to type next, with the options of this run.
+
+    `at_ms`: the clock of this run, if the states of the store are the same at that time.
+    """
+    if at_ms is not None and command.startswith(tuple(f"rmqtx {name} " for name in _WITH_PAST_STATES)):
+        command += f" --at {time_text(at_ms)}"
     return f"next: {carried(command)}{_COMMENT + comment if comment else ''}"
 
 

@@ -158,6 +158,11 @@ def counts_lines(found: Diagnosis) -> Iterator[str]:
         are_pending = "is pending" if waiting == 1 else "are pending"
         why = "no broker runs on these files, so no producer is asked"
         yield f"{grouped(waiting)} {are_pending} without an answer: {why}"
+    if unknown := found.undecidable_count:
+        yield (
+            f"{grouped(unknown)} {'is' if unknown == 1 else 'are'} UNDECIDABLE: evidence is missing or damaged; "
+            "rmqtx audit --where 'state = UNDECIDABLE' lists the reason of each"
+        )
     if found.needs_release:
         yield "the store does not show the exact release of its broker: --broker-version makes the answer sharper"
     if found.needed_settings:

@@ -37,19 +37,21 @@ def stopped_sentence(stop: CheckStop, counts: tuple[int, int] | None, why: str =
 
 def check_lines(
     stops: Sequence[CheckStop], counts_of: Callable[[str], tuple[int, int]] | None, live: str | None = None,
-    shown: Collection[str] = (),
+    shown: Collection[str] = (), at_ms: int | None = None,
 ) -> Iterator[str]:
     """A sentence about each stopped check, and the commands to type next; nothing if no check is stopped.
 
     `counts_of`: see `never_asked_counts`; None where the counts are unknown. `shown`: transactions shown already.
-    `live`: the options that connect to the same brokers, None for files.
+    `live`: the options that connect to the same brokers, None for files. `at_ms`: see `next_line`.
     """
     for stop in stops:
         yield f"{stop.store}: {check_sentence(stop, None if counts_of is None else counts_of(stop.store))}"
-        yield from next_lines(stop, live, shown)
+        yield from next_lines(stop, live, shown, at_ms)
 
 
-def next_lines(stop: CheckStop, live: str | None = None, shown: Collection[str] = ()) -> Iterator[str]:
+def next_lines(
+    stop: CheckStop, live: str | None = None, shown: Collection[str] = (), at_ms: int | None = None
+) -> Iterator[str]:
     """The commands to type for a stopped check, one in each line.
 
     `live`: the options that connect to the same brokers, None for files. `shown`: transactions shown already.
@@ -61,7 +63,7 @@ def next_lines(stop: CheckStop, live: str | None = None, shown: Collection[str] 
     else:
         place = f"--store {quoted(stop.store)}"
         found = remedies(stop, place, f" {place} --to DIR", shown)
-    yield from (next_line(command, comment) for command, comment in found)
+    yield from (next_line(command, comment, at_ms) for command, comment in found)
 
 
 def never_asked_counts(rows: pa.Table | pa.RecordBatch, store: str) -> tuple[int, int]:

@@ -27,7 +27,8 @@ from rmqtx.verdicts.audit.log_copies import glance_at_copies
 from rmqtx.verdicts.check.half_lag import half_lag
 from rmqtx.verdicts.claims.log_agreement import agreement_findings, has_data
 from rmqtx.verdicts.claims.log_claims import LogClaims, log_claims
-from rmqtx.verdicts.missing.missing_ranges import derived_findings
+from rmqtx.verdicts.deadlines.possible_starts import refused_by_all
+from rmqtx.verdicts.missing.missing_ranges import derived_findings, op_queue_findings
 from rmqtx.verdicts.startup.cursors_beyond_end import still_beyond
 from rmqtx_cli.output.views import ALWAYS, View, plain
 from rmqtx_cli.words.text import count, escaped, size
@@ -102,6 +103,10 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         derived = derived_findings(store, cursors.half, has_halves=False)
         beyond = [one for one in derived if one.code == "cursor-beyond-end"]
         findings += still_beyond(store, settings, beyond, is_cut=False)
+        if not store.in_use:
+            findings += refused_by_all(store, settings)
+        # A cursor after the begin shows that the check has read op messages.
+        findings += op_queue_findings(store, cursors.op, has_ops=bool((cursors.op or {}).get(0)))
     row = {
         "store": store.root,
         "generation": generation(store, seen),
@@ -229,7 +234,7 @@ def _trust(
     half_max: int | None,
 ) -> Iterator[str]:
     """Sentences about what can be trusted and what cannot."""
-    errors = sorted({finding.code for finding in findings if finding.kind.severity == "error"})
+    errors = sorted({finding.code for finding in findings if is_doubt(finding)})
     if not store.commit_log:
         yield "no commit log: no transaction can be read"
         if errors:
@@ -257,6 +262,11 @@ def _trust(
         yield "no index: rmqtx show reads the whole log to find a key"
     if errors:
         yield f"damaged: {', '.join(errors)}"
+
+
+def is_doubt(finding: Finding) -> bool:
+    """Whether a finding about a store contradicts what its row shows: an error, or a queue that is not there."""
+    return finding.kind.severity == "error" or finding.code == "queue-missing"
 
 
 def is_incomplete(row: Mapping[str, Any]) -> bool:

@@ -165,7 +165,7 @@ def _undo_file_is_there(file: Path) -> RmqtxError:
     what = f"{file} exists already: {STATES[state]}"
     if state in (APPLYING, UNDOING):
         return UnsafeStore(what, file=file, advice=commands_to_finish(file))
-    return BadRequest(what, advice="give a new file with --undo; steps with a receipt are left out")
+    return BadRequest(what, advice="give a new file with --undo")
 
 
 def resolved_in_files(opened: Opened, ids: Sequence[str]) -> list[str]:

@@ -63,7 +63,6 @@ def test_statuses_and_the_line(rmqtx: Run, common: Path, fifteen: Path, memory: 
         ["STORE", "--warning", "2h", "--critical", "1h"],
         ["STORE", "--warning-count", "7", "--critical-count", "3"],
         ["STORE", "--warning-count", "-1"],
-        ["STORE", "--textfile", "/no/such/directory/file.prom"],
         ["STORE", "--textfile", "STORE/commitlog/file.prom"],
         ["STORE", "--broker-conf", "/no/such/file"],
         # The alarm may come between the opening of a file and its `with`: the garbage collector then closes the file.
@@ -381,3 +380,17 @@ def test_an_op_message_that_a_running_broker_may_still_hold_is_not_missing_yet()
     assert _is_op_held(row, running, 13_999)
     assert not _is_op_held(row, running, 14_000)
     assert not _is_op_held(row, StoreNumbers("s", is_in_use=False, op_hold_ms=0), 10_001)
+
+
+@pytest.mark.parametrize("option", ["--state-dir", "--textfile"])
+def test_what_cannot_be_written_hides_no_harm(
+    rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path, option: str
+) -> None:
+    """A file in the place of the directory; a file below a file. The harm comes first, the other reason after it."""
+    (tmp_path / "file").write_text("")
+    words = ["--state-dir", tmp_path / "state"] if option == "--textfile" else []
+    target = tmp_path / "file" if option == "--state-dir" else tmp_path / "file" / "x.prom"
+    result = rmqtx("check", corpus_store("noroom-5.5.0"), *words, option, target)
+    assert result.status == CRITICAL
+    assert result.out.startswith("RMQTX CRITICAL - 7 PENDING")
+    assert f"{target}" in result.out

@@ -98,8 +98,14 @@ def test_a_past_time_is_carried_as_it_was_understood(rmqtx: Run, corpus_store: S
         for typed in shows:
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", typed[typed.index("--at") + 1])
             assert rmqtx(*typed[1:]).status == 0
-    # --at of a simulation is a clock, not the time of a state.
-    assert "--at" not in " ".join(commands(rmqtx("simulate", corpus_store("poison-4.5.0"), "--at", "+1h").err))
+    # --at of a simulation is a clock: that of a state only where no record is later.
+    shown, *others = commands(rmqtx("simulate", corpus_store("poison-4.5.0"), "--at", "+1h").err)
+    assert shown.startswith("rmqtx show")
+    assert "--at 2" in shown
+    assert "--at" not in " ".join(others)
+    early = commands(rmqtx("simulate", corpus_store("poison-4.5.0"), "--at", "2026-11-21T05:00Z").err)
+    assert early
+    assert "--at" not in " ".join(early)
 
 
 def test_a_log_in_another_directory_is_carried(rmqtx: Run, corpus_store: Stores, tmp_path: Path) -> None:

@@ -150,6 +150,39 @@ def test_a_dledger_store_of_an_unknown_release_may_start_in_several_ways(rmqtx: 
         assert "start-differs" not in known.err
 
 
+def test_a_check_that_only_some_possible_releases_stop_is_a_finding(rmqtx: Run, corpus_store: Stores) -> None:
+    """4.3.1 to 4.5.2 stop at the half message; later releases discard it."""
+    store = corpus_store("poison-4.4.0")
+    for name in ("pending", "audit", "simulate", "diagnose"):
+        unknown = rmqtx(name, store)
+        assert unknown.status == INCOMPLETE, name
+        assert "error: start-differs" in unknown.err
+        for version in ("4.4.0", "4.9.8"):
+            known = rmqtx(name, store, "--broker-version", version)
+            assert known.status == DONE, (name, version)
+            assert "start-differs" not in known.err
+    assert "are never checked" in rmqtx("pending", store, "--broker-version", "4.4.0").err
+    assert "are never checked" not in rmqtx("pending", store, "--broker-version", "4.9.8").err
+
+
+def test_a_diagnosis_of_another_time_is_that_of_the_audit(rmqtx: Run, corpus_store: Stores) -> None:
+    """Older than fileReservedTime, the half message that stops the check is discarded."""
+    store = corpus_store("noroom-5.5.0")
+    at = ("--at", "2026-11-23T14:10Z")
+    assert "no-room-for-check" in rmqtx("diagnose", store, *at).out
+    assert "no-room-for-check" not in rmqtx("diagnose", store, "--at", "2026-12-23T14:10Z").out
+    line = f"rmqtx diagnose --store {store} --at 2026-11-23T14:10:00.000Z"
+    assert line in rmqtx("pending", store, *at).err
+    assert line in rmqtx("audit", store, *at).err
+    assert "the check is stopped at half 13" in rmqtx("simulate", store, *at).err
+
+
+def test_no_diagnosis_of_a_time_before_the_end(rmqtx: Run, corpus_store: Stores) -> None:
+    refused = rmqtx("diagnose", corpus_store("common-5.1.4"), "--at", "2026-11-20T00:00Z")
+    assert refused.status == USAGE
+    assert "--at is before the last record" in refused.err
+
+
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
@@ -169,3 +202,13 @@ def test_an_audit_with_a_cause_of_a_whole_group_does_not_end_with_nothing_to_do(
     shown = rmqtx("audit", field_stores("shared-group", tmp_path) / "store", "--summary").err
     assert "next: rmqtx diagnose" in shown
     assert "nothing to do" not in shown
+
+
+def test_a_time_after_the_last_record_of_a_killed_broker_is_a_clock(rmqtx: Run, corpus_store: Stores) -> None:
+    store, at = corpus_store("killed-5.3.3"), ("--at", "2026-11-25T00:00Z")
+    assert "the broker discards all 11 unasked in its first round" in rmqtx("pending", store, *at).err
+    assert "21 expired" in rmqtx("simulate", store, *at).err
+    rows = [json.loads(line) for line in rmqtx("pending", store, *at, "--format", "jsonl").out.splitlines()]
+    assert {row["next_event"] for row in rows} == {"expired"}
+    early = rmqtx("pending", store, "--at", "2026-11-21T05:41:45Z", "--format", "jsonl")
+    assert {json.loads(line)["discard_at_ms"] for line in early.out.splitlines()} == {None}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rmqtx.readers.store.store import OP_TOPIC
 from rmqtx.verdicts.claims.log_agreement import agreement_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
 from rmqtx_cli.words.exit_status import DONE, INCOMPLETE
@@ -110,3 +112,20 @@ def test_an_unknown_check_cursor_is_not_answered_with_status_0(rmqtx: Run, tmp_p
 
 def test_a_store_without_half_queue_needs_no_check_cursor(rmqtx: Run, tmp_path: Path) -> None:
     assert rmqtx("stores", copy_of("prepared-4.2.0", tmp_path)).status == DONE
+
+
+def test_a_missing_op_queue_is_not_answered_with_status_0(rmqtx: Run, tmp_path: Path) -> None:
+    root = copy_of("common-5.1.4", tmp_path)
+    shutil.rmtree(root / "consumequeue" / OP_TOPIC)
+    answered = rmqtx("stores", root)
+    assert answered.status == INCOMPLETE
+    assert "damaged: queue-missing" in answered.out
+
+
+def test_a_store_on_which_no_broker_starts_is_not_answered_with_status_0(rmqtx: Run, tmp_path: Path) -> None:
+    root = copy_of("common-5.1.4", tmp_path)
+    for name in ("topics.json", "topics.json.bak"):
+        (root / "config" / name).write_text("garbage")
+    answered = rmqtx("stores", root)
+    assert answered.status == INCOMPLETE
+    assert "damaged: start-refused" in answered.out

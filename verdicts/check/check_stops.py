@@ -123,7 +123,7 @@ def _stop_of_queue(
     now_ms: int,
 ) -> CheckStop | None:
     rules, window, how = None, None, check_settings(settings)
-    for version in _candidates(settings):
+    for version in stopping_versions(settings):
         rules = check_rules(version)
         window = windows.read(rules, *place)
         stop = stop_of_window(store.root, window, rules, how, now_ms)
@@ -136,8 +136,8 @@ def _stop_of_queue(
     return None if stop is None else _of_record(store, stop)
 
 
-def _candidates(settings: BrokerSettings) -> list[Version]:
-    """Versions that the broker may have: one for each way to stop."""
+def stopping_versions(settings: BrokerSettings) -> list[Version]:
+    """Return versions that the broker may have: one for each way to stop, ascending."""
     low, high = settings.version_low or HALF_TOPIC_DESIGN.since, settings.version_high or NEWEST_READ
     if low == high:
         return [low]

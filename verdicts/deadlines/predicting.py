@@ -28,6 +28,7 @@ from rmqtx.readers.model.releases import ALWAYS, PREPARED_NOT_CHECKED, Version, 
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_version
+from rmqtx.verdicts.check.check_stops import stopping_versions
 from rmqtx.verdicts.check.decisions import wait_for_ops_ms
 from rmqtx.verdicts.check.first_round import last_round_ms, next_round_ms
 from rmqtx.verdicts.check.slots import half_queues
@@ -87,7 +88,7 @@ def predict_from_files(
         found = _predict(store, settings, cursors, now_ms, windows, stops)
     except SourceError as error:
         return Prediction(is_running=store.in_use, why=Why(error.message, is_known=False))
-    others = _other_futures(store, settings, cursors, now_ms, found)
+    others = _other_futures(store, settings, cursors, now_ms, found, stops)
     if len(others) > 1:
         differing = tuple(f"{dotted(version)}: {one.summary()}" for version, one in others)
         found = replace(_only_skipped_by_all(found, [one for _, one in others]), differing=differing)
@@ -95,11 +96,14 @@ def predict_from_files(
 
 
 def _other_futures(
-    store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, predicted: Prediction
+    store: Store, settings: BrokerSettings, cursors: CheckCursors, now_ms: int, predicted: Prediction,
+    stops: Sequence[CheckStop],
 ) -> list[tuple[Version, Prediction]]:
     """Return each future that the possible releases lead to, with a release; few or none if they all lead to one."""
     is_played = predicted.is_whole or predicted.why == REFUSED
     versions = differing_starts(store, settings) if is_played else []
+    if any(stop.version is not None for stop in stops):  # what stops one release, another one may pass or discard
+        versions = sorted({*versions, *stopping_versions(settings)})
     futures: dict[str, tuple[Version, Prediction]] = {}
     for version in versions if len(versions) > 1 else []:
         exactly = replace(settings, version_low=version, version_high=version)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
-from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.log.commit_log import scan_segments, written_end_offset
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.model.errors import SourceError
@@ -40,6 +40,7 @@ from rmqtx.verdicts.model.verdict_inputs import (
     idle_ops,
 )
 from rmqtx.verdicts.simulation.starting_cursors import known_start, starting_findings
+from rmqtx.verdicts.startup.started_queues import queue_reach
 
 FLUSH_LAG_MS_MAX = 10_000
 
@@ -54,12 +55,24 @@ def moment_ms(store: Store) -> int:
 def past_ms(store: Store, at_ms: int | None, reference_time_ms: int) -> int | None:
     """Return a given time if it lies before the end of a store, so that some of its records did not exist yet.
 
-    After the last record of a broker that stopped cleanly nothing changes, so a later time only sets the clock. The end
-    of a store is known to the last flush.
+    After the last record of a broker that does not run nothing changes, so a later time only sets the clock. The end of
+    a store is known to the last flush; after a kill, records may be later than that.
     """
-    if at_ms is None or store.in_use or store.aborted:  # after a kill, records may be later than what was flushed
+    if at_ms is None or store.in_use or at_ms < reference_time_ms + FLUSH_LAG_MS_MAX:
         return at_ms
-    return None if at_ms >= reference_time_ms + FLUSH_LAG_MS_MAX else at_ms
+    return at_ms if store.aborted and _has_records_after(store, at_ms) else None
+
+
+def _has_records_after(store: Store, time_ms: int) -> bool:
+    """Whether a log has later records than a time, or may have: behind what the consume queues have."""
+    try:
+        begin = queue_reach(store).begin
+        if not store.log_begin_offset <= begin < written_end_offset(store.commit_log):
+            begin = store.log_begin_offset
+        blocks = scan_segments(store, [], [], from_offset=begin, with_fillers=True)
+        return any(bool((block.header("store_time_ms") > time_ms).any()) for block in blocks)
+    except SourceError:  # reported by the reader of the file
+        return True
 
 
 @dataclass(slots=True)

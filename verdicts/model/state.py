@@ -1,4 +1,4 @@
-"""The states of a transaction, as a type: mypy finds a word that is none."""
+"""The states of a transaction, as a type: mypy finds a misspelt word."""
 
 from __future__ import annotations
 

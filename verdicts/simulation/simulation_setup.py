@@ -15,7 +15,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_version
-from rmqtx.verdicts.check.check_stops import check_stops, stop_findings
+from rmqtx.verdicts.check.check_stops import check_stops
 from rmqtx.verdicts.check.first_round import first_round_ms
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.check.state import check_settings
@@ -118,7 +118,6 @@ def _half_topic_checks(
             begin_ms = first_round_ms(window, settings, now_ms, is_running=store.in_use)
             yield Simulated(store.root, configuration.name, window, rules, settings, begin_ms)
         if not number:
-            findings += stop_findings(store, stops)
             # About the store's own cursor, not about one from the command line.
             own = check_cursors(store)
             beyond = derived_findings(store, own.half, has_halves=False)

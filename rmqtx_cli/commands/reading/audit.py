@@ -290,7 +290,7 @@ class _AuditRun:
 
         def answer() -> Iterator[str]:
             more: list[str] = []
-            if self.asked.at is None:
+            if self.asked.at is None or reading.evidence:  # causes are known
                 more = [*group_cause_lines(reading, source.arguments), *self.counted.why_lines(source.arguments)]
             yield from self.counted.answer(
                 source.stores, source.arguments, reading, self.listing.now_ms, source.live, more

@@ -169,7 +169,7 @@ def command(
                 Voice(quiet=quiet).note(line)
             numbers, outcome = _judged(source, thresholds, directory, now_ms, timeout)
             if textfile is not None:
-                _write_textfile(textfile, outcome.status, now_ms, numbers, outcome)
+                _write_textfile_or_say(textfile, now_ms, numbers, outcome)
     except BaseException as error:
         if textfile is not None and isinstance(error, Exception) and not isinstance(error, BadRequest):
             _write_failure(textfile, now_ms)
@@ -189,12 +189,17 @@ def _judged(
     from rmqtx_cli.monitoring.measure import measure
     from rmqtx_cli.monitoring.memory import memory_file, recall, remember
 
-    memory = memory_file(directory, source.names)
-    before = recall(memory)
+    memory, before, unread = memory_file(directory, source.names), None, None
+    try:
+        before = recall(memory)
+    except OSError as error:
+        unread = error
     numbers = measure(source, now_ms)
     became = _what_became(source, numbers, before, timeout)
     outcome = judge(numbers, thresholds, before, became, str(memory))
     try:
+        if unread is not None:
+            raise unread
         remember(memory, numbers.as_memory(before))
     except (OSError, UnwritableFile) as error:
         outcome.add(_UNKNOWN, _not_remembered(error, directory))
@@ -261,6 +266,16 @@ def _write_textfile(
 
     with written_whole(textfile) as stream:
         stream.write(prometheus_text(numbers, status, now_ms, outcome).encode())
+
+
+def _write_textfile_or_say(textfile: Path, now_ms: int, numbers: Numbers, outcome: Outcome) -> None:
+    """Write the file; if that fails, the outcome has it as a reason beside all others."""
+    try:
+        _write_textfile(textfile, outcome.status, now_ms, numbers, outcome)
+    except OSError as error:
+        outcome.add(_UNKNOWN, f"cannot write {textfile}: {error.strerror or error}")
+    except UnwritableFile as error:
+        outcome.add(_UNKNOWN, error.message)
 
 
 def _write_failure(textfile: Path, now_ms: int) -> None:

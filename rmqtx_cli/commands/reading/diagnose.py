@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ from rmqtx_cli.options import completion
 from rmqtx_cli.options.engine import EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
 from rmqtx_cli.options.options import (
+    AtOption,
     FailOnOption,
     LimitOption,
     OptionalStoreArguments,
@@ -25,8 +26,10 @@ from rmqtx_cli.options.options import (
 from rmqtx_cli.sources.broker_logs import LogOptions
 from rmqtx_cli.sources.source import SourceOptions
 from rmqtx_cli.words.text import stored_text
+from rmqtx_cli.words.times import asked_time_ms
 
 if TYPE_CHECKING:
+    from rmqtx.readers.store.store import Store
     from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.output.listing import Listing
     from rmqtx_cli.sources.source import Source
@@ -60,6 +63,7 @@ class DiagnoseOptions:
     where: WhereOption = None
     limit: LimitOption = None
     fail_on: FailOnOption = None
+    at: AtOption = None
     proxy_conf: ProxyConfOption = None
 
 
@@ -88,7 +92,10 @@ def command(
     from rmqtx_cli.pages.causes import causes_view, counts_lines, next_lines
 
     logs.check()
-    opener = source.opener(store or [], "rmqtx diagnose STORE, or rmqtx diagnose -n HOST:PORT", {})
+    at_ms = asked_time_ms("--at", asked.at, source.voice, is_of_state=True)
+    opener = source.opener(
+        store or [], "rmqtx diagnose STORE, or rmqtx diagnose -n HOST:PORT", {"--at": asked.at}
+    )
     keeps_ms = None if asked.proxy_conf is None else read_expire_ms(asked.proxy_conf)
     engine = source.database.engine_of(engine)
     several = opener.live is not None or len(store or []) > 1
@@ -97,8 +104,9 @@ def command(
         provenance.with_meta,
     )
     with opener.opened(output.output) as opened:
+        _require_known_time(opened.stores, at_ms)
         read = logs.read(opened.names, source.voice)
-        with _reading(context, opened, listing, asked.transaction, engine, provenance) as reading:
+        with _reading(context, opened, listing, asked.transaction, engine, provenance, at_ms) as reading:
             found = Diagnosis(read.with_logs(reading.evidence), keeps_ms)
             for batch in reading:
                 found.add(batch)
@@ -110,19 +118,38 @@ def command(
             return listing.conclude(reading, has_undecidable=is_incomplete)
 
 
+def _require_known_time(stores: Sequence[Store], at_ms: int | None) -> None:
+    """Require that the time is not before the end of a store: what causes need of that time is in no file.
+
+    Raises: BadRequest.
+    """
+    from rmqtx.readers.model.errors import BadRequest
+    from rmqtx.readers.model.units import time_text
+    from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
+
+    for store in stores:
+        until_ms = known_until_ms(store)
+        if past_ms(store, at_ms, until_ms) is not None:
+            raise BadRequest(
+                f"{store.root}: --at is before the last record, of {time_text(until_ms)}: the cursors and settings of "
+                "that time, which causes need, are in no file",
+                advice="rmqtx show ID --at TIME has the records of one transaction until then",
+            )
+
+
 @contextmanager
 def _reading(
     context: typer.Context, opened: Source, listing: Listing, identity: str | None, engine: EngineOptions,
-    provenance: ProvenanceOptions,
+    provenance: ProvenanceOptions, at_ms: int | None,
 ) -> Iterator[VerdictReading]:
     """Read all transactions, or one."""
     from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 
     if identity is not None:
-        reading = opened.show(identity)
+        reading = opened.show(identity, at_ms=at_ms)
         if listing.carries_meta:
             opened.add_provenance(context, listing)
         yield reading
         return
-    with opened.audited(context, listing, engine, provenance, None, NEEDED_COLUMNS) as reading:
+    with opened.audited(context, listing, engine, provenance, at_ms, NEEDED_COLUMNS) as reading:
         yield reading

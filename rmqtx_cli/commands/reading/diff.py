@@ -66,6 +66,10 @@ ExitCodeOption = Annotated[
 ]
 
 
+#: Formats of `audit -o` that only people and other programs read.
+_OTHER_FORMATS = (".csv", ".jsonl", ".json")
+
+
 @dataclass(frozen=True, slots=True)
 class _Side:
     """One side of the comparison: a store as of a time, or a file written by audit."""
@@ -96,6 +100,12 @@ class SidesOptions:
         Raises: BadRequest.
         """
         places = self.sides
+        for place in places:
+            if place.lower().endswith(_OTHER_FORMATS) and Path(place).is_file():
+                raise BadRequest(
+                    f"{place}: a result of audit in this format is not read",
+                    advice="rmqtx audit STORE -o FILE.parquet (or .arrow), and give that file",
+                )
         if len(places) == 1:
             if self.at is None:
                 raise BadRequest(

@@ -206,22 +206,28 @@ class _Simulation:
         """Yield the rows of each store; with --with, those of both configurations following each other."""
         import pyarrow as pa
 
+        from rmqtx.verdicts.check.check_stops import check_stops
         from rmqtx.verdicts.deadlines.predicting import predict_from_files
-        from rmqtx.verdicts.evidence.store_facts import future_findings
+        from rmqtx.verdicts.evidence.store_facts import future_findings, known_until_ms, past_ms
         from rmqtx.verdicts.simulation.simulation_setup import simulated_checks
+        from rmqtx_cli.pages.check_alive import check_lines
 
         for one in stores:
             configurations, own = self._configurations(one), cursors[one.root]
             found, findings, notes = simulated_checks(one, configurations, own, self.now_ms)
             self.reading.findings += [*one.findings, *findings]
             if own is not None:
-                future = predict_from_files(one, configurations[0].settings, own, self.now_ms)
+                stops = check_stops(one, configurations[0].settings, own, now_ms=self.now_ms)
+                future = predict_from_files(one, configurations[0].settings, own, self.now_ms, stops=stops)
                 self.reading.findings += future_findings(one, future)
                 if future.refusals:
                     self.voice.note(
                         f"{one.root}: the broker does not start on this store, so it checks nothing; the rounds are "
                         "those after a repair that changes no record"
                     )
+                # Where the records of the time of this clock are other ones, the next commands read all records.
+                is_past = past_ms(one, self.now_ms, known_until_ms(one)) is not None
+                notes += check_lines(stops, None, at_ms=None if is_past or self.run.at is None else self.now_ms)
             for note in notes:
                 self.voice.note(note)
             if not self.changed:

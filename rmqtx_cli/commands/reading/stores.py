@@ -52,7 +52,7 @@ def command(
     from rmqtx.readers.store.broker_conf import read_broker_conf
     from rmqtx.readers.store.broker_settings import broker_settings
     from rmqtx_cli.output.listing import Listing
-    from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, compared_copies, is_incomplete, store_row
+    from rmqtx_cli.pages.stores_table import STORES, STORES_VIEW, compared_copies, is_doubt, is_incomplete, store_row
     from rmqtx_cli.sources.opening import refuse_inside, say_conf_notes
 
     paths = paths or _configured(voice)
@@ -71,7 +71,7 @@ def command(
     voice.findings(findings)
     if worst:
         return worst
-    if any(finding.kind.severity == "error" for finding in findings) or any(is_incomplete(row) for row, _ in pairs):
+    if any(map(is_doubt, findings)) or any(is_incomplete(row) for row, _ in pairs):
         return exit_status.INCOMPLETE
     return exit_status.DONE
 

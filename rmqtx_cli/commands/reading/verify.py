@@ -142,6 +142,9 @@ def command(
     state = _state_file(depth, opened.stores)
     say_consistency(opened.stores, voice)
     say_conf_notes(opened.stores, files, voice)
+    for one in opened.stores:
+        if one.has("consumequeue") and not one.index_files and not one.has("index"):
+            voice.note(f"{one.root}: no index to compare; rmqtx rebuild index writes one, in a copy")
     with engine_run(context, "verifying", opened.stores, listing, database.engine_of(engine), provenance) as run:
         job = _job(depth, files, database.read(opened.stores, run.engine))
         reading = _reading(job, opened.stores, run, depth, state, voice)
@@ -239,6 +242,8 @@ def _job(depth: DepthOptions, files: StoreOptions, table: TransactionTable | Non
 _SALVAGED = frozenset({"segment-gap", "segment-overlap", "start-cuts-log", "start-endless"})
 #: Where the start is not predicted, damaged bytes may end the log; a broker refuses a log file of another length.
 _MAY_END_LOG = (frozenset({"record-damaged", "start-unforeseen"}), frozenset({"segment-size", "start-refused"}))
+#: What a log without its last files causes in the queues.
+_OF_QUEUES_BEHIND_LOG = frozenset({"start-cuts-queue", "slot-dangling", "start-skips"})
 
 
 @dataclass(slots=True)
@@ -304,9 +309,14 @@ class _FindingCounts:
         found: dict[str, list[str]] = {}
         for severity in SEVERITIES[:2]:
             for code in sorted(code for of, code in self.kinds if of == severity and code not in self.commands):
-                if advice := KINDS[code].advice:
+                if (advice := KINDS[code].advice) and not self._waits_for_log(code):
                     found.setdefault(usable_advice(advice, self._stores_with(code)), []).append(code)
         return found
+
+    def _waits_for_log(self, code: str) -> bool:
+        """Whether each store with a finding of queues lacks log files: queues are rebuilt from a whole log."""
+        stores = self._stores_with(code)
+        return code in _OF_QUEUES_BEHIND_LOG and all("log-missing" in self.codes[store] for store in stores)
 
     def _stores_with(self, code: str) -> list[str]:
         return [store for store, codes in self.codes.items() if code in codes]

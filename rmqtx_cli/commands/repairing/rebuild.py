@@ -114,11 +114,13 @@ def _say_made(made: Rebuilt, parts: tuple[str, ...], store: str, to: Path, voice
     amounts = amounts_of(made.coverage)
     if amounts is not None:
         voice.note(amounts)
-    if any(finding.kind.severity == "error" for finding in made.findings):
+    errors = {finding.code for finding in made.findings if finding.kind.severity == "error"}
+    if errors - {"log-missing"}:
         salvage = carried(f"rmqtx salvage {quoted(str(store))} --to DIR")
         voice.note(f"a broker cuts its log at the damage; for a log without holes: {salvage}")
-        return exit_status.INCOMPLETE
-    return exit_status.DONE
+    if "log-missing" in errors:
+        voice.note("the copy keeps cursors and queues of missing records: add the missing files, then rebuild again")
+    return exit_status.INCOMPLETE if errors else exit_status.DONE
 
 
 def _lines(parts: tuple[str, ...], made: Rebuilt) -> list[str]:
