@@ -13,7 +13,8 @@ import numpy as np
 from rmqtx.readers.log.properties import CHECK_TIMES, UNIQ_KEY
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, OP_LISTS, QUEUE_LIMIT, Version
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, QUEUE_LIMIT, Version, dotted, newest_default
+from rmqtx.readers.store.broker_settings import BrokerSettings, conf_integer, settings_of_broker
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.lookups import lookup
@@ -42,8 +43,6 @@ _MARGIN_MS = 1_000
 _OP_BATCH_LOOKS = 2
 _WATCH_SECONDS = 0.5
 _QUEUE_WAIT = "waitTimeMillsInTransactionQueue"  # as RocketMQ spells it
-_QUEUE_WAIT_MS = 3_000
-_OP_BATCH = "transactionOpBatchInterval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,15 +199,16 @@ class LiveMedium:
         if root not in self._facts:
             broker = self._brokers[root]
             conf, version = broker.config(), broker.version()
+            settings = settings_of_broker(conf, dotted(version))
             has_half_topic = HALF_TOPIC_DESIGN.holds(version)
             limits_by_default = "true" if QUEUE_LIMIT.holds(version) else "false"
             self._facts[root] = _Facts(
                 version=version,
                 is_slave=conf.get("brokerRole") == "SLAVE" or broker.broker_id != 0,
-                settle_ms=settle_ms(conf, version),
+                settle_ms=settle_ms(settings),
                 has_queue_limit=conf.get("brokerFastFailureEnable", limits_by_default) == "true",
                 queue_size_name="EndTransactionQueueSize" if has_half_topic else "sendThreadPoolQueueSize",
-                file_reserved_time_hours=int(conf.get("fileReservedTime", "72")),
+                file_reserved_time_hours=settings.file_reserved_time_hours,
             )
         return self._facts[root]
 
@@ -275,15 +275,14 @@ class LiveMedium:
         return answer
 
 
-def settle_ms(conf: dict[str, str], version: Version) -> int:
+def settle_ms(settings: BrokerSettings) -> int:
     """How long a decision that a broker has received may take to become visible.
 
     It may wait in the broker's request queue until the broker drops it (waitTimeMillsInTransactionQueue), and its op
     in the op batch (5.1.0+). Source: BrokerFastFailure, TransactionalOpBatchService; docs/formats/cursors.md#settings.
     """
-    queue_ms = int(conf.get(_QUEUE_WAIT, _QUEUE_WAIT_MS))
-    batch_ms = int(conf.get(_OP_BATCH, 0)) if OP_LISTS.holds(version) else 0
-    return queue_ms + _OP_BATCH_LOOKS * batch_ms + _MARGIN_MS
+    queue_ms = conf_integer(settings.given or {}, _QUEUE_WAIT, newest_default(_QUEUE_WAIT), 64)
+    return queue_ms + _OP_BATCH_LOOKS * settings.transaction_op_batch_interval_ms + _MARGIN_MS
 
 
 def _copies_in(

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rmqtx.readers.model.releases import dotted
+from rmqtx.readers.store.broker_settings import settings_of_broker
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.producer.membership import Membership
@@ -93,7 +95,7 @@ class Canary:
     def run(self) -> ProbeRun:
         """Run every scenario, and return the steps, also of a failed run."""
         try:
-            self._allowed = allowed_times_ms(self._broker.config())
+            self._allowed = allowed_times_ms(settings_of_broker(self._broker.config(), dotted(self._broker.version())))
             with Membership(
                 self._broker.client.settings, [self._broker.address], (self._plan.group,), self._checks.put
             ) as membership:
