@@ -15,7 +15,10 @@ from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
 from rmqtx.readers.model.columns import integers
+from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.verdicts.check.check_rules import age_may_equal
+from rmqtx.verdicts.check.decisions import is_younger
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 
 TIMELINE = pa.schema(
@@ -67,14 +70,14 @@ class RecordName(NamedTuple):
     client_id: str | None = None
 
 
-def record_names(block: Block) -> dict[int, RecordName]:
-    """Return the names of the records of a block, by commit-log offset."""
+def record_names(block: Block, settings: BrokerSettings) -> dict[int, RecordName]:
+    """Return the names of the records of a block of a broker with these settings, by commit-log offset."""
     age_ms = block.header("store_time_ms") - block.header("born_time_ms")
     immunity = np.asarray(integers(block.properties.text(IMMUNITY), pa.int64()).fill_null(0))
     names = zip(
         block.message_ids().to_pylist(), block.topic_texts().to_pylist(),
         (checks == "0" for checks in block.properties.text(CHECK_TIMES).to_pylist()),
-        ((immunity > 0) & (age_ms < immunity * 1000)).tolist(),
+        ((immunity > 0) & is_younger(age_ms, immunity * 1000, age_may_equal(settings))).tolist(),
         (block.sys_flag & TRANSACTION_MASK == COMMIT).tolist(), block.born_hosts().to_pylist(),
         block.properties.text(PRODUCER_CLIENT_ID).to_pylist(), strict=True,
     )  # fmt: skip
@@ -105,9 +108,10 @@ class TimelineSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreTimelineSource:
-    """The files of a store as a source."""
+    """The files of a store as a source. `settings`: those of its broker."""
 
     store: Store
+    settings: BrokerSettings
 
     @property
     def root(self) -> str:
@@ -122,7 +126,8 @@ class StoreTimelineSource:
         finally:
             log.close()
         return {
-            offset: name for block in blocks if block is not None for offset, name in record_names(block).items()
+            offset: name
+            for block in blocks if block is not None for offset, name in record_names(block, self.settings).items()
         }
 
     def cursors(self) -> list[dict[str, Any]]:

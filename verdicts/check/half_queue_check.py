@@ -229,7 +229,8 @@ class _Pass:
         if half.immunity_seconds is not None:
             if half.immunity_seconds != -1:
                 immunity_ms = half.immunity_seconds * 1_000
-            if is_younger(age_ms, immunity_ms, self.rules) and self._put_back_immune(place, half, counted):
+            is_immune = is_younger(age_ms, immunity_ms, self.rules.age_may_equal)
+            if is_immune and self._put_back_immune(place, half, counted):
                 return 1, None
         elif is_waited_for(age_ms, self.settings, self.rules):
             return 0, Stop.YOUNG

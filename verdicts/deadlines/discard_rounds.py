@@ -99,7 +99,7 @@ def discards_by_round(
         gone, kept = (spent | expired)[:stop], ~(spent | expired)[:stop]
         put_back, counted = rows[:stop][kept], checks[:stop][kept] + 1
         immunity = halves.immunity_ms[put_back]
-        immune = (immunity >= 0) & is_younger(age[:stop][kept], immunity, rules)
+        immune = (immunity >= 0) & is_younger(age[:stop][kept], immunity, rules.age_may_equal)
         asked[put_back[~immune]] += 1
         # The loop waits for ops before it asks the first time, and before it asks about a half that is just old enough.
         waits_for_ops = np.zeros(stop, np.bool_)
