@@ -27,9 +27,9 @@ def is_spent(checks: Number, settings: CheckSettings) -> Truth:
     return checks >= settings.check_max
 
 
-def is_expired(age_ms: Number, settings: CheckSettings) -> Truth:
+def is_expired(age_ms: Number, reserved_ms: Number) -> Truth:
     """Whether it was born longer ago than fileReservedTime: the check skips it, which discards it too (needSkip)."""
-    return age_ms > settings.reserved_ms
+    return age_ms > reserved_ms
 
 
 def is_stored_since(store_time_ms: Number, begin_ms: int) -> Truth:

@@ -221,7 +221,7 @@ class _Pass:
             return self._discard(Action.DISCARDED, place, half, half)
         counted = half._replace(checks_count=1 if checks is None else checks + 1)
         age_ms = self.now_ms - half.born_time_ms
-        if is_expired(age_ms, self.settings):
+        if is_expired(age_ms, self.settings.reserved_ms):
             return self._discard(Action.EXPIRED, place, half, counted)
         if is_stored_since(half.store_time_ms, self.begin_ms):
             return 0, Stop.OWN_COPY if place in self.appended else Stop.YOUNG

@@ -91,7 +91,7 @@ def discards_by_round(
         rounds += 1 + idle
         now_ms += idle * max(1, settings.interval_ms)
         age = now_ms - halves.born_time_ms[rows]
-        expired = is_expired(age, settings)
+        expired = is_expired(age, settings.reserved_ms)
         spent = is_spent(checks, settings) & ~fresh
         waits = (halves.immunity_ms[rows] < 0) & is_waited_for(age, settings, rules)
         stops = (is_stored_since(stored, now_ms) | waits) & ~spent & ~expired

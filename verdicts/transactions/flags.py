@@ -126,9 +126,7 @@ def _of_waiting(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     ran_until = judged.per_transaction({name: view.reference_time_ms for name, view in judged.views.items()})
     timeout = judged.per_transaction({name: one.transaction_time_out_ms for name, one in settings.items()})
     interval = judged.per_transaction({name: one.transaction_check_interval_ms for name, one in settings.items()})
-    reserved = judged.per_transaction(
-        {name: one.file_reserved_time_hours * 3_600_000 for name, one in settings.items()}
-    )
+    reserved = judged.per_transaction({name: one.file_reserved_time_ms for name, one in settings.items()})
     immunity = np.where(halves.has, halves.integers("immunity_seconds")[halves.last] if len(halves) else -1, -1)
     newest_stored = np.where(halves.has, halves.integers("store_time_ms")[halves.last] if len(halves) else 0, 0)
     waited = ran_until - newest_stored
