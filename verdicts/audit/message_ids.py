@@ -13,11 +13,9 @@ from contextlib import closing
 from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_head import HEADER_BYTES_MAX, number_at, place_of
 from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.identities import OFFSET_DIGITS, offset_of
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.evidence.indexed_lookup import offset_of
-
-_OFFSET_DIGITS = 16
 
 
 def stores_of_message_id(stores: Sequence[Store], identity: str) -> frozenset[str]:
@@ -68,5 +66,5 @@ def _has_id(log: SegmentedLog, offset: int, identity: str) -> bool:
     except SourceError:
         return False
     begin = place_of("store_address", number_at(head, "sys_flag"))
-    host = bytes.fromhex(identity[:-_OFFSET_DIGITS])
+    host = bytes.fromhex(identity[:-OFFSET_DIGITS])
     return len(head) >= begin + len(host) and head[begin : begin + len(host)] == host

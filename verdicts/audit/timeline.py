@@ -15,6 +15,7 @@ from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
 from rmqtx.readers.model.columns import integers
+from rmqtx.readers.model.identities import OFFSET_DIGITS
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
 from rmqtx.verdicts.check.check_rules import age_may_equal
@@ -37,8 +38,6 @@ TIMELINE = pa.schema(
 _LOG_FIELDS = {"log_kind": pa.string(), "log_file": pa.string(), "log_line": pa.int64(), "log_text": pa.string()}
 #: With lines of the broker's logs.
 LOGGED_TIMELINE = pa.schema([*TIMELINE, *(pa.field(name, kind) for name, kind in _LOG_FIELDS.items())])
-#: Length of the place in a message id, which follows the broker's host.
-_OFFSET_DIGITS = 16
 _ROUND = "its commit, written to the half topic because a delay had diverted the half (no consumer reads it there)"
 CONSUMERS = pa.schema(
     [
@@ -217,7 +216,7 @@ def _copy_events(
     for number, copy in enumerate(copies):
         name = names.get((copy["store"], copy["commit_log_offset"]), RecordName("", HALF_TOPIC))
         checks = copy["checks_count"]
-        host = name.message_id[:-_OFFSET_DIGITS]
+        host = name.message_id[:-OFFSET_DIGITS]
         is_handed_on = bool(hosts) and host not in hosts and checks <= highest
         event, detail = _copy_event(number, checks, highest, name, is_handed_on=is_handed_on)
         yield _event(copy, event, HALF_TOPIC, detail)
