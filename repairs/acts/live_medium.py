@@ -25,16 +25,15 @@ from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.repairs.acts.claims import Claims, claimed
 from rmqtx.repairs.acts.group_watch import GroupWatch, Others
 from rmqtx.repairs.acts.medium import Tail
-from rmqtx.repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
+from rmqtx.repairs.acts.named_copies import newest_of, newest_records
 from rmqtx.repairs.acts.situation import (
     ActConditions,
     NamedRecord,
     Situation,
-    copies_without_op,
     named_record,
-    newest_first,
 )
 from rmqtx.repairs.receipts.receipts import Receipt, answered
+from rmqtx.repairs.receipts.row_copies import copies_without_op
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
 _MARGIN_MS = 1_000
@@ -106,10 +105,7 @@ class LiveMedium:
     def _situation(
         self, row: dict[str, Any], others: dict[str, Others], behind: dict[str, str | None], settled_ms: int
     ) -> Situation:
-        half = self._record(row["half_copies"])
-        if is_in_rocksdb(half) and len(row["half_copies"]) > 1:
-            half = self._record(copies_left(row, self._view)) or half
-        discard = self._record(row["discard_copies"])
+        half, discard = newest_records(row, self._read)
         root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
         facts = self._facts_of(root)
         group = str(row["producer_group"])
@@ -127,21 +123,14 @@ class LiveMedium:
         )  # fmt: skip
         return Situation(row, half, discard, half, conditions)
 
-    def _record(self, copies: Sequence[dict[str, Any]]) -> NamedRecord | None:
-        """The newest of some copies that can still be read."""
-        for copy in newest_first(copies):
-            broker = self._brokers[copy["store"]]
-            raw = broker.view(copy["commit_log_offset"])
-            for block in blocks_of([raw or b""], broker.root, []):
-                return named_record(block, broker.root)
-        return None
-
-    def _view(self, root: str, commit_log_offset: int) -> bytes | None:
-        return self._brokers[root].view(commit_log_offset)
+    def _read(self, root: str, commit_log_offset: int) -> NamedRecord | None:
+        raw = self._brokers[root].view(commit_log_offset)
+        return next((named_record(block, root) for block in blocks_of([raw or b""], root, [])), None)
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """See `Medium`."""
-        return self._record([copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset])
+        copies = [copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset]
+        return newest_of(copies, self._read)
 
     def open_copies(self, situation: Situation) -> list[int]:
         """See `Medium`."""
