@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.layout import Field, Layout
+from rmqtx.readers.model.releases import newest_default
 from rmqtx.readers.storage.open_file import OpenFile
 from rmqtx.readers.storage.runs import portions
 from rmqtx.readers.storage.segments import Segment
@@ -59,8 +60,8 @@ ENTRY = Layout(
     "store/index/IndexFile.java putKey, docs/formats/index.md#file",
 )
 
-SLOTS_COUNT_DEFAULT = 5_000_000
-ENTRIES_PER_SLOT_DEFAULT = 4
+SLOTS_COUNT_DEFAULT = newest_default("maxHashSlotNum")
+ENTRIES_PER_SLOT_DEFAULT = newest_default("maxIndexNum") // SLOTS_COUNT_DEFAULT
 
 BLOCK_ENTRIES = 65_536
 _BLOCK_BYTES = 4 << 20

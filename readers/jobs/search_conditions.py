@@ -23,9 +23,9 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMPRESSED
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.identities import ids_of, offset_of
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, WAITING_TOPICS
 
-_MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?")
 _GLOB = re.compile(r"[*?\[]")
 #: Topics in which messages wait before they go to another topic.
 _ON_THEIR_WAY = (HALF_TOPIC, DISCARD_TOPIC, *WAITING_TOPICS)
@@ -111,12 +111,11 @@ class SearchConditions:
     def _has_identity(self, block: Block) -> Bools:
         identity = self.identity
         assert identity is not None
-        words = {identity, identity.upper()}
         found = np.zeros(len(block), np.bool_)
-        if _MESSAGE_ID.fullmatch(identity):
-            at = np.flatnonzero(block.commit_log_offsets == int(identity[-16:], 16))
+        if (offset := offset_of(identity)) is not None:
+            at = np.flatnonzero(block.commit_log_offsets == offset)
             found[at] = np.asarray(pc.equal(block.take(at).message_ids(), identity.upper()).cast(pa.uint8()), np.bool_)
-        for word in words:
+        for word in ids_of(identity):
             rows = rows_with(block, word.encode("utf-8", "surrogateescape"))
             for name in (UNIQ_KEY, TRANSACTION_ID) if len(rows) else ():
                 found[rows] |= _is(block.take(rows).properties.value(name), word)

@@ -10,11 +10,10 @@ import numpy as np
 
 from rmqtx.readers.log.record_at import block_of_one
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_head import MAGIC_AT, MAGIC_START, header_bytes, number_at, span_of
 from rmqtx.readers.log.record_layout import (
-    AT,
     BORN_V6,
     FILLER_MARK,
-    IPV6_EXTRA_BYTES,
     MAGIC_V1,
     MAGIC_V2,
     RECORD,
@@ -65,7 +64,7 @@ def _wrong_place_bytes(raw: bytes, place: int, offset: int) -> int:
     One different byte in all is a damaged record of this place. More are records that were copied or moved here, which
     show nothing about the record that stood here before.
     """
-    stored = raw[place + AT["commit_log_offset"] :][:8]
+    stored = raw[place:][span_of("commit_log_offset")]
     return sum(one != other for one, other in zip(stored, offset.to_bytes(8, "big"), strict=False))
 
 
@@ -73,17 +72,17 @@ def _corrected(raw: bytes, place: int, offset: int) -> bytes | None:
     """Return the record at a place of damaged bytes with its length, magic code, offset or part lengths corrected."""
     if len(raw) - place < RECORD.size_bytes:
         return None
-    claimed = int.from_bytes(raw[place : place + 4], "big", signed=True)
-    magic = int.from_bytes(raw[place + 4 : place + 8], "big")
+    claimed = number_at(raw, "length_bytes", place)
+    magic = number_at(raw, "magic", place) & 0xFFFFFFFF
     codes = (magic,) if magic in (MAGIC_V1, MAGIC_V2) else (MAGIC_V1, MAGIC_V2)
     for length in _possible_lengths(raw, place):
         body = bytearray(raw[place : place + length])
         if body[-1] == 0 and body[-2] != 0:
             body[-1] = VALUE_END
-        body[0:4] = length.to_bytes(4, "big")
-        body[28:36] = offset.to_bytes(8, "big")
+        body[span_of("length_bytes")] = length.to_bytes(4, "big")
+        body[span_of("commit_log_offset")] = offset.to_bytes(8, "big")
         for code in dict.fromkeys((*codes, MAGIC_V1, MAGIC_V2)):
-            body[4:8] = code.to_bytes(4, "big")
+            body[span_of("magic")] = code.to_bytes(4, "big")
             if _is_whole(bytes(body), offset):
                 return bytes(body)
             if length == claimed:
@@ -95,12 +94,12 @@ def _corrected(raw: bytes, place: int, offset: int) -> bytes | None:
 
 def _possible_lengths(raw: bytes, place: int) -> list[int]:
     """Return lengths that end at the end of the bytes, or where another record seems to begin."""
-    claimed = int.from_bytes(raw[place : place + 4], "big", signed=True)
+    claimed = number_at(raw, "length_bytes", place)
     ends = [len(raw) - place]
-    found = raw.find(b"\xda\xa3\x20", place + 8)
+    found = raw.find(MAGIC_START, place + span_of("magic").stop)
     while found >= 0 and len(ends) < 64:
-        ends.append(found - 4 - place)
-        found = raw.find(b"\xda\xa3\x20", found + 1)
+        ends.append(found - MAGIC_AT - place)
+        found = raw.find(MAGIC_START, found + 1)
     lengths = [length for length in ends if length >= RECORD_BYTES_MIN]
     return sorted(lengths, key=lambda length: (length != claimed, length))
 
@@ -116,23 +115,20 @@ def _with_parts_corrected(record: bytes, *, is_v2: bool) -> bytes | None:
     All but one of the fields are correct, so that one follows from the others: only one division of the record gives a
     possible topic. If there are several, the one with a matching body CRC is chosen.
     """
-    at_flag = AT["sys_flag"]
-    flag = int.from_bytes(record[at_flag : at_flag + 4], "big")
+    flag = number_at(record, "sys_flag") & 0xFFFFFFFF
     found: list[tuple[bool, bytes]] = []
     for bits in dict.fromkeys((flag & _V6, 0, BORN_V6, STORE_V6, _V6)):
-        shift = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if bits & bit)
-        for body_length, topic_length in _cuts(record, shift, is_v2=is_v2, is_flag_kept=bits == flag & _V6):
+        for body_length, topic_length in _cuts(record, bits, is_v2=is_v2, is_flag_kept=bits == flag & _V6):
             corrected = bytearray(record)
-            corrected[at_flag : at_flag + 4] = ((flag & ~_V6) | bits).to_bytes(4, "big")
-            place = AT["body_length_bytes"] + shift
-            corrected[place : place + 4] = body_length.to_bytes(4, "big")
-            body_at = RECORD.size_bytes + shift
+            corrected[span_of("sys_flag")] = ((flag & ~_V6) | bits).to_bytes(4, "big")
+            corrected[span_of("body_length_bytes", bits)] = body_length.to_bytes(4, "big")
+            body_at = header_bytes(bits)
             topic_at = body_at + body_length
             width = 2 if is_v2 else 1
             corrected[topic_at : topic_at + width] = topic_length.to_bytes(width, "big")
             sizes_at = topic_at + width + topic_length
             corrected[sizes_at : sizes_at + 2] = (len(record) - sizes_at - 2).to_bytes(2, "big")
-            stored = int.from_bytes(record[AT["body_crc"] : AT["body_crc"] + 4], "big") & 0x7FFFFFFF
+            stored = number_at(record, "body_crc") & 0x7FFFFFFF
             is_proved = zlib.crc32(record[body_at:topic_at]) & 0x7FFFFFFF == stored
             found.append((is_proved, bytes(corrected)))
     proved = [corrected for is_proved, corrected in found if is_proved]
@@ -141,10 +137,13 @@ def _with_parts_corrected(record: bytes, *, is_v2: bool) -> bytes | None:
     return found[0][1] if len(found) == 1 else None
 
 
-def _cuts(record: bytes, shift: int, *, is_v2: bool, is_flag_kept: bool) -> Iterator[tuple[int, int]]:
-    """Yield body and topic lengths of a record with which at most one of its three part lengths is wrong."""
+def _cuts(record: bytes, bits: int, *, is_v2: bool, is_flag_kept: bool) -> Iterator[tuple[int, int]]:
+    """Yield body and topic lengths of a record with which at most one of its three part lengths is wrong.
+
+    `bits`: those of its flags that show how long its hosts are.
+    """
     width = 2 if is_v2 else 1
-    body_at = RECORD.size_bytes + shift
+    body_at = header_bytes(bits)
 
     def number(place: int, size: int) -> int:
         return int.from_bytes(record[place : place + size], "big", signed=True)
@@ -152,7 +151,7 @@ def _cuts(record: bytes, shift: int, *, is_v2: bool, is_flag_kept: bool) -> Iter
     def is_topic(topic_at: int, length: int) -> bool:
         return length > 0 and _TOPIC.fullmatch(record[topic_at : topic_at + length]) is not None
 
-    claimed = number(AT["body_length_bytes"] + shift, 4)
+    claimed = number_at(record, "body_length_bytes", 0, bits)
     last = len(record) - 2
     if 0 <= claimed <= last - body_at - width:
         topic_at = body_at + claimed + width
@@ -240,7 +239,7 @@ def with_kind(block: Block, kind: int) -> Block | None:
     begin, length = int(block.starts[0]), int(block.lengths[0])
     record = bytearray(block.data[begin : begin + length].tobytes())
     flag = (int(block.sys_flag[0]) & ~TRANSACTION_MASK & 0xFFFFFFFF) | kind
-    record[AT["sys_flag"] : AT["sys_flag"] + 4] = flag.to_bytes(4, "big")
+    record[span_of("sys_flag")] = flag.to_bytes(4, "big")
     place = block.position_bytes + begin
     return Block(
         bytes(record) + bytes(SLACK_BYTES), block.base_offset + begin, place, block.file, np.zeros(1, np.int64)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_head import number_at
 from rmqtx.readers.log.record_layout import FILLER_MARK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from rmqtx.readers.log.segment_scan import walk
 from rmqtx.readers.model.columns import SLACK_BYTES, Int32s, Int64s, integers_at
@@ -31,7 +32,7 @@ def block_at(log: SegmentedLog, offset: int) -> Block | None:
     if segment is None:
         return None
     data = log.read(offset, _FIRST_READ_BYTES)
-    length = int.from_bytes(data[:4], "big", signed=True)
+    length = number_at(data, "length_bytes")
     if not RECORD_BYTES_MIN <= length <= min(RECORD_BYTES_MAX, segment.end_offset - offset):
         return None
     if length > len(data):

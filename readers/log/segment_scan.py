@@ -18,7 +18,6 @@ the damage are evidence.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,16 +27,22 @@ from rmqtx.readers.log.filler_mark import holds_mark
 from rmqtx.readers.log.kernels import accelerated
 from rmqtx.readers.log.properties import CHECK_TIMES
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_head import (
+    BLANK_MAGIC,
+    HEAD_BYTES,
+    HEADER_BYTES_MAX,
+    MAGIC_AT,
+    MAGIC_START,
+    head_of,
+    header_bytes,
+    is_blank_head,
+    number_at,
+    topic_width,
+)
 from rmqtx.readers.log.record_layout import (
-    AT,
-    BORN_V6,
-    IPV6_EXTRA_BYTES,
-    MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
-    RECORD,
     RECORD_BYTES_MIN,
-    STORE_V6,
 )
 from rmqtx.readers.model.columns import SLACK_BYTES, Bools, Int64s
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
@@ -54,10 +59,6 @@ _ZEROS = bytes(_RESYNC_BYTES)
 #: Bytes read after a range, for the record that crosses its end; most records are shorter.
 _BEHIND_BYTES = 16 << 10
 _PAGE_BYTES = 4096
-_HEAD = struct.Struct(">iI20xq").unpack_from
-_HEAD_BYTES = 36
-_MAGIC_START = b"\xda\xa3\x20"
-_BLANK_BYTES = MAGIC_BLANK.to_bytes(4, "big")
 #: In a DLedger entry the magic code precedes the length.
 _DLEDGER_BLANK_BYTES = b"\xff\xff\xff\xff"
 
@@ -105,9 +106,9 @@ def walk(
     """
     starts: list[int] = []
     add = starts.append
-    end = min(limit, len(data)) - _HEAD_BYTES
+    end = min(limit, len(data)) - HEAD_BYTES
     while position <= end:
-        length, magic, offset = _HEAD(data, position)
+        length, magic, offset = head_of(data, position)
         if (
             (magic != MAGIC_V1 and magic != MAGIC_V2)
             or offset != base_offset + position
@@ -321,7 +322,7 @@ class SegmentScan:
         At `position` there may be a header.
         """
         size = self.segment.size_bytes
-        head = file.read(position, _HEAD_BYTES)
+        head = file.read(position, HEAD_BYTES)
         if self._is_blank(head, size - position):
             self.spans.append(Span("blank", position, size - position))
             return None
@@ -341,7 +342,7 @@ class SegmentScan:
             return position + self._frame
         if end > position:
             place = position + self._frame
-            head = file.read(place, _HEAD_BYTES) if self._frame else head
+            head = file.read(place, HEAD_BYTES) if self._frame else head
             kind = "foreign" if following is not None else self._tail_kind(file, head, place, end)
             self.spans.append(Span(kind, position, end - position))
         if size > end:
@@ -361,9 +362,9 @@ class SegmentScan:
         """
         if not self._is_last:
             return "damaged"
-        if min(len(head), end - position) < _HEAD_BYTES:  # the stored offset was not written
+        if min(len(head), end - position) < HEAD_BYTES:  # the stored offset was not written
             return "torn"
-        length, magic, offset = _HEAD(head, 0)
+        length, magic, offset = head_of(head, 0)
         is_here = offset == self.segment.base_offset + position
         has_magic = magic in (MAGIC_V1, MAGIC_V2)
         if is_here:
@@ -379,27 +380,24 @@ class SegmentScan:
         """
         if not self._is_last:
             return False
-        head = file.read(position, RECORD.size_bytes + IPV6_EXTRA_BYTES)
-        sys_flag = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
-        place = AT["store_time_ms"] + (IPV6_EXTRA_BYTES if sys_flag & BORN_V6 else 0)
-        return int.from_bytes(head[place : place + 8], "big", signed=True) < self.last_store_time_ms
+        return number_at(file.read(position, HEADER_BYTES_MAX), "store_time_ms") < self.last_store_time_ms
 
     def _resync(self, file: OpenFile, position: int, end: int | None = None) -> int | None:
         """Return where the first sound record in [position, end) begins, or None."""
         base = self.segment.base_offset
-        for start, data in _windows(file, position, end, overlap=_HEAD_BYTES):
-            found = data.find(_MAGIC_START, 4)
+        for start, data in _windows(file, position, end, overlap=HEAD_BYTES):
+            found = data.find(MAGIC_START, MAGIC_AT)
             while found >= 0:
-                place = found - 4
-                if place + _HEAD_BYTES <= len(data) and _HEAD(data, place)[2] == base + start + place:
+                place = found - MAGIC_AT
+                if place + HEAD_BYTES <= len(data) and head_of(data, place)[2] == base + start + place:
                     length = sound_length(file, start + place, base)
                     if length is not None and (end is None or start + place < end):
                         return start + place
-                found = data.find(_MAGIC_START, found + 1)
+                found = data.find(MAGIC_START, found + 1)
         return None
 
     def _find_blank(self, file: OpenFile, position: int) -> int | None:
-        magic, before = (_DLEDGER_BLANK_BYTES, 0) if self._frame else (_BLANK_BYTES, 4)
+        magic, before = (_DLEDGER_BLANK_BYTES, 0) if self._frame else (BLANK_MAGIC, MAGIC_AT)
         for start, data in _windows(file, position, None, overlap=8):
             found = data.find(magic, before)
             while found >= 0:
@@ -411,7 +409,7 @@ class SegmentScan:
 
     def _is_blank(self, head: bytes, left_bytes: int) -> bool:
         if not self._frame:
-            return _is_blank(head, left_bytes)
+            return is_blank_head(head, left_bytes)
         return head[:4] == _DLEDGER_BLANK_BYTES and int.from_bytes(head[4:8], "big") == left_bytes
 
 
@@ -441,26 +439,20 @@ def data_end(file: OpenFile, position: int) -> int:
     return end
 
 
-def _is_blank(head: bytes, left_bytes: int) -> bool:
-    return len(head) >= 8 and int.from_bytes(head[:4], "big") == left_bytes and head[4:8] == _BLANK_BYTES
-
-
 def sound_length(file: OpenFile, position: int, base_offset: int) -> int | None:
     """Return the length of the record at a position, or None if it is not sound; a few small reads for any length."""
-    head = file.read(position, RECORD.size_bytes + 2 * IPV6_EXTRA_BYTES)
+    head = file.read(position, HEADER_BYTES_MAX)
     if len(head) < RECORD_BYTES_MIN - 3:
         return None
-    length, magic, offset = _HEAD(head, 0)
+    length, magic, offset = head_of(head, 0)
     if magic not in (MAGIC_V1, MAGIC_V2) or offset != base_offset + position or length < RECORD_BYTES_MIN:
         return None
-    sys_flag = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
-    shift = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if sys_flag & bit)
-    place = AT["body_length_bytes"] + shift
-    body_length = int.from_bytes(head[place : place + 4], "big", signed=True)
+    sys_flag = number_at(head, "sys_flag")
+    body_length = number_at(head, "body_length_bytes", 0, sys_flag)
     if body_length < 0 or position + length > file.size_bytes:
         return None
-    width = 2 if magic == MAGIC_V2 else 1
-    topic_at = position + RECORD.size_bytes + shift + body_length
+    width = topic_width(magic)
+    topic_at = position + header_bytes(sys_flag) + body_length
     topic_length = int.from_bytes(file.read(topic_at, width), "big", signed=True)
     if topic_length < 0:
         return None

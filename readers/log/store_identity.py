@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 
+from rmqtx.readers.log.record_head import HEAD_BYTES, number_at
 from rmqtx.readers.log.record_layout import RECORD_BYTES_MIN
 from rmqtx.readers.store.store import open_store
 
@@ -28,7 +29,7 @@ def first_record_of(root: str | os.PathLike[str]) -> str | None:
     if first is None:
         return None
     with first.open() as file:
-        length = int.from_bytes(file.read(0, 4), "big", signed=True)
+        length = number_at(file.read(0, HEAD_BYTES), "length_bytes")
         is_length = RECORD_BYTES_MIN <= length <= min(first.size_bytes, _RECORD_BYTES_MAX)
         data = file.read(0, length if is_length else _HEAD_BYTES)
     if not data.strip(b"\0"):

@@ -1,4 +1,7 @@
-"""The identity of a transaction, its hash, and the partition that belongs to it."""
+"""The identity of a transaction, its hash, and the partition that belongs to it; and how a text names a transaction.
+
+A transaction is named by its id, by the offset message id of any of its records, or by one of its business keys.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +63,43 @@ def identities(rows: pa.RecordBatch) -> pa.Array:
     """Return the identity that decides the partition of a half copy, discard copy or COMMIT record."""
     names = rows["transaction_id"]
     return pc.coalesce(names, rows["fingerprint"]) if names.null_count else names
+
+
+#: What an operator can give, for messages.
+NAMES_ADVICE = "give a UNIQ_KEY, the message id of any of its records, or a business key"
+#: The last digits of an offset message id are the commit-log offset; the digits before are the broker's address.
+OFFSET_DIGITS = 16
+_MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
+#: Ids of one process have the same beginning and end in a counter: a shorter part would be a guess.
+SHORT_ID_LENGTH_MIN = 4
+
+
+def offset_of(name: str) -> int | None:
+    """Return the commit-log offset in an offset message id; None for a text of another form."""
+    return int(name[-OFFSET_DIGITS:], 16) if _MESSAGE_ID.fullmatch(name) else None
+
+
+def ids_of(name: str) -> tuple[str, ...]:
+    """Return the ids that a text names: clients and brokers write them in capitals. A key is named as it is written."""
+    return tuple(dict.fromkeys((name, name.upper())))
+
+
+def keys_of(keys: str | None) -> list[str]:
+    """Return the business keys in the property KEYS."""
+    return (keys or "").split(" ")
+
+
+def is_named(name: str, transaction_id: str | None, keys: str | None) -> bool:
+    """Whether a text is the id of a transaction or one of its keys."""
+    return transaction_id in ids_of(name) or name in keys_of(keys)
+
+
+def are_short_for(part: str, ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return which ids begin or end with a text that is long enough to be no coincidence; case does not count."""
+    if len(part) < SHORT_ID_LENGTH_MIN:
+        return pa.array(np.zeros(len(ids), np.bool_))
+    whole = pc.utf8_upper(ids)
+    return pc.or_(pc.starts_with(whole, part.upper()), pc.ends_with(whole, part.upper()))
 
 
 #: The ids that gRPC clients give their messages: version 1, an address, a process, seconds since 2021 and a number.

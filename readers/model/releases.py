@@ -304,7 +304,14 @@ DEFAULTS: dict[str, tuple[tuple[Version, int], ...]] = {
     "fileReservedTime": ((ALWAYS, 72),),
     "maxHashSlotNum": ((ALWAYS, 5_000_000),),
     "maxIndexNum": ((ALWAYS, 20_000_000),),
+    "waitTimeMillsInTransactionQueue": ((ALWAYS, 3_000),),  # 4.4.0 and later, as RocketMQ spells it
 }
+
+
+def newest_default(setting: str) -> int:
+    """Return the default of a setting in the newest release."""
+    return DEFAULTS[setting][-1][1]
+
 
 # --- what files show --------------------------------------------------------------------------------------------------
 

@@ -89,6 +89,11 @@ class BrokerSettings:
     given: Mapping[str, str] | None = field(default=None, hash=False)
 
     @property
+    def file_reserved_time_ms(self) -> int:
+        """How long files, and half messages in the half topic, are kept."""
+        return reserved_time_ms(self.file_reserved_time_hours)
+
+    @property
     def check_max_is_configured(self) -> bool:
         """Whether transaction_check_max was given, not assumed."""
         return self.origin.get("transaction_check_max") in (FROM_CONF, FROM_BROKER)
@@ -336,6 +341,11 @@ def setting_in_force(settings: BrokerSettings, key: str) -> tuple[int, str] | No
     if name is None:
         return None
     return int(getattr(settings, name)), settings.origin.get(name, "given").partition(", because ")[0]
+
+
+def reserved_time_ms(hours: int) -> int:
+    """Return a fileReservedTime in milliseconds."""
+    return hours * 3_600_000
 
 
 def conf_integer(conf: Mapping[str, str], key: str, default: int, bits: int) -> int:

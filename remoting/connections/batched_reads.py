@@ -120,15 +120,10 @@ def queries(
 
 
 def _store_times(body: bytes) -> list[int]:
-    from rmqtx.readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
+    from rmqtx.readers.log.record_head import number_at
     from rmqtx.remoting.protocol.record_bytes import cut
 
-    times = []
-    for start in cut(body)[0]:
-        flag = int.from_bytes(body[start + AT["sys_flag"] : start + AT["sys_flag"] + 4], "big")
-        place = start + AT["store_time_ms"] + (IPV6_EXTRA_BYTES if flag & BORN_V6 else 0)
-        times.append(int.from_bytes(body[place : place + 8], "big"))
-    return times
+    return [number_at(body, "store_time_ms", start) for start in cut(body)[0]]
 
 
 def _query(topic: str, key: str, end_ms: int, begin_ms: int) -> Request:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.errors import NoSuchTransaction
+from rmqtx.readers.model.identities import NAMES_ADVICE, SHORT_ID_LENGTH_MIN, are_short_for
 from rmqtx.readers.model.tables import LIVE_TRANSACTIONS, TRANSACTIONS
 from rmqtx.remoting.connections.batched_reads import Pace
 from rmqtx.remoting.connections.broker import Broker
@@ -20,7 +21,7 @@ from rmqtx.remoting.live.producers import with_producers
 from rmqtx.remoting.live.store_facts import LiveStore, live_store
 from rmqtx.remoting.live.witnesses import LiveWitnesses, Named
 from rmqtx.remoting.protocol.answers import BrokerAddresses
-from rmqtx.verdicts.audit.lookups import SHORT_ID_LENGTH_MIN, is_short_for, open_rows, short_note, undecidable_findings
+from rmqtx.verdicts.audit.lookups import open_rows, short_note, undecidable_findings
 from rmqtx.verdicts.causes.groups import habits_of
 from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.model.reading import VerdictReading
@@ -83,7 +84,8 @@ def show(
         others.extend(source.other_id_words(identity) for source in sources)
         if not named and short and len(identity) >= SHORT_ID_LENGTH_MIN:
             every = _union(source.window(is_whole=True) for source in sources)
-            named = {one: topic for one, topic in every.items() if is_short_for(identity, one)}
+            are_short = are_short_for(identity, pa.array(every, pa.string())).to_pylist()
+            named = {one: every[one] for one, is_short in zip(every, are_short, strict=True) if is_short}
             shortened.extend(named)
         return named
 
@@ -96,7 +98,7 @@ def show(
         raise NoSuchTransaction(
             f"no transaction {identity} on {', '.join(broker.root for broker in brokers)}{''.join(others)}",
             actual="".join(others) or None,
-            advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
+            advice=NAMES_ADVICE,
         )
     return reading
 

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.identities import offset_of
 from rmqtx.remoting.connections.batched_reads import Pace, UnreadEntries, queries, views
 from rmqtx.remoting.live.queues import first_kept, records
 from rmqtx.remoting.live.store_facts import LiveStore
 from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.remoting.protocol.errors import Refused
 from rmqtx.remoting.protocol.record_bytes import blocks_of
-from rmqtx.verdicts.evidence.indexed_lookup import offset_of
 from rmqtx.verdicts.evidence.witness_collector import CollectedWitnesses
 from rmqtx.verdicts.transactions.shared_numbers import FINAL_SLACK_MS
 

@@ -116,7 +116,7 @@ class LiveStore:
         return StoreEvidence(
             settings.version_low, settings.version_high, stop=stop, conf=settings.given, read=frozenset({FILES, WIRE}),
             has_proxy=self.has_proxy,
-            op_interval_ms=settings.transaction_op_batch_interval_ms if settings.batches_ops is not False else 0,
+            op_interval_ms=settings.transaction_op_batch_interval_ms,
         )
 
     def describe(self, *, verbose: bool = False) -> str:

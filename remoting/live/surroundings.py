@@ -34,7 +34,7 @@ class LiveSurroundings:
         return {
             offset: name
             for block in blocks_of(bodies, self.root, [])
-            for offset, name in record_names(block).items()
+            for offset, name in record_names(block, self.facts.settings).items()
         }
 
     def cursors(self) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import is_delayed_half
 from rmqtx.readers.model.columns import IntegerSet, int64s
 from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.identities import offset_of
 from rmqtx.readers.model.releases import TIMERS
 from rmqtx.readers.store.store import (
     DISCARD_TOPIC,
@@ -49,7 +50,6 @@ from rmqtx.verdicts.check.state import CheckState
 from rmqtx.verdicts.check.stored_records import halves_of_records, ops_of_records
 from rmqtx.verdicts.check.window import CheckWindow
 from rmqtx.verdicts.ends.misdirected_decisions import misdirected_decisions
-from rmqtx.verdicts.evidence.indexed_lookup import offset_of
 from rmqtx.verdicts.evidence.witness_collector import Names, incomplete_chains
 from rmqtx.verdicts.model.witnesses import Witnesses
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_head import HEAD_BYTES, MAGIC_AT, head_of
 from rmqtx.readers.log.record_layout import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from rmqtx.readers.model.columns import SLACK_BYTES
 from rmqtx.readers.model.findings import Finding
 
-_HEAD = struct.Struct(">iI20xq").unpack_from
-_HEAD_BYTES = 36
-_MAGIC_AT = 4
 _MAGIC = re.compile(b"|".join(re.escape((magic & 0xFFFFFFFF).to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2)))
 #: Size at which a block is decoded; the body of one record may be larger.
 _BLOCK_BYTES = 4 << 20
@@ -28,9 +25,9 @@ def cut(body: bytes, place: int = 0) -> tuple[list[int], list[int], int]:
     """
     starts: list[int] = []
     offsets: list[int] = []
-    last = len(body) - _HEAD_BYTES
+    last = len(body) - HEAD_BYTES
     while place <= last:
-        length, magic, offset = _HEAD(body, place)
+        length, magic, offset = head_of(body, place)
         if (magic != MAGIC_V1 and magic != MAGIC_V2) or not RECORD_BYTES_MIN <= length <= len(body) - place:
             break
         starts.append(place)
@@ -44,9 +41,9 @@ def _next_head(body: bytes, place: int) -> int:
 
     4.9.7 sends bytes of another record for an expired record at commit-log offset 0; sound records follow.
     """
-    for word in _MAGIC.finditer(body, place + _MAGIC_AT):
-        start = word.start() - _MAGIC_AT
-        if start + _HEAD_BYTES <= len(body) and RECORD_BYTES_MIN <= _HEAD(body, start)[0] <= len(body) - start:
+    for word in _MAGIC.finditer(body, place + MAGIC_AT):
+        start = word.start() - MAGIC_AT
+        if start + HEAD_BYTES <= len(body) and RECORD_BYTES_MIN <= head_of(body, start)[0] <= len(body) - start:
             return start
     return len(body)
 

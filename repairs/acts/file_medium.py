@@ -28,11 +28,12 @@ from rmqtx.repairs.acts.log_tail import LogTail, Placed, log_end
 from rmqtx.repairs.acts.medium import Tail
 from rmqtx.repairs.acts.old_table_entries import dispatch_steps, slot_states, why_not_dispatched
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
-from rmqtx.repairs.acts.situation import NamedRecord, Situation, copies_without_op, named_record
+from rmqtx.repairs.acts.situation import NamedRecord, Situation, named_record
 from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet
 from rmqtx.repairs.changes.destinations import Destination, carried_out
 from rmqtx.repairs.changes.store_lock import store_locked, store_shared
 from rmqtx.repairs.receipts.receipts import APPEND, Receipt, answered
+from rmqtx.repairs.receipts.row_copies import copies_without_op, newest_first
 from rmqtx.repairs.receipts.saved_messages import block_of
 from rmqtx.repairs.records.prepared_records import commit_record_of, rollback_record_of
 from rmqtx.repairs.records.record_writer import (
@@ -307,7 +308,7 @@ class FileMedium:
     def open_copies(self, situation: Situation) -> list[int]:
         """See `Medium`: the copies that the check will still reach, by its cursors."""
         row, cursors = situation.row, check_cursors(self._store)
-        queue_id = row["half_copies"][-1]["queue_id"] if row["half_copies"] else 0
+        queue_id = newest_first(row["half_copies"])[0]["queue_id"] if row["half_copies"] else 0
         begin, op_begin = ((known or {}).get(queue_id, 0) for known in (cursors.half, cursors.op))
         return [number for number in copies_without_op(row, op_begin, queue_id=queue_id) if number >= begin]
 

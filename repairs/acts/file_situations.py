@@ -5,17 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from rmqtx.readers.index.index_search import open_index
-from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
+from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.neighbourhood import contradictions
-from rmqtx.repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
-from rmqtx.repairs.acts.situation import ActConditions, NamedRecord, Situation, named_record, newest_first
+from rmqtx.repairs.acts.situation import ActConditions, Situation
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, known_until_ms
 
 
@@ -64,23 +62,6 @@ def _conditions(store: Store, settings_of: SettingsOf) -> ActConditions:
 
 
 def _situation(row: dict[str, Any], logs: dict[str, SegmentedLog], conditions: dict[str, ActConditions]) -> Situation:
-    half = _newest(row["half_copies"], logs)
-    if is_in_rocksdb(half) and len(row["half_copies"]) > 1:
-        half = _newest(copies_left(row, partial(_record_at, logs)), logs) or half
-    discard = _newest(row["discard_copies"], logs)
+    half, discard = newest_records(row, reader_of(logs))
     root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
     return Situation(row, half, discard, half, conditions[root])
-
-
-def _record_at(logs: dict[str, SegmentedLog], root: str, commit_log_offset: int) -> bytes | None:
-    block = block_at(logs[root], commit_log_offset)
-    return None if block is None else named_record(block, root).raw
-
-
-def _newest(copies: Sequence[dict[str, Any]], logs: dict[str, SegmentedLog]) -> NamedRecord | None:
-    """The newest of some copies that can be read."""
-    for copy in newest_first(copies):
-        block = block_at(logs[copy["store"]], copy["commit_log_offset"])
-        if block is not None:
-            return named_record(block, copy["store"])
-    return None

@@ -18,11 +18,13 @@ from rmqtx.readers.model.releases import (
     dotted,
 )
 from rmqtx.readers.model.shell_words import quoted
+from rmqtx.readers.store.broker_settings import reserved_time_ms
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
 from rmqtx.repairs.acts.situation import Situation
+from rmqtx.verdicts.check.decisions import is_expired
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.reason_codes import REASONS
 
@@ -449,11 +451,11 @@ def resume_too_old(situation: Situation, request: ActRequest) -> Found:
         return None
     if is_in_rocksdb(situation.half_copy):  # the check of RocksDB halves does not have this rule
         return None
-    age_hours = (conditions.now_ms - born_ms) / _HOUR_MS
-    if age_hours <= conditions.file_reserved_time_hours:
+    age_ms, reserved_hours = conditions.now_ms - born_ms, conditions.file_reserved_time_hours
+    if not is_expired(age_ms, reserved_time_ms(reserved_hours)):
         return None
     return (
-        f"it was born {age_hours:.0f} h ago, longer than fileReservedTime ({conditions.file_reserved_time_hours} h): "
+        f"it was born {age_ms / _HOUR_MS:.0f} h ago, longer than fileReservedTime ({reserved_hours} h): "
         "the check would discard it again without asking the producer",
         f"raise fileReservedTime on the broker first, or {_decide(situation)}",
     )

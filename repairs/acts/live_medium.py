@@ -13,7 +13,8 @@ import numpy as np
 from rmqtx.readers.log.properties import CHECK_TIMES, UNIQ_KEY
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, OP_LISTS, QUEUE_LIMIT, Version
+from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, QUEUE_LIMIT, Version, dotted, newest_default
+from rmqtx.readers.store.broker_settings import BrokerSettings, conf_integer, settings_of_broker
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.live.lookups import lookup
@@ -24,16 +25,15 @@ from rmqtx.remoting.protocol.record_bytes import blocks_of
 from rmqtx.repairs.acts.claims import Claims, claimed
 from rmqtx.repairs.acts.group_watch import GroupWatch, Others
 from rmqtx.repairs.acts.medium import Tail
-from rmqtx.repairs.acts.rocksdb_halves import copies_left, is_in_rocksdb
+from rmqtx.repairs.acts.named_copies import newest_of, newest_records
 from rmqtx.repairs.acts.situation import (
     ActConditions,
     NamedRecord,
     Situation,
-    copies_without_op,
     named_record,
-    newest_first,
 )
 from rmqtx.repairs.receipts.receipts import Receipt, answered
+from rmqtx.repairs.receipts.row_copies import copies_without_op
 
 #: The broker's threads are not exact: added to the wait that follows from its configuration.
 _MARGIN_MS = 1_000
@@ -42,8 +42,6 @@ _MARGIN_MS = 1_000
 _OP_BATCH_LOOKS = 2
 _WATCH_SECONDS = 0.5
 _QUEUE_WAIT = "waitTimeMillsInTransactionQueue"  # as RocketMQ spells it
-_QUEUE_WAIT_MS = 3_000
-_OP_BATCH = "transactionOpBatchInterval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +105,7 @@ class LiveMedium:
     def _situation(
         self, row: dict[str, Any], others: dict[str, Others], behind: dict[str, str | None], settled_ms: int
     ) -> Situation:
-        half = self._record(row["half_copies"])
-        if is_in_rocksdb(half) and len(row["half_copies"]) > 1:
-            half = self._record(copies_left(row, self._view)) or half
-        discard = self._record(row["discard_copies"])
+        half, discard = newest_records(row, self._read)
         root = next((record.store for record in (half, discard) if record is not None), str(row["store"]))
         facts = self._facts_of(root)
         group = str(row["producer_group"])
@@ -128,21 +123,14 @@ class LiveMedium:
         )  # fmt: skip
         return Situation(row, half, discard, half, conditions)
 
-    def _record(self, copies: Sequence[dict[str, Any]]) -> NamedRecord | None:
-        """The newest of some copies that can still be read."""
-        for copy in newest_first(copies):
-            broker = self._brokers[copy["store"]]
-            raw = broker.view(copy["commit_log_offset"])
-            for block in blocks_of([raw or b""], broker.root, []):
-                return named_record(block, broker.root)
-        return None
-
-    def _view(self, root: str, commit_log_offset: int) -> bytes | None:
-        return self._brokers[root].view(commit_log_offset)
+    def _read(self, root: str, commit_log_offset: int) -> NamedRecord | None:
+        raw = self._brokers[root].view(commit_log_offset)
+        return next((named_record(block, root) for block in blocks_of([raw or b""], root, [])), None)
 
     def record(self, situation: Situation, queue_offset: int) -> NamedRecord | None:
         """See `Medium`."""
-        return self._record([copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset])
+        copies = [copy for copy in situation.row["half_copies"] if copy["queue_offset"] == queue_offset]
+        return newest_of(copies, self._read)
 
     def open_copies(self, situation: Situation) -> list[int]:
         """See `Medium`."""
@@ -200,15 +188,16 @@ class LiveMedium:
         if root not in self._facts:
             broker = self._brokers[root]
             conf, version = broker.config(), broker.version()
+            settings = settings_of_broker(conf, dotted(version))
             has_half_topic = HALF_TOPIC_DESIGN.holds(version)
             limits_by_default = "true" if QUEUE_LIMIT.holds(version) else "false"
             self._facts[root] = _Facts(
                 version=version,
                 is_slave=conf.get("brokerRole") == "SLAVE" or broker.broker_id != 0,
-                settle_ms=settle_ms(conf, version),
+                settle_ms=settle_ms(settings),
                 has_queue_limit=conf.get("brokerFastFailureEnable", limits_by_default) == "true",
                 queue_size_name="EndTransactionQueueSize" if has_half_topic else "sendThreadPoolQueueSize",
-                file_reserved_time_hours=int(conf.get("fileReservedTime", "72")),
+                file_reserved_time_hours=settings.file_reserved_time_hours,
             )
         return self._facts[root]
 
@@ -275,15 +264,14 @@ class LiveMedium:
         return answer
 
 
-def settle_ms(conf: dict[str, str], version: Version) -> int:
+def settle_ms(settings: BrokerSettings) -> int:
     """How long a decision that a broker has received may take to become visible.
 
     It may wait in the broker's request queue until the broker drops it (waitTimeMillsInTransactionQueue), and its op
     in the op batch (5.1.0+). Source: BrokerFastFailure, TransactionalOpBatchService; docs/formats/cursors.md#settings.
     """
-    queue_ms = int(conf.get(_QUEUE_WAIT, _QUEUE_WAIT_MS))
-    batch_ms = int(conf.get(_OP_BATCH, 0)) if OP_LISTS.holds(version) else 0
-    return queue_ms + _OP_BATCH_LOOKS * batch_ms + _MARGIN_MS
+    queue_ms = conf_integer(settings.given or {}, _QUEUE_WAIT, newest_default(_QUEUE_WAIT), 64)
+    return queue_ms + _OP_BATCH_LOOKS * settings.transaction_op_batch_interval_ms + _MARGIN_MS
 
 
 def _copies_in(

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from rmqtx.repairs.acts.rocksdb_halves import fresh_offset_marks
-from rmqtx.repairs.acts.situation import copies_without_op
+from rmqtx.repairs.receipts.row_copies import copies_without_op
 
 #: Flags that an act must not cause: decided more than once, or on the number of another half message.
 _CONTRADICTIONS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC, WAITING_TOPICS
+from rmqtx.repairs.receipts.row_copies import newest_first
 from rmqtx.verdicts.model.state import State
 
 #: Topics of half copies that are not prepared records.
@@ -65,27 +66,6 @@ def named_record(block: Block, store: str, number: int = 0) -> NamedRecord:
         raw=block.raw[begin : begin + length],
         topic=str(alone.topic_texts()[0]),
     )
-
-
-def newest_first(copies: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return half or discard copies in the order of the log, the newest first; of several stores, by their clocks.
-
-    Queue offsets do not give the order: a half queue that was deleted begins again at 0.
-    """
-    order = "commit_log_offset" if len({copy["store"] for copy in copies}) <= 1 else "store_time_ms"
-    return sorted(copies, key=lambda copy: (-int(copy[order]), -int(copy["queue_offset"])))
-
-
-def copies_without_op(row: Mapping[str, Any], op_cursor: int = 0, **of: Any) -> list[int]:
-    """Half queue offsets of a transaction's half copies that no op message names.
-
-    `op_cursor`: where the check reads op messages from; earlier ones have no effect on what it still reaches. `of`:
-    values that the entries of the copies must have, for example their store or queue.
-    Order: ascending, each once.
-    """
-    marked = {mark["half_queue_offset"] for mark in row["op_marks"] if (mark["queue_offset"] or 0) >= op_cursor}
-    copies = [copy for copy in row["half_copies"] if all(copy[name] == value for name, value in of.items())]
-    return sorted({int(copy["queue_offset"]) for copy in copies} - marked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.shell_words import quoted
-from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.queues.consume_queue import SLOT, open_queue
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
 from rmqtx.repairs.bundles.selection import Selection, loose
@@ -120,8 +120,9 @@ def _add_finding(selection: Selection, log: SegmentedLog, row: dict[str, Any]) -
     parts = (file or "").removeprefix(selection.store.root).strip("/").split("/")
     is_queue = len(parts) == 4 and parts[0] == "consumequeue" and parts[2].isdecimal() and parts[3].isdecimal()
     if is_queue and row["position_bytes"] is not None:
-        first = (int(parts[3]) + row["position_bytes"]) // 20
-        numbers = range(first, first + max(1, (length or 20) // 20))
+        size = SLOT.size_bytes
+        first = (int(parts[3]) + row["position_bytes"]) // size
+        numbers = range(first, first + max(1, (length or size) // size))
         selection.slots.setdefault((parts[1], int(parts[2])), set()).update(numbers)
         selection.add_records(_pointed_at(selection.store, parts[1], int(parts[2]), numbers))
     if row["code"] not in _GROUP_CURSORS and len(parts) <= 2 and file and parts[-1]:

@@ -31,16 +31,13 @@ from rmqtx.readers.log.properties import (
     TRANSACTION_ID,
     UNIQ_KEY,
 )
+from rmqtx.readers.log.record_head import number_at, parts_of, span_of
 from rmqtx.readers.log.record_layout import (
-    AT,
-    BORN_V6,
     COMPRESSED,
-    IPV6_EXTRA_BYTES,
     MAGIC_V1,
     MAGIC_V2,
     NAME_END,
     RECORD,
-    STORE_V6,
     VALUE_END,
     signed,
 )
@@ -166,29 +163,20 @@ class Redactor:
 
     def record(self, data: bytes) -> bytes:
         """Redact a sound record. Its CRCs are right if they were right before, else wrong."""
-        sys_flag = int.from_bytes(data[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
-        born_extra = IPV6_EXTRA_BYTES if sys_flag & BORN_V6 else 0
-        store_extra = IPV6_EXTRA_BYTES if sys_flag & STORE_V6 else 0
-        body_at = RECORD.size_bytes + born_extra + store_extra
-        length = int.from_bytes(data[body_at - 4 : body_at], "big")
-        topic_at = body_at + length
-        width = 2 if int.from_bytes(data[4:8], "big") == MAGIC_V2 else 1
-        topic_length = int.from_bytes(data[topic_at : topic_at + width], "big")
-        topic_at += width
-        properties_at = topic_at + topic_length + 2
-        topic, body = data[topic_at : topic_at + topic_length], data[body_at : body_at + length]
+        sys_flag, parts = number_at(data, "sys_flag"), parts_of(data)
+        topic, body, area = data[parts.topic], data[parts.body], data[parts.properties]
         changed = bytearray(data)
-        for place, extra in ((AT["born_address"], born_extra), (AT["store_address"] + born_extra, store_extra)):
-            changed[place : place + 4 + extra] = self.host(data[place : place + 4 + extra])
+        for host in (parts.born_host, parts.store_host):
+            address = slice(host.start, host.stop - _PORT_BYTES)
+            changed[address] = self.host(data[address])
         new_body = _op_body(body) if topic in _OP_TOPICS else self.body(body, sys_flag)
-        changed[body_at : body_at + length] = new_body
-        stored = int.from_bytes(data[AT["body_crc"] : AT["body_crc"] + 4], "big")
-        if length:
+        changed[parts.body] = new_body
+        if body:
+            stored = number_at(data, "body_crc") & 0xFFFFFFFF
             crc = stored ^ zlib.crc32(body) & 0x7FFFFFFF ^ zlib.crc32(new_body) & 0x7FFFFFFF
-            changed[AT["body_crc"] : AT["body_crc"] + 4] = crc.to_bytes(4, "big")
-        changed[topic_at : topic_at + topic_length] = self.name(topic)
-        area = data[properties_at:]
-        changed[properties_at:] = self._properties(area, keeps_tags=topic in _OP_TOPICS)
+            changed[span_of("body_crc")] = crc.to_bytes(4, "big")
+        changed[parts.topic] = self.name(topic)
+        changed[parts.properties] = self._properties(area, keeps_tags=topic in _OP_TOPICS)
         if area[-PROPERTY_CRC_BYTES:].startswith(PROPERTY_CRC + bytes([NAME_END])):
             changed[-11:-1] = _property_crc(data, bytes(changed))
         return bytes(changed)
@@ -239,23 +227,21 @@ class Redactor:
         `offset`: their commit-log offset, which a header contains; other bytes may be any content.
         """
         changed = bytearray(120 if value else 0 for value in data)
-        if data[_PLACE] == offset.to_bytes(8, "big"):
+        if data[span_of("commit_log_offset")] == offset.to_bytes(8, "big"):
             for name, (low, high) in _HEADER_NUMBERS.items():
-                begin, end = AT[name], AT[name] + _WIDTHS[name]
-                if end <= len(data) and low <= int.from_bytes(data[begin:end], "big", signed=True) <= high:
-                    changed[begin:end] = data[begin:end]
+                span = span_of(name)
+                if span.stop <= len(data) and low <= number_at(data, name) <= high:
+                    changed[span] = data[span]
         return bytes(changed)
 
 
-#: Position of a record's own commit-log offset.
-_PLACE = slice(AT["commit_log_offset"], AT["commit_log_offset"] + 8)
 #: Numbers of a header that stay in damaged bytes if their values are plausible. The body's CRC does not stay: a short
 #: body could be found from it.
 _HEADER_NUMBERS = {
     "length_bytes": (RECORD.size_bytes, 1 << 26), "magic": (signed(MAGIC_V1), signed(MAGIC_V2)),
     "queue_id": (0, 1 << 16), "flag": (0, 1 << 8), "queue_offset": (0, 1 << 40), "commit_log_offset": (0, 1 << 62),
 }
-_WIDTHS = {one.name: one.size_bytes for one in RECORD.fields}
+_PORT_BYTES = 4
 _LONG_MAGICS = (0x100, 0x200)
 
 

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rmqtx.readers.model.releases import dotted
+from rmqtx.readers.store.broker_settings import settings_of_broker
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.remoting.producer.membership import Membership
@@ -24,7 +26,9 @@ from rmqtx.remoting.producer.unique_keys import UniqueKeys
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
 from rmqtx.remoting.protocol.errors import NoAnswer, Refused, RemotingError
 from rmqtx.repairs.acts.proof import Seen, proof_of
+from rmqtx.repairs.acts.rocksdb_halves import offset_marks
 from rmqtx.repairs.canary.probe_steps import SCENARIOS, ProbeRun, ProbeStep, allowed_times_ms
+from rmqtx.repairs.receipts.row_copies import copies_without_op, newest_first
 
 #: Prefix of the keys of its messages, by which a later run finds what an earlier run left.
 KEY_PREFIX = "rmqtx-probe-"
@@ -93,7 +97,7 @@ class Canary:
     def run(self) -> ProbeRun:
         """Run every scenario, and return the steps, also of a failed run."""
         try:
-            self._allowed = allowed_times_ms(self._broker.config())
+            self._allowed = allowed_times_ms(settings_of_broker(self._broker.config(), dotted(self._broker.version())))
             with Membership(
                 self._broker.client.settings, [self._broker.address], (self._plan.group,), self._checks.put
             ) as membership:
@@ -312,11 +316,11 @@ class Canary:
     def _roll_back(self, transaction: _Transaction) -> None:
         rows = self._look([transaction.key])
         copies = rows[0]["half_copies"] if rows else []
-        newest = _at(copies[-1]) if copies else transaction.newest
+        newest = _at(newest_first(copies)[0]) if copies else transaction.newest
         if newest is None:
             return  # it was never stored
-        marked = {mark["half_queue_offset"] for mark in rows[0]["op_marks"]} if rows else set()
-        if marked & {newest[0], None} or (transaction.decided is not None and newest == transaction.decided_at):
+        is_ended = bool(copies) and (newest[0] not in copies_without_op(rows[0]) or bool(offset_marks(rows[0])))
+        if is_ended or (transaction.decided is not None and newest == transaction.decided_at):
             return
         answer = self._broker.end_transaction(
             producer_group=self._plan.group, queue_offset=newest[0], commit_log_offset=newest[1], decision=ROLLBACK,

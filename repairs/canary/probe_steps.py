@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from rmqtx.readers.model.tables import TRANSACTIONS, column
+from rmqtx.readers.store.broker_settings import BrokerSettings
 
 SCENARIOS: dict[str, str] = {
     "commit": "committed at once",
@@ -91,13 +92,13 @@ def steps_table(runs: Sequence[ProbeRun]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=PROBE_STEPS)
 
 
-def allowed_times_ms(conf: Mapping[str, str]) -> dict[str, int]:
+def allowed_times_ms(settings: BrokerSettings) -> dict[str, int]:
     """How long a broker's settings allow the steps that wait for the broker to take. Units: milliseconds.
 
     The check reaches a half in the first round after transactionTimeOut; ops are written after
     transactionOpBatchInterval (5.1.0 and later). At the end a copy may have to be closed, whose op takes as long again,
     and then the check must pass it: other halves before it delay the check for their transactionTimeOut.
     """
-    batch = int(conf.get("transactionOpBatchInterval", "0"))
-    ask = int(conf.get("transactionTimeOut", "6000")) + int(conf.get("transactionCheckInterval", "60000"))
+    batch = settings.transaction_op_batch_interval_ms
+    ask = settings.transaction_time_out_ms + settings.transaction_check_interval_ms
     return {"ask": ask, "mark": batch, "end": 2 * batch + ask}

@@ -12,6 +12,7 @@ from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.receipts.planner import PLACE, WITNESSES, step_of
+from rmqtx.repairs.receipts.row_copies import newest_first
 
 __all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]
 
@@ -105,7 +106,7 @@ def _record_differs(
     copies = row["discard_copies"] if is_resume else row["half_copies"]
     place = dict(planned)
     if not is_same_store and copies:
-        place["store"] = copies[-1]["store"]
+        place["store"] = newest_first(copies)[0]["store"]
     found = read(place)
     where = f"{planned['queue_offset']} at commit-log offset {planned['commit_log_offset']}"
     if found is None:

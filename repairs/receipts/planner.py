@@ -1,20 +1,12 @@
-"""From advice to a plan: for each transaction that can be acted on, its record, evidence and preconditions."""
+"""The rows of plans: the step of a transaction with its evidence, and the fingerprint of a store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from rmqtx.readers.cursors.cursors import check_cursors
-from rmqtx.readers.log.record_at import block_at
-from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
-from rmqtx.repairs.receipts.plan_file import ACTIONS, Plan
-from rmqtx.verdicts.audit.provenance import tool
 
 #: The kinds of witness by the column of TRANSACTIONS that holds them.
 WITNESSES = {
@@ -23,53 +15,6 @@ WITNESSES = {
 }  # fmt: skip
 #: Columns of a witness's place.
 PLACE = ("store", "queue_id", "queue_offset", "commit_log_offset")
-_SETTLED = ("done", "not_done")
-
-
-@dataclass(slots=True)
-class Planner:
-    """Collects the steps of a plan from rows of RECONCILED as they pass through.
-
-    `ledger_name`: the source of reasons in the plan.
-    """
-
-    stores: list[Store]
-    ledger_name: str
-    _rows: list[pa.RecordBatch] = field(default_factory=list)
-
-    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the same batches; rows that the ledger decides and an action can carry out are kept for the plan."""
-        for batch in batches:
-            settled = pc.and_(
-                pc.is_in(batch["ledger_word"], value_set=pa.array(_SETTLED)),
-                pc.is_in(batch["advice"], value_set=pa.array(ACTIONS)),
-            )
-            chosen = batch.filter(settled)
-            if chosen.num_rows:
-                self._rows.append(chosen)
-            yield batch
-
-    def plan(self, made_from: Mapping[str, Any], made_time_ms: int) -> Plan:
-        """Make the plan.
-
-        `made_from`: the provenance of the reading. Reads each record that a step names, for its length and CRC.
-        Order: that of the rows.
-        """
-        logs = {store.root: store.log() for store in self.stores}
-        try:
-            steps = [self._step(row, logs) for batch in self._rows for row in batch.to_pylist()]
-        finally:
-            for log in logs.values():
-                log.close()
-        provenance = {facts["store"]: facts for facts in made_from["stores"]}
-        stores = [fingerprint(store, provenance[store.root]) for store in self.stores]
-        return Plan(tool(), made_time_ms, stores, steps, dict(made_from))
-
-    def _step(self, row: dict[str, Any], logs: dict[str, SegmentedLog]) -> dict[str, Any]:
-        return step_of(
-            row, row["advice"], row["reason"], f"{self.ledger_name}: {row['ledger_row'] or 'no row'}",
-            half_copy=_named(row["half_copies"], logs), discard_copy=_named(row["discard_copies"], logs),
-        )
 
 
 def step_of(
@@ -111,19 +56,6 @@ def witnesses_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
         for column, kind in WITNESSES.items()
         for entry in row[column]
     ]
-
-
-def _named(copies: list[dict[str, Any]], logs: dict[str, SegmentedLog]) -> dict[str, Any] | None:
-    """The newest copy as RECORD_NAMED."""
-    if not copies:
-        return None
-    newest = copies[-1]
-    block = block_at(logs[newest["store"]], newest["commit_log_offset"])
-    return {
-        **{name: newest[name] for name in PLACE},
-        "length_bytes": None if block is None else int(block.lengths[0]),
-        "body_crc": None if block is None else int(block.header("body_crc")[0]),
-    }
 
 
 def fingerprint(store: Store, facts: Mapping[str, Any]) -> dict[str, Any]:

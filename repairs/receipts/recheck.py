@@ -14,6 +14,7 @@ from rmqtx.remoting.protocol.codes import COMMIT
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.planner import PLACE
 from rmqtx.repairs.receipts.receipts import CURSOR_SET, OTHER_STORE, SET_CURSOR, Receipt, whoever
+from rmqtx.repairs.receipts.row_copies import newest_first
 from rmqtx.verdicts.model.state import State
 
 Row = Mapping[str, Any]
@@ -200,7 +201,7 @@ def _resumed(receipt: Receipt, row: Row) -> Standing:
 def _stands(receipt: Receipt, row: Row, reason: str) -> Standing:
     """The standing of an effect that was found: `reopened` if the broker will check the transaction again."""
     if row["state"] == State.PENDING or "open_after_decision" in row["flags"]:
-        newest = row["half_copies"][-1]["queue_offset"]
+        newest = newest_first(row["half_copies"])[0]["queue_offset"]
         if any(entry["kind"] == STATE_TABLE for entry in row["state_entries"]):  # 3.1: a close does not end its checks
             return Standing("reopened", f"{reason}, but the broker will check it again: {row['reason']}")
         why = (

@@ -16,6 +16,7 @@ import numpy as np
 
 from rmqtx.readers.log.commit_log import record_columns
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.record_head import number_at
 from rmqtx.readers.log.record_layout import COMPRESSED, RECORD_BYTES_MIN
 from rmqtx.readers.model.columns import SLACK_BYTES
 from rmqtx.readers.model.errors import FormatError, UnwritableFile
@@ -88,9 +89,9 @@ def block_of(record: bytes) -> Block:
 
     Raises: FormatError.
     """
-    if len(record) < RECORD_BYTES_MIN or int.from_bytes(record[:4], "big") != len(record):
+    if len(record) < RECORD_BYTES_MIN or number_at(record, "length_bytes") != len(record):
         raise FormatError(f"{len(record)} bytes are not a record: its length field differs")
-    block = Block(record + bytes(SLACK_BYTES), int.from_bytes(record[28:36], "big"), 0, "", np.zeros(1, np.int64))
+    block = Block(record + bytes(SLACK_BYTES), number_at(record, "commit_log_offset"), 0, "", np.zeros(1, np.int64))
     if not block.sound().all():
         raise FormatError("the parts of the record do not add up to its length")
     return block

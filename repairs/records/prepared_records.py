@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rmqtx.readers.log.record_layout import AT, COMMIT, ROLLBACK, TRANSACTION_MASK
+from rmqtx.readers.log.record_head import number_at
+from rmqtx.readers.log.record_layout import COMMIT, ROLLBACK, TRANSACTION_MASK
 from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED, Version
 from rmqtx.repairs.records.record_writer import RecordDraft, draft_of
 
@@ -38,7 +39,7 @@ def rollback_record_of(prepared: bytes, version: Version) -> RecordDraft:
     Raises: FormatError if its body is damaged.
     Source: broker/processor/EndTransactionProcessor.java (3.1.4 to 4.2.0); store/CommitLog.java doAppend.
     """
-    number = _integer(prepared, "queue_offset") if not PREPARED_NOT_CHECKED.holds(version) else 0
+    number = number_at(prepared, "queue_offset") if not PREPARED_NOT_CHECKED.holds(version) else 0
     return replace(_end_of(prepared, ROLLBACK), body=b"", queue_offset=number)
 
 
@@ -46,9 +47,5 @@ def _end_of(prepared: bytes, kind: int) -> RecordDraft:
     draft = draft_of(prepared)
     return replace(
         draft, sys_flag=draft.sys_flag & ~TRANSACTION_MASK | kind,
-        prepared_transaction_offset=_integer(prepared, "commit_log_offset"),
+        prepared_transaction_offset=number_at(prepared, "commit_log_offset"),
     )  # fmt: skip
-
-
-def _integer(record: bytes, name: str) -> int:
-    return int.from_bytes(record[AT[name] : AT[name] + 8], "big")

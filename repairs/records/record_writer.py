@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from rmqtx.readers.log.compression import inflate
 from rmqtx.readers.log.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC
+from rmqtx.readers.log.record_head import number_at, parts_of
 from rmqtx.readers.log.record_layout import (
     AT,
     BLANK,
@@ -160,27 +161,16 @@ def draft_of(record: bytes) -> RecordDraft:
     Raises: FormatError if the CRC of the body is wrong: a copy of the record would hide the damage.
     """
     fields = RECORD.unpack(record)
-    born_bytes = _IPV4_HOST_BYTES + (IPV6_EXTRA_BYTES if fields["sys_flag"] & BORN_V6 else 0)
-    store_bytes = _IPV4_HOST_BYTES + (IPV6_EXTRA_BYTES if fields["sys_flag"] & STORE_V6 else 0)
-    store_at = AT["born_address"] + born_bytes + 8
-    rest_at = store_at + store_bytes
-    reconsume_times, prepared, body_length = (
-        int.from_bytes(record[rest_at + at : rest_at + at + size], "big", signed=True)
-        for at, size in ((0, 4), (4, 8), (12, 4))
-    )
-    body_at = rest_at + 16
-    body = record[body_at : body_at + body_length]
+    parts = parts_of(record)
+    body = record[parts.body]
     if body_crc(body) != fields["body_crc"] & 0x7FFFFFFF:
         raise FormatError(f"the CRC of the body at commit-log offset {fields['commit_log_offset']} is wrong")
-    width = 2 if fields["magic"] == signed(MAGIC_V2) else 1
-    topic_at = body_at + body_length + width
-    topic_end = topic_at + int.from_bytes(record[topic_at - width : topic_at], "big", signed=True)
     return RecordDraft(
-        topic=record[topic_at:topic_end].decode(), queue_id=fields["queue_id"], body=body,
-        properties=_without(record[topic_end + 2 :], PROPERTY_CRC), born_time_ms=fields["born_time_ms"],
-        born_host=record[AT["born_address"] : AT["born_address"] + born_bytes],
-        store_host=record[store_at:rest_at], flag=fields["flag"], sys_flag=fields["sys_flag"],
-        reconsume_times=reconsume_times, prepared_transaction_offset=prepared,
+        topic=record[parts.topic].decode(), queue_id=fields["queue_id"], body=body,
+        properties=_without(record[parts.properties], PROPERTY_CRC), born_time_ms=fields["born_time_ms"],
+        born_host=record[parts.born_host], store_host=record[parts.store_host], flag=fields["flag"],
+        sys_flag=fields["sys_flag"], reconsume_times=number_at(record, "reconsume_times"),
+        prepared_transaction_offset=number_at(record, "prepared_transaction_offset"),
     )  # fmt: skip
 
 
@@ -210,7 +200,7 @@ def final_of(half: bytes, rules: WritingRules) -> RecordDraft:
     return replace(
         draft, topic=topic.decode(), queue_id=int(queue_id), properties=area,
         sys_flag=draft.sys_flag & ~TRANSACTION_MASK | COMMIT,
-        prepared_transaction_offset=int.from_bytes(half[AT["commit_log_offset"] : AT["commit_log_offset"] + 8], "big"),
+        prepared_transaction_offset=number_at(half, "commit_log_offset"),
     )  # fmt: skip
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from rmqtx.readers.log.offset_marks import TRANS_OFFSET
 from rmqtx.readers.log.properties import CHECK_TIMES, REAL_TOPIC, TAGS, TRANSACTION_ID, UNIQ_KEY
-from rmqtx.readers.log.record_layout import AT, NAME_END, VALUE_END
+from rmqtx.readers.log.record_head import number_at
+from rmqtx.readers.log.record_layout import NAME_END, VALUE_END
 from rmqtx.readers.model.errors import FormatError
 from rmqtx.readers.model.java_hashes import java_hash
 from rmqtx.readers.old_tables.beside_log import ROCKSDB
@@ -43,7 +44,7 @@ def rocksdb_op_of(half: bytes, *, unique_key: str, broker_host: bytes, now_ms: i
     topic, identity = (words.get(name.encode()) for name in (REAL_TOPIC, TRANSACTION_ID))
     if not topic or not identity:
         raise FormatError("it has no real topic or no transaction id (REAL_TOPIC, __transactionId__)")
-    offset = int.from_bytes(half[AT["commit_log_offset"] : AT["commit_log_offset"] + 8], "big")
+    offset = number_at(half, "commit_log_offset")
     # In the order of the broker's hash table.
     properties = (
         (REAL_TOPIC, topic), (TRANSACTION_ID, identity), (UNIQ_KEY, unique_key.encode()),

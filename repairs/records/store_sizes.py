@@ -11,6 +11,7 @@ from itertools import islice
 from rmqtx.readers.index.index import ENTRY, HEADER, INDEX_SLOT
 from rmqtx.readers.index.index_search import open_index
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.readers.model.releases import newest_default
 from rmqtx.readers.queues.consume_queue import BATCH_SLOT, SLOT
 from rmqtx.readers.queues.slot_files import BATCH, SIMPLE
 from rmqtx.readers.storage.segments import Segment
@@ -68,8 +69,8 @@ def store_sizes(store: Store | None, conf: Mapping[str, str] | None = None) -> S
             EXTENSION: number_of(given, "mappedFileSizeConsumeQueueExt", "mapedFileSizeConsumeQueueExt")
             or _usual(queues[EXTENSION]) or 48 << 20,
         },
-        number_of(given, "maxHashSlotNum") or slots or 5_000_000,
-        number_of(given, "maxIndexNum") or entries or 20_000_000,
+        number_of(given, "maxHashSlotNum") or slots or newest_default("maxHashSlotNum"),
+        number_of(given, "maxIndexNum") or entries or newest_default("maxIndexNum"),
         _delays(given.get("messageDelayLevel", _DELAY_LEVELS)),
     )  # fmt: skip
 

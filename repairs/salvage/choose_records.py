@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from rmqtx.readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
+from rmqtx.readers.log.record_head import HEAD_BYTES, HEADER_BYTES_MAX, number_at
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.moments import BROKER_TIME_MAX_MS
 from rmqtx.readers.storage.open_file import OpenFile
@@ -142,7 +142,7 @@ class _Choice:
     def _records(self, run: Run) -> Iterator[tuple[int, int]]:
         position, end = run.position_bytes, run.position_bytes + run.length_bytes
         while position < end:
-            length = int.from_bytes(self.files.read(run.source, position, 4), "big")
+            length = number_at(self.files.read(run.source, position, HEAD_BYTES), "length_bytes")
             yield run.offset + position - run.position_bytes, length
             position += length
 
@@ -156,10 +156,7 @@ class _Choice:
     def _time(self, run: Run, offset: int) -> int:
         """Store time of a record; docs/formats/record.md#record, with a born host of 4 or 16 bytes."""
         position = run.position_bytes + offset - run.offset
-        head = self.files.read(run.source, position, AT["store_address"] + IPV6_EXTRA_BYTES)
-        flag = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big")
-        place = AT["store_time_ms"] + (IPV6_EXTRA_BYTES if flag & BORN_V6 else 0)
-        time_ms = int.from_bytes(head[place : place + 8], "big", signed=True)
+        time_ms = number_at(self.files.read(run.source, position, HEADER_BYTES_MAX), "store_time_ms")
         return time_ms if 0 <= time_ms <= BROKER_TIME_MAX_MS else run.first_time_ms
 
     def _overlapping(self, begin: int, end: int) -> tuple[int, int]:
@@ -246,7 +243,7 @@ class _Choice:
         kept: list[Piece] = []
         for piece in self.chosen.pieces:
             while kept and 0 < piece.offset - kept[-1].end_offset < FILLER_BYTES_MIN and self._in_one(kept[-1], piece):
-                length = int.from_bytes(self.files.read(piece.source, piece.position_bytes, 4), "big")
+                length = number_at(self.files.read(piece.source, piece.position_bytes, HEAD_BYTES), "length_bytes")
                 self._leave_out(piece, piece.offset, length, 1, "the damage before it is too short for a filler")
                 piece = replace(
                     piece, offset=piece.offset + length, position_bytes=piece.position_bytes + length,

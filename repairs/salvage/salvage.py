@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from rmqtx.readers.log.commit_log import scan_segments
+from rmqtx.readers.log.record_head import HEAD_BYTES, number_at
 from rmqtx.readers.model.errors import BadRequest, NotAStore
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.reading import Coverage
@@ -277,7 +278,7 @@ def _lost_bytes(holes: list[_LogHole], pieces: list[Piece], files: OpenSources) 
     for hole in holes:
         following = by_offset.get(hole.end) if hole.ends_segment else None
         if following is not None:
-            length = int.from_bytes(files.read(following.source, following.position_bytes, 4), "big")
+            length = number_at(files.read(following.source, following.position_bytes, HEAD_BYTES), "length_bytes")
             if hole.end - hole.begin < length + BLANK_BYTES:
                 continue
         lost += hole.end - hole.begin

@@ -17,7 +17,16 @@ import numpy as np
 
 from rmqtx.readers.log.header_rules import plausible_times
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.log.record_layout import FILLER_MARK, MAGIC_BLANK, RECORD_BYTES_MIN
+from rmqtx.readers.log.record_head import (
+    BLANK_MAGIC,
+    HEAD_BYTES,
+    MAGIC_AT,
+    MAGIC_START,
+    head_of,
+    number_at,
+    span_of,
+)
+from rmqtx.readers.log.record_layout import BLANK, FILLER_MARK, RECORD_BYTES_MIN
 from rmqtx.readers.log.segment_scan import sound_length, walk
 from rmqtx.readers.log.torn_properties import have_torn_properties
 from rmqtx.readers.model.columns import SLACK_BYTES, Bools
@@ -31,9 +40,6 @@ _WINDOW_BYTES = 8 << 20
 #: No broker accepts a larger message (maxMessageSize is 4 MiB by default).
 _RECORD_BYTES_MAX = 64 << 20
 _OFFSET_MAX = 1 << 60
-_MAGIC_START = b"\xda\xa3\x20"
-_BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big")
-_HEAD_BYTES = 36
 _SECTOR_BYTES = 512
 _PAGE_BYTES = 4096
 
@@ -153,7 +159,7 @@ class FoundRuns:
                 found = self._first_in(file, data, position)
                 if found is None:
                     # the head of a record may straddle the window's end
-                    position += max(1, len(data) - _HEAD_BYTES) if position + len(data) < file.size_bytes else len(data)
+                    position += max(1, len(data) - HEAD_BYTES) if position + len(data) < file.size_bytes else len(data)
                     continue
                 self._account(file, accounted, found, end_offset)
                 accounted, position = found, found + 1  # a record with unreadable bytes is in no run
@@ -191,16 +197,15 @@ class FoundRuns:
 
     def _first_in(self, file: OpenFile, data: bytes, position: int) -> int | None:
         """Position of the first sound record that begins in a window."""
-        found = data.find(_MAGIC_START, 4)
+        found = data.find(MAGIC_START, MAGIC_AT)
         while found >= 0:
-            place = found - 4
-            if place + _HEAD_BYTES <= len(data):
-                offset = int.from_bytes(data[place + 28 : place + 36], "big", signed=True)
-                length = int.from_bytes(data[place : place + 4], "big", signed=True)
+            place = found - MAGIC_AT
+            if place + HEAD_BYTES <= len(data):
+                length, _, offset = head_of(data, place)
                 can_be = 0 <= offset < _OFFSET_MAX and RECORD_BYTES_MIN <= length <= _RECORD_BYTES_MAX
                 if can_be and self._is_sound(file, position + place, offset):
                     return position + place
-            found = data.find(_MAGIC_START, found + 1)
+            found = data.find(MAGIC_START, found + 1)
         return None
 
     @staticmethod
@@ -212,9 +217,8 @@ class FoundRuns:
 
     def _runs_from(self, file: OpenFile, position: int) -> Iterator[tuple[Run, bool]]:
         """Yield the runs of consecutive records from a sound record on, and whether they are fillers."""
-        data = self._read(file, position, _HEAD_BYTES)
-        base = int.from_bytes(data[28:36], "big", signed=True) - position
-        wanted = max(_WINDOW_BYTES, int.from_bytes(data[:4], "big"))
+        length, _, offset = head_of(self._read(file, position, HEAD_BYTES))
+        base, wanted = offset - position, max(_WINDOW_BYTES, length)
         while True:
             data = self._read(file, position, wanted)
             starts, stop = walk(data, base + position, 0, len(data))
@@ -228,10 +232,10 @@ class FoundRuns:
             position += stop
             if len(unsound) or not stop or position + RECORD_BYTES_MIN > file.size_bytes:
                 return
-            head = self._read(file, position, 4)
+            head = self._read(file, position, HEAD_BYTES)
             if not self._is_sound(file, position, base + position):
                 return
-            wanted = max(_WINDOW_BYTES, int.from_bytes(head, "big"))
+            wanted = max(_WINDOW_BYTES, number_at(head, "length_bytes"))
 
     def _are_unread(self, block: Block) -> Bools:
         """Return which records have unreadable bytes, in place of which there are zeros."""
@@ -275,11 +279,11 @@ class FoundRuns:
             data_begin = min(end, max(begin, file.next_data(begin)))
             coverage.filler_bytes += data_begin - begin
             data = self._read(file, data_begin, min(_WINDOW_BYTES, end - data_begin))
-            if data[4:8] == _BLANK_MAGIC:
+            if data[span_of("magic")] == BLANK_MAGIC:
                 if offset is not None and data_begin == first:
-                    self.borders.add(offset + int.from_bytes(data[:4], "big"))
-                coverage.filler_bytes += 8
-                data, data_begin = data[8:], data_begin + 8
+                    self.borders.add(offset + number_at(data, "length_bytes"))
+                coverage.filler_bytes += BLANK.size_bytes
+                data, data_begin = data[BLANK.size_bytes :], data_begin + BLANK.size_bytes
             unread = self._unread_between(data_begin, data_begin + len(data))
             edges = range(-(data_begin % _SECTOR_BYTES), len(data), _SECTOR_BYTES)
             sectors = (data[max(0, at) : at + _SECTOR_BYTES] for at in edges)

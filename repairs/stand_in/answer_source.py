@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from rmqtx.readers.model.identities import keys_of
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.verdicts.model.state import State
@@ -122,7 +123,7 @@ class LedgerAnswers:
     def _see_others(self, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Look up other transactions with the keys of some rows, and return whether there are any new ones."""
         now, before = time.monotonic(), len(self._seen)
-        for key in dict.fromkeys(key for row in rows for key in (row["keys"] or "").split(" ") if key):
+        for key in dict.fromkeys(key for row in rows for key in keys_of(row["keys"]) if key):
             if now >= self._keys.get(key, 0.0):
                 self._seen.update((row["transaction_id"], row) for row in self.with_key(key))
                 self._keys[key] = now + _KEYS_SECONDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 #: More transactions at once need a plan, which another operator can review.
 AT_ONCE_MAX = 20
-#: Exit status by outcome.
+#: Exit status by outcome. A resume is only accepted; other effects must be seen.
 _STATUS = {
     "proved": exit_status.DONE, "refused_by_guard": exit_status.REFUSED_BY_GUARD,
     "refused_by_broker": exit_status.REFUSED_BY_BROKER, "not_sent": exit_status.UNREACHABLE,
-    "unknown": exit_status.UNKNOWN_OUTCOME, "contradicted": exit_status.UNKNOWN_OUTCOME,
+    "accepted": exit_status.UNKNOWN_OUTCOME, "unknown": exit_status.UNKNOWN_OUTCOME,
+    "contradicted": exit_status.UNKNOWN_OUTCOME,
 }  # fmt: skip
 
 IdArguments = Annotated[
@@ -192,7 +193,9 @@ def carry_out_confirmed(
     allowed = [checked_act for checked_act in acts if checked_act.is_allowed]
     if act.dry_run:
         voice.note(f"nothing was done: --dry-run ({count(len(allowed), 'transaction')} would be acted on)")
-        return _refused_status(len(acts), len(allowed))
+        return exit_status.combined(
+            exit_status.DONE if one.is_allowed else exit_status.REFUSED_BY_GUARD for one in acts
+        )
     if allowed and not act.yes and not _agreed(allowed, found.warning):
         say.line("rmqtx: nothing was done")
         return exit_status.REFUSED_BY_GUARD
@@ -249,26 +252,23 @@ def _say_outcome(receipt: Any) -> None:
         say.error(f"{receipt.transaction_id}: {receipt.outcome}" + (f": {notes}" if notes else ""))
 
 
-def _refused_status(count_all: int, count_allowed: int) -> int:
-    if count_allowed == count_all:
-        return exit_status.DONE
-    return exit_status.SOME_REFUSED if count_allowed else exit_status.REFUSED_BY_GUARD
-
-
 def status_of(receipts: Sequence[Any], *, is_proof_wanted: bool) -> int:
-    """The exit status for some receipts: an unknown outcome first, then refused ones."""
-    found = set()
-    for receipt in receipts:
-        if receipt.outcome == "accepted":  # a resume is only accepted; other effects must be seen
-            is_seen = receipt.action == "resume" and receipt.witnesses_after
-            found.add(exit_status.DONE if is_seen or not is_proof_wanted else exit_status.UNKNOWN_OUTCOME)
-        else:
-            found.add(_STATUS[receipt.outcome])
-    if exit_status.UNKNOWN_OUTCOME in found:
-        return exit_status.UNKNOWN_OUTCOME
-    if len(found) > 1:
-        return exit_status.SOME_REFUSED
-    return found.pop() if found else exit_status.DONE
+    """The exit status for some receipts."""
+    return exit_status.combined(
+        exit_status.DONE if receipt.outcome == "accepted" and (
+            not is_proof_wanted or (receipt.action == "resume" and receipt.witnesses_after)
+        ) else _STATUS[receipt.outcome]
+        for receipt in receipts
+    )  # fmt: skip
+
+
+def status_of_answers(outcomes: Iterable[str], *, is_late: bool) -> int:
+    """The exit status for the outcomes of answers to checks. `is_late`: some were not checked in time.
+
+    A refused answer makes it SOME_REFUSED, also if it is the only one: the broker checks the others later.
+    """
+    found = {_STATUS[outcome] for outcome in outcomes}
+    return exit_status.combined({*found, exit_status.SOME_REFUSED} if is_late or found - {exit_status.DONE} else found)
 
 
 def receipts_view() -> View:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction
+from rmqtx.readers.model.identities import NAMES_ADVICE
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.next_commands import carried
 
@@ -46,7 +47,7 @@ def identities(
     if missing:
         raise NoSuchTransaction(
             f"no transaction {', '.join(missing)} {where}{others}",
-            advice="give a UNIQ_KEY, the message id of any of its records, or a business key",
+            advice=NAMES_ADVICE,
         )
     return list(dict.fromkeys(found))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rmqtx.verdicts.check.steps import Round
     from rmqtx.verdicts.check.timers_without_copies import AskingRound
-    from rmqtx.verdicts.simulation.simulation_without_queue import BesideSimulated
+    from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
 
 _NOTHING = "the check does nothing"
 

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx_cli.options.ledger_options import (
+    MATCH_OPTION,
+    LedgerTableOption,
+    MissingOption,
+    done_option,
+    not_done_option,
+)
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, stored_text
+from rmqtx_cli.words.text import count
 
 if TYPE_CHECKING:
     from rmqtx.repairs.stand_in.answer_source import AnswerSource
@@ -19,41 +26,17 @@ if TYPE_CHECKING:
 
 PlanOption = Annotated[
     Path | None,
-    typer.Option("--plan", metavar="FILE", help="Answer what this plan commits or rolls back, and nothing else."),
+    typer.Option("--plan", metavar="FILE", help="Answer what this plan commits or rolls back, and nothing else"),
 ]
 LedgerOption = Annotated[
     str | None,
     typer.Option(
-        "--ledger", metavar="PLACE", help="Answer what this ledger settles: a Parquet or CSV file, or sqlite:///FILE."
+        "--ledger", metavar="PLACE", help="Answer what this ledger settles: a Parquet or CSV file, or sqlite:///FILE"
     ),
 ]
-LedgerTableOption = Annotated[
-    str | None, typer.Option("--ledger-table", metavar="NAME", help="The table or view, if the ledger is a database.")
-]
-MatchOption = Annotated[
-    str | None,
-    typer.Option(
-        "--match", parser=stored_text, metavar="EXPR",
-        help="How a ledger row and a transaction match: \"keys = order_id\".",
-    ),
-]
-DoneOption = Annotated[
-    str | None,
-    typer.Option("--done", parser=stored_text, metavar="EXPR", help="Condition on a row that was done: answer commit."),
-]
-NotDoneOption = Annotated[
-    str | None,
-    typer.Option(
-        "--not-done", parser=stored_text, metavar="EXPR", help="Condition on a row that was not done: answer rollback."
-    ),
-]
-MissingOption = Annotated[
-    bool,
-    typer.Option(
-        "--missing-is-not-done",
-        help="Count a transaction without a row as not done; only if each done one has a row that is never removed.",
-    ),
-]
+MatchOption = Annotated[str | None, MATCH_OPTION]
+DoneOption = Annotated[str | None, done_option(": answer commit")]
+NotDoneOption = Annotated[str | None, not_done_option(": answer rollback")]
 
 
 @dataclass(frozen=True, slots=True)

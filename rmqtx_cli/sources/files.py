@@ -164,7 +164,7 @@ class FileSource:
         """See `Source`."""
         from rmqtx.verdicts.audit.timeline import StoreTimelineSource
 
-        return [StoreTimelineSource(one) for one in self.stores]
+        return [StoreTimelineSource(one, self.opened.settings_of(one)) for one in self.stores]
 
     def describe(self) -> list[str]:
         """See `Source`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 DONE = 0
 FINDINGS = 1
 USAGE = 2
@@ -40,6 +42,20 @@ MEANINGS: dict[int, str] = {
     BUG: "a bug in rmqtx; set RMQTX_DEBUG=1 to see the traceback",
     INTERRUPTED: "interrupted",
 }
+
+
+def combined(statuses: Iterable[int]) -> int:
+    """Return the status of a command whose parts ended with these: an unknown outcome first; DONE without any.
+
+    A stale plan of which nothing was done is stale; else different statuses mean that some were refused.
+    """
+    found = set(statuses)
+    if UNKNOWN_OUTCOME in found:
+        return UNKNOWN_OUTCOME
+    if STALE_PLAN in found and not found & {DONE, SOME_REFUSED}:
+        return STALE_PLAN
+    return SOME_REFUSED if len(found) > 1 else next(iter(found), DONE)
+
 
 #: `rmqtx check` and `rmqtx probe` exit only with the statuses of Nagios, also after an error.
 CHECK_MEANINGS: dict[int, str] = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rmqtx_cli import main
+from rmqtx_cli.acting.acting import status_of_answers
 from rmqtx_cli.words import exit_status
 from tests.cli.conftest import Run
 
@@ -140,3 +141,28 @@ def test_nothing_is_written_into_a_store(rmqtx: Run, common: Path, verb: list[st
     assert result.status == 2
     assert "inside the store" in result.err
     assert not (common / "commitlog" / "rows.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "status"),
+    [
+        ((), exit_status.DONE),
+        (("proved",), exit_status.DONE),
+        (("refused_by_guard",), exit_status.SOME_REFUSED),
+        (("proved", "not_sent"), exit_status.SOME_REFUSED),
+        (("proved", "refused_by_broker", "unknown"), exit_status.UNKNOWN_OUTCOME),
+        (("proved", "contradicted"), exit_status.UNKNOWN_OUTCOME),  # a second COMMIT record
+        (("proved", "accepted"), exit_status.UNKNOWN_OUTCOME),  # its effect was not seen
+    ],
+)
+def test_answers_end_as_other_acts_do(outcomes: tuple[str, ...], status: int) -> None:
+    assert status_of_answers(outcomes, is_late=False) == status
+    assert status_of_answers(outcomes, is_late=True) == (status or exit_status.SOME_REFUSED)
+
+
+def test_a_plan_is_stale_if_nothing_of_it_was_done() -> None:
+    done, refused, stale = exit_status.DONE, exit_status.REFUSED_BY_GUARD, exit_status.STALE_PLAN
+    assert exit_status.combined([]) == exit_status.combined([done, done]) == done
+    assert exit_status.combined([refused, stale]) == exit_status.combined([stale]) == stale
+    assert exit_status.combined([done, stale]) == exit_status.combined([done, refused]) == exit_status.SOME_REFUSED
+    assert exit_status.combined([done, stale, exit_status.UNKNOWN_OUTCOME]) == exit_status.UNKNOWN_OUTCOME

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.readers.store.broker_settings import settings_of_broker
+from rmqtx.repairs.acts.live_medium import settle_ms
 from rmqtx.repairs.canary.probe_steps import ProbeRun, ProbeStep, allowed_times_ms, steps_table
 from rmqtx_cli.monitoring.flights import as_json, flights_text, judged, performance, prometheus_text
 from rmqtx_cli.monitoring.judge import CRITICAL, OK, UNKNOWN, WARNING, Thresholds
@@ -122,5 +124,13 @@ def test_prometheus_and_json_say_the_same() -> None:
 
 def test_what_the_broker_may_take_comes_from_its_settings() -> None:
     conf = {"transactionTimeOut": "6000", "transactionCheckInterval": "30000", "transactionOpBatchInterval": "3000"}
-    assert allowed_times_ms(conf) == {"ask": 36_000, "mark": 3_000, "end": 42_000}
-    assert allowed_times_ms({}) == {"ask": 66_000, "mark": 0, "end": 66_000}
+    assert allowed_times_ms(settings_of_broker(conf, "5.3.3")) == {"ask": 36_000, "mark": 3_000, "end": 42_000}
+    assert allowed_times_ms(settings_of_broker(conf, "4.9.7")) == {"ask": 36_000, "mark": 0, "end": 36_000}
+
+
+def test_what_a_broker_does_not_report_is_the_default_of_its_release() -> None:
+    assert allowed_times_ms(settings_of_broker({}, "5.3.3")) == {"ask": 36_000, "mark": 3_000, "end": 42_000}
+    assert allowed_times_ms(settings_of_broker({}, "4.9.7")) == {"ask": 66_000, "mark": 0, "end": 66_000}
+    assert allowed_times_ms(settings_of_broker({}, "4.3.0"))["ask"] == 63_000
+    assert settle_ms(settings_of_broker({}, "5.3.3")) == 10_000
+    assert settle_ms(settings_of_broker({}, "4.9.7")) == 4_000

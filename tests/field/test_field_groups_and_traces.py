@@ -210,7 +210,8 @@ def test_more_processes_than_are_kept_are_none() -> None:
 
 def test_show_names_the_sender(tmp_path: Path) -> None:
     store = field_stores("shared-group", tmp_path) / "store"
-    place, reading = StoreTimelineSource(open_store(store)), audit([open_store(store)], broker_settings)
+    place = StoreTimelineSource(open_store(store), broker_settings(open_store(store)))
+    reading = audit([open_store(store)], broker_settings)
     senders = {
         next(event["detail"] for event in timeline(row, [place]).to_pylist() if event["event"] == "born"): row["topic"]
         for row in reading.table().to_pylist()

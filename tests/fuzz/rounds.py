@@ -162,8 +162,8 @@ def questions(name: str, chance: random.Random) -> dict[str, Question]:
             except NoSuchTransaction:
                 return
             for row in rows:
-                timeline(row, [StoreTimelineSource(store)])
-                consumers_past(row, [StoreTimelineSource(store)])
+                timeline(row, [StoreTimelineSource(store, settings(store))])
+                consumers_past(row, [StoreTimelineSource(store, settings(store))])
 
         return ask
 

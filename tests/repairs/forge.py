@@ -10,8 +10,9 @@ from typing import Any
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK
 from rmqtx.repairs.acts.medium import Tail
-from rmqtx.repairs.acts.situation import ActConditions, NamedRecord, Situation, copies_without_op
+from rmqtx.repairs.acts.situation import ActConditions, NamedRecord, Situation
 from rmqtx.repairs.receipts.receipts import Receipt, answered
+from rmqtx.repairs.receipts.row_copies import copies_without_op
 
 STORE = "broker-a@127.0.0.1:10911"
 NOW_MS = 1_790_000_000_000

@@ -15,6 +15,7 @@ from rmqtx.readers.log.commit_log import log_bytes, written_end_offset
 from rmqtx.readers.model.columns import rows_where
 from rmqtx.readers.model.errors import SourceError, UnreadableFile
 from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.identities import SHORT_ID_LENGTH_MIN, are_short_for, is_named, offset_of
 from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.queues.consume_queue import open_queue
@@ -28,7 +29,7 @@ from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.check.check_rules import supposed_version
 from rmqtx.verdicts.deadlines.deadline import is_open_row
 from rmqtx.verdicts.evidence.derived_trust import Untrusted, require_own_slots, require_sound_bodies, sound_blocks
-from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles, offset_of
+from rmqtx.verdicts.evidence.indexed_lookup import DerivedFiles
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, future_findings, store_facts
 from rmqtx.verdicts.missing.missing_ranges import derived_findings
 from rmqtx.verdicts.model.reading import VerdictReading
@@ -45,8 +46,6 @@ _Named = dict[str, str | None]
 #: ones (about 12 ms).
 _SHOWN_BYTES_MAX = 256 << 20
 _OPEN_BYTES_MAX = 4 << 20
-#: Ids of one process have the same beginning and end in a counter: a shorter part would be a guess.
-SHORT_ID_LENGTH_MIN = 4
 _SHORT_IDS_MAX = 3
 #: The newest bytes of logs of one broker that are compared without a scan.
 _COMPARED_BYTES = 64 << 20
@@ -159,7 +158,7 @@ def show(
     else:
         def chosen(rows: pa.Table) -> pa.Table:
             if short and len(identity) >= SHORT_ID_LENGTH_MIN:
-                shortened.append(_rows_of_short_id(rows, identity))
+                shortened.append(rows.filter(are_short_for(identity, rows["transaction_id"])))
                 similar.update(dict.fromkeys(_keys_that_begin(rows, identity)))
             return rows_named(rows, identity, with_message_id)
 
@@ -426,12 +425,6 @@ def open_rows(rows: pa.Table) -> pa.Table:
     return rows_where(rows, pa.array(are_open))
 
 
-def is_short_for(part: str, identity: str) -> bool:
-    """Whether an id begins or ends with a text that is long enough to be no coincidence; case does not count."""
-    short, whole = part.upper(), identity.upper()
-    return len(part) >= SHORT_ID_LENGTH_MIN and (whole.startswith(short) or whole.endswith(short))
-
-
 def _scanned_for(why: str) -> Note:
     return Note(NoteKind.WHY, f"the log is scanned because {why}")
 
@@ -440,12 +433,6 @@ def short_note(part: str, identities: Sequence[str]) -> Note:
     """Return a note about the ids that a short text was resolved to."""
     ids = ", ".join(identities[:_SHORT_IDS_MAX])
     return Note(NoteKind.WHY, f"nothing is named {part}; it is taken as short for {ids}")
-
-
-def _rows_of_short_id(rows: pa.Table, part: str) -> pa.Table:
-    """Return the rows with an id that begins or ends with a text; case does not count."""
-    ids = pc.utf8_upper(rows["transaction_id"])
-    return rows.filter(pc.or_(pc.starts_with(ids, part.upper()), pc.ends_with(ids, part.upper())))
 
 
 def _keys_that_begin(rows: pa.Table, part: str) -> list[str]:
@@ -469,12 +456,11 @@ def _is_of_one(entry: dict[str, Any]) -> bool:
 
 def _is_named(rows: pa.Table, identity: str, with_message_id: Collection[str]) -> pa.Array:
     """Which rows have the identity as id, as one of their keys, or as the message id of one of their records."""
-    words = pc.split_pattern(pc.fill_null(rows["keys"], ""), " ")
     offset = offset_of(identity) if with_message_id else None
     named = []
     for row_id, keys, *lists in zip(
         rows["transaction_id"].to_pylist(),
-        words.to_pylist(),
+        rows["keys"].to_pylist(),
         *(rows[name].to_pylist() for name in ("half_copies", "final_records", "discard_copies", "op_marks")),
         strict=True,
     ):
@@ -482,5 +468,5 @@ def _is_named(rows: pa.Table, identity: str, with_message_id: Collection[str]) -
             entry["commit_log_offset"] == offset and entry["store"] in with_message_id
             for entries in lists for entry in entries if _is_of_one(entry)
         )
-        named.append(identity in (row_id, *keys) or row_id == identity.upper() or at_offset)
+        named.append(is_named(identity, row_id, keys) or at_offset)
     return pa.array(named, pa.bool_())

@@ -11,15 +11,11 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from rmqtx.readers.log.record_at import block_at
-from rmqtx.readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES
+from rmqtx.readers.log.record_head import HEADER_BYTES_MAX, number_at, place_of
 from rmqtx.readers.model.errors import SourceError
+from rmqtx.readers.model.identities import OFFSET_DIGITS, offset_of
 from rmqtx.readers.storage.segments import SegmentedLog
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.evidence.indexed_lookup import offset_of
-
-_OFFSET_DIGITS = 16
-#: Up to the end of the store host, if both hosts are IPv6.
-_HEAD_BYTES = AT["store_address"] + 2 * IPV6_EXTRA_BYTES + 8
 
 
 def stores_of_message_id(stores: Sequence[Store], identity: str) -> frozenset[str]:
@@ -66,10 +62,9 @@ def _has_id(log: SegmentedLog, offset: int, identity: str) -> bool:
         return own == identity
     # A damaged record still has its host.
     try:
-        head = log.read(offset, _HEAD_BYTES) if log.segment_at(offset) is not None else b""
+        head = log.read(offset, HEADER_BYTES_MAX) if log.segment_at(offset) is not None else b""
     except SourceError:
         return False
-    flag = int.from_bytes(head[AT["sys_flag"] :][:4], "big")
-    begin = AT["store_address"] + (IPV6_EXTRA_BYTES if flag & BORN_V6 else 0)
-    host = bytes.fromhex(identity[:-_OFFSET_DIGITS])
+    begin = place_of("store_address", number_at(head, "sys_flag"))
+    host = bytes.fromhex(identity[:-OFFSET_DIGITS])
     return len(head) >= begin + len(host) and head[begin : begin + len(host)] == host

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from rmqtx.readers.model.errors import EvidenceMissing, EvidenceUnreadable, NoSuchTransaction, RmqtxError
 from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.identities import NAMES_ADVICE
 from rmqtx.readers.model.units import time_text
 from rmqtx.readers.storage.refused import ADVICE
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.audit.message_ids import other_id_words
 from rmqtx.verdicts.model.reading import VerdictReading
 
-_NAMES = "give a UNIQ_KEY, the message id of any of its records, or a business key"
 _SHOWN_MAX = 3
 
 
@@ -57,7 +57,7 @@ def _advice(identity: str, similar: Sequence[str]) -> str:
     if similar:
         more = ", …" if len(similar) > _SHOWN_MAX else ""
         return f"did you mean {' or '.join(similar[:_SHOWN_MAX])}{more}? (rmqtx search finds parts)"
-    return _NAMES
+    return NAMES_ADVICE
 
 
 def _quoted(identity: str) -> str:

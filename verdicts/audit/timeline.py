@@ -15,7 +15,11 @@ from rmqtx.readers.log.record_at import block_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
 from rmqtx.readers.model.columns import integers
+from rmqtx.readers.model.identities import OFFSET_DIGITS
+from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
+from rmqtx.verdicts.check.check_rules import age_may_equal
+from rmqtx.verdicts.check.decisions import is_younger
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 
 TIMELINE = pa.schema(
@@ -34,8 +38,6 @@ TIMELINE = pa.schema(
 _LOG_FIELDS = {"log_kind": pa.string(), "log_file": pa.string(), "log_line": pa.int64(), "log_text": pa.string()}
 #: With lines of the broker's logs.
 LOGGED_TIMELINE = pa.schema([*TIMELINE, *(pa.field(name, kind) for name, kind in _LOG_FIELDS.items())])
-#: Length of the place in a message id, which follows the broker's host.
-_OFFSET_DIGITS = 16
 _ROUND = "its commit, written to the half topic because a delay had diverted the half (no consumer reads it there)"
 CONSUMERS = pa.schema(
     [
@@ -67,14 +69,14 @@ class RecordName(NamedTuple):
     client_id: str | None = None
 
 
-def record_names(block: Block) -> dict[int, RecordName]:
-    """Return the names of the records of a block, by commit-log offset."""
+def record_names(block: Block, settings: BrokerSettings) -> dict[int, RecordName]:
+    """Return the names of the records of a block of a broker with these settings, by commit-log offset."""
     age_ms = block.header("store_time_ms") - block.header("born_time_ms")
     immunity = np.asarray(integers(block.properties.text(IMMUNITY), pa.int64()).fill_null(0))
     names = zip(
         block.message_ids().to_pylist(), block.topic_texts().to_pylist(),
         (checks == "0" for checks in block.properties.text(CHECK_TIMES).to_pylist()),
-        ((immunity > 0) & (age_ms < immunity * 1000)).tolist(),
+        ((immunity > 0) & is_younger(age_ms, immunity * 1000, age_may_equal(settings))).tolist(),
         (block.sys_flag & TRANSACTION_MASK == COMMIT).tolist(), block.born_hosts().to_pylist(),
         block.properties.text(PRODUCER_CLIENT_ID).to_pylist(), strict=True,
     )  # fmt: skip
@@ -105,9 +107,10 @@ class TimelineSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreTimelineSource:
-    """The files of a store as a source."""
+    """The files of a store as a source. `settings`: those of its broker."""
 
     store: Store
+    settings: BrokerSettings
 
     @property
     def root(self) -> str:
@@ -122,7 +125,8 @@ class StoreTimelineSource:
         finally:
             log.close()
         return {
-            offset: name for block in blocks if block is not None for offset, name in record_names(block).items()
+            offset: name
+            for block in blocks if block is not None for offset, name in record_names(block, self.settings).items()
         }
 
     def cursors(self) -> list[dict[str, Any]]:
@@ -212,7 +216,7 @@ def _copy_events(
     for number, copy in enumerate(copies):
         name = names.get((copy["store"], copy["commit_log_offset"]), RecordName("", HALF_TOPIC))
         checks = copy["checks_count"]
-        host = name.message_id[:-_OFFSET_DIGITS]
+        host = name.message_id[:-OFFSET_DIGITS]
         is_handed_on = bool(hosts) and host not in hosts and checks <= highest
         event, detail = _copy_event(number, checks, highest, name, is_handed_on=is_handed_on)
         yield _event(copy, event, HALF_TOPIC, detail)

@@ -27,7 +27,7 @@ def store_evidence(facts: StoreFacts) -> StoreEvidence:
         has_proxy=PROXY_TOPIC in (topics or ()),
         topics_without_group=_topics_without_group(facts.store),
         was_stopped=not facts.store.aborted and not facts.store.in_use,
-        op_interval_ms=settings.transaction_op_batch_interval_ms if settings.batches_ops is not False else 0,
+        op_interval_ms=settings.transaction_op_batch_interval_ms,
         light_halves=halves_in_light_queues(facts.store),
     )
 

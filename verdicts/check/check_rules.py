@@ -71,6 +71,14 @@ def check_rules(version: Version) -> CheckRules:
     )
 
 
+def age_may_equal(settings: BrokerSettings, stops: Sequence[CheckStop] = ()) -> bool:
+    """Whether a half message in the half topic is too young, or immune, also when its age equals that time.
+
+    Of RocksDB it never is (docs/formats/rocksdb_transactions.md#check).
+    """
+    return AGE_MAY_EQUAL.holds(supposed_version(settings, stops)[0])
+
+
 def supposed_version(settings: BrokerSettings, stops: Sequence[CheckStop] = ()) -> tuple[Version, str | None]:
     """Return the version to use, and a note if the version is not certain.
 

@@ -16,6 +16,8 @@ from rmqtx.verdicts.check.check_rules import CheckRules
 from rmqtx.verdicts.check.state import CheckSettings
 
 _SLEEP_WITHOUT_OPS_MS = 1_000
+#: `may_equal` of the checks that go through records without copies: of RocksDB, and of the timers before 4.3.
+RECORD_AGE_MAY_EQUAL = False
 Number = int | Int64s
 Truth = Any
 
@@ -25,9 +27,9 @@ def is_spent(checks: Number, settings: CheckSettings) -> Truth:
     return checks >= settings.check_max
 
 
-def is_expired(age_ms: Number, settings: CheckSettings) -> Truth:
+def is_expired(age_ms: Number, reserved_ms: Number) -> Truth:
     """Whether it was born longer ago than fileReservedTime: the check skips it, which discards it too (needSkip)."""
-    return age_ms > settings.reserved_ms
+    return age_ms > reserved_ms
 
 
 def is_stored_since(store_time_ms: Number, begin_ms: int) -> Truth:
@@ -35,9 +37,9 @@ def is_stored_since(store_time_ms: Number, begin_ms: int) -> Truth:
     return store_time_ms >= begin_ms
 
 
-def is_younger(age_ms: Number, immunity_ms: Number, rules: CheckRules) -> Truth:
-    """Whether it is too young, or still immune."""
-    return age_ms <= immunity_ms if rules.age_may_equal else age_ms < immunity_ms
+def is_younger(age_ms: Number, immunity_ms: Number, may_equal: Truth) -> Truth:
+    """Whether it is too young, or still immune. `may_equal`: also at the age that equals the time (`age_may_equal`)."""
+    return age_ms < immunity_ms + may_equal  # both are whole milliseconds
 
 
 def is_waited_for(age_ms: Number, settings: CheckSettings, rules: CheckRules) -> Truth:
@@ -45,7 +47,7 @@ def is_waited_for(age_ms: Number, settings: CheckSettings, rules: CheckRules) ->
 
     A half from a producer with a clock that is ahead is not too young.
     """
-    return (age_ms >= 0) & is_younger(age_ms, settings.time_out_ms, rules)
+    return (age_ms >= 0) & is_younger(age_ms, settings.time_out_ms, rules.age_may_equal)
 
 
 def wait_for_ops_ms(rules: CheckRules) -> int:

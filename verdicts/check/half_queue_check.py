@@ -221,7 +221,7 @@ class _Pass:
             return self._discard(Action.DISCARDED, place, half, half)
         counted = half._replace(checks_count=1 if checks is None else checks + 1)
         age_ms = self.now_ms - half.born_time_ms
-        if is_expired(age_ms, self.settings):
+        if is_expired(age_ms, self.settings.reserved_ms):
             return self._discard(Action.EXPIRED, place, half, counted)
         if is_stored_since(half.store_time_ms, self.begin_ms):
             return 0, Stop.OWN_COPY if place in self.appended else Stop.YOUNG
@@ -229,7 +229,8 @@ class _Pass:
         if half.immunity_seconds is not None:
             if half.immunity_seconds != -1:
                 immunity_ms = half.immunity_seconds * 1_000
-            if is_younger(age_ms, immunity_ms, self.rules) and self._put_back_immune(place, half, counted):
+            is_immune = is_younger(age_ms, immunity_ms, self.rules.age_may_equal)
+            if is_immune and self._put_back_immune(place, half, counted):
                 return 1, None
         elif is_waited_for(age_ms, self.settings, self.rules):
             return 0, Stop.YOUNG

@@ -13,7 +13,6 @@ from rmqtx.readers.log.properties import CHECK_TIMES, PREPARED_QUEUE_OFFSET
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.verdicts.check.slot_reads import SlotRead
 
-_HOUR_MS = 3_600_000
 #: A message with properties longer than their two-byte length field allows is refused.
 PROPERTIES_BYTES_MAX = 32_767
 
@@ -170,5 +169,5 @@ def check_settings(settings: BrokerSettings) -> CheckSettings:
         settings.transaction_time_out_ms,
         settings.transaction_check_max,
         settings.transaction_check_interval_ms,
-        settings.file_reserved_time_hours * _HOUR_MS,
+        settings.file_reserved_time_ms,
     )

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from rmqtx.verdicts.check.decisions import RECORD_AGE_MAY_EQUAL, is_younger
+
 #: Keys that the RocksDB check reads at a time.
 KEYS_PER_SCAN = 2_000
 
@@ -162,7 +164,7 @@ def _visit(
         return [AskingStep(Asking.UNREADABLE, record, now_ms)], None
     immunity = record.immunity_seconds
     immunity_ms = settings.time_out_ms if immunity is None else immunity * 1_000
-    if now_ms - record.born_time_ms < immunity_ms:
+    if is_younger(now_ms - record.born_time_ms, immunity_ms, RECORD_AGE_MAY_EQUAL):
         return [], record
     asked = record._replace(checks_count=record.checks_count + 1)
     steps = [AskingStep(Asking.ASKED, asked, now_ms)]

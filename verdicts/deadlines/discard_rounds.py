@@ -91,7 +91,7 @@ def discards_by_round(
         rounds += 1 + idle
         now_ms += idle * max(1, settings.interval_ms)
         age = now_ms - halves.born_time_ms[rows]
-        expired = is_expired(age, settings)
+        expired = is_expired(age, settings.reserved_ms)
         spent = is_spent(checks, settings) & ~fresh
         waits = (halves.immunity_ms[rows] < 0) & is_waited_for(age, settings, rules)
         stops = (is_stored_since(stored, now_ms) | waits) & ~spent & ~expired
@@ -99,7 +99,7 @@ def discards_by_round(
         gone, kept = (spent | expired)[:stop], ~(spent | expired)[:stop]
         put_back, counted = rows[:stop][kept], checks[:stop][kept] + 1
         immunity = halves.immunity_ms[put_back]
-        immune = (immunity >= 0) & is_younger(age[:stop][kept], immunity, rules)
+        immune = (immunity >= 0) & is_younger(age[:stop][kept], immunity, rules.age_may_equal)
         asked[put_back[~immune]] += 1
         # The loop waits for ops before it asks the first time, and before it asks about a half that is just old enough.
         waits_for_ops = np.zeros(stop, np.bool_)

@@ -8,7 +8,6 @@ cannot be trusted, `Untrusted` is raised with the cause, and the caller scans th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 
@@ -24,6 +23,7 @@ from rmqtx.readers.log.record_at import block_at, blocks_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import are_damaged_finals, is_delayed_half, is_final
 from rmqtx.readers.model.columns import Int64s, IntegerSet, int64s
+from rmqtx.readers.model.identities import offset_of
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.fastjson import read_config
 from rmqtx.readers.store.store import (
@@ -59,15 +59,9 @@ _BEFORE_HALVES_BYTES_MAX = 16 << 20
 _OLDER_HALVES_BYTES_MAX = 4 << 20
 #: The most topics whose queue 0 is searched for records that a decision outside the half topic may have named.
 _TOPICS_MAX = 256
-_MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}([0-9A-Fa-f]{24})?")
 _OPS_AT_ONCE = 1 << 16
 #: How much of the log after the last slot of a killed broker's half or op queue is read, in bytes.
 _TAIL_BYTES_MAX = 256 << 20
-
-
-def offset_of(identity: str) -> int | None:
-    """The commit-log offset in an offset message id."""
-    return int(identity[-16:], 16) if _MESSAGE_ID.fullmatch(identity) else None
 
 
 class DerivedFiles:

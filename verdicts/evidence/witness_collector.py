@@ -15,7 +15,7 @@ from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.transaction_records import JUDGED_FINALS, JUDGED_HALVES, witnesses_of
 from rmqtx.readers.model.columns import Bools, Int64s, IntegerSet, int64s, rows_in_order, rows_where
 from rmqtx.readers.model.findings import Finding
-from rmqtx.readers.model.identities import identities
+from rmqtx.readers.model.identities import identities, ids_of, keys_of
 from rmqtx.readers.model.tables import MARKS
 from rmqtx.verdicts.evidence.belonging import op_numbers
 from rmqtx.verdicts.model.witnesses import Witnesses
@@ -111,7 +111,7 @@ class CollectedWitnesses:
 
         Shape: for each known one, its records.
         """
-        by_word = {word: name for name in identities_offsets for word in (name, name.upper())}
+        by_id = {word: name for name in identities_offsets for word in ids_of(name)}
         by_offset = {offset: name for name, offset in identities_offsets.items() if offset is not None}
         named: dict[str, list[Names]] = {}
         for kind in ("halves", "discards", "finals"):
@@ -120,8 +120,8 @@ class CollectedWitnesses:
             columns += ["topic"] if kind == "finals" else ["real_topic", "lone_message_id"]
             for row, identity in zip(table.select(columns).to_pylist(), identities(table).to_pylist(), strict=True):
                 topic = row["topic"] if kind == "finals" else row["real_topic"]
-                words = {row["transaction_id"], row.get("lone_message_id"), *(row["keys"] or "").split(" ")}
-                found = {by_word[word] for word in words if word in by_word}
+                found = {by_id[one] for one in (row["transaction_id"], row.get("lone_message_id")) if one in by_id}
+                found.update(key for key in keys_of(row["keys"]) if key in identities_offsets)
                 if row["commit_log_offset"] in by_offset:
                     found.add(by_offset[row["commit_log_offset"]])
                 for name in found:

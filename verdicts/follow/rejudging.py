@@ -29,6 +29,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from rmqtx.readers.store.broker_settings import reserved_time_ms
 from rmqtx.verdicts.follow.checkpoint_db import FollowDatabase
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.transactions.flags import EXPIRES_SOON_MS
@@ -108,7 +109,7 @@ def _mark_flagged(database: FollowDatabase, flag: str) -> None:
 
 def _mark_expiring(database: FollowDatabase, before_ms: int, now: Mapping[str, Any]) -> None:
     """Mark those that reached `expires_soon` since the step before."""
-    allowed_ms = now["settings"]["file_reserved_time_hours"] * 3_600_000 - EXPIRES_SOON_MS
+    allowed_ms = reserved_time_ms(now["settings"]["file_reserved_time_hours"]) - EXPIRES_SOON_MS
     database.connection.execute(
         "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts "
         "WHERE state = 'PENDING' AND born_time_ms BETWEEN ? AND ?",
@@ -118,7 +119,7 @@ def _mark_expiring(database: FollowDatabase, before_ms: int, now: Mapping[str, A
 
 def _mark_too_old(database: FollowDatabase, before_ms: int, now: Mapping[str, Any]) -> None:
     """Mark those that became older than fileReservedTime since the step before: a resume of them is of no use now."""
-    reserved_ms = now["settings"]["file_reserved_time_hours"] * 3_600_000
+    reserved_ms = reserved_time_ms(now["settings"]["file_reserved_time_hours"])
     lead_ms = now["settings"]["transaction_check_interval_ms"]
     database.connection.execute(
         "INSERT OR IGNORE INTO unjudged SELECT hash FROM verdicts "

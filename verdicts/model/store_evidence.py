@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rmqtx.readers.model.columns import Int64s
-from rmqtx.readers.model.releases import OPS_WAIT_TWICE, Version
+from rmqtx.readers.model.releases import OPS_WAIT_TWICE, Version, newest_default
 from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.model.log_evidence import LogEvidence
 
@@ -57,7 +57,7 @@ class StoreEvidence:
     proxy_keeps_ms: int | None = None
     has_proxy: bool = False
     was_stopped: bool = False
-    op_interval_ms: int = 3_000
+    op_interval_ms: int = newest_default("transactionOpBatchInterval")
     light_halves: Int64s = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
 
     @property

@@ -1,4 +1,4 @@
-"""The next rounds of the check as rows: by half, by round, and when each open half is discarded."""
+"""The next rounds of the check of a half queue: each half, each round, and when each open half is discarded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
-
 from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN
 from rmqtx.verdicts.check.check_rules import CheckRules
 from rmqtx.verdicts.check.half_queue_check import play_rounds
@@ -17,13 +15,11 @@ from rmqtx.verdicts.check.state import CheckSettings
 from rmqtx.verdicts.check.steps import Action, CheckStep, Round, Stop
 from rmqtx.verdicts.check.window import CheckWindow
 from rmqtx.verdicts.model.predicted import NEVER, ROUNDS_MAX, Event
-from rmqtx.verdicts.simulation import simulation_without_queue_rows
-from rmqtx.verdicts.simulation.simulation_tables import SIMULATED_CHECKS, SIMULATED_ROUNDS, SIMULATED_TRANSACTIONS
-from rmqtx.verdicts.simulation.simulation_without_queue import BesideSimulated
+from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
+from rmqtx.verdicts.simulation.simulation_rows import names
 
 #: Consecutive rounds with an exception after which playing stops: each round writes the same copies again.
 _ABORTED_ROUNDS_MAX = 3
-_BATCH_ROWS = 65_536
 
 
 @dataclass(slots=True)
@@ -47,97 +43,66 @@ class Simulated:
         found: dict[str, Any] = self.window.words.slice(row, 1).to_pylist()[0]
         return found
 
+    @property
+    def design(self) -> str:
+        """See `WithRows`."""
+        return HALF_TOPIC_DESIGN
+
+    @property
+    def file(self) -> None:
+        """See `WithRows`."""
+        return
+
+    @property
+    def queue_id(self) -> int:
+        """See `WithRows`."""
+        return self.window.state.queue_id
+
+    def check_row(self, step: CheckStep) -> dict[str, Any] | None:
+        """See `WithRows`."""
+        if step.action is Action.ENDED:
+            return None
+        half = step.written or step.half
+        words = None if half is None else self.words(half.row)
+        is_new = step.written is not None and not step.written.is_elsewhere
+        return {
+            **({} if words is None else names(words["transaction_id"], words)),
+            "checks_count": None if half is None else half.checks_count,
+            "half_queue_offset": step.queue_offset,
+            "commit_log_offset": None if words is None else words["commit_log_offset"],
+            "new_half_queue_offset": step.written.queue_offset if step.written is not None and is_new else None,
+            "written_bytes": step.written_bytes,
+            "may_be_a_round_later": step.is_own_copy,
+        }
+
+    def round_row(self, played: Round) -> dict[str, Any]:
+        """See `WithRows`."""
+        counts = Counter(step.action for step in played.steps)
+        return {
+            "end_time_ms": played.end_ms,
+            "checked_count": counts[Action.CHECKED],
+            "immune_count": counts[Action.IMMUNE],
+            "discarded_count": counts[Action.DISCARDED],
+            "expired_count": counts[Action.EXPIRED],
+            "ended_count": counts[Action.ENDED],
+            "unreadable_count": counts[Action.UNREADABLE],
+            "skipped_count": counts[Action.SKIPPED],
+            "half_cursor": played.state.half_cursor,
+            "half_cursor_before": played.before.half_cursor,
+            "op_cursor": played.state.op_cursor,
+            "op_cursor_before": played.before.op_cursor,
+            "half_end": played.state.half_end,
+            "written_bytes": sum(step.written_bytes for step in played.steps),
+        }
+
+    def transaction_rows(self, rounds_max: int) -> list[dict[str, Any]]:
+        """See `WithRows`."""
+        found = sorted(outcomes(self, rounds_max).items(), key=lambda item: item[1].queue_offset)
+        return [_outcome_row(self.words(row), outcome) for row, outcome in found if not outcome.is_ended]
+
 
 #: One check, ready to be played, of any design.
 SimulatedCheck = Simulated | BesideSimulated
-
-
-# --- rows ------------------------------------------------------------------------------------------------------------
-
-
-def check_rows(simulated: SimulatedCheck, rounds: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    """Rows of SIMULATED_CHECKS: the actions of the rounds on halves that no op has ended."""
-    if isinstance(simulated, BesideSimulated):
-        yield simulation_without_queue_rows.check_rows(simulated, rounds)
-        return
-    rows: list[dict[str, Any]] = []
-    for number, played in enumerate(rounds, 1):
-        for step in played.steps:
-            if step.action is Action.ENDED:
-                continue
-            rows.append(_identity(simulated) | _check_row(simulated, number, step))
-            if len(rows) == _BATCH_ROWS:
-                yield pa.RecordBatch.from_pylist(rows, schema=SIMULATED_CHECKS)
-                rows = []
-    yield pa.RecordBatch.from_pylist(rows, schema=SIMULATED_CHECKS)
-
-
-def _identity(simulated: Simulated) -> dict[str, Any]:
-    return {
-        "store": simulated.store,
-        "configuration": simulated.configuration,
-        "design": HALF_TOPIC_DESIGN,
-        "queue_id": simulated.window.state.queue_id,
-    }
-
-
-def _check_row(simulated: Simulated, number: int, step: CheckStep) -> dict[str, Any]:
-    half = step.written or step.half
-    return {
-        "round": number,
-        "round_time_ms": step.time_ms,
-        **({} if half is None else _names(simulated.words(half.row))),
-        "action": str(step.action),
-        "checks_count": None if half is None else half.checks_count,
-        "half_queue_offset": step.queue_offset,
-        "commit_log_offset": None if half is None else simulated.words(half.row)["commit_log_offset"],
-        "new_half_queue_offset": (
-            None if step.written is None or step.written.is_elsewhere else step.written.queue_offset
-        ),
-        "written_bytes": step.written_bytes,
-        "may_be_a_round_later": step.is_own_copy,
-    }
-
-
-def _names(words: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "transaction_id": words["transaction_id"],
-        "producer_group": words["producer_group"],
-        "topic": words["real_topic"],
-    }
-
-
-def round_rows(simulated: SimulatedCheck, rounds: Iterable[Any]) -> pa.RecordBatch:
-    """Rows of SIMULATED_ROUNDS."""
-    if isinstance(simulated, BesideSimulated):
-        return simulation_without_queue_rows.round_rows(simulated, rounds)
-    return pa.RecordBatch.from_pylist(
-        [_identity(simulated) | _round_row(number, played) for number, played in enumerate(rounds, 1)],
-        schema=SIMULATED_ROUNDS,
-    )
-
-
-def _round_row(number: int, played: Round) -> dict[str, Any]:
-    counts = Counter(step.action for step in played.steps)
-    return {
-        "round": number,
-        "begin_time_ms": played.begin_ms,
-        "end_time_ms": played.end_ms,
-        "checked_count": counts[Action.CHECKED],
-        "immune_count": counts[Action.IMMUNE],
-        "discarded_count": counts[Action.DISCARDED],
-        "expired_count": counts[Action.EXPIRED],
-        "ended_count": counts[Action.ENDED],
-        "unreadable_count": counts[Action.UNREADABLE],
-        "skipped_count": counts[Action.SKIPPED],
-        "half_cursor": played.state.half_cursor,
-        "half_cursor_before": played.before.half_cursor,
-        "op_cursor": played.state.op_cursor,
-        "op_cursor_before": played.before.op_cursor,
-        "half_end": played.state.half_end,
-        "written_bytes": sum(step.written_bytes for step in played.steps),
-        "stop": str(played.stop),
-    }
 
 
 # --- the outcome of each half -----------------------------------------------------------------------------------------
@@ -190,21 +155,6 @@ class Outcome:
             self.may_be_a_round_later = step.is_own_copy
         elif step.action is Action.ENDED:
             self.is_ended = True
-
-
-def transaction_rows(simulated: SimulatedCheck, rounds_max: int = ROUNDS_MAX) -> pa.RecordBatch:
-    """Rows of SIMULATED_TRANSACTIONS: every half copy that the check has not reached yet and that no op ends.
-
-    Order: that of the queue.
-    """
-    if isinstance(simulated, BesideSimulated):
-        return simulation_without_queue_rows.transaction_rows(simulated, rounds_max)
-    rows = [
-        _identity(simulated) | _outcome_row(simulated.words(row), outcome)
-        for row, outcome in sorted(outcomes(simulated, rounds_max).items(), key=lambda item: item[1].queue_offset)
-        if not outcome.is_ended
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=SIMULATED_TRANSACTIONS)
 
 
 def outcomes(simulated: Simulated, rounds_max: int = ROUNDS_MAX) -> dict[int, Outcome]:
@@ -263,7 +213,7 @@ def _row_of(played: Round, step: CheckStep) -> int | None:
 
 
 def _outcome_row(words: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
-    return _names(words) | {
+    return names(words["transaction_id"], words) | {
         "half_queue_offset": outcome.queue_offset,
         "commit_log_offset": words["commit_log_offset"],
         "checks_count": outcome.checks_count,

@@ -33,47 +33,13 @@ from rmqtx.readers.old_tables.state_table_rebuilt import rebuilt_offsets
 from rmqtx.readers.rocksdb.rocksdb_transactions import rocksdb_entries
 from rmqtx.readers.store.broker_settings import BrokerSettings, conf_integer
 from rmqtx.readers.store.store import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Store
-from rmqtx.verdicts.check.timers_without_copies import (
-    AskingRound,
-    AskingSettings,
-    OpenRecord,
-    rocksdb_passes,
-    timer_runs,
-)
+from rmqtx.verdicts.check.timers_without_copies import AskingSettings, OpenRecord
+from rmqtx.verdicts.simulation.beside_simulated import TIMER_INTERVAL_MS, BesideSimulated
 
 #: Interval of a timer of 3.0 and 3.1, and slots per file, unless configured.
-TIMER_INTERVAL_KEY, _TIMER_INTERVAL_MS = "checkTransactionMessageTimerInterval", 60_000
+TIMER_INTERVAL_KEY = "checkTransactionMessageTimerInterval"
 ENABLE_KEY = "checkTransactionMessageEnable"
 _FILE_BYTES_KEY, _FILE_BYTES = "tranStateTableMapedFileSize", 2_000_000 * STATE_SLOT.size_bytes
-
-
-@dataclass(slots=True)
-class BesideSimulated:
-    """The check of one state-table file, or of the RocksDB table, under one configuration, ready to be played.
-
-    Shape: `records`: the open ones; `words`: rows of HALVES, by the `row` of a record. `file`: the table file, each
-           with its own timer; None for RocksDB.
-    """
-
-    store: str
-    configuration: str
-    design: str
-    records: tuple[OpenRecord, ...]
-    words: pa.Table
-    begin_ms: int
-    file: str | None = None
-    is_full: bool = False
-    is_enabled: bool = True
-    interval_ms: int = _TIMER_INTERVAL_MS
-    settings: AskingSettings | None = None
-
-    def rounds(self) -> Iterator[AskingRound]:
-        """Play runs, without end unless a timer cancels itself."""
-        if self.settings is not None:
-            return rocksdb_passes(self.records, self.settings, self.begin_ms)
-        return timer_runs(
-            self.records, self.begin_ms, self.interval_ms, is_full=self.is_full, is_enabled=self.is_enabled
-        )
 
 
 @dataclass(slots=True)
@@ -101,7 +67,7 @@ class BesideTables:
         of RocksDB at once.
         """
         root = self.store.root
-        interval_ms = conf_integer(conf, TIMER_INTERVAL_KEY, _TIMER_INTERVAL_MS, 64)
+        interval_ms = conf_integer(conf, TIMER_INTERVAL_KEY, TIMER_INTERVAL_MS, 64)
         first_ms = now_ms if self.store.in_use else now_ms + interval_ms
         found = [
             BesideSimulated(

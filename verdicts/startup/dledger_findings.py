@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from rmqtx.readers.cursors.cursors import check_cursors
-from rmqtx.readers.log.record_layout import AT, BORN_V6, IPV6_EXTRA_BYTES, MAGIC_V1, RECORD
+from rmqtx.readers.log.record_head import HEADER_BYTES_MAX, number_at
+from rmqtx.readers.log.record_layout import MAGIC_V1, RECORD, signed
 from rmqtx.readers.log.segment_scan import SegmentScan
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.findings import Finding, as_text
@@ -142,9 +143,7 @@ def _begin_offset(store: Store, conf: Mapping[str, str]) -> int:
 
 def _first_time_ms(segment: Segment) -> int | None:
     with segment.open() as file:
-        head = file.read(segment.frame_bytes, RECORD.size_bytes + IPV6_EXTRA_BYTES)
-    if len(head) < RECORD.size_bytes or int.from_bytes(head[4:8], "big") != MAGIC_V1:
+        head = file.read(segment.frame_bytes, HEADER_BYTES_MAX)
+    if len(head) < RECORD.size_bytes or number_at(head, "magic") != signed(MAGIC_V1):
         return None
-    is_v6 = int.from_bytes(head[AT["sys_flag"] : AT["sys_flag"] + 4], "big") & BORN_V6
-    place = AT["store_time_ms"] + (IPV6_EXTRA_BYTES if is_v6 else 0)
-    return int.from_bytes(head[place : place + 8], "big", signed=True)
+    return number_at(head, "store_time_ms")

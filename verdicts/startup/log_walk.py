@@ -14,16 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmqtx.readers.log.property_crcs import PROPERTY_CRC, PROPERTY_CRC_BYTES
+from rmqtx.readers.log.record_head import HEADER_BYTES_MAX, header_bytes, number_at, topic_width
 from rmqtx.readers.log.record_layout import (
-    AT,
-    BORN_V6,
-    IPV6_EXTRA_BYTES,
+    BLANK,
     MAGIC_BLANK,
-    MAGIC_V2,
     NAME_END,
     RECORD,
     RECORD_BYTES_MIN,
-    STORE_V6,
     VALUE_END,
 )
 from rmqtx.readers.model.columns import Int64s
@@ -66,11 +63,11 @@ def check_record(file: OpenFile, position: int, rules: RecoveryRules) -> Checked
     Raises: FileChanged, UnreadableFile.
     Source: store/CommitLog.java checkMessageAndReturnSize; docs/formats/record.md#validation.
     """
-    head = file.read(position, RECORD.size_bytes + 2 * IPV6_EXTRA_BYTES)
-    if len(head) < 8:
+    head = file.read(position, HEADER_BYTES_MAX)
+    if len(head) < BLANK.size_bytes:
         return Checked(END, why="the file ends without a blank record")
-    length = _signed(head, 0, 4)
-    magic = _signed(head, 4, 4) & 0xFFFFFFFF
+    length = number_at(head, "length_bytes")
+    magic = number_at(head, "magic") & 0xFFFFFFFF
     if rules.bounds_lengths and file.size_bytes - position < length:
         return Checked(END, why=f"a length of {length} bytes, more than the rest of the file")
     if magic == MAGIC_BLANK:
@@ -79,26 +76,25 @@ def check_record(file: OpenFile, position: int, rules: RecoveryRules) -> Checked
         return Checked(END, why="zeros" if not any(head[:8]) else f"{magic:08x} instead of a magic code")
     if length < RECORD_BYTES_MIN:
         return Checked(END, why=f"a length of {length} bytes")
-    flags = _signed(head, AT["sys_flag"], 4)
-    extra = sum(IPV6_EXTRA_BYTES for bit in (BORN_V6, STORE_V6) if flags & bit) if rules.reads_ipv6 else 0
-    if len(head) < RECORD.size_bytes + extra:
+    flags = number_at(head, "sys_flag") if rules.reads_ipv6 else 0
+    if len(head) < header_bytes(flags):
         return Checked(END, why="the file ends inside a record's header")
-    return _check_parts(file, position, head, length, extra, rules, is_v2=magic == MAGIC_V2)
+    return _check_parts(file, position, head, length, flags, rules)
 
 
 def _check_parts(
-    file: OpenFile, position: int, head: bytes, length: int, extra: int, rules: RecoveryRules, *, is_v2: bool
+    file: OpenFile, position: int, head: bytes, length: int, flags: int, rules: RecoveryRules
 ) -> Checked:
     """Judge the parts after the header: body, topic and properties must fit into the record's length and the file."""
-    body_length = _signed(head, AT["body_length_bytes"] + extra, 4)
-    place = position + RECORD.size_bytes + extra
+    body_length = number_at(head, "body_length_bytes", 0, flags)
+    place = position + header_bytes(flags)
     if body_length > 0:
         if body_length > length or place + body_length > file.size_bytes:
             return Checked(END, why=f"a body of {body_length} bytes")
-        if zlib.crc32(file.read(place, body_length)) & 0x7FFFFFFF != _signed(head, AT["body_crc"], 4):
+        if zlib.crc32(file.read(place, body_length)) & 0x7FFFFFFF != number_at(head, "body_crc"):
             return Checked(END, why="a body that does not match its CRC")
         place += body_length
-    width = 2 if is_v2 else 1
+    width = topic_width(number_at(head, "magic"))
     topic_length = _signed(file.read(place, width).ljust(1, b"\xff"), 0, width)
     place += width
     if topic_length < 0 or topic_length > length or place + topic_length + 2 > file.size_bytes:
@@ -199,8 +195,8 @@ def first_record(segment: Segment, rules: RecoveryRules) -> tuple[int, int] | No
     Source: store/CommitLog.java isMappedFileMatchedRecover.
     """
     with segment.open() as file:
-        head = file.read(0, RECORD.size_bytes + IPV6_EXTRA_BYTES)
-    if len(head) < RECORD.size_bytes or _signed(head, 4, 4) & 0xFFFFFFFF not in rules.magics:
+        head = file.read(0, HEADER_BYTES_MAX)
+    if len(head) < RECORD.size_bytes or number_at(head, "magic") & 0xFFFFFFFF not in rules.magics:
         return None
-    shift = IPV6_EXTRA_BYTES if rules.reads_ipv6 and _signed(head, AT["sys_flag"], 4) & BORN_V6 else 0
-    return _signed(head, AT["commit_log_offset"], 8), _signed(head, AT["store_time_ms"] + shift, 8)
+    flags = number_at(head, "sys_flag") if rules.reads_ipv6 else 0
+    return number_at(head, "commit_log_offset"), number_at(head, "store_time_ms", 0, flags)

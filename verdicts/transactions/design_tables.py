@@ -20,6 +20,7 @@ from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN, PREPARED_NOT_CHECKED
 from rmqtx.readers.old_tables.beside_log import END_ENTRY, NONE, OPEN_SLOT, REDO_LOG, ROCKSDB, STATE_TABLE
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
+from rmqtx.verdicts.check.decisions import RECORD_AGE_MAY_EQUAL, is_younger
 from rmqtx.verdicts.transactions.chains import Chains
 
 if TYPE_CHECKING:
@@ -144,7 +145,8 @@ class OtherDesigns:
         if view.booted_time_ms is not None:
             is_young &= stored_ms >= view.booted_time_ms
         immunity_ms = int64s(table["immunity_seconds"], 0) * 1000
-        is_young |= view.reference_time_ms - int64s(table["born_time_ms"]) < immunity_ms
+        age_ms = view.reference_time_ms - int64s(table["born_time_ms"])
+        is_young |= is_younger(age_ms, immunity_ms, RECORD_AGE_MAY_EQUAL)
         self.is_ahead[rows] = indexed & is_young
         self.is_unknown[rows] = indexed & ~is_young
 

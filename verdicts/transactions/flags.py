@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, are_among, int64s
 from rmqtx.readers.old_tables.beside_log import NONE
+from rmqtx.verdicts.check.decisions import is_younger
 from rmqtx.verdicts.check.stored_records import are_askable
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.futures import Futures
@@ -126,9 +127,7 @@ def _of_waiting(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     ran_until = judged.per_transaction({name: view.reference_time_ms for name, view in judged.views.items()})
     timeout = judged.per_transaction({name: one.transaction_time_out_ms for name, one in settings.items()})
     interval = judged.per_transaction({name: one.transaction_check_interval_ms for name, one in settings.items()})
-    reserved = judged.per_transaction(
-        {name: one.file_reserved_time_hours * 3_600_000 for name, one in settings.items()}
-    )
+    reserved = judged.per_transaction({name: one.file_reserved_time_ms for name, one in settings.items()})
     immunity = np.where(halves.has, halves.integers("immunity_seconds")[halves.last] if len(halves) else -1, -1)
     newest_stored = np.where(halves.has, halves.integers("store_time_ms")[halves.last] if len(halves) else 0, 0)
     waited = ran_until - newest_stored
@@ -140,8 +139,9 @@ def _of_waiting(judged: Judgement, futures: Futures) -> dict[str, Bools]:
     })
     born = int64s(judged.born_time_ms)
     may_be_immune = is_pending & ~judged.newest_is(others.is_prepared) & (immunity > 0)
-    was_immune = may_be_immune & (ran_until - born < immunity * 1000)
-    is_immune = may_be_immune & (now - born < immunity * 1000)
+    may_equal = judged.newest_is(judged.may_equal_immunity_per_copy)
+    was_immune = may_be_immune & is_younger(ran_until - born, immunity * 1000, may_equal)
+    is_immune = may_be_immune & is_younger(now - born, immunity * 1000, may_equal)
     has_slot = (others.open_slot != NONE) | ((others.decided_slot != NONE) & ~others.is_predicted)
     is_slotless = others.is_prepared & others.has_tables & ~others.never_asks & ~has_slot & ~others.is_table_damaged
     askable = are_askable(halves.table)
@@ -193,7 +193,8 @@ def _is_discarded_unasked(judged: Judgement) -> Bools:
     checks, immunity = halves.integers("checks_count"), halves.integers("immunity_seconds")
     age_ms = halves.integers("store_time_ms") - halves.integers("born_time_ms")
     is_put_back = checks > 0
-    was_asked = is_put_back & ((immunity <= 0) | (age_ms >= immunity * 1000))
+    is_immune = is_younger(age_ms, immunity * 1000, judged.may_equal_immunity_per_copy)
+    was_asked = is_put_back & ((immunity <= 0) | ~is_immune)
     has_last = halves.highest(checks, -1) == judged.checks_count
     found: Bools = judged.state.are(State.DISCARDED) & halves.any_of(is_put_back) & ~halves.any_of(was_asked) & has_last
     return found

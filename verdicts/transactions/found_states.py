@@ -36,6 +36,7 @@ from rmqtx.readers.model.columns import Bools, Int64s, coalesced, int64s
 from rmqtx.readers.model.identities import UInt64s, identities, identity_hashes
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.readers.store.store import HALF_TOPIC
+from rmqtx.verdicts.check.check_rules import age_may_equal
 from rmqtx.verdicts.model.predicted import Event
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import StoreView
@@ -119,6 +120,13 @@ class FoundStates(JudgedCopies):
         """Return a number of each transaction's store, given by store name."""
         table = np.array([value_of[name] for name in self.chains.stores] or [0], np.int64)
         return table[self._store_numbers]
+
+    @cached_property
+    def may_equal_immunity_per_copy(self) -> Bools:
+        """Which half copies are immune also when their age equals their immunity time."""
+        equal = {name: int(age_may_equal(view.settings, view.check_stops)) for name, view in self.views.items()}
+        found: Bools = (self.per_transaction(equal)[self.halves.number] > 0) & ~self.others.is_rocksdb
+        return found
 
     @cached_property
     def _store_numbers(self) -> Int64s:

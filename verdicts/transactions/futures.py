@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
+from rmqtx.verdicts.check.decisions import is_expired
 from rmqtx.verdicts.model.predicted import NEVER, NO_CURSOR, REFUSED, UNASKED_ENDS, WORDS, Event, Why
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.judgement import Judgement
 
-_HOUR_MS = 3_600_000
 _FAR = np.iinfo(np.int64).max
 NO_EVENT = "none"
 #: The words of events with which the check ends a transaction without asking.
@@ -106,10 +106,11 @@ class Futures:
             now_ms = view.reference_time_ms if view.now_ms is None else view.now_ms
             has_begin = view.future is not None and view.future.begin_ms
             times[name] = max(now_ms, view.future.begin_ms if has_begin and view.future is not None else 0)
-            allowed[name] = view.settings.file_reserved_time_hours * _HOUR_MS
+            allowed[name] = view.settings.file_reserved_time_ms
         ages = judged.per_transaction(times) - int64s(judged.born_time_ms)
         is_known = np.asarray(pc.is_valid(judged.born_time_ms))
-        found: Bools = is_known & (ages > judged.per_transaction(allowed)) & ~judged.newest_is(judged.others.is_other)
+        is_old = is_expired(ages, judged.per_transaction(allowed))
+        found: Bools = is_known & is_old & ~judged.newest_is(judged.others.is_other)
         return found
 
     def _find_events(self, is_open: Bools) -> None:

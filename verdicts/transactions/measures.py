@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s
 from rmqtx.readers.model.tables import column
+from rmqtx.verdicts.check.decisions import is_younger
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.chains import Chains
 from rmqtx.verdicts.transactions.judgement import Judgement
@@ -138,8 +139,8 @@ class Measures:
         count = np.zeros(self.chains.count, np.int64)
         if halves.table["prepared_queue_offset"].null_count < len(halves):
             age_ms = halves.integers("store_time_ms") - halves.integers("born_time_ms")
-            immune = (halves.integers("prepared_queue_offset") >= 0) & (
-                age_ms < 1_000 * halves.integers("immunity_seconds", 0)
+            immune = (halves.integers("prepared_queue_offset") >= 0) & is_younger(
+                age_ms, 1_000 * halves.integers("immunity_seconds", 0), self.judged.may_equal_immunity_per_copy
             )
             count = halves.count_of(immune)
         return pa.array(count, mask=~self.has_counted_checks)

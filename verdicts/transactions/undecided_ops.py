@@ -66,7 +66,7 @@ def _words(view: StoreView) -> str:
 
 
 def _held_ms(view: StoreView) -> int:
-    return view.settings.transaction_op_batch_interval_ms if view.settings.batches_ops is not False else 0
+    return view.settings.transaction_op_batch_interval_ms
 
 
 def _is_cut(view: StoreView) -> bool:

@@ -13,6 +13,7 @@ import typer
 
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.verdicts.model.state import State
+from rmqtx_cli.acting.acting import status_of_answers
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.asking import answered
 from rmqtx_cli.options.grouped_options import with_option_groups
@@ -328,7 +329,4 @@ def _conclude(stand_in: StandIn, voice: Voice, *, is_bounded: bool) -> int:
         voice.note(f"{count(stand_in.unmatched_count, 'check')} of others got no answer: the broker asks again")
     if stand_in.stopped_by is not None:
         return _refused(stand_in.stopped_by, stand_in.conduct)
-    if outcomes["unknown"]:
-        return exit_status.UNKNOWN_OUTCOME
-    bad = outcomes["refused_by_guard"] + outcomes["refused_by_broker"] + outcomes["not_sent"] + outcomes["contradicted"]
-    return exit_status.SOME_REFUSED if bad or (is_bounded and unasked) else exit_status.DONE
+    return status_of_answers(outcomes, is_late=is_bounded and bool(unasked))

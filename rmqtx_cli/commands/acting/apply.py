@@ -179,9 +179,7 @@ def _show(plan: Plan, found: Application, voice: Voice) -> None:
 
 def _status(status: int, found: Application) -> int:
     """Exit status of what was carried out, and of what was not."""
-    if found.disputed or status == exit_status.UNKNOWN_OUTCOME:
-        return exit_status.UNKNOWN_OUTCOME
-    if not found.stale:
-        return status
-    has_others = bool(found.done) or (status in (exit_status.DONE, exit_status.SOME_REFUSED) and bool(found.acts))
-    return exit_status.SOME_REFUSED if has_others else exit_status.STALE_PLAN
+    statuses = [status] if found.acts or not found.stale else []
+    statuses += [exit_status.STALE_PLAN] if found.stale else []
+    statuses += [exit_status.DONE] if found.stale and found.done else []
+    return exit_status.combined([*statuses, exit_status.UNKNOWN_OUTCOME] if found.disputed else statuses)

@@ -14,6 +14,13 @@ from rmqtx.readers.model.errors import BadRequest
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options.engine import EngineName, EngineOptions
 from rmqtx_cli.options.grouped_options import with_option_groups
+from rmqtx_cli.options.ledger_options import (
+    MATCH_OPTION,
+    LedgerTableOption,
+    MissingOption,
+    done_option,
+    not_done_option,
+)
 from rmqtx_cli.options.options import (
     AtOption,
     FailOnOption,
@@ -26,14 +33,14 @@ from rmqtx_cli.options.options import (
     WhereOption,
 )
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, stored_text
+from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import asked_time_ms
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqtx.readers.model.reading import Reading
-    from rmqtx.repairs.receipts.planner import Planner
+    from rmqtx.repairs.plans.planner import Planner
     from rmqtx.verdicts.ledger.join import LedgerFit
     from rmqtx_cli.options.ledgers import Comparison, LedgerQuery
     from rmqtx_cli.output.listing import Listing
@@ -62,39 +69,9 @@ LedgerOption = Annotated[
         help="The ledger: a Parquet or CSV file or directory, sqlite:///FILE, or jdbc:... with Spark",
     ),
 ]
-LedgerTableOption = Annotated[
-    str | None, typer.Option("--ledger-table", metavar="NAME", help="Table or view, if the ledger is a database")
-]
-MatchOption = Annotated[
-    str,
-    typer.Option(
-        "--match", parser=stored_text, metavar="EXPR",
-        help="How a transaction is matched with a ledger row: \"keys = order_id\" matches any word of keys; "
-        "\"keys ~ '^order-([0-9]+)$' = id\" matches a part of it; join several with and",
-    ),
-]
-DoneOption = Annotated[
-    str,
-    typer.Option(
-        "--done", parser=stored_text, metavar="EXPR",
-        help="Condition on a ledger row: the business action was done, like \"status = PAID\"",
-    ),
-]
-NotDoneOption = Annotated[
-    str,
-    typer.Option(
-        "--not-done", parser=stored_text, metavar="EXPR",
-        help="Condition on a ledger row: the business action was not done",
-    ),
-]
-MissingOption = Annotated[
-    bool,
-    typer.Option(
-        "--missing-is-not-done",
-        help="Treat a transaction without a ledger row as not done; only if each transaction that was done has a row "
-        "and rows are never removed",
-    ),
-]
+MatchOption = Annotated[str, MATCH_OPTION]
+DoneOption = Annotated[str, done_option()]
+NotDoneOption = Annotated[str, not_done_option()]
 PlanOption = Annotated[
     Path | None,
     typer.Option("--plan", metavar="FILE", help="Write a plan of what the ledger settles, for rmqtx apply"),
@@ -169,7 +146,7 @@ def command(
     nothing is decided. Rows to act on come first. Ledger rows without a transaction are counted; a --match that matches
     nothing is an error.
     """
-    from rmqtx.repairs.receipts.planner import Planner
+    from rmqtx.repairs.plans.planner import Planner
     from rmqtx_cli.options.ledgers import Comparison
     from rmqtx_cli.sources.engine_run import engine_run
 

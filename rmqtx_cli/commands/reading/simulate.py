@@ -324,7 +324,8 @@ def _table(show: Shown, *, with_store: bool, with_configuration: bool) -> tuple[
 def _rows(run: RunOptions, simulated: SimulatedCheck, voice: Voice, *, with_name: bool) -> Iterator[pa.RecordBatch]:
     from rmqtx.verdicts.check.timers_without_copies import AskingRound
     from rmqtx.verdicts.model.predicted import ROUNDS_MAX
-    from rmqtx.verdicts.simulation.simulation import Simulated, check_rows, round_rows, transaction_rows
+    from rmqtx.verdicts.simulation.simulation import Simulated
+    from rmqtx.verdicts.simulation.simulation_rows import check_rows, round_rows, transaction_rows
     from rmqtx_cli.pages.simulation_views import (
         asking_line,
         endless_line,

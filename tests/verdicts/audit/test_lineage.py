@@ -37,7 +37,8 @@ def _names(copy: dict[str, Any]) -> tuple[int, int]:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_record_is_in_the_chain_and_names_its_transaction(name: str) -> None:
     store = opened(name)
-    table, places = audit([store], settings_of(name)).table(), [StoreTimelineSource(store)]
+    settings = settings_of(name)
+    table, places = audit([store], settings).table(), [StoreTimelineSource(store, settings(store))]
     truth = {row["transaction_id"]: row for row in corpus.expected(name)}
     rows = table.to_pylist()
     assert {row["transaction_id"] for row in rows} == set(truth)
@@ -64,7 +65,7 @@ def test_a_timeline_shows_which_copies_the_producer_was_asked_about() -> None:
     store = opened(name)
     events = [
         event for row in audit([store], settings_of(name)).table().to_pylist()
-        for event in timeline(row, [StoreTimelineSource(store)]).to_pylist()
+        for event in timeline(row, [StoreTimelineSource(store, settings_of(name)(store))]).to_pylist()
     ]
     asked = {event["commit_log_offset"] for event in events if event["event"] == "check"}
     assert asked == {event["commit_log_offset"] for event in corpus.truth(name) if event["event"] == "check"}
@@ -81,7 +82,7 @@ def test_show_takes_the_original_and_the_newest_id(name: str) -> None:
             richest[row["state"]] = row
     assert richest
     for row in richest.values():
-        names = StoreTimelineSource(store).records({min(_records(row)), max(_records(row))})
+        names = StoreTimelineSource(store, settings(store)).records({min(_records(row)), max(_records(row))})
         for identity in {row["transaction_id"], *(found.message_id for found in names.values())}:
             assert show([store], settings, identity).table().to_pylist() == [row], identity
 

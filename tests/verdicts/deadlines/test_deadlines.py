@@ -36,7 +36,8 @@ from rmqtx.verdicts.model.predicted import (
     Prediction,
     Why,
 )
-from rmqtx.verdicts.simulation.simulation import Simulated, transaction_rows
+from rmqtx.verdicts.simulation.simulation import Simulated
+from rmqtx.verdicts.simulation.simulation_rows import transaction_rows
 from tests.brokers import corpus
 from tests.conftest import MOMENT, READ_AT_MS
 from tests.forge.stores import opened, settings_of

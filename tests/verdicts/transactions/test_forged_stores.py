@@ -11,10 +11,11 @@ from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, Store, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
+from rmqtx.verdicts.audit.timeline import StoreTimelineSource
 from rmqtx.verdicts.transactions.flags import FLAGS
 from tests.forge import damage
 from tests.forge.logs import Forge
-from tests.forge.records import Message
+from tests.forge.records import FIRST_MS, Message
 
 Row = dict[str, Any]
 
@@ -88,6 +89,26 @@ def test_checks_within_the_immunity_time(forge: Forge) -> None:
     rows = judged(root)
     assert {name for name, row in rows.items() if "discarded_unasked" in row["flags"]} == {"UNASKED"}
     assert rows["UNASKED"]["reason"].endswith("its immunity time, in which the broker does not ask")
+
+
+@pytest.mark.parametrize(("version", "is_immune"), [("5.3.3", False), ("5.3.4", True)])
+def test_a_half_as_old_as_its_immunity_time_is_immune_from_5_3_4_on(
+    forge: Forge, version: str, is_immune: bool
+) -> None:
+    forge.half("DISCARDED", immunity=1)
+    at_ms = FIRST_MS + 1_000  # a second after the birth of both
+    forge.now_ms = at_ms - 10
+    checked = forge.half("DISCARDED", immunity=1, checks=1)
+    forge.now_ms = at_ms - 10
+    half = forge.half("OPEN", immunity=1)
+    forge.discard(checked)
+    store = open_store(forge.write(half_cursor=forge.queue_offset(half)))
+    settings = broker_settings(store, conf={"transactionCheckMax": "1"}, version=version)
+    now, then = (audit([store], lambda _: settings, at_ms=time_ms).table().to_pylist() for time_ms in (None, at_ms))
+    assert ["discarded_unasked" in row["flags"] for row in now if row["transaction_id"] == "DISCARDED"] == [is_immune]
+    assert ["immune" in row["flags"] for row in then if row["transaction_id"] == "OPEN"] == [is_immune]
+    name = StoreTimelineSource(store, settings).records([checked])[checked]
+    assert name.is_immune == is_immune
 
 
 def test_copies_in_many_files_are_one_transaction(forge: Forge) -> None:

@@ -11,7 +11,7 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource, timeline
 from tests.brokers import corpus
-from tests.forge.stores import opened
+from tests.forge.stores import opened, settings_of
 from tests.verdicts.truth import audited
 
 FAILOVER = ("failover-4.9.7", "failover-5.3.3")
@@ -37,7 +37,7 @@ def test_what_the_producer_was_asked_is_shown_as_asked(name: str) -> None:
     store = opened(name)
     seen = 0
     for case, row in _by_case(name).items():
-        events = timeline(row, [StoreTimelineSource(store)]).to_pylist()
+        events = timeline(row, [StoreTimelineSource(store, settings_of(name)(store))]).to_pylist()
         checks = {event["queue_offset"] for event in events if event["event"] == "check"}
         not_asked = {event["queue_offset"] for event in events if event["event"] in ("sent", "put back", "resumed")}
         heard = asked.get(case, set()) & (checks | not_asked)

@@ -1,0 +1,75 @@
+"""From advice to a plan: for each transaction that can be acted on, its record, evidence and preconditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqtx.readers.storage.segments import SegmentedLog
+from rmqtx.readers.store.store import Store
+from rmqtx.repairs.acts.named_copies import newest_records, reader_of
+from rmqtx.repairs.acts.situation import NamedRecord
+from rmqtx.repairs.receipts.plan_file import ACTIONS, Plan
+from rmqtx.repairs.receipts.planner import PLACE, fingerprint, step_of
+from rmqtx.repairs.receipts.row_copies import newest_first
+from rmqtx.verdicts.audit.provenance import tool
+
+_SETTLED = ("done", "not_done")
+
+
+@dataclass(slots=True)
+class Planner:
+    """Collects the steps of a plan from rows of RECONCILED as they pass through.
+
+    `ledger_name`: the source of reasons in the plan.
+    """
+
+    stores: list[Store]
+    ledger_name: str
+    _rows: list[pa.RecordBatch] = field(default_factory=list)
+
+    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the same batches; rows that the ledger decides and an action can carry out are kept for the plan."""
+        for batch in batches:
+            settled = pc.and_(
+                pc.is_in(batch["ledger_word"], value_set=pa.array(_SETTLED)),
+                pc.is_in(batch["advice"], value_set=pa.array(ACTIONS)),
+            )
+            chosen = batch.filter(settled)
+            if chosen.num_rows:
+                self._rows.append(chosen)
+            yield batch
+
+    def plan(self, made_from: Mapping[str, Any], made_time_ms: int) -> Plan:
+        """Make the plan.
+
+        `made_from`: the provenance of the reading. Reads each record that a step names, for its length and CRC.
+        Order: that of the rows.
+        """
+        logs = {store.root: store.log() for store in self.stores}
+        try:
+            steps = [self._step(row, logs) for batch in self._rows for row in batch.to_pylist()]
+        finally:
+            for log in logs.values():
+                log.close()
+        provenance = {facts["store"]: facts for facts in made_from["stores"]}
+        stores = [fingerprint(store, provenance[store.root]) for store in self.stores]
+        return Plan(tool(), made_time_ms, stores, steps, dict(made_from))
+
+    def _step(self, row: dict[str, Any], logs: dict[str, SegmentedLog]) -> dict[str, Any]:
+        half, discard = newest_records(row, reader_of(logs))
+        return step_of(
+            row, row["advice"], row["reason"], f"{self.ledger_name}: {row['ledger_row'] or 'no row'}",
+            half_copy=_place(half, row["half_copies"]), discard_copy=_place(discard, row["discard_copies"]),
+        )
+
+
+def _place(record: NamedRecord | None, copies: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The record as RECORD_NAMED; if none of the copies can be read, the place of the newest."""
+    if record is not None or not copies:
+        return None if record is None else record.place()
+    return {name: newest_first(copies)[0][name] for name in PLACE} | {"length_bytes": None, "body_crc": None}

@@ -1,0 +1,42 @@
+"""The options with which commands name a business ledger, and how its rows are read; parsed by `ledgers.py`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rmqtx_cli.words.text import stored_text
+
+
+def _expression(name: str, help_text: str) -> Any:
+    return typer.Option(name, parser=stored_text, metavar="EXPR", help=help_text)
+
+
+def done_option(then: str = "") -> Any:
+    """Return the option --done. `then`: what the command does with the transaction."""
+    condition = "Condition on a ledger row: the business action was done, like \"status = PAID\""
+    return _expression("--done", condition + then)
+
+
+def not_done_option(then: str = "") -> Any:
+    """Return the option --not-done. `then`: what the command does with the transaction."""
+    return _expression("--not-done", f"Condition on a ledger row: the business action was not done{then}")
+
+
+MATCH_OPTION: Any = _expression(
+    "--match",
+    "How a transaction is matched with a ledger row: \"keys = order_id\" matches any word of keys; "
+    "\"keys ~ '^order-([0-9]+)$' = id\" matches a part of it; join several with and",
+)
+LedgerTableOption = Annotated[
+    str | None, typer.Option("--ledger-table", metavar="NAME", help="Table or view, if the ledger is a database")
+]
+MissingOption = Annotated[
+    bool,
+    typer.Option(
+        "--missing-is-not-done",
+        help="Treat a transaction without a ledger row as not done; only if each transaction that was done has a row "
+        "and rows are never removed",
+    ),
+]

@@ -1,0 +1,50 @@
+"""One record in bytes is decoded as `Block` decodes many, whatever the lengths of its hosts."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmqtx.readers.log.dledger import ENTRY_HEADER
+from rmqtx.readers.log.record_at import block_of_one
+from rmqtx.readers.log.record_head import head_of, number_at, parts_of
+from rmqtx.readers.log.record_layout import BORN_V6, MAGIC_V1, MAGIC_V2, RECORD, RECORD_BYTES_MIN, STORE_V6, signed
+from rmqtx.readers.storage import segment_names, segments
+from rmqtx.repairs.records.record_writer import RecordDraft, WritingRules, draft_of
+
+RULES = WritingRules(True, True, True, False, True)
+V4, V6 = b"\x0a\0\0\1\0\0\x2a\x9f", bytes(range(16)) + b"\0\0\x2a\x9f"
+
+
+@pytest.mark.parametrize("topic", ["T", "T" * 200])
+@pytest.mark.parametrize("store_host", [V4, V6])
+@pytest.mark.parametrize("born_host", [V4, V6])
+def test_fields_and_parts_are_those_of_a_block(born_host: bytes, store_host: bytes, topic: str) -> None:
+    draft = RecordDraft(
+        topic=topic, queue_id=3, body=b"body", properties=b"A\x01B\x02", born_time_ms=5, born_host=born_host,
+        store_host=store_host, flag=7, sys_flag=4, reconsume_times=-2, prepared_transaction_offset=9,
+    )  # fmt: skip
+    record = draft.record(RULES, queue_offset=11, commit_log_offset=1 << 40, store_time_ms=-13)
+    block = block_of_one(record, 1 << 40, "", 0)
+    assert block is not None
+    assert block.sound().all()
+    for field in RECORD.fields:
+        if not field.code.endswith("s"):
+            assert number_at(b"!" + record, field.name, 1) == int(block.header(field.name)[0]), field.name
+    parts = parts_of(record)
+    assert (record[parts.born_host], record[parts.store_host]) == (born_host, store_host)
+    assert (record[parts.body], record[parts.topic]) == (b"body", topic.encode())
+    assert record[parts.properties] == b"A\x01B\x02"
+    again = draft_of(record)
+    assert again.sys_flag & (BORN_V6 | STORE_V6) == number_at(record, "sys_flag") - 4
+    assert (again.reconsume_times, again.prepared_transaction_offset) == (-2, 9)
+    assert head_of(record) == (len(record), MAGIC_V1 if len(topic) == 1 else MAGIC_V2, 1 << 40)
+
+
+def test_what_storage_reads_of_records_and_entries_is_as_declared() -> None:
+    """The package below cannot import the declarations."""
+    head = RECORD.pack(length_bytes=91, magic=signed(MAGIC_V2), commit_log_offset=7, queue_offset=5)
+    size = segment_names._RECORD_HEAD.size
+    assert segment_names._RECORD_HEAD.unpack(head[:size]) == head_of(head) == (91, MAGIC_V2, 7)
+    assert (segment_names._RECORD_MAGICS, segment_names._RECORD_BYTES_MIN) == ((MAGIC_V1, MAGIC_V2), RECORD_BYTES_MIN)
+    entry = ENTRY_HEADER.pack(magic=1, length_bytes=2, entry_index=3, term=4, entry_offset=5, body_length_bytes=6)
+    assert segments._ENTRY_HEAD.unpack_from(entry) == (1, 2, 5, 6)
