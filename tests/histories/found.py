@@ -84,6 +84,20 @@ FOUND: dict[str, list[Step]] = {
         *(_half(number, 400) for number in range(9)), _wait(7_000), _CHECK,
         *(_half(number, 400) for number in range(9, 24)), _wait(7_000), _STOP, _damage("first log file deleted", 0.5),
     ],
+    # For place 0 the store returns the first record that the log still has; here that was rolled back, or is decided.
+    "slot-of-place-0": [
+        *(_half(number, 400) for number in range(30)), _end(23, "rollback"), _end(0, "commit"), _wait(7_000),
+        {"do": "batch"}, _wait(7_000), _STOP, _damage("first log file deleted", 0.5),
+    ],
+    "slot-of-place-0-fits": [
+        _half(0, 900), *(_half(number, 400) for number in range(1, 30)), _wait(7_000), _STOP,
+        _damage("first log file deleted", 0.5),
+    ],
+    # That record is longer than the one of the slot was: it cannot be decoded, until the queue file is deleted.
+    "slot-of-place-0-shorter": [
+        _half(0), *(_half(number, 400) for number in range(1, 30)), _wait(7_000), _STOP,
+        _damage("first log file deleted", 0.5),
+    ],
     # The half queue lost its end after a clean stop: some releases dispatch it again, and pending listed nothing.
     "queue-end-lost": [
         _half(8), _half(9, 60), _wait(600_000), {"do": "check", "answers": ["none", "rollback"]}, _half(10, 900),

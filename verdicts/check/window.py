@@ -28,7 +28,7 @@ from rmqtx.verdicts.check.slots import (
     slots_without_record,
     unqueued,
 )
-from rmqtx.verdicts.check.state import CheckState, Undispatched
+from rmqtx.verdicts.check.state import CheckState, FirstFile, Undispatched
 from rmqtx.verdicts.check.stored_records import are_askable, halves_of_records, ops_of_records
 from rmqtx.verdicts.startup.started_queues import StartedQueue, scanned_end, started_queues
 
@@ -177,6 +177,7 @@ def check_window(
             reads=half_reads, op_reads=op_reads,
             left_out=_left_out(halves, half_slots),
             undispatched=_undispatched(store, started.get(HALF_TOPIC), half_reads, logs[HALF_TOPIC].end),
+            first_file=_first_file(store, halves, half_begin, rules, conf or {}),
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
         findings += [
@@ -252,13 +253,29 @@ def _begin(
         return made.begin
     if store.in_use:
         return queue.min_offset
-    if not store.log_begin_offset:
+    if not store.log_begin_offset or _first_file_kept_ms(store, queue, rules, conf) > 0:
         return queue.first_offset
-    if queue.file_ends[:1].sum() <= queue.min_offset < queue.max_offset and not is_bundle(store):
-        settings = broker_settings(store, conf=conf, version=dotted(rules.version))
-        if settings.transaction_check_interval_ms < _QUEUE_FILES_KEPT_MS:
-            return queue.first_offset
     return queue.min_offset
+
+
+def _first_file(
+    store: Store, queue: Queue, begin: int, rules: CheckRules, conf: Mapping[str, str]
+) -> FirstFile | None:
+    """Return the first file of a queue that begins with it only until its broker deletes it; None if it is kept."""
+    if not store.log_begin_offset or not begin == queue.first_offset < queue.min_offset:
+        return None
+    return FirstFile(_first_file_kept_ms(store, queue, rules, conf), queue.min_offset)
+
+
+def _first_file_kept_ms(store: Store, queue: Queue, rules: CheckRules, conf: Mapping[str, str]) -> int:
+    """Return how long after the begin of the first round a broker deletes the first file of a queue; 0 if not later.
+
+    It deletes a file without a slot that leads into the log.
+    """
+    if store.in_use or is_bundle(store) or not queue.file_ends[:1].sum() <= queue.min_offset < queue.max_offset:
+        return 0
+    settings = broker_settings(store, conf=conf, version=dotted(rules.version))
+    return max(0, _QUEUE_FILES_KEPT_MS - settings.transaction_check_interval_ms)
 
 
 def _log_places(
