@@ -16,6 +16,7 @@ from rmqtx.readers.queues.consume_queue import BATCH_SLOT, SLOT
 from rmqtx.readers.queues.slot_files import BATCH, SIMPLE
 from rmqtx.readers.storage.segments import Segment
 from rmqtx.readers.store.store import Store
+from rmqtx.verdicts.startup.loading import DEFAULT_QUEUE_FILE_BYTES
 
 EXTENSION = "consumequeue_ext"
 #: Queues whose files are examined for their length.
@@ -59,7 +60,7 @@ def store_sizes(store: Store | None, conf: Mapping[str, str] | None = None) -> S
         {
             SIMPLE: whole_units(
                 number_of(given, *QUEUE_LENGTH_KEYS)
-                or _usual(queues[SIMPLE]) or 6_000_000,
+                or _usual(queues[SIMPLE]) or DEFAULT_QUEUE_FILE_BYTES,
                 SLOT.size_bytes,
             ),
             BATCH: whole_units(

@@ -14,6 +14,7 @@ import pytest
 
 from rmqtx.readers.jobs.job_runner import run_job
 from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
 from rmqtx.verdicts.startup.started_queues import StartedQueue, started_queues
 from rmqtx.verdicts.verify.verify import DEFAULT, Verify
@@ -34,8 +35,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def started(root: Path, topic: str) -> StartedQueue:
-    found = started_queues(open_store(root), (5, 3, 3), {}, 0)
+def started(root: Path, topic: str, version: Version = (5, 3, 3)) -> StartedQueue:
+    found = started_queues(open_store(root), version, {}, 0)
     assert found is not None
     return found[topic]
 
@@ -60,6 +61,13 @@ def test_a_removed_half_queue_begins_with_what_follows_the_other_queues(root: Pa
     queue = started(root, HALF_TOPIC)
     assert (queue.begin, tuple(offset for offset, _ in queue.added)) == (343, LAST_OFFSETS)
     assert [(one.code, one.commit_log_offset) for one in queue.cuts] == [("start-skips", 0)]
+
+
+def test_before_5_0_0_a_removed_half_queue_begins_with_its_fillers(root: Path) -> None:
+    """The log begins at 0, and so does the place in a filler; this is so on 4.9.7 (tests/histories/found.py)."""
+    shutil.rmtree(queue_files(root, HALF_TOPIC)[0].parents[1])
+    queue = started(root, HALF_TOPIC, (4, 9, 7))
+    assert (queue.begin, queue.kept_end, queue.end, queue.file_end) == (0, 342, 351, 1_000)
 
 
 def test_lookups_say_what_verify_says(root: Path, rmqtx: Run) -> None:

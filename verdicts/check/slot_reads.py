@@ -61,12 +61,16 @@ class LogPlaces(NamedTuple):
         return cls(store.log_begin_offset, size, max(known_end, written_end_offset(segments)))
 
     def are_readable(self, offsets: Int64s, lengths: Int64s) -> Bools:
-        """Return at which places the broker gets bytes. A length that is not positive is a matter of content."""
+        """Return at which places the broker gets bytes. A length that is not positive is a matter of content.
+
+        For place 0 it gets those at the begin of the log (CommitLog.java getMessage, findMappedFileByOffset).
+        """
         if not self.file_bytes:
             return np.zeros(len(offsets), np.bool_)
-        file_begins = offsets - offsets % self.file_bytes
-        room = np.minimum(file_begins + self.file_bytes, self.end) - offsets
-        found: Bools = (offsets >= self.begin) & (np.maximum(lengths, 0) <= room)
+        places = np.where(offsets == 0, self.begin, offsets)
+        file_begins = places - places % self.file_bytes
+        room = np.minimum(file_begins + self.file_bytes, self.end) - places
+        found: Bools = (places >= self.begin) & (np.maximum(lengths, 0) <= room)
         return found
 
     def next_file(self, offset: int) -> int:

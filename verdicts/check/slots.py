@@ -111,7 +111,7 @@ def records_of(store: Store, slots: CheckedSlots) -> Iterator[tuple[Block, Int64
     """Return the records of slots, including fillers for lost ones, with their slot numbers.
 
     A record that is shorter than in the slot is read too: where a power loss took the end of the log and left the slot,
-    a later record may begin at its place.
+    a later record may begin at its place. For place 0 a broker reads at the begin of the log.
     """
     order = np.argsort(slots.offsets, kind="stable")
     numbers, offsets, lengths = slots.numbers[order], slots.offsets[order], slots.lengths[order]
@@ -128,5 +128,9 @@ def records_of(store: Store, slots: CheckedSlots) -> Iterator[tuple[Block, Int64
             is_shorter = block.lengths <= lengths[rows]
             if is_shorter.any():
                 yield block.take(is_shorter), numbers[rows[is_shorter]]
+        if log.begin_offset and len(offsets) and not offsets[0]:
+            for block in blocks_at(log, [log.begin_offset], with_fillers=True):
+                if block.lengths[0] <= lengths[0]:
+                    yield block, numbers[:1]
     finally:
         log.close()

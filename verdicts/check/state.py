@@ -6,7 +6,7 @@ A put-back is added to `appended` of a new state; no files are used here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from rmqtx.readers.log.properties import CHECK_TIMES, PREPARED_QUEUE_OFFSET
@@ -122,13 +122,24 @@ class Undispatched(NamedTuple):
         return self._replace(log_end=end, copies_count=count), has_slot
 
 
+class FirstFile(NamedTuple):
+    """The first file of a half queue, if the broker deletes it after the first round.
+
+    Shape: `kept_ms`: from the begin of the next round until then. `begin`: the smallest offset of the queue after it.
+    Source: store/DefaultMessageStore.java cleanFilesPeriodically.
+    """
+
+    kept_ms: int
+    begin: int
+
+
 @dataclass(frozen=True, slots=True)
 class CheckState:
     """One half queue with its op queue. Ends are the queue offsets after the last slot; 0 for a queue without any.
 
     Shape: `reads`: what the store returns for stored half slots without a record at their place; `op_reads`: the same
            for op slots. `left_out`: half slots that a bundle left out: they count as settled. `undispatched`: None if
-           a new copy gets a slot at once.
+           a new copy gets a slot at once. `first_file`: the first file of the half queue, if it is deleted later.
     """
 
     queue_id: int
@@ -145,6 +156,16 @@ class CheckState:
     op_reads: Mapping[int, SlotRead] = field(default_factory=dict)
     left_out: frozenset[int] = frozenset()
     undispatched: Undispatched | None = None
+    first_file: FirstFile | None = None
+
+    def later(self, passed_ms: int) -> CheckState:
+        """Return the state when some time has passed, in which no round was played."""
+        file = self.first_file
+        if file is None:
+            return self
+        if file.kept_ms > passed_ms:
+            return replace(self, first_file=file._replace(kept_ms=file.kept_ms - passed_ms))
+        return replace(self, first_file=None, half_begin=file.begin)
 
     def copy_at(self, queue_offset: int) -> HalfCopy | None:
         """The half copy in a slot, stored or put back by a simulated round; None if it cannot be read."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from rmqtx.readers.log.header_rules import TIME_RULES, broken_rules
 from rmqtx.readers.log.property_crcs import word_crc_findings
 from rmqtx.readers.log.record_block import Block
-from rmqtx.readers.model.columns import Bools, Int64s
+from rmqtx.readers.model.columns import Bools, Int32s, Int64s
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.releases import dotted
 from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
@@ -28,7 +28,7 @@ from rmqtx.verdicts.check.slots import (
     slots_without_record,
     unqueued,
 )
-from rmqtx.verdicts.check.state import CheckState, Undispatched
+from rmqtx.verdicts.check.state import CheckState, FirstFile, Undispatched
 from rmqtx.verdicts.check.stored_records import are_askable, halves_of_records, ops_of_records
 from rmqtx.verdicts.startup.started_queues import StartedQueue, scanned_end, started_queues
 
@@ -167,13 +167,17 @@ def check_window(
             topic: _log_places(store, slots, reads[topic].own_numbers, started.get(topic))
             for topic, slots in slots_by_topic.items()
         }
-        half_reads, op_reads = _reads(halves, half_slots, logs[HALF_TOPIC]), _reads(ops, op_slots, logs[OP_TOPIC])
+        half_reads, op_reads = (
+            _reads(queue, slots_by_topic[queue.topic], logs[queue.topic], started.get(queue.topic))
+            for queue in (halves, ops)
+        )
         state = CheckState(
             queue_id, half_cursor, half_begin, half_slots.end, op_cursor, op_begin, op_slots.end,
             stored_halves, stored_ops,
             reads=half_reads, op_reads=op_reads,
             left_out=_left_out(halves, half_slots),
             undispatched=_undispatched(store, started.get(HALF_TOPIC), half_reads, logs[HALF_TOPIC].end),
+            first_file=_first_file(store, halves, half_begin, rules, conf or {}),
         )  # fmt: skip
         findings += [*halves.findings, *ops.findings]
         findings += [
@@ -183,7 +187,7 @@ def check_window(
             )
             for queue in (halves, ops) if queue.has_bytes_after_end
         ]  # fmt: skip
-        fillers = _fillers(halves, half_slots)
+        fillers = _fillers(halves, half_slots, started.get(HALF_TOPIC))
         for topic, slots in slots_by_topic.items():
             passed = fillers if topic == HALF_TOPIC else np.empty(0, np.int64)
             own = [*reads[topic].own_numbers, started.get(topic, _UNCUT).added_numbers]
@@ -249,13 +253,29 @@ def _begin(
         return made.begin
     if store.in_use:
         return queue.min_offset
-    if not store.log_begin_offset:
+    if not store.log_begin_offset or _first_file_kept_ms(store, queue, rules, conf) > 0:
         return queue.first_offset
-    if queue.file_ends[:1].sum() <= queue.min_offset < queue.max_offset and not is_bundle(store):
-        settings = broker_settings(store, conf=conf, version=dotted(rules.version))
-        if settings.transaction_check_interval_ms < _QUEUE_FILES_KEPT_MS:
-            return queue.first_offset
     return queue.min_offset
+
+
+def _first_file(
+    store: Store, queue: Queue, begin: int, rules: CheckRules, conf: Mapping[str, str]
+) -> FirstFile | None:
+    """Return the first file of a queue that begins with it only until its broker deletes it; None if it is kept."""
+    if not store.log_begin_offset or not begin == queue.first_offset < queue.min_offset:
+        return None
+    return FirstFile(_first_file_kept_ms(store, queue, rules, conf), queue.min_offset)
+
+
+def _first_file_kept_ms(store: Store, queue: Queue, rules: CheckRules, conf: Mapping[str, str]) -> int:
+    """Return how long after the begin of the first round a broker deletes the first file of a queue; 0 if not later.
+
+    It deletes a file without a slot that leads into the log.
+    """
+    if store.in_use or is_bundle(store) or not queue.file_ends[:1].sum() <= queue.min_offset < queue.max_offset:
+        return 0
+    settings = broker_settings(store, conf=conf, version=dotted(rules.version))
+    return max(0, _QUEUE_FILES_KEPT_MS - settings.transaction_check_interval_ms)
 
 
 def _log_places(
@@ -276,18 +296,35 @@ def _log_places(
     return log
 
 
-def _reads(queue: Queue, slots: CheckedSlots, log: LogPlaces) -> dict[int, SlotRead]:
-    """Return what the store returns for slots without a record at their place."""
+def _places(queue: Queue, slots: CheckedSlots, started: StartedQueue | None) -> tuple[Int64s, Int32s]:
+    """Return the place and the length in all slots, also in the fillers of a queue that a start makes."""
+    offsets, lengths = queue.places(slots.begin, slots.end)
+    if started is not None and started.begin is not None:
+        count = max(0, started.kept_end - slots.begin)
+        offsets[:count], lengths[:count] = 0, PRE_BLANK_LENGTH
+    return offsets, lengths
+
+
+def _reads(
+    queue: Queue, slots: CheckedSlots, log: LogPlaces, started: StartedQueue | None = None
+) -> dict[int, SlotRead]:
+    """Return what the store returns for slots without a record at their place.
+
+    `started`: the queue as the check finds it, if not as it is stored.
+    """
     if not log.file_bytes:  # without a log the next start deletes the queues
         return {}
     if len(slots.numbers) == slots.end - slots.begin and log.are_readable(slots.offsets, slots.lengths).all():
         return {}
-    offsets, stored_lengths = queue.places(slots.begin, slots.end)
+    offsets, stored_lengths = _places(queue, slots, started)
     lengths: Int64s = stored_lengths.astype(np.int64)
     are_known = offsets >= 0
     rows = slots.numbers - slots.begin
     offsets[rows], lengths[rows], are_known[rows] = slots.offsets, slots.lengths, True
-    return slot_reads(log, slots.begin, offsets, lengths, queue.file_ends, are_known)
+    file_ends = queue.file_ends
+    if started is not None and started.begin is not None:
+        file_ends = np.union1d(file_ends, started.file_end)
+    return slot_reads(log, slots.begin, offsets, lengths, file_ends, are_known)
 
 
 def _left_out(queue: Queue, slots: CheckedSlots) -> frozenset[int]:
@@ -304,11 +341,11 @@ def _lost_anyway(store: Store, queue: Queue, cursor: int, lost: tuple[int, int])
     return passed[(passed >= lost[0]) & (passed < lost[1])]
 
 
-def _fillers(queue: Queue, slots: CheckedSlots) -> Int64s:
+def _fillers(queue: Queue, slots: CheckedSlots, started: StartedQueue | None) -> Int64s:
     """Return the numbers of fillers among some slots."""
     if len(slots.numbers) == slots.end - slots.begin:
         return np.empty(0, np.int64)
-    offsets, lengths = queue.places(slots.begin, slots.end)
+    offsets, lengths = _places(queue, slots, started)
     return slots.begin + np.flatnonzero((offsets == 0) & (lengths == PRE_BLANK_LENGTH))
 
 

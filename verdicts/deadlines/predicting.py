@@ -54,6 +54,7 @@ from rmqtx.verdicts.model.predicted import (
     OUT_OF_REACH,
     PASSED,
     PLAYED_HALVES_MAX,
+    READ_EVENTS,
     REFUSED,
     ROCKSDB_QUEUES,
     SLAVE,
@@ -347,9 +348,14 @@ def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
             return Prediction(is_running, simulated.begin_ms, why=TOO_MANY)
         return _of_rows(transaction_rows(simulated).to_pylist(), is_running, simulated.begin_ms)
     offsets = np.asarray(simulated.window.words["commit_log_offset"]).astype(np.int64)
-    found = sorted(outcomes(simulated).items(), key=lambda item: int(offsets[item[0]]))
-    rows = [outcome for _, outcome in found]
-    places = offsets[[row for row, _ in found]] if found else no_numbers()
+    by_place: dict[int, Outcome] = {}
+    for row, outcome in outcomes(simulated).items():
+        place = int(offsets[row])
+        known = by_place.get(place)
+        # Two slots may lead to one record: the check does with it what it does first.
+        by_place[place] = outcome if known is None or _turn(outcome) < _turn(known) else known
+    places = np.array(sorted(by_place), np.int64)
+    rows = [by_place[place] for place in places.tolist()]
     why, last, unmet = ENDLESS, simulated.last, Event.UNKNOWN
     if last is not None and last.stop in (Stop.ABORTED, Stop.REFUSED):
         unmet = Event.STOPPED
@@ -368,6 +374,11 @@ def played(simulated: SimulatedCheck, is_running: bool) -> Prediction:
             for place, one in zip(places, rows, strict=True) if _discard_ms(one) == NEVER and not one.is_ended
         },
     )  # fmt: skip
+
+
+def _turn(outcome: Outcome) -> tuple[bool, int]:
+    """Return a value that is smaller for a half copy that is read, and for one that is read earlier."""
+    return outcome.event not in READ_EVENTS, outcome.event_ms
 
 
 def _discard_ms(outcome: Outcome) -> int:

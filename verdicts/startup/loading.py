@@ -11,6 +11,8 @@ from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.startup.rules import RecoveryRules
 
 _SLOT_BYTES = 20
+#: Source: store/config/MessageStoreConfig.java mappedFileSizeConsumeQueue.
+DEFAULT_QUEUE_FILE_BYTES = 300_000 * _SLOT_BYTES
 
 
 def entries(store: Store, directory: str) -> list[DirectoryEntry]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from rmqtx.readers.log.record_layout import MAGIC_V1, MAGIC_V2
 from rmqtx.readers.model.releases import (
+    BEGINS_WITH_FILLERS,
     DIRECTORIES_SKIPPED,
     DISPATCHES_BEHIND_QUEUES,
     DISPATCHES_PAST_QUEUES,
@@ -73,6 +74,7 @@ class RecoveryRules:
     files_back_max: int | None
     verifies_property_crcs: bool
     refuses_empty_queue_file: bool
+    begins_with_fillers: bool
     empties_dledger_queues: bool
     cuts_dledger_queues_short: bool
 
@@ -110,6 +112,7 @@ def rules_of(version: Version, conf: Mapping[str, str] | None = None) -> Recover
         files_back_max=_files_back_max(conf or {}) if FILES_BACK_BOUNDED.holds(version) else None,
         verifies_property_crcs=PROPERTY_CRC.holds(version) and (conf or {}).get("forceVerifyPropCRC") == "true",
         refuses_empty_queue_file=EMPTY_QUEUE_FILE_REFUSED.holds(version),
+        begins_with_fillers=BEGINS_WITH_FILLERS.holds(version),
         empties_dledger_queues=DLEDGER_QUEUES_EMPTIED.holds(version),
         cuts_dledger_queues_short=DLEDGER_QUEUES_CUT_SHORT.holds(version),
     )

@@ -26,6 +26,7 @@ from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.startup.dledger_findings import queues_cut_at
 from rmqtx.verdicts.startup.dledger_log import committed_offset
 from rmqtx.verdicts.startup.findings import cut_finding, dispatched_findings, not_predictable
+from rmqtx.verdicts.startup.loading import DEFAULT_QUEUE_FILE_BYTES, queue_file_bytes
 from rmqtx.verdicts.startup.log_walk import END, LogWalk, check_record
 from rmqtx.verdicts.startup.queues import QUEUE_FILES_READ, QueueFacts, QueueFate, recovered
 from rmqtx.verdicts.startup.recovery import loaded_log, recover_queues, start_file
@@ -43,7 +44,9 @@ class StartedQueue:
 
     Shape: the stored slots before `kept_end`; then `added`, the commit-log offset and length of each record that gets a
            slot; then up to `end` the stored slots again, which a start may leave behind new ones. `begin`: the first
-           slot, if the start makes the queue; None otherwise. `is_complete`: no record lacks a slot.
+           slot of a queue that the start makes, as its broker counts it; None for another queue. From there to
+           `kept_end` it has fillers, and its first file ends before the slot `file_end`.
+           `is_complete`: no record lacks a slot.
            `lost`: the stored slots, first and end, that the start cuts off and that no record gets again.
            `maximum`: the place of the log up to which new records get no slot, if that is after `log_end`, the end of
            the log; `compares_ends`: whether a record counts by its end. `cuts`: that the start cuts off
@@ -54,6 +57,7 @@ class StartedQueue:
     added: tuple[tuple[int, int], ...] = ()
     end: int = 0
     begin: int | None = None
+    file_end: int = 0
     is_complete: bool = False
     lost: tuple[int, int] = (0, 0)
     maximum: int = -1
@@ -136,7 +140,7 @@ def started_queues(
         walk = LogWalk(first, len(segments) - 1, log_end, "")
         recover_queues(store, segments, walk, fates, rules, only_doubted=not is_torn, reach=min(reach, log_end))
         return {
-            topic: _reaching(store, _started(store, fate), fate.maximum, log_end, rules)
+            topic: _reaching(store, _started(store, fate, rules, conf), fate.maximum, log_end, rules)
             for topic, fate in zip(_TOPICS, fates, strict=True)
         }
     finally:
@@ -355,13 +359,20 @@ def _facts(
     return QueueFacts(name, files, end, part, wrong.invalid, merged([wrong.invalid, wrong.beyond]))
 
 
-def _started(store: Store, fate: QueueFate) -> StartedQueue:
+def _started(store: Store, fate: QueueFate, rules: RecoveryRules, conf: Mapping[str, str]) -> StartedQueue:
     added = tuple(_added(fate))
-    begin = fate.first if added and not fate.segments else None
-    kept_end = fate.first if begin is not None else fate.cut_end
+    kept_end, begin, file_end = fate.cut_end, None, 0
+    if added and not fate.segments:
+        file_bytes = queue_file_bytes(store, conf) or DEFAULT_QUEUE_FILE_BYTES
+        slots_per_file = file_bytes // fate.facts.files.layout.size_bytes
+        kept_end = begin = fate.first
+        file_begin = begin - begin % slots_per_file
+        file_end = file_begin + slots_per_file
+        if rules.begins_with_fillers and not store.log_begin_offset:
+            begin = file_begin
     cut = cut_finding(store, fate)
     lacking = [one for one in dispatched_findings(store, [fate]) if one.kind.severity == "error"]
-    return StartedQueue(kept_end, added, fate.end, begin, cuts=(*([] if cut is None else [cut]), *lacking))
+    return StartedQueue(kept_end, added, fate.end, begin, file_end, cuts=(*([] if cut is None else [cut]), *lacking))
 
 
 def _added(fate: QueueFate) -> Iterator[tuple[int, int]]:
