@@ -102,9 +102,13 @@ def family_of(name: str) -> str:
     return re.sub(r"-\d+(\.\d+)+", "", name)
 
 
-def each_store(names: Iterable[str]) -> list[Any]:
-    """Parameters, one for each of these stores: those that stand for no others are marked slow."""
-    return [pytest.param(name, marks=() if name in REPRESENTATIVES else pytest.mark.slow) for name in names]
+def each_store(names: Iterable[str], *, rest_is_deep: bool = False) -> list[Any]:
+    """Parameters, one for each of these stores: those that stand for no others are marked slow, or deep.
+
+    `rest_is_deep`: for a test that compares two ways of ours, and not with what a broker did.
+    """
+    rest = pytest.mark.deep if rest_is_deep else pytest.mark.slow
+    return [pytest.param(name, marks=() if name in REPRESENTATIVES else rest) for name in names]
 
 
 def one_of_each_design(names: Iterable[str | Any]) -> list[Any]:

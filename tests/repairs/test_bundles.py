@@ -152,7 +152,7 @@ def reader_of(bundle: Path) -> BundleSource:
     return BundleSource(open_store(bundle / "store"), dict(line.split("=", 1) for line in lines if line))
 
 
-@pytest.mark.parametrize("name", each_store([*corpus_names(), *OTHERS]))
+@pytest.mark.parametrize("name", each_store([*corpus_names(), *OTHERS], rest_is_deep=True))
 def test_each_state_of_each_store_reads_the_same(name: str, tmp_path: Path) -> None:
     original = source(unpacked(name))
     rows = rows_of(original)

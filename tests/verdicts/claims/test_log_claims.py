@@ -192,7 +192,7 @@ def test_an_audit_that_follows_says_the_same(damage: str, tmp_path: Path) -> Non
 
 
 @needs_rocksdict
-@pytest.mark.parametrize("name", each_store(corpus.all_names()))
+@pytest.mark.parametrize("name", each_store(corpus.all_names(), rest_is_deep=True))
 def test_an_undamaged_log_keeps_every_claim(name: str) -> None:
     store = opened(name)
     claims = log_claims(store)

@@ -49,7 +49,7 @@ def test_a_sound_store_has_no_finding_but_notes(name: str) -> None:
             assert corpus.recipe(name)["stop"] == "kill"
 
 
-@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
+@pytest.mark.parametrize("name", each_store(corpus.corpus_names(), rest_is_deep=True))
 def test_splits_change_nothing(name: str) -> None:
     whole = sorted(map(str, every_finding(unpacked(name), FULL, 1 << 30)))
     for split_bytes in (65_536, 7001):
