@@ -98,6 +98,10 @@ FOUND: dict[str, list[Step]] = {
         _half(0), *(_half(number, 400) for number in range(1, 30)), _wait(7_000), _STOP,
         _damage("first log file deleted", 0.5),
     ],
+    # A start deletes the empty last file of a queue if the file before it is not full, and is not refused for it.
+    "empty-file-deleted": [
+        *(_half(number) for number in range(22)), _wait(7_000), _STOP, _damage("zeroed end of the half queue", 0.98),
+    ],
     # The half queue lost its end after a clean stop: some releases dispatch it again, and pending listed nothing.
     "queue-end-lost": [
         _half(8), _half(9, 60), _wait(600_000), {"do": "check", "answers": ["none", "rollback"]}, _half(10, 900),

@@ -249,7 +249,8 @@ class QueueReach(NamedTuple):
     """How far the queues of a store lead.
 
     Shape: `begin`, `end`: the furthest begin and end of a record in the last slot of any queue, -1 without a slot.
-           `has_empty_last_file`: a queue with slots has none in its last file. Units: bytes of the log.
+           `has_empty_last_file`: a queue with slots has none in the last file that a start keeps.
+    Units: bytes of the log.
     """
 
     begin: int = -1
@@ -288,11 +289,22 @@ def _queue_reaches(store: Store) -> Iterator[tuple[QueueName, QueueReach]]:
             try:
                 used = used_end(files.segments, files.layout)
                 offset, length = _place(files, used)
-                last = files.segments[-1].base_offset if files.segments else 0
-                has_empty = kind == SIMPLE and bool(last) and 0 < used <= last // files.layout.size_bytes
+                has_empty = kind == SIMPLE and _ends_in_empty_file(files, used)
             finally:
                 files.close()
             yield name, QueueReach(offset, offset + length, has_empty)
+
+
+def _ends_in_empty_file(files: SlotFiles, used: int) -> bool:
+    """Whether a queue whose slots end before `used` ends with an empty file after a start, which deletes later files.
+
+    Source: store/ConsumeQueue.java recover, MappedFileQueue.java truncateDirtyFiles.
+    """
+    size = files.layout.size_bytes
+    for segment in files.segments[-QUEUE_FILES_READ:]:
+        if used * size < segment.end_offset:
+            return 0 < used * size <= segment.base_offset
+    return False
 
 
 def _records(
