@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import time
 from collections.abc import Collection, Iterator
 from contextvars import ContextVar
 from typing import Any
 
 from rmqtx.readers.model.shell_words import quoted
-from rmqtx_cli.words.times import parse_moment_ms, time_text
+from rmqtx_cli.words.times import known_time_ms, time_text
 
 #: The parsed command line of this run, as Typer has it; None in a program that calls no command.
 CURRENT: ContextVar[Any] = ContextVar("current_command", default=None)
@@ -101,7 +100,7 @@ def _given(context: Any, names: Collection[str]) -> Iterator[tuple[str, str | No
         if value in (None, False, [], ()) or parameter.param_type_name != "option":
             continue
         if parameter.name == "at":
-            yield "--at", time_text(parse_moment_ms(str(value), time.time_ns() // 1_000_000)[0])
+            yield "--at", time_text(known_time_ms(str(value)))
         elif parameter.name in names and value is True:
             yield _longest(parameter.opts), None
         elif parameter.name in names:

@@ -50,6 +50,16 @@ def parse_moment_ms(text: str, now_ms: int) -> tuple[int, bool]:
     return (_local_ms(moment), True) if moment.tzinfo is None else (parse_time_ms(cleaned), False)
 
 
+#: The times of the options of this run, by their text: `-1h` is one time, however often it is printed.
+_ASKED: dict[str, int] = {}
+
+
+def known_time_ms(text: str) -> int:
+    """Return the time of an option that was read by `asked_time_ms`."""
+    known = _ASKED.get(text)
+    return parse_moment_ms(text, time.time_ns() // 1_000_000)[0] if known is None else known
+
+
 def asked_time_ms(option: str, text: str | None, voice: Voice, *, is_of_state: bool = False) -> int | None:
     """The time in an option, printed on stderr if it depends on this machine; None without the option.
 
@@ -60,6 +70,7 @@ def asked_time_ms(option: str, text: str | None, voice: Voice, *, is_of_state: b
         return None
     now_ms = time.time_ns() // 1_000_000
     time_ms, is_relative = parse_moment_ms(text, now_ms)
+    _ASKED[text] = time_ms
     if is_relative:
         local = datetime.datetime.fromtimestamp(time_ms / 1000).astimezone().isoformat(timespec="seconds")
         voice.note(f"{option} {text.strip()} is {time_text(time_ms)} ({local} in the zone of this machine)")

@@ -92,11 +92,13 @@ def test_what_is_typed_next_gives_the_same_answer(rmqtx: Run, corpus_store: Stor
 def test_a_past_time_is_carried_as_it_was_understood(rmqtx: Run, corpus_store: Stores) -> None:
     store = corpus_store("common-5.3.3")
     for command in ("pending", "audit"):
-        found = commands(rmqtx(command, store, "--at", "-1h").err)
+        asked = rmqtx(command, store, "--at", "-1h")
+        found = commands(asked.err)
         shows = [shlex.split(one) for one in found if one.split()[1] == "show"]
         assert shows
         for typed in shows:
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", typed[typed.index("--at") + 1])
+            assert f"--at -1h is {typed[typed.index('--at') + 1]}" in asked.err
             assert rmqtx(*typed[1:]).status == 0
     # --at of a simulation is a clock: that of a state only where no record is later.
     shown, *others = commands(rmqtx("simulate", corpus_store("poison-4.5.0"), "--at", "+1h").err)

@@ -189,6 +189,6 @@ def check_settings(settings: BrokerSettings) -> CheckSettings:
     return CheckSettings(
         settings.transaction_time_out_ms,
         settings.transaction_check_max,
-        settings.transaction_check_interval_ms,
+        max(0, settings.transaction_check_interval_ms),  # a latch that waits a negative time does not wait
         settings.file_reserved_time_ms,
     )
