@@ -1,4 +1,4 @@
-"""The words of a verdict have types: mypy finds one that does not exist."""
+"""The words of verdicts and findings have types: mypy finds one that does not exist."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ LINES = {
     "print(State.PENDNG)": '"type[State]" has no attribute "PENDNG"',
     "lost: State = State.LOST": None,
     'text: State = "LOST"': "Incompatible types in assignment",
+    "from rmqtx.readers.finding_kinds.kind import Kind, Severity": None,
+    'print(Kind(Severity.ERROR, "a", "b"))': None,
+    'print(Kind("eror", "a", "b"))': 'has incompatible type "str"; expected "Severity"',
 }
 
 
-def test_a_misspelt_state_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelt_word_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     file = tmp_path / "misspelt.py"
     file.write_text("\n".join(LINES) + "\n")

@@ -1,8 +1,17 @@
-"""A kind of finding, as a value."""
+"""A kind of finding, as a value, and the severities."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """What a finding means for the answer: an error makes it incomplete. The worst is the first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +21,7 @@ class Kind:
     `hides_records`: the place of the finding may contain records that were not read, or were read under a wrong name.
     """
 
-    severity: str
+    severity: Severity
     title: str
     meaning: str
     advice: str = ""

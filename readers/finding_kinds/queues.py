@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmqtx.readers.finding_kinds.kind import Kind
+from rmqtx.readers.finding_kinds.kind import Kind, Severity
 
 #: What to do about half messages whose slot another record has: a rebuilt queue does not contain them either.
 RESUME_SLOTLESS = (
@@ -12,90 +12,90 @@ RESUME_SLOTLESS = (
 
 KINDS: dict[str, Kind] = {
     "queue-missing": Kind(
-        "warning",
+        Severity.WARNING,
         "a consume queue that should exist has no files",
         "the commit log is scanned instead",
         "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
     "queue-gap": Kind(
-        "error",
+        Severity.ERROR,
         "a consume queue lacks a file in the middle",
         "the commit log is scanned instead",
         "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
     "slot-invalid": Kind(
-        "error",
+        Severity.ERROR,
         "a consume-queue slot with impossible values",
         "the commit log is searched for the record",
         "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
     "slot-expired": Kind(
-        "note",
+        Severity.NOTE,
         "consume-queue slots that point before the beginning of the commit log",
         "their records expired; queues are deleted in whole files, so every long-lived store has some of these slots",
     ),
     "slot-dangling": Kind(
-        "warning",
+        Severity.WARNING,
         "a consume-queue slot that points outside the commit log",
         "its record was cut off or is in a missing file; the slot is no longer evidence",
     ),
     "slot-mismatch": Kind(
-        "error",
+        Severity.ERROR,
         "a consume-queue slot whose record has another topic, queue or queue offset",
         "the commit log is used",
         "rmqtx rebuild queues writes the queues again, in a copy of the store",
         hides_records=True,
     ),
     "slot-missing": Kind(
-        "error",
+        Severity.ERROR,
         "a record of the commit log that has no slot in its consume queue",
         "no consumer receives it; a half message is never checked, an op message is never read",
         "rmqtx rebuild queues writes the queues again, in a copy of the store",
     ),
     "slot-pending": Kind(
-        "note",
+        Severity.NOTE,
         "the newest records of the log are not in their consume queues yet",
         "the broker dispatches them while it runs, or at its next start",
     ),
     "queue-number-missing": Kind(
-        "warning",
+        Severity.WARNING,
         "queue offsets without a record in the log",
         "these records are lost; in a rebuilt queue fillers take their places, so all other records keep the offsets "
         "that cursors and op messages refer to",
     ),
     "queue-number-taken": Kind(
-        "warning",
+        Severity.WARNING,
         "a record whose queue offset cannot be used in its consume queue",
         "a rebuilt queue does not contain it: another record has this offset, or the record's header is damaged",
         "if it is a half message, rmqtx audit shows whether its transaction is LOST, and rmqtx resume appends it again",
     ),
     "queues-leftover": Kind(
-        "note",
+        Severity.NOTE,
         "consume queues in files that end before the same queues in RocksDB",
         "a broker of before wrote them: this one reads the queues in RocksDB, and no cursor and no slot is compared "
         "with the files",
         "do not remove them while a broker with queues in files may open this store again",
     ),
     "queues-unchecked": Kind(
-        "note",
+        Severity.NOTE,
         "consume queues in RocksDB that were not verified",
         "only a complete verification of the whole log compares them: faults in them were not searched for",
     ),
     "op-beyond-end": Kind(
-        "error",
+        Severity.ERROR,
         "an op mark for an offset beyond the end of the half queue",
         "the half message that it ended is lost, or the number is damaged, and another half message counts as not "
         "ended; the next half message with this offset counts as ended before its first check",
         "compare the op message and the half queue with those on a slave",
     ),
     "dispatch-behind": Kind(
-        "warning",
+        Severity.WARNING,
         "a live broker whose queues and index lag behind its log",
         "its newest records are not in them yet: a decision of the last moments may be missing",
         "run the command again in a moment",
     ),
     "entries-unread": Kind(
-        "error",
+        Severity.ERROR,
         "queue slots whose records a live broker does not return",
         "the records were deleted or are damaged: they are missing as evidence",
         "run the command again; if the result is the same, read the store's files",

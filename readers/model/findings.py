@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.finding_kinds import config, index, log, queues, receipts, startup, tables, transactions
-from rmqtx.readers.finding_kinds.kind import Kind
+from rmqtx.readers.finding_kinds.kind import Kind, Severity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +45,11 @@ class Finding:
     def kind(self) -> Kind:
         """Return the entry of the register for this code."""
         return KINDS[self.code]
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it makes an answer incomplete: evidence is missing or damaged."""
+        return self.kind.severity is Severity.ERROR
 
     def line(self) -> str:
         """Return the finding as one line of text."""

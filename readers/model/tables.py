@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from rmqtx.readers.finding_kinds.kind import Severity
+
 
 def column(name: str, kind: pa.DataType, meaning: str, *, values: Iterable[str] = (), words: str = "") -> pa.Field:
     """Return a field with its description in the metadata.
@@ -327,7 +329,7 @@ FINDINGS = pa.schema(
     [
         _STORE,
         column("code", pa.string(), "stable name of the kind of finding", words="findings"),
-        column("severity", pa.string(), "error, warning or note", values=("error", "warning", "note")),
+        column("severity", pa.string(), "error, warning or note", values=tuple(Severity)),
         column("file", pa.string(), "file that the finding is about"),
         column("position_bytes", pa.int64(), "position of the first affected byte in the file"),
         column("length_bytes", pa.int64(), "number of affected bytes"),

@@ -149,7 +149,7 @@ def read_beside(
             own.append(Finding(store.root, "unreadable-file", error.file, actual=str(error)))
             entries = None
         findings += own
-        if any(finding.kind.severity == "error" for finding in own):
+        if any(finding.is_error for finding in own):
             damaged.add(kind)
         if entries is not None:
             found.append((kind, _kept(entries)))

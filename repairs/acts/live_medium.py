@@ -288,7 +288,7 @@ def _matters(finding: Finding) -> bool:
 
     Half queue offsets of other half messages are part of the state and its flags.
     """
-    return finding.kind.severity == "error" and finding.code not in ("dispatch-behind", "half-number-taken")
+    return finding.is_error and finding.code not in ("dispatch-behind", "half-number-taken")
 
 
 def _number(text: str | None) -> int:

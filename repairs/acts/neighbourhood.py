@@ -44,7 +44,7 @@ def contradictions(
     cited = cited_offsets(row)
     found = [
         one for one in findings
-        if one.store == store.root and one.kind.severity == "error" and one.code not in _IN_THE_STATE
+        if one.store == store.root and one.is_error and one.code not in _IN_THE_STATE
         and not (one.code == "unreadable-file" and one.file in segments)
         and _concerns(one, row, cited, is_prepared=is_prepared)
     ]

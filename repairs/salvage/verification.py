@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from rmqtx.readers.finding_kinds.kind import Severity
 from rmqtx.readers.jobs.job_runner import run_job
 from rmqtx.readers.log.splits import plan_splits
 from rmqtx.readers.model.findings import Finding, as_text
@@ -37,7 +38,9 @@ def verified(root: Path, target: Path, known: list[Finding]) -> list[Finding]:
             meaning=renamed(one.meaning),
         )
         for one in dict.fromkeys(found)
-        if one.kind.severity != "note" and one.code not in _TOLD and (one.code, one.commit_log_offset) not in places
+        if one.kind.severity is not Severity.NOTE
+        and one.code not in _TOLD
+        and (one.code, one.commit_log_offset) not in places
     ]
 
 

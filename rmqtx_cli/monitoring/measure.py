@@ -128,7 +128,7 @@ def _measured(
     numbers.copies_lacking = {one.store: one.actual or "" for one in lacking}
     numbers.undecidable = next((one.actual or "" for one in reading.findings if one.code == "undecidable"), "")
     numbers.undecidable = numbers.undecidable.replace(", because ", " UNDECIDABLE because ", 1)
-    numbers.evidence_missing = sorted({f.code for f in reading.findings if f.kind.severity == "error"})
+    numbers.evidence_missing = sorted({f.code for f in reading.findings if f.is_error})
     return numbers, rows
 
 

@@ -241,7 +241,7 @@ def concluded(reading: Reading, voice: Voice, *, has_failed: bool = False, has_u
     for note in dict.fromkeys(reading.notes):
         (voice.note if note.kind is NoteKind.WHY else voice.detail)(note.text)
     voice.findings(reading.findings)
-    if has_undecidable or any(finding.kind.severity == "error" for finding in reading.findings):
+    if has_undecidable or any(finding.is_error for finding in reading.findings):
         return exit_status.INCOMPLETE
     return exit_status.FINDINGS if has_failed else exit_status.DONE
 

@@ -81,7 +81,7 @@ def pending_lines(
     `harms`: of the rows. `live`: the options that connect to the same brokers, None for files. `next_line`: used if no
     check is stopped.
     """
-    is_incomplete = any(finding.kind.severity == "error" for finding in reading.findings)
+    is_incomplete = any(finding.is_error for finding in reading.findings)
     sentence = pending_sentence(rows, now_ms, pending_count, unknown_count, is_incomplete=is_incomplete)
     lines = answer_lines(sentence, reading.check_stops, counts_of, live, None, is_one_store=is_one_store)
     yield next(lines)

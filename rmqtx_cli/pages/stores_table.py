@@ -266,7 +266,7 @@ def _trust(
 
 def is_doubt(finding: Finding) -> bool:
     """Whether a finding about a store contradicts what its row shows: an error, or a queue that is not there."""
-    return finding.kind.severity == "error" or finding.code == "queue-missing"
+    return finding.is_error or finding.code == "queue-missing"
 
 
 def is_incomplete(row: Mapping[str, Any]) -> bool:

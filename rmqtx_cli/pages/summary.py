@@ -248,7 +248,7 @@ class Summary:
 
     def damaged(self, findings: Sequence[Finding]) -> set[str | None]:
         """The stores in which evidence is missing or damaged."""
-        return {finding.store for finding in findings if finding.kind.severity == "error"} | self._undecided
+        return {finding.store for finding in findings if finding.is_error} | self._undecided
 
     def lines(self, stores: Sequence[Store], findings: Sequence[Finding], at_ms: int | None = None) -> Iterator[str]:
         """The lines below the table: flags, the broker's own counter, sizes of the check's queues, copies.

@@ -31,7 +31,7 @@ def _harm(found: Gathered) -> str:
     parts = [*refused_sentences(predicted), *found.summary.harms.sentences(predicted), *passed_sentences(predicted)]
     parts += [check_sentence(stop, found.summary.never_asked_counts(stop.store)) for stop in stops[:1]]
     parts += [f"the check is stopped in {len(stops) - 1} more stores"] if len(stops) > 1 else []
-    is_damaged = any(finding.kind.severity == "error" for finding in found.facts.findings)
+    is_damaged = any(finding.is_error for finding in found.facts.findings)
     if is_damaged or found.has_undecidable:
         parts.append("evidence is missing or damaged, so that more may be wrong than is shown")
     return "; ".join(parts) or (

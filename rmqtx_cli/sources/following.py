@@ -135,7 +135,7 @@ class Following:
 
     def _status(self, listing: Listing, states: dict[str, int]) -> int:
         findings = self._last.findings if self._last is not None else []
-        if states.get(State.UNDECIDABLE) or any(finding.kind.severity == "error" for finding in findings):
+        if states.get(State.UNDECIDABLE) or any(finding.is_error for finding in findings):
             return exit_status.INCOMPLETE
         return exit_status.FINDINGS if listing.has_failed else exit_status.DONE
 

@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rmqtx.readers.finding_kinds.kind import Severity
 from rmqtx_cli.words.text import count, escaped, width, wrapped
 
 if TYPE_CHECKING:
     from rmqtx.readers.model.findings import Finding
 
 #: Severities, worst first.
-SEVERITIES = ("error", "warning", "note")
+SEVERITIES = tuple(Severity)
 
 
 #: What begins the text of a line that is a command to copy: it is not wrapped.
@@ -99,7 +100,8 @@ class Voice:
 
     def _kind(self, group: list[Finding]) -> None:
         severity = group[0].kind.severity
-        if (self.quiet and severity != "error") or (severity == "note" and not self.verbose):
+        is_left_out = self.quiet and not group[0].is_error
+        if is_left_out or (severity is Severity.NOTE and not self.verbose):
             return
         for finding in group if self.verbose else group[:1]:
             line(f"rmqtx: {finding.line()}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from rmqtx.readers.finding_kinds.kind import Severity
 from rmqtx.readers.log.prepared_record_arrays import OldRecords
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.model.findings import Finding
@@ -69,13 +70,13 @@ def checked_queue_findings(
     if store.has_rocksdb_queues:
         codes = {one.code for one in known}
         for finding in rocksdb_queue_findings(store, ranges, CHECKED_TOPICS):
-            if finding.kind.severity != "note" and finding.code not in codes:
+            if finding.kind.severity is not Severity.NOTE and finding.code not in codes:
                 yield finding
     topics = frozenset(topic_bytes(topic) for topic in CHECKED_TOPICS)
     comparison = QueueComparison(store, list(parts), ranges, topics=topics)
     for finding in comparison.findings():
         topic = next((topic for topic in CHECKED_TOPICS if topic in _words_of(finding)), "")
-        if finding.kind.severity != "note" and (finding.code, topic) not in reported:
+        if finding.kind.severity is not Severity.NOTE and (finding.code, topic) not in reported:
             yield finding
     if not store.has_rocksdb_queues:  # else no start is predicted
         facts += comparison.facts

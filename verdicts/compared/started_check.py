@@ -36,4 +36,4 @@ def started_check_findings(
         recover_queues(store, segments, walk, fates, rules, reach=min(reach, log_end))
     except SourceError:
         return
-    yield from (one for one in dispatched_findings(store, fates) if one.kind.severity == "error")
+    yield from (one for one in dispatched_findings(store, fates) if one.is_error)

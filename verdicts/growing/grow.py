@@ -67,7 +67,7 @@ class Grown:
     @property
     def is_incomplete(self) -> bool:
         """Whether evidence is missing or damaged, or a transaction is UNDECIDABLE."""
-        return bool(self.states.get(State.UNDECIDABLE)) or any(one.kind.severity == "error" for one in self.findings)
+        return bool(self.states.get(State.UNDECIDABLE)) or any(one.is_error for one in self.findings)
 
 
 def grow(

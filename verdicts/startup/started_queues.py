@@ -383,7 +383,7 @@ def _started(store: Store, fate: QueueFate, rules: RecoveryRules, conf: Mapping[
         if rules.begins_with_fillers and not store.log_begin_offset:
             begin = file_begin
     cut = cut_finding(store, fate)
-    lacking = [one for one in dispatched_findings(store, [fate]) if one.kind.severity == "error"]
+    lacking = [one for one in dispatched_findings(store, [fate]) if one.is_error]
     return StartedQueue(kept_end, added, fate.end, begin, file_end, cuts=(*([] if cut is None else [cut]), *lacking))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rmqtx.readers.finding_kinds.kind import Severity
 from rmqtx.readers.model.errors import BadRequest
 from rmqtx.readers.model.findings import KINDS
 from rmqtx.readers.model.shell_words import quoted
@@ -279,7 +280,7 @@ class _FindingCounts:
     @property
     def is_failure(self) -> bool:
         """Whether there is an error or a warning."""
-        return any(severity != "note" for severity, _ in self.kinds)
+        return any(severity != Severity.NOTE for severity, _ in self.kinds)
 
     def lines(self, not_examined: str, *, is_partial: bool) -> Iterator[str]:
         """Return the result lines, worst first, with what was not examined."""

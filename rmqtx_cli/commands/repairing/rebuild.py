@@ -114,7 +114,7 @@ def _say_made(made: Rebuilt, parts: tuple[str, ...], store: str, to: Path, voice
     amounts = amounts_of(made.coverage)
     if amounts is not None:
         voice.note(amounts)
-    errors = {finding.code for finding in made.findings if finding.kind.severity == "error"}
+    errors = {finding.code for finding in made.findings if finding.is_error}
     if errors - {"log-missing"}:
         salvage = carried(f"rmqtx salvage {quoted(str(store))} --to DIR")
         voice.note(f"a broker cuts its log at the damage; for a log without holes: {salvage}")

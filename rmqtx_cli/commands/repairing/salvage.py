@@ -114,7 +114,7 @@ def _say_result(result: Salvaged, to: Path, voice: Voice, *, is_guess: bool) -> 
     amounts = amounts_of(result.coverage)
     if amounts is not None:
         voice.note(amounts)
-    is_whole = not any(finding.kind.severity == "error" for finding in result.findings) and not result.lost_bytes
+    is_whole = not any(finding.is_error for finding in result.findings) and not result.lost_bytes
     return exit_status.DONE if is_whole else exit_status.INCOMPLETE
 
 
