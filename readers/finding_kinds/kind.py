@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """What a finding means for the answer: an error makes it incomplete. The worst is the first."""
+    """The effect of a finding on an answer: an error makes it incomplete. The worst is the first."""
 
     ERROR = "error"
     WARNING = "warning"
