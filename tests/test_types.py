@@ -15,6 +15,8 @@ LINES = {
     "print(State.PENDNG)": '"type[State]" has no attribute "PENDNG"',
     "lost: State = State.LOST": None,
     'text: State = "LOST"': "Incompatible types in assignment",
+    "from rmqtx.verdicts.model.advice import Advice": None,
+    'wait: Advice = "wait"': "Incompatible types in assignment",
     "from rmqtx.readers.finding_kinds.kind import Kind, Severity": None,
     'print(Kind(Severity.ERROR, "a", "b"))': None,
     'print(Kind("eror", "a", "b"))': 'has incompatible type "str"; expected "Severity"',

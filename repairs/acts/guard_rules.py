@@ -25,6 +25,7 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
 from rmqtx.repairs.acts.situation import Situation
 from rmqtx.verdicts.check.decisions import is_expired
+from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.reason_codes import REASONS
 
@@ -176,7 +177,7 @@ def _rolled_back_half(situation: Situation) -> Found:
 
 def _close_or_nothing(situation: Situation, late: str) -> str:
     """What to do with a decided transaction; `late`: what the other decision leaves to do, if anything."""
-    if situation.row["advice"] == "close":
+    if situation.row["advice"] == Advice.CLOSE:
         is_asked = situation.row.get("answer_effect") is not None
         effect = "the broker will check it again" if is_asked else "the check will still reach a copy of it"
         close = f"{effect}; to stop the check, rmqtx close {situation.transaction_id}"
@@ -206,14 +207,14 @@ def op_in_memory(situation: Situation, request: ActRequest) -> Found:
 def _is_still_checked(situation: Situation) -> bool:
     """Whether the broker discarded it, and the check will still reach another copy of it."""
     row = situation.row
-    return situation.state == State.DISCARDED and row["advice"] == "wait" and "open_after_decision" in row["flags"]
+    return situation.state == State.DISCARDED and row["advice"] == Advice.WAIT and "open_after_decision" in row["flags"]
 
 
 def not_open(situation: Situation, request: ActRequest) -> Found:
     """For a close: it is not decided, or is no longer checked. For a discard: it is already discarded."""
     if prepared_record(situation, request) is not None:
         return None
-    if request.action == "close" and situation.row["advice"] != "close":
+    if request.action == "close" and situation.row["advice"] != Advice.CLOSE:
         if situation.state == State.PENDING or _is_still_checked(situation) or _is_open_or_dropped(situation):
             return (
                 "it is not decided, and a close would roll it back",
@@ -236,7 +237,7 @@ def still_open(situation: Situation, request: ActRequest) -> Found:
     if prepared_record(situation, request) is not None:
         return None
     place, both = f"half copy {situation.newest_queue_offset}", "with a second copy, both may be committed"
-    if situation.row["advice"] == "decide":  # waiting is useless: no producer is asked
+    if situation.row["advice"] == Advice.DECIDE:  # waiting is useless: no producer is asked
         return f"the check has not passed {place}: {both}", _decide(situation)
     return f"the check will still reach {place}: {both}", f"wait for the check, or {_decide(situation)}"
 

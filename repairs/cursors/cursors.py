@@ -28,6 +28,7 @@ from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.repairs.changes.change_sets import ChangeSet, ReplaceFile
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import SettingsOf
+from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.predicted import UNASKED_ENDS, WORDS
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.simulation.starting_cursors import not_read
@@ -228,11 +229,11 @@ def _kind(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
     if before["state"] == State.PENDING and after["state"] != State.PENDING:
         return "abandoned"
     is_unasked = after["next_event"] in _UNASKED
-    if after["advice"] == "close" and before["advice"] != "close":
+    if after["advice"] == Advice.CLOSE and before["advice"] != Advice.CLOSE:
         return "discarded-unasked" if is_unasked else "asked-again"
     is_discarded = before["state"] == after["state"] == State.DISCARDED
     if (after["state"] == State.PENDING and before["state"] != State.PENDING) or (
-        is_discarded and after["advice"] == "wait" and before["advice"] != "wait"
+        is_discarded and after["advice"] == Advice.WAIT and before["advice"] != Advice.WAIT
     ):
         return "discarded-unasked" if is_unasked else "taken-up"
     return None

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.predicted import (
     NEVER_ASKED,
     NEVER_DISCARDED,
@@ -25,7 +26,7 @@ from rmqtx.verdicts.model.state import State
 NEVER_ASKED_FLAG = "never_asked"
 
 #: The advice for decided or discarded transactions that the broker checks again.
-_ASKED_ADVICE = ("close", "wait")
+_ASKED_ADVICE = (Advice.CLOSE, Advice.WAIT)
 
 
 def is_open_row(rows: pa.Table) -> pa.Array:

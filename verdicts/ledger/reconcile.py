@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, scatter
 from rmqtx.readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK, TRANSACTIONS, column
+from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
 
 WORDS: dict[str, str] = {
@@ -87,11 +89,11 @@ Reason = Callable[[Int64s], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Some rows, and the advice for them."""
+    """Some rows, and the advice for them; `own`: that of the transaction."""
 
     rows: Bools
     outcome: str
-    advice: str
+    advice: Advice | Literal["own"]
     reason: Reason
 
 
@@ -167,7 +169,7 @@ class _Advice:
         found[parents[_truths(pc.equal(pc.list_flatten(flags), flag))]] = True
         return found
 
-    def _advised(self, advice: str) -> Bools:
+    def _advised(self, advice: Advice) -> Bools:
         return _truths(pc.equal(self.own_advice, advice))
 
     # -- the rules --------------------------------------------------------------------------------------------------
@@ -177,7 +179,7 @@ class _Advice:
         return [
             *self._done_without_decision(done),
             *self._done_and_decided(done),
-            _Case(done, "open", "none", _text(
+            _Case(done, "open", Advice.NONE, _text(
                 "done in the ledger, but what the broker did is unknown: a commit could deliver it twice"
             )),
         ]  # fmt: skip
@@ -187,47 +189,49 @@ class _Advice:
         has_half = self.halves > 0
         unreadable = (pending | discarded) & self._has("bad_body")
         return [
-            _Case(unreadable, "contradiction", "none", _text(
+            _Case(unreadable, "contradiction", Advice.NONE, _text(
                 "done in the ledger, but a copy is marked as compressed and is not: a commit would deliver a message "
                 "that no consumer can read; the application must send it again"
             )),
-            _Case(pending & has_half, "act", "commit", self._with_newest(
+            _Case(pending & has_half, "act", Advice.COMMIT, self._with_newest(
                 "done in the ledger, and the broker has no decision: commit its newest half copy"
             )),
-            _Case(pending, "open", "wait", _text(
+            _Case(pending, "open", Advice.WAIT, _text(
                 "done in the ledger, but no half copy is in the half topic yet: wait until it returns there"
             )),
-            _Case(discarded & has_half, "act", "commit", self._with_newest(
+            _Case(discarded & has_half, "act", Advice.COMMIT, self._with_newest(
                 "done in the ledger, but the broker discarded it: commit its newest half copy (not the discard copy, "
                 "whose number could hide another half message)"
             )),
-            _Case(discarded & (self.discards > 0), "act", "resume", _text(
+            _Case(discarded & (self.discards > 0), "act", Advice.RESUME, _text(
                 "done in the ledger, but the broker discarded it, and no half copy is left in the log: resume puts "
                 "the discard copy back as a new half copy, which can then be committed"
             )),
-            _Case(discarded, "contradiction", "none", _text(
+            _Case(discarded, "contradiction", Advice.NONE, _text(
                 "done in the ledger, but no copy of it is left in the log: the application must send it again"
             )),
         ]  # fmt: skip
 
     def _done_and_decided(self, done: Bools) -> list[_Case]:
         committed, rolled_back = done & self._is(State.COMMITTED), done & self._is(State.ROLLED_BACK)
-        again = (self.halves > 0) & self._advised("close")
+        again = (self.halves > 0) & self._advised(Advice.CLOSE)
         twice = committed & (self.finals > 1)
         return [
-            _Case(twice & again, "contradiction", "close", self._delivered_often(
+            _Case(twice & again, "contradiction", Advice.CLOSE, self._delivered_often(
                 "; the broker will check it again and could deliver it once more: close it"
             )),
-            _Case(twice, "contradiction", "none", self._delivered_often("; a delivered message cannot be taken back")),
-            _Case(committed & again, "act", "close", _text(
+            _Case(
+                twice, "contradiction", Advice.NONE, self._delivered_often("; a delivered message cannot be taken back")
+            ),
+            _Case(committed & again, "act", Advice.CLOSE, _text(
                 "committed, as in the ledger, but the broker will check it again and could deliver it a second time"
             )),
-            _Case(committed, "agrees", "none", _text("committed, as in the ledger")),
-            _Case(rolled_back & again, "open", "wait", self._with_newest(
+            _Case(committed, "agrees", Advice.NONE, _text("committed, as in the ledger")),
+            _Case(rolled_back & again, "open", Advice.WAIT, self._with_newest(
                 "done in the ledger, but a rollback of an older copy was recorded: the broker will check the newest "
                 "copy, and the producer's answer COMMIT delivers it"
             )),
-            _Case(rolled_back, "contradiction", "none", _text(
+            _Case(rolled_back, "contradiction", Advice.NONE, _text(
                 "done in the ledger, but the broker recorded a rollback, which cannot be undone: the application "
                 "must send the message again"
             )),
@@ -239,28 +243,28 @@ class _Advice:
         discarded = not_done & self._is(State.DISCARDED)
         ended = discarded | not_done & (self._is(State.LOST) | self._is(State.ROLLED_BACK))
         has_half = self.halves > 0
-        again = has_half & self._advised("close")
+        again = has_half & self._advised(Advice.CLOSE)
         return [
-            _Case(pending & has_half, "act", "rollback", self._with_newest(
+            _Case(pending & has_half, "act", Advice.ROLLBACK, self._with_newest(
                 "not done in the ledger, and the broker has no decision: roll back its newest half copy"
             )),
-            _Case(pending, "open", "wait", _text(
+            _Case(pending, "open", Advice.WAIT, _text(
                 "not done in the ledger, but no half copy is in the half topic yet: wait until it returns there"
             )),
-            _Case(committed & again, "contradiction", "close", self._delivered_wrongly(
+            _Case(committed & again, "contradiction", Advice.CLOSE, self._delivered_wrongly(
                 "; the broker will check it again and could deliver it once more: close it"
             )),
-            _Case(committed, "contradiction", "none", self._delivered_wrongly("; consumers must compensate")),
-            _Case(discarded & has_half & self._advised("wait"), "act", "rollback", self._with_newest(
+            _Case(committed, "contradiction", Advice.NONE, self._delivered_wrongly("; consumers must compensate")),
+            _Case(discarded & has_half & self._advised(Advice.WAIT), "act", Advice.ROLLBACK, self._with_newest(
                 "discarded, and not done in the ledger, but the broker will check it again, and an answer COMMIT "
                 "would deliver it: roll back its newest half copy"
             )),
-            _Case(ended & again, "act", "close", self._with_newest(
+            _Case(ended & again, "act", Advice.CLOSE, self._with_newest(
                 "not delivered, as in the ledger, but the broker will check it again, and an answer COMMIT would "
                 "deliver it: close its newest half copy"
             )),
-            _Case(ended, "agrees", "none", _text("not delivered, as in the ledger")),
-            _Case(not_done, "open", "none", _text(
+            _Case(ended, "agrees", Advice.NONE, _text("not delivered, as in the ledger")),
+            _Case(not_done, "open", Advice.NONE, _text(
                 "not done in the ledger, but what the broker did is unknown"
             )),
         ]  # fmt: skip

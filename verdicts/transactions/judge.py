@@ -14,6 +14,7 @@ from rmqtx.readers.model.tables import TRANSACTIONS
 from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 from rmqtx.verdicts.ends.doubtful_ends import without_doubtful
+from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.verdict_inputs import StoreView
 from rmqtx.verdicts.model.witnesses import Witnesses
@@ -96,16 +97,16 @@ def _advice(judged: Judgement, futures: Futures, is_masked: Bools) -> pa.Array:
     is_resumable &= ~is_asked_again
     is_asked = judged.newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | unread)
     choices = [
-        (judged.is_closable & ~futures.is_cut, "close"),
-        (is_pending & judged.newest_is(judged.others.is_prepared) & ~is_asked, "decide"),
+        (judged.is_closable & ~futures.is_cut, Advice.CLOSE),
+        (is_pending & judged.newest_is(judged.others.is_prepared) & ~is_asked, Advice.DECIDE),
         # A resumed half is appended at the end: a stopped check does not reach it either, and one that is older than
         # fileReservedTime is discarded again without asking.
-        (is_pending & futures.is_unasked | (futures.is_stopped | futures.is_too_old) & is_resumable, "decide"),
-        (is_resumable, "resume"),
-        (is_pending | is_asked_again, "wait"),
+        (is_pending & futures.is_unasked | (futures.is_stopped | futures.is_too_old) & is_resumable, Advice.DECIDE),
+        (is_resumable, Advice.RESUME),
+        (is_pending | is_asked_again, Advice.WAIT),
     ]
     numbers = np.select([rows for rows, _ in choices], list(range(len(choices))), len(choices))
-    return pa.array([*(word for _, word in choices), "none"]).take(pa.array(numbers))
+    return pa.array([*(advice for _, advice in choices), Advice.NONE], pa.string()).take(pa.array(numbers))
 
 
 class _Rows:

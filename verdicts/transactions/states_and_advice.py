@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
 
 STATES: dict[str, str] = {
@@ -17,16 +18,16 @@ STATES: dict[str, str] = {
 }
 
 ADVICE: dict[str, str] = {
-    "commit": "a ledger shows that the local transaction was done: force the commit",
-    "rollback": "a ledger shows that the local transaction was not done: force the rollback",
-    "close": "it is decided, but the check will still reach a copy of it: write only the missing op message (a "
+    Advice.COMMIT: "a ledger shows that the local transaction was done: force the commit",
+    Advice.ROLLBACK: "a ledger shows that the local transaction was not done: force the rollback",
+    Advice.CLOSE: "it is decided, but the check will still reach a copy of it: write only the missing op message (a "
     "rollback on the newest copy)",
-    "discard": "discard it and keep a copy",
-    "resume": "the broker no longer checks it: rmqtx resume lets the broker ask the producer again",
-    "wait": "the broker will check it; act only if the application cannot answer",
-    "decide": "no check will decide it: find out the outcome of the local transaction, then commit or roll back "
+    Advice.DISCARD: "discard it and keep a copy",
+    Advice.RESUME: "the broker no longer checks it: rmqtx resume lets the broker ask the producer again",
+    Advice.WAIT: "the broker will check it; act only if the application cannot answer",
+    Advice.DECIDE: "no check will decide it: find out the outcome of the local transaction, then commit or roll back "
     "accordingly",
-    "none": "nothing to do",
+    Advice.NONE: "nothing to do",
 }
 
 #: The text of `none` for the state UNDECIDABLE.
@@ -41,4 +42,4 @@ CLOCK_FLAGS = ("expires_soon", "expired")
 
 def advice_sentence(advice: str, state: str) -> str:
     """Return what to do, as a sentence; for UNDECIDABLE, the text of `none` requires evidence first."""
-    return NONE_YET if (advice, state) == ("none", State.UNDECIDABLE) else ADVICE.get(advice, "")
+    return NONE_YET if (advice, state) == (Advice.NONE, State.UNDECIDABLE) else ADVICE.get(advice, "")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.commands import Example
 from rmqtx_cli.options import completion
@@ -268,7 +269,7 @@ class _Asked:
 
         asked = self.options
         if not asked.ids:
-            column, value = {"close": ("advice", "close"), "resume": ("state", State.DISCARDED)}.get(
+            column, value = {"close": ("advice", Advice.CLOSE), "resume": ("state", State.DISCARDED)}.get(
                 self.action, ("state", State.PENDING)
             )
             rows = rows.filter(pc.equal(rows[column], value))
