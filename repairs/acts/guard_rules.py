@@ -455,8 +455,9 @@ def resume_too_old(situation: Situation, request: ActRequest) -> Found:
     age_ms, reserved_hours = conditions.now_ms - born_ms, conditions.file_reserved_time_hours
     if not is_expired(age_ms, reserved_time_ms(reserved_hours)):
         return None
+    is_decided = situation.state in (State.COMMITTED, State.ROLLED_BACK)
     return (
         f"it was born {age_ms / _HOUR_MS:.0f} h ago, longer than fileReservedTime ({reserved_hours} h): "
         "the check would discard it again without asking the producer",
-        f"raise fileReservedTime on the broker first, or {_decide(situation)}",
+        f"raise fileReservedTime on the broker first{'' if is_decided else ', or ' + _decide(situation)}",
     )

@@ -160,12 +160,20 @@ def _require_unchanged(undo_file: UndoFile, place: Path, *, times: bool) -> None
     """
     found = differences_since(undo_file, place, times=times)
     if found:
+        advice = (
+            "nothing was changed; if rmqtx changed the store later, undo that change first; if no broker has run on "
+            "the store since, restore these files (move new ones away) and run the command again"
+        )
+        if times and not differences_since(undo_file, place, times=False):
+            advice = (
+                "nothing was changed; only times differ, as after another undo: if no broker has run on the store "
+                "since, add --ignore-times, which compares the contents"
+            )
         more = f" and {len(found) - _SHOWN_MAX} more" if len(found) > _SHOWN_MAX else ""
         raise StoreChanged(
             f"{place} has changed since the last use of {undo_file.path}: {'; '.join(found[:_SHOWN_MAX])}{more}",
             file=undo_file.path,
-            advice="nothing was changed; if rmqtx changed the store later, undo that change first; if no broker has "
-            "run on the store since, restore these files (move new ones away) and run the command again",
+            advice=advice,
         )
 
 

@@ -212,3 +212,15 @@ def test_a_time_after_the_last_record_of_a_killed_broker_is_a_clock(rmqtx: Run, 
     assert {row["next_event"] for row in rows} == {"expired"}
     early = rmqtx("pending", store, "--at", "2026-11-21T05:41:45Z", "--format", "jsonl")
     assert {json.loads(line)["discard_at_ms"] for line in early.out.splitlines()} == {None}
+
+
+def test_a_refused_resume_of_a_decided_transaction_advises_no_decision(
+    rmqtx: Run, corpus_store: Stores, tmp_path: Path
+) -> None:
+    store = corpus_store("common-5.3.3")
+    where = ("--where", "state = ROLLED_BACK", "--limit", "1", "--format", "jsonl")
+    row = json.loads(rmqtx("audit", store, *where).out)
+    words = ("--store", store, "--to", tmp_path / "new", "--broker-version", "5.3.3", "--reason", "x", "--yes")
+    refused = rmqtx("resume", row["transaction_id"], *words).err
+    assert "refused by resume-too-old" in refused
+    assert "rmqtx commit" not in refused

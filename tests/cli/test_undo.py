@@ -127,3 +127,22 @@ def test_what_is_no_undo_file_is_one_line(
     assert result.status == exit_status.UNREADABLE
     assert why in result.err
     assert result.err.count("\n") == 1
+
+
+def test_changes_on_top_of_each_other_are_redone_in_order(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    """The first redo writes `abort` again: for the second undo file only its time differs."""
+    rows = [json.loads(line) for line in rmqtx("pending", store, "--format", "jsonl").out.splitlines()]
+    ids = [row["transaction_id"] for row in rows if "no_room" not in row["flags"]][:2]
+    undo_files = [tmp_path / f"{number}.undo" for number in (1, 2)]
+    for identity, file in zip(ids, undo_files, strict=True):
+        words = ("--store", store, "--in-place", "--undo", file, "--broker-version", "5.3.3", "--reason", "x", "--yes")
+        assert rmqtx("rollback", identity, *words).status == exit_status.DONE
+    changed = snapshot(store)
+    for file in reversed(undo_files):
+        assert rmqtx("undo", file, "--yes").status == exit_status.DONE
+    assert rmqtx("undo", undo_files[0], "--resume", "--yes").status == exit_status.DONE
+    refused = rmqtx("undo", undo_files[1], "--resume", "--yes")
+    assert refused.status == exit_status.STALE_PLAN
+    assert "add --ignore-times" in refused.err
+    assert rmqtx("undo", undo_files[1], "--resume", "--yes", "--ignore-times").status == exit_status.DONE
+    assert snapshot(store) == changed
