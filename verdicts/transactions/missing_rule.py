@@ -215,7 +215,9 @@ class MissingRule:
     def _hashes_of(self, topic: str) -> list[Int64s]:
         """Return the index hashes of the ids of all transactions, and of their business keys with their rows.
 
-        Brokers of 3.0 and 3.1 index only the business keys. A transaction without an id may have any.
+        Brokers of 3.0 and 3.1 index only the business keys. From 4.3 on each record of a half message has an entry for
+        the id, so a business key, which transactions may share, decides nothing. A transaction without an id may have
+        any.
         """
         ids, own_keys = self._names
         names = ids.to_pylist()
@@ -224,7 +226,7 @@ class MissingRule:
         by_id[known] = key_hashes([f"{topic}#{names[number]}".encode() for number in known])
         pairs = [
             (number, key)
-            for number, text in enumerate(own_keys.to_pylist()) if text
+            for number, text in enumerate(own_keys.to_pylist()) if text and self._is_prepared[number]
             for key in text.split(" ") if key
         ]
         texts = [f"{topic}#{key}" for _, key in pairs]
