@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx_cli.words.exit_status import DONE, INCOMPLETE
 from rmqtx_cli.words.text import width, wrapped
 from tests.cli.conftest import Run
 from tests.cli.program import RMQTX
@@ -38,8 +39,10 @@ def test_at_80_columns_pending_has_what_tells_one_from_another(rmqtx: Run, corpu
     whole = rmqtx("pending", store, "--format", "csv", "--fields", "transaction_id").out.splitlines()[1]
     assert len(short) < len(whole)
     assert whole.endswith(short)
+    # Some possible releases stop at the half message of poison-4.5.0, others discard it.
+    status = INCOMPLETE if name == "poison-4.5.0" else DONE
     page = rmqtx("show", short, "--store", store)
-    assert (page.status, page.out.split()[0]) == (0, whole)
+    assert (page.status, page.out.split()[0]) == (status, whole)
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100])

@@ -57,3 +57,14 @@ def test_a_result_in_a_format_that_is_not_read_names_those_that_are(rmqtx: Run, 
     file = tmp_path / "audit.jsonl"
     rmqtx("audit", store, "-o", file)
     assert "rmqtx audit STORE -o FILE.parquet (or .arrow)" in rmqtx("diff", file, file).err
+
+
+def test_a_salvage_that_lost_records_is_not_whole(rmqtx: Run, store: Path, tmp_path: Path) -> None:
+    """The log ends too early: empty messages take the places of the lost ones, and only the old queues name these."""
+    with log_files(store)[-1].open("r+b") as file:
+        file.truncate(66_510)
+    salvaged = rmqtx("salvage", store, "--to", tmp_path / "new")
+    assert salvaged.status == INCOMPLETE
+    assert "the records of 3 queue offsets" in salvaged.err
+    assert f"next: rmqtx audit {store}" in salvaged.err
+    assert "keep it" in salvaged.err

@@ -88,7 +88,7 @@ def command(
             infers_segments=is_guess, progress=progress,
         )
     status = _say_result(result, to, voice, is_guess=is_guess)
-    if store is not None and result.lost_bytes:
+    if store is not None and (result.lost_bytes or result.lost_numbers_count):
         why = "keep it: its queues and index still decide transactions that are UNDECIDABLE in the new store"
         voice.note(next_line(f"rmqtx audit {quoted(store.root)}", why))
     return status
@@ -114,7 +114,8 @@ def _say_result(result: Salvaged, to: Path, voice: Voice, *, is_guess: bool) -> 
     amounts = amounts_of(result.coverage)
     if amounts is not None:
         voice.note(amounts)
-    is_whole = not any(finding.is_error for finding in result.findings) and not result.lost_bytes
+    is_damaged = any(finding.is_error for finding in result.findings)
+    is_whole = not (is_damaged or result.lost_bytes or result.lost_numbers_count)
     return exit_status.DONE if is_whole else exit_status.INCOMPLETE
 
 
