@@ -181,8 +181,10 @@ def _errors(answer: Answer) -> Counter[str]:
 
 
 def _is_repeated(row: Row, before: Answer, after: Answer) -> bool:
-    """Whether an answer has more findings of a code that it had before the damage."""
+    """Whether an answer has more findings of a code that it had before the damage, or the same one with its values."""
     code = row["code"]
+    if any(one.code == code and one.actual == row["actual"] is not None for one in after.findings):
+        return True
     return bool(sum(one.code == code for one in after.findings) > sum(one.code == code for one in before.findings))
 
 
