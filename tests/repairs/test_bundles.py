@@ -24,6 +24,7 @@ from rmqtx.readers.model.errors import BadRequest, NoSuchTransaction, Unwritable
 from rmqtx.readers.model.tables import FUTURE_COLUMNS
 from rmqtx.readers.old_tables.redo_log import redo_entries
 from rmqtx.readers.old_tables.state_table import state_slots
+from rmqtx.readers.store.bundles import is_bundle
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, LEFT_OUT_TOPIC, OP_TOPIC, open_store
 from rmqtx.repairs.bundles.bundle import BUNDLED, BundleSource, make_bundle
 from rmqtx.repairs.bundles.findings import add_findings
@@ -38,6 +39,8 @@ from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, unpacked
 from tests.representatives import each_store, rest_is_slow
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "orders-5.3.3.tar.xz"
 
 Row = dict[str, Any]
 KEY = b"a key that is none of the bundle"
@@ -483,3 +486,20 @@ def test_bundles_are_their_owner_s_alone(tmp_path: Path) -> None:
     assert (tmp_path / "b").stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "b").rglob("*") if path.is_file()} == {0o600}
     assert (tmp_path / "b.tar.xz").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_bundle_without_a_record_of_the_first_log_file_is_one(tmp_path: Path) -> None:
+    """Its first log file is only a blank, and what was left out begins in the second."""
+    with tarfile.open(EXAMPLE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    original = source(tmp_path / "store")
+    late = [
+        row for row in rows_of(original)
+        if row["half_copies"] and row["half_copies"][0]["commit_log_offset"] > 316_000
+    ]  # fmt: skip
+    made = make_bundle(original, [late[0]["transaction_id"]], (), tmp_path / "bundle", is_archive=False)
+    assert made.differences == []
+    store = open_store(tmp_path / "bundle" / "store")
+    assert is_bundle(store)
+    findings = run_job(Verify(FULL), plan_splits([store])).table().to_pylist()
+    assert {row["code"] for row in findings if row["severity"] != "note"} == set()
