@@ -15,6 +15,7 @@ from rmqtx.verdicts.causes.strengths import cause_counts
 from rmqtx.verdicts.deadlines.deadline import deadline_of
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import OP_WRITE_MS, op_hold_ms
+from rmqtx.verdicts.transactions.reason_codes import WITHOUT_CHECK
 from rmqtx_cli.monitoring.numbers import PENDING, WITHOUT_OP, Causes, GroupNumbers, Numbers, StoreNumbers
 from rmqtx_cli.options.next_commands import next_line
 from rmqtx_cli.pages.check_alive import stopped_sentence
@@ -88,7 +89,7 @@ def _measured(
     rows = reading.table().sort_by([("half_store_time_ms", "ascending")])
     columns = [
         "store", "transaction_id", "state", "advice", "flags", "half_store_time_ms", "half_copies", "discard_at_ms",
-        "producer_group", "topic", "next_event", "answer_effect", "final_records",
+        "producer_group", "topic", "next_event", "answer_effect", "final_records", "reason_code",
     ]
     for row in rows.select(columns).to_pylist():
         one = by_root[row["store"]]
@@ -100,7 +101,7 @@ def _measured(
         if row["state"] != State.PENDING:
             continue
         one.pending_count += 1
-        one.never_asked_count += "never_asked" in row["flags"]
+        one.never_asked_count += "never_asked" in row["flags"] or row["reason_code"] in WITHOUT_CHECK
         age = now_ms - row["half_store_time_ms"]
         one.oldest_pending_ms = max(one.oldest_pending_ms or age, age)
         _count_group(numbers, row, age)

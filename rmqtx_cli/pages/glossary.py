@@ -221,7 +221,9 @@ def _heads(views: Iterable[View]) -> Iterator[WordEntry]:
         yield WordEntry(name, "derived column", (f"{meaning_of(derived.field)}; in --where and --fields",))
     for added in (one for one in LIVE_TRANSACTIONS if one.name not in TRANSACTIONS.names):
         yield WordEntry(added.name, "column", (f"{meaning_of(added)}; in transactions of live brokers",))
-    tables = {one.name: meaning_of(one) for schema in {**ALL_TABLES, **RESULT_TABLES}.values() for one in schema}
+    every = [one for schema in {**ALL_TABLES, **RESULT_TABLES}.values() for one in schema]
+    # A name that several tables have, with other meanings: people ask about the column of transactions.
+    tables = {one.name: meaning_of(one) for one in [*every, *TRANSACTIONS]}
     parts = [*REQUEST, *RECHECK, *EDITS, *CURSOR_EFFECTS]
     parts = [*parts, *LIVE_TRANSACTIONS]
     meanings = {one.name: meaning_of(one) for one in parts} | _OF_A_PAGE | tables

@@ -394,3 +394,14 @@ def test_what_cannot_be_written_hides_no_harm(
     assert result.status == CRITICAL
     assert result.out.startswith("RMQTX CRITICAL - 7 PENDING")
     assert f"{target}" in result.out
+
+
+def test_prepared_records_that_no_broker_checks_are_counted(
+    rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path
+) -> None:
+    counted = {}
+    for name in ("prepared-4.2.0", "upgraded-4.2.0-4.9.7"):
+        result = rmqtx("check", corpus_store(name), "--state-dir", tmp_path, "--format", "json")
+        [store] = json.loads(result.out)["stores"]
+        counted[name] = (store["never_asked_count"], store["pending_count"])
+    assert counted == {"prepared-4.2.0": (13, 13), "upgraded-4.2.0-4.9.7": (6, 10)}

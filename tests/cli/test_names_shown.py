@@ -124,3 +124,7 @@ def test_a_plan_takes_the_same_names(rmqtx: Run, common: Path, tmp_path: Path) -
     made = ("--store", common, "--reason", "r", "-o", plan, "--json")
     result = rmqtx("plan", "rollback", "--where", "age > 10m and half = 269", *made)
     assert [len(step["half_copy"]) > 0 for step in json.loads(result.out)] == [True]
+
+
+def test_the_head_of_a_column_that_several_tables_have_is_that_of_transactions(rmqtx: Run) -> None:
+    assert "checks_count: checks made, the highest count of any copy" in rmqtx("explain", "checks").out

@@ -250,3 +250,7 @@ REASONS: dict[str, ReasonCode] = {
 NUMBERS = {code: number for number, code in enumerate(REASONS)}
 #: The number of no code.
 NO_CODE = -1
+
+#: Reasons of pending transactions for which their broker has no check; the flag `never_asked` is for those that a check
+#: does not reach.
+WITHOUT_CHECK = ("prepared_never_asked", "prepared_commit_refused")
