@@ -356,5 +356,6 @@ class LogTail:
 def _contradiction(what: str) -> UnsafeStore:
     return UnsafeStore(
         f"cannot append: the broker could give the record another queue offset: {what}",
-        advice="list the findings with rmqtx verify; rebuild the queues with rmqtx rebuild queues",
+        advice="rmqtx verify lists the findings; where slots are missing, rebuild the queues with rmqtx rebuild "
+        "queues; where a queue was deleted and its numbers began again, act on the running broker (-n HOST:PORT)",
     )

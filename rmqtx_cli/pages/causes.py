@@ -155,7 +155,7 @@ def counts_lines(found: Diagnosis) -> Iterator[str]:
     """How many transactions are unusual, and for how many of them a cause is known."""
     yield _counts_line(found)
     if waiting := found.waiting_count:
-        are_pending = "is pending" if waiting == 1 else "are pending"
+        are_pending = "other is pending" if waiting == 1 else "others are pending"
         why = "no broker runs on these files, so no producer is asked"
         yield f"{grouped(waiting)} {are_pending} without an answer: {why}"
     if unknown := found.undecidable_count:

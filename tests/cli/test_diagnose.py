@@ -112,10 +112,10 @@ def test_unanswered_ones_of_a_stopped_broker_only_wait(rmqtx: Run, tmp_path: Pat
     store = forge.write()
     result = rmqtx("diagnose", store, "--broker-version", "5.3.3")
     assert "none of 2 transactions is unusual" in result.err
-    assert "2 are pending without an answer: no broker runs on these files" in result.err
+    assert "2 others are pending without an answer: no broker runs on these files" in result.err
     assert "no known cause fits" not in result.err
     one = rmqtx("diagnose", store, "--transaction", "id2", "--broker-version", "5.3.3")
-    assert "1 is pending without an answer: no broker runs on these files" in one.err
+    assert "1 other is pending without an answer: no broker runs on these files" in one.err
     for command in ("pending", "audit"):
         assert "rmqtx diagnose" not in rmqtx(command, store).err
 
