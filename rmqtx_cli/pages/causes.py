@@ -155,7 +155,8 @@ def counts_lines(found: Diagnosis) -> Iterator[str]:
     """How many transactions are unusual, and for how many of them a cause is known."""
     yield _counts_line(found)
     if waiting := found.waiting_count:
-        are_pending = "other is pending" if waiting == 1 else "others are pending"
+        who = ("other " if waiting == 1 else "others ") if found.unusual_count else ""
+        are_pending = f"{who}{'is' if waiting == 1 else 'are'} pending"
         why = "no broker runs on these files, so no producer is asked"
         yield f"{grouped(waiting)} {are_pending} without an answer: {why}"
     if unknown := found.undecidable_count:

@@ -112,10 +112,10 @@ def test_unanswered_ones_of_a_stopped_broker_only_wait(rmqtx: Run, tmp_path: Pat
     store = forge.write()
     result = rmqtx("diagnose", store, "--broker-version", "5.3.3")
     assert "none of 2 transactions is unusual" in result.err
-    assert "2 others are pending without an answer: no broker runs on these files" in result.err
+    assert "2 are pending without an answer: no broker runs on these files" in result.err
     assert "no known cause fits" not in result.err
     one = rmqtx("diagnose", store, "--transaction", "id2", "--broker-version", "5.3.3")
-    assert "1 other is pending without an answer: no broker runs on these files" in one.err
+    assert "1 is pending without an answer: no broker runs on these files" in one.err
     for command in ("pending", "audit"):
         assert "rmqtx diagnose" not in rmqtx(command, store).err
 
@@ -158,3 +158,9 @@ def test_what_to_do_names_commands_and_options_that_exist(rmqtx: Run, word: str)
             assert page.startswith("Usage"), command
             for option in re.findall(r"(?<= )--?[a-z-]+", rest.partition("rmqtx ")[0]):
                 assert option in page, (command, option)
+
+
+def test_pending_transactions_beside_unusual_ones_are_others(rmqtx: Run, corpus_store: Callable[[str], Path]) -> None:
+    """Of 16 pending ones two are unusual, and counted among these."""
+    result = rmqtx("diagnose", corpus_store("common-5.1.4"), "--broker-version", "5.1.4")
+    assert "14 others are pending without an answer" in result.err
