@@ -84,7 +84,8 @@ def moves(
         name = chosen_cursor_file(store).file.name
         raise UnsafeStore(
             f"cannot read config/{name} of {store.root}",
-            advice=f"to see why: rmqtx decode cursors {quoted(store.root)}",
+            advice="add the file, from a backup or a slave; what the check does from supposed cursors: rmqtx simulate "
+            f"{quoted(store.root)} --half-cursor N --op-cursor M",
         )
     other = not_read(store, known, settings, conf)
     if other is not None:
