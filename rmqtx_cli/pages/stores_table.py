@@ -103,8 +103,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         derived = derived_findings(store, cursors.half, has_halves=False)
         beyond = [one for one in derived if one.code == "cursor-beyond-end"]
         findings += still_beyond(store, settings, beyond, is_cut=False)
-        if not store.in_use:
-            findings += refused_by_all(store, settings)
+        findings += _refused_starts(store, settings)
         # A cursor after the begin shows that the check has read op messages.
         findings += op_queue_findings(store, cursors.op, has_ops=bool((cursors.op or {}).get(0)))
     row = {
@@ -137,6 +136,15 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
         "copy_of": None,
     }
     return row, findings
+
+
+def _refused_starts(store: Store, settings: BrokerSettings) -> list[Finding]:
+    if store.in_use:
+        return []
+    try:
+        return refused_by_all(store, settings)
+    except SourceError as error:
+        return [Finding(store.root, "unreadable-file", error.file, actual=error.message)]
 
 
 def compared_copies(rows: list[dict[str, Any]], stores: Sequence[Store]) -> list[Finding]:
