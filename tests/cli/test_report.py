@@ -17,6 +17,7 @@ from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx_cli.report.number_sections import GROUPS_MAX
 from rmqtx_cli.words.durations import parse_duration_ms
+from rmqtx_cli.words.exit_status import DONE, INCOMPLETE
 from rmqtx_cli.words.text import escaped
 from tests.brokers import corpus
 from tests.cli.conftest import Run
@@ -177,7 +178,9 @@ def test_the_page_has_the_numbers_of_the_audit(rmqtx: Run, reported: Callable[..
 def test_numbers_of_other_stores(
     rmqtx: Run, reported: Callable[..., Page], corpus_store: Callable[[str], Path], name: str
 ) -> None:
-    page = check_all(rmqtx, reported, corpus_store(name))
+    # Some possible releases stop at the half message of poison-4.5.0, others do not.
+    status = INCOMPLETE if name == "poison-4.5.0" else DONE
+    page = check_all(rmqtx, reported, corpus_store(name), status)
     if page.figure("cursors") is not None:
         check_way(page, audited(rmqtx, corpus_store(name)))
 
