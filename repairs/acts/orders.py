@@ -10,7 +10,7 @@ from rmqtx.repairs.acts.guards import Refusal
 from rmqtx.repairs.acts.proof import Proof
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
-from rmqtx.repairs.receipts.planner import witnesses_of
+from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
 
 

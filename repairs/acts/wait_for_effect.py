@@ -20,7 +20,7 @@ from rmqtx.repairs.acts.proof import Proof, Seen, proof_of
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.planner import witnesses_of
+from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.verdicts.model.state import State
 
 _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)

@@ -38,7 +38,7 @@ from rmqtx.repairs.bundles.findings import add_findings, found_in
 from rmqtx.repairs.bundles.redaction import Redactor
 from rmqtx.repairs.bundles.selection import Selection, complete, selected
 from rmqtx.repairs.changes.fingerprints import require_links_inside
-from rmqtx.repairs.receipts.planner import WITNESSES
+from rmqtx.repairs.receipts.plan_rows import WITNESSES
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.provenance import tool
 from rmqtx.verdicts.evidence.store_facts import StoreFacts, store_facts

@@ -21,7 +21,7 @@ from rmqtx.readers.model.errors import EvidenceMissing, NoSuchTransaction
 from rmqtx.readers.rocksdb.slots_of_ranges import slots_of_ranges
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.repairs.bundles.files import KeptRange
-from rmqtx.repairs.receipts.planner import WITNESSES
+from rmqtx.repairs.receipts.plan_rows import WITNESSES
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import rows_named, show
 from rmqtx.verdicts.audit.message_ids import stores_of_message_id

@@ -11,7 +11,7 @@ from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
 from rmqtx.readers.store.store import CHECK_GROUP, HALF_TOPIC, OP_TOPIC
 from rmqtx.remoting.connections.broker import Broker
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
-from rmqtx.repairs.receipts.planner import PLACE, WITNESSES, step_of
+from rmqtx.repairs.receipts.plan_rows import PLACE, WITNESSES, step_of
 from rmqtx.repairs.receipts.row_copies import newest_first
 
 __all__ = ["is_live_store", "live_plan_store", "staleness", "step_of", "step_of_situation"]

@@ -14,7 +14,7 @@ from rmqtx.readers.store.store import Store
 from rmqtx.repairs.acts.named_copies import newest_records, reader_of
 from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.receipts.plan_file import ACTIONS, Plan
-from rmqtx.repairs.receipts.planner import PLACE, fingerprint, step_of
+from rmqtx.repairs.receipts.plan_rows import PLACE, fingerprint, step_of
 from rmqtx.repairs.receipts.row_copies import newest_first
 from rmqtx.verdicts.audit.provenance import tool
 

@@ -12,7 +12,7 @@ from typing import Any
 from rmqtx.readers.old_tables.beside_log import STATE_TABLE
 from rmqtx.remoting.protocol.codes import COMMIT
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.planner import PLACE
+from rmqtx.repairs.receipts.plan_rows import PLACE
 from rmqtx.repairs.receipts.receipts import CURSOR_SET, OTHER_STORE, SET_CURSOR, Receipt, whoever
 from rmqtx.repairs.receipts.row_copies import newest_first
 from rmqtx.verdicts.model.state import State

@@ -11,7 +11,7 @@ from rmqtx.repairs.acts.proof import Seen, proof_of
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.planner import witnesses_of
+from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.stand_in.answer_table import Task
 

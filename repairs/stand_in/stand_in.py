@@ -24,7 +24,7 @@ from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.planner import witnesses_of
+from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.stand_in.answer_effects import CheckCursor, Effects
 from rmqtx.repairs.stand_in.answer_source import AnswerSource, GivenAnswer

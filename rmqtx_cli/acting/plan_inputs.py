@@ -188,7 +188,7 @@ class FilePlanInputs:
 
     def facts(self, context: typer.Context, roots: set[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """See `PlanInputs`."""
-        from rmqtx.repairs.receipts.planner import fingerprint
+        from rmqtx.repairs.receipts.plan_rows import fingerprint
         from rmqtx.verdicts.audit.provenance import EngineFacts, provenance, store_provenance
         from rmqtx_cli.sources.provenance import asked_options
 

@@ -13,7 +13,7 @@ from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.repairs.plans.apply_plan import missing_stores
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import read_plan
-from rmqtx.repairs.receipts.planner import witnesses_of
+from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt, answered
 from rmqtx_cli.words.exit_status import (
     DONE,

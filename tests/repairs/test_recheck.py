@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmqtx.repairs.receipts.planner import witnesses_of
+from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import STANDINGS, Receipt
 from rmqtx.repairs.receipts.recheck import rechecked, standing_of
 from tests.repairs.forge import STORE, final, mark, place, row

@@ -25,6 +25,7 @@ from rmqtx.verdicts.claims.log_claims import log_claims
 from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings
 from rmqtx.verdicts.ends.index_ids import contradicted_ids
 from rmqtx.verdicts.missing.missing_ranges import derived_findings, op_queue_findings
+from rmqtx.verdicts.model.check_stop import CheckStop
 from rmqtx.verdicts.simulation.simulation import Simulated, SimulatedCheck
 from rmqtx.verdicts.simulation.simulation_without_queue import beside_tables
 from rmqtx.verdicts.simulation.starting_cursors import CursorsAtStart, starting_cursors
@@ -45,11 +46,13 @@ class SimulatedConfiguration:
 
 
 def simulated_checks(
-    store: Store, configurations: Iterable[SimulatedConfiguration], cursors: CheckCursors | None, now_ms: int
+    store: Store, configurations: Iterable[SimulatedConfiguration], cursors: CheckCursors | None, now_ms: int,
+    stops: list[CheckStop] | None = None,
 ) -> tuple[list[SimulatedCheck], list[Finding], list[str]]:
     """Return the checks of every half queue and of every table beside the log under each configuration, findings, and
     notes about assumptions. `cursors`: None if the store has no half queue, see `has_half_queue`. `now_ms`: when a
-    stopped broker is assumed to start, and after which a running one begins its next round.
+    stopped broker is assumed to start, and after which a running one begins its next round. `stops`: gets where the
+    check of the first configuration is stopped.
 
     Raises: UnreadableFile, FileChanged; NotAStore if the half queue cannot be read.
     """
@@ -64,7 +67,7 @@ def simulated_checks(
         for configuration in configurations:
             found += tables.simulated(configuration.name, configuration.settings, configuration.conf, now_ms)
         if cursors is not None:
-            found += _half_topic_checks(store, configurations, cursors, now_ms, findings, notes)
+            found += _half_topic_checks(store, configurations, cursors, now_ms, findings, notes, stops)
     return found, findings, list(dict.fromkeys(notes))
 
 
@@ -76,7 +79,7 @@ def has_half_queue(store: Store) -> bool:
 
 def _half_topic_checks(
     store: Store, configurations: list[SimulatedConfiguration], cursors: CheckCursors, now_ms: int,
-    findings: list[Finding], notes: list[str],
+    findings: list[Finding], notes: list[str], found_stops: list[CheckStop] | None,
 ) -> Iterator[Simulated]:
     if store.has_rocksdb_queues:
         raise NotAStore(
@@ -118,6 +121,8 @@ def _half_topic_checks(
             begin_ms = first_round_ms(window, settings, now_ms, is_running=store.in_use)
             yield Simulated(store.root, configuration.name, window, rules, settings, begin_ms)
         if not number:
+            if found_stops is not None:
+                found_stops += stops
             # About the store's own cursor, not about one from the command line.
             own = check_cursors(store)
             beyond = derived_findings(store, own.half, has_halves=False)

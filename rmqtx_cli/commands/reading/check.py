@@ -189,20 +189,23 @@ def _judged(
     from rmqtx_cli.monitoring.measure import measure
     from rmqtx_cli.monitoring.memory import memory_file, recall, remember
 
-    memory, before, unread = memory_file(directory, source.names), None, None
+    memory = memory_file(directory, source.names)
+    before: dict[str, Any] | None = None
+    problem: OSError | UnwritableFile | None = None
     try:
         before = recall(memory)
     except OSError as error:
-        unread = error
+        problem = error
     numbers = measure(source, now_ms)
     became = _what_became(source, numbers, before, timeout)
     outcome = judge(numbers, thresholds, before, became, str(memory))
-    try:
-        if unread is not None:
-            raise unread
-        remember(memory, numbers.as_memory(before))
-    except (OSError, UnwritableFile) as error:
-        outcome.add(_UNKNOWN, _not_remembered(error, directory))
+    if problem is None:
+        try:
+            remember(memory, numbers.as_memory(before))
+        except (OSError, UnwritableFile) as error:
+            problem = error
+    if problem is not None:
+        outcome.add(_UNKNOWN, _not_remembered(problem, directory))
     return numbers, outcome
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rmqtx.readers.store.store import Store
     from rmqtx.verdicts.check.steps import Round
     from rmqtx.verdicts.check.timers_without_copies import AskingRound
+    from rmqtx.verdicts.model.check_stop import CheckStop
     from rmqtx.verdicts.simulation.simulation import SimulatedCheck
     from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration
     from rmqtx_cli.output.views import View
@@ -206,7 +207,6 @@ class _Simulation:
         """Yield the rows of each store; with --with, those of both configurations following each other."""
         import pyarrow as pa
 
-        from rmqtx.verdicts.check.check_stops import check_stops
         from rmqtx.verdicts.deadlines.predicting import predict_from_files
         from rmqtx.verdicts.evidence.store_facts import future_findings, known_until_ms, past_ms
         from rmqtx.verdicts.simulation.simulation_setup import simulated_checks
@@ -214,10 +214,10 @@ class _Simulation:
 
         for one in stores:
             configurations, own = self._configurations(one), cursors[one.root]
-            found, findings, notes = simulated_checks(one, configurations, own, self.now_ms)
+            stops: list[CheckStop] = []
+            found, findings, notes = simulated_checks(one, configurations, own, self.now_ms, stops)
             self.reading.findings += [*one.findings, *findings]
             if own is not None:
-                stops = check_stops(one, configurations[0].settings, own, now_ms=self.now_ms)
                 future = predict_from_files(one, configurations[0].settings, own, self.now_ms, stops=stops)
                 self.reading.findings += future_findings(one, future)
                 if future.refusals:
