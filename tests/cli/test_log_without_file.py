@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtx_cli.words.exit_status import FINDINGS, INCOMPLETE
+from rmqtx_cli.words.exit_status import DONE, FINDINGS, INCOMPLETE
 from tests.cli.conftest import Run
 from tests.forge.damage import log_files
 
@@ -68,3 +68,14 @@ def test_a_salvage_that_lost_records_is_not_whole(rmqtx: Run, store: Path, tmp_p
     assert "the records of 3 queue offsets" in salvaged.err
     assert f"next: rmqtx audit {store}" in salvaged.err
     assert "keep it" in salvaged.err
+
+
+def test_simulate_heeds_a_log_file_of_zeros(rmqtx: Run, store: Path) -> None:
+    """No record that the check reads is in it; but some releases end the log there at their start."""
+    assert rmqtx("simulate", store).status == DONE
+    file = log_files(store)[0]
+    file.write_bytes(bytes(file.stat().st_size))
+    for name in ("simulate", "pending", "audit", "stores"):
+        answered = rmqtx(name, store)
+        assert answered.status == INCOMPLETE, name
+        assert "error: record-damaged" in answered.err

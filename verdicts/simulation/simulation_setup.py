@@ -20,7 +20,7 @@ from rmqtx.verdicts.check.first_round import first_round_ms
 from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.check.state import check_settings
 from rmqtx.verdicts.check.window import CheckWindow, check_window
-from rmqtx.verdicts.claims.log_agreement import missing_findings
+from rmqtx.verdicts.claims.log_agreement import agreement_findings
 from rmqtx.verdicts.claims.log_claims import log_claims
 from rmqtx.verdicts.ends.doubtful_ends import doubtful_id_findings
 from rmqtx.verdicts.ends.index_ids import contradicted_ids
@@ -58,7 +58,7 @@ def simulated_checks(
     """
     configurations = list(configurations)
     found: list[SimulatedCheck] = []
-    findings = missing_findings(store, log_claims(store, cursors))
+    findings = agreement_findings(store, log_claims(store, cursors))
     notes: list[str] = []
     if configurations:
         tables = beside_tables(store, configurations[0].settings, configurations[0].conf)
