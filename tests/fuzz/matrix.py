@@ -164,7 +164,10 @@ def play(number: int, seed: int = 0, cells: tuple[tuple[str, str, str, str], ...
     is_excused = is_meaningless(is_of, file, before, after)
     wrong_ones = [f"undamaged and lost: {record}" for record in base.records - now - touched]
     offsets = {record.commit_log_offset for record in touched}
-    wrong_ones += changed_verdicts(base.verdicts, verdicts, offsets, kind=is_of, is_meaningless=is_excused)
+    codes = {row["code"] for row in new}
+    wrong_ones += changed_verdicts(
+        base.verdicts, verdicts, offsets, kind=is_of, is_meaningless=is_excused, codes=codes
+    )
     if not base.is_aborted and kind != "old log":  # since 4.3 a clean stop leaves all records in queues
         wrong_ones += [uncounted_losses(new, Counter(record.kind for record in base.records - now)) or ""]
     if not new and not is_excused:
