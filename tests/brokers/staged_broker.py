@@ -38,7 +38,7 @@ class StagedBroker(Events):
         self.rig.wait_broker(self.agent)
         for topic, queues in self.script.topics.items():
             self.rig.create_topic(self.agent, topic, queues, self.script.attributes.get(topic))
-        self.record("started", version=self.rig.version)
+        self.record("started", version=self.rig.version, check_max=int(self.rig.conf["transactionCheckMax"]))
         self.agent.do("consumer", group="warehouse", topics=",".join(self.script.topics))
         if self.rig.release >= DISCARD_COPIES_SINCE:
             self.agent.do("consumer", group="watch", topics=DISCARD_TOPIC)
