@@ -225,6 +225,10 @@ class Queue:
             np.empty(0, np.int64), *(first + np.flatnonzero(are_left_out(slots)) for first, slots in blocks)
         ])
 
+    def is_in_file(self, number: int) -> bool:
+        """Return whether a file of the queue has room for a slot, used or not."""
+        return self._files.segment_at(number) is not None
+
     @property
     def file_ends(self) -> Int64s:
         """The number past the last slot of each file, ascending."""

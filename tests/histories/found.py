@@ -102,6 +102,16 @@ FOUND: dict[str, list[Step]] = {
     "empty-file-deleted": [
         *(_half(number) for number in range(22)), _wait(7_000), _STOP, _damage("zeroed end of the half queue", 0.98),
     ],
+    # The file before it is full: the recovery of 5.3.3 dispatches records into the empty file, and the start succeeds.
+    "empty-file-dispatched": [
+        *(_half(number) for number in range(24)), _wait(7_000), _STOP, _damage("zeroed end of the half queue", 0.98),
+    ],
+    # The queues reach the end of the log: the start counts the first slot of the empty file. The store returns the
+    # record of the next slot for it, so one half copy is asked about twice.
+    "empty-slot-counted": [
+        *(_half(number) for number in range(24)), _end(3, "commit"), _wait(7_000), {"do": "batch"}, _STOP,
+        _damage("zeroed end of the half queue", 0.98),
+    ],
     # The half queue lost its end after a clean stop: some releases dispatch it again, and pending listed nothing.
     "queue-end-lost": [
         _half(8), _half(9, 60), _wait(600_000), {"do": "check", "answers": ["none", "rollback"]}, _half(10, 900),

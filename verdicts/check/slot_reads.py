@@ -3,7 +3,9 @@
 The store then skips each following slot whose record is in the same file of the log, and returns the first record of a
 later file instead. It reads to the end of the slot's file or 800 slots, whichever comes first; the check continues
 where the read ended. So slots that are only skipped are never checked, and a record that is returned for several slots
-is checked once for each of them. A record at its place that cannot be decoded is another case: `half_queue_check.py`.
+is checked once for each of them. The same is so for a slot without a length, which a start can leave behind the last
+record of a queue: the store reads no bytes for it, and returns the record of the next slot. A record at its place that
+cannot be decoded is another case: `half_queue_check.py`.
 
 Source: store/DefaultMessageStore.java getMessage, CommitLog.java getMessage, rollNextFile (4.3.0 to 5.5.0);
 docs/formats/half_and_op.md#skipped-slots.
@@ -97,14 +99,15 @@ def slot_reads(
     `offsets`, `lengths`: of the slots from `begin` on. `file_ends`: where the files of the queue end. `are_known`:
     which slots have a known value; the others have no answer.
     """
-    are_readable = log.are_readable(offsets, lengths)
+    are_at_places = log.are_readable(offsets, lengths)
+    are_readable = are_at_places & (lengths > 0)
     found: dict[int, SlotRead] = {}
     stored_end = begin + len(offsets)
     for row in np.flatnonzero(~are_readable & are_known).tolist():
         number = begin + row
         after = file_ends[file_ends > number]
         limit = number + READ_SLOTS_MAX if not len(after) else min(number + READ_SLOTS_MAX, int(after[0]))
-        next_file = log.next_file(max(0, int(offsets[row])))
+        next_file = 0 if are_at_places[row] else log.next_file(max(0, int(offsets[row])))
         returned = None
         for later in range(row + 1, min(limit, stored_end) - begin):
             if offsets[later] < next_file:
@@ -112,9 +115,11 @@ def slot_reads(
             if are_readable[later]:
                 returned = begin + later
                 break
-            next_file = log.next_file(int(offsets[later]))
-        own_end = int(offsets[row] + max(0, int(lengths[row])))
-        is_ahead = int(offsets[row]) >= log.begin and own_end <= log.next_file(int(offsets[row]))
+            if not are_at_places[later]:
+                next_file = log.next_file(int(offsets[later]))
+        place = int(offsets[row])
+        own_end = place + max(0, int(lengths[row]))
+        is_ahead = not are_at_places[row] and place >= log.begin and own_end <= log.next_file(place)
         found[number] = SlotRead(
             returned, min(limit, stored_end), limit, log.end >= next_file, own_end if is_ahead else NEVER_READABLE
         )

@@ -13,6 +13,7 @@ class Action(StrEnum):
     """The action of a round on a half copy."""
 
     CHECKED = "checked"
+    UNASKED = "put back unasked"
     IMMUNE = "put back immune"
     DISCARDED = "discarded"
     EXPIRED = "expired"

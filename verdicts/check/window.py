@@ -11,6 +11,7 @@ import pyarrow as pa
 from rmqtx.readers.log.header_rules import TIME_RULES, broken_rules
 from rmqtx.readers.log.property_crcs import word_crc_findings
 from rmqtx.readers.log.record_block import Block
+from rmqtx.readers.log.unreadable_copies import unreadable_copies
 from rmqtx.readers.model.columns import Bools, Int32s, Int64s
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.releases import dotted
@@ -297,11 +298,17 @@ def _log_places(
 
 
 def _places(queue: Queue, slots: CheckedSlots, started: StartedQueue | None) -> tuple[Int64s, Int32s]:
-    """Return the place and the length in all slots, also in the fillers of a queue that a start makes."""
+    """Return the place and the length in all slots, also in the fillers of a queue that a start makes, and in the
+    empty slot that a start counts.
+    """
     offsets, lengths = queue.places(slots.begin, slots.end)
     if started is not None and started.begin is not None:
         count = max(0, started.kept_end - slots.begin)
         offsets[:count], lengths[:count] = 0, PRE_BLANK_LENGTH
+    elif started is not None:
+        for number in range(max(queue.max_offset, slots.begin), started.kept_end):
+            if queue.is_in_file(number):
+                offsets[number - slots.begin] = 0
     return offsets, lengths
 
 
@@ -368,6 +375,8 @@ class _Records:
             self.own_numbers.append(numbers_of_own(block, numbers, self.topic, self.queue_id))
             findings += broken_rules(block, store.root, TIME_RULES)
             findings += word_crc_findings(block, store.root)
+            if self.topic == HALF_TOPIC:
+                findings += unreadable_copies(block, store.root)
             if self.kept is not None:
                 self.kept.append(block)
             yield block, numbers

@@ -85,7 +85,7 @@ class _Refusals:
         self._store = store
         self._directories = start_directories(store, settings.given or {})
         self._is_unreadable = any(True for _ in refusals_of_configuration(store))
-        self._has_empty_file: bool | None = None
+        self._has_empty_file: dict[tuple[str, bool], bool] = {}
 
     def findings(self, rules: RecoveryRules) -> list[Finding]:
         """Return why a start by some rules does not succeed."""
@@ -104,6 +104,7 @@ class _Refusals:
             return True
         if not rules.refuses_empty_queue_file:
             return False
-        if self._has_empty_file is None:
-            self._has_empty_file = ends_in_empty_file(self._store)
-        return self._has_empty_file
+        kind = rules.dispatches, rules.queue_maximum_is_end
+        if kind not in self._has_empty_file:
+            self._has_empty_file[kind] = ends_in_empty_file(self._store, rules)
+        return self._has_empty_file[kind]

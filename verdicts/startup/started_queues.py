@@ -19,7 +19,7 @@ from rmqtx.readers.model.ranges import merged, runs_of
 from rmqtx.readers.model.releases import Version
 from rmqtx.readers.queues.consume_queue import are_left_out
 from rmqtx.readers.queues.queue_parts import QueuePart
-from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, topic_bytes
+from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, QueueName, SlotFiles, topic_bytes, topic_text
 from rmqtx.readers.queues.unit_files import used_end
 from rmqtx.readers.store.remembered import Remembered
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
@@ -125,12 +125,16 @@ def started_queues(
             scanned_from = min(scanned_from, last[topic][0])
         records = _records(store, queue_id, last, scanned_from, log_end)
         is_sound = not any(one.has_any for one in wrong.values())
-        if is_sound and not is_torn and not any(len(rows) for rows in records.values()):
+        reaches = _known_reaches(store)
+        has_empty_file = any(name in reaches and reaches[name].has_empty_last_file for name in names.values())
+        if is_sound and not is_torn and not has_empty_file and not any(len(rows) for rows in records.values()):
             whole = {topic: StartedQueue(ends[topic], end=ends[topic], is_complete=True) for topic in _TOPICS}
             return {
                 topic: _reaching(store, queue, _counted(last[topic], rules), log_end, rules)
                 for topic, queue in whole.items()
             }
+        if has_empty_file:  # it gets a slot where the queues reach the end of the log
+            log_end = scanned_end(store)
         fates = [
             recovered(_facts(files[topic], topic, queue_id, ends[topic], records[topic], wrong[topic]), rules, None)
             for topic in _TOPICS
@@ -219,14 +223,39 @@ def scanned_end(store: Store, known_end: int = 0) -> int:
     return end
 
 
-def ends_in_empty_file(store: Store) -> bool:
-    """Whether a queue's last file has no slot, and no queue reaches the end of the log; see `refuses_empty_queue_file`.
+def ends_in_empty_file(store: Store, rules: RecoveryRules) -> bool:
+    """Whether a queue's last file has no slot after the recovery of the log, and no queue reaches the end of the log.
 
     Raises: UnreadableFile, FileChanged.
     Source: store/ConsumeQueue.java correctMinOffset; docs/formats/consume_queues.md#empty-file.
     """
     found = queue_reach(store)
-    return found.has_empty_last_file and found.end < _record_end(store)
+    if not found.has_empty_last_file or found.end >= _record_end(store):
+        return False
+    empty = {name: reach.begin for name, reach in _known_reaches(store).items() if reach.has_empty_last_file}
+    if store.aborted:
+        dispatched_from = min(empty.values()) + 1
+    elif rules.dispatches == "past_queues":
+        dispatched_from = found.as_counted(rules) + 1
+    else:
+        return True
+    return len(_with_records(store, empty, dispatched_from)) < len(empty)
+
+
+def _with_records(store: Store, begins: Mapping[QueueName, int], from_offset: int) -> set[QueueName]:
+    """Return the queues of which the log has a record from a place on. `begins`: the record of the last slot of each.
+
+    A recovery that dispatches these records writes their slots before it looks for an empty file (5.3.3).
+    """
+    found: set[QueueName] = set()
+    first = max(store.log_begin_offset, min(begins.values()))
+    for block in scan_segments(store, [], [], from_offset=first, with_fillers=True):
+        for name, begin in begins.items():
+            _, topic, number = name
+            is_behind = block.commit_log_offsets >= max(from_offset, begin + 1)
+            if (is_behind & block.topic_is(topic_text(topic)) & (block.header("queue_id") == number)).any():
+                found.add(name)
+    return found
 
 
 def _record_end(store: Store) -> int:
@@ -273,12 +302,15 @@ def queue_reach(store: Store, without: Iterable[QueueName] = ()) -> QueueReach:
     Raises: UnreadableFile, FileChanged.
     """
     left_out = frozenset(without)
-    known = _REACHES.of(store, lambda: dict(_queue_reaches(store)))
-    counted = [reach for name, reach in known.items() if name not in left_out]
+    counted = [reach for name, reach in _known_reaches(store).items() if name not in left_out]
     return QueueReach(
         max((one.begin for one in counted), default=-1), max((one.end for one in counted), default=-1),
         any(one.has_empty_last_file for one in counted),
     )
+
+
+def _known_reaches(store: Store) -> dict[QueueName, QueueReach]:
+    return _REACHES.of(store, lambda: dict(_queue_reaches(store)))
 
 
 def _queue_reaches(store: Store) -> Iterator[tuple[QueueName, QueueReach]]:
