@@ -48,8 +48,9 @@ def rounds_view(*, with_store: bool, with_configuration: bool) -> View:
         (
             *_which(with_store=with_store, with_configuration=with_configuration),
             plain("round", ALWAYS), plain("begin_time_ms", 5), plain("checked_count", ALWAYS, "checked"),
-            plain("immune_count", 1, "immune"), plain("discarded_count", ALWAYS, "discarded"),
-            plain("expired_count", 4, "expired"), plain("ended_count", 3, "ended"),
+            plain("unasked_count", 2, "unasked"), plain("immune_count", 1, "immune"),
+            plain("discarded_count", ALWAYS, "discarded"), plain("expired_count", 4, "expired"),
+            plain("ended_count", 3, "ended"),
             plain("half_cursor", ALWAYS), plain("op_cursor", ALWAYS), plain("half_end", 6),
             plain("written_bytes", 2, "bytes"), plain("stop", 7, may_be_cut=True),
         ),
@@ -75,8 +76,8 @@ def fates_view(*, with_store: bool, with_configuration: bool) -> View:
 
 #: Words for the counts of a round.
 _ROUND_COUNTS = {
-    "checked_count": "checked", "immune_count": "immune", "discarded_count": "discarded", "expired_count": "expired",
-    "unreadable_count": "unreadable",
+    "checked_count": "checked", "unasked_count": "put back unasked", "immune_count": "immune",
+    "discarded_count": "discarded", "expired_count": "expired", "unreadable_count": "unreadable",
 }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import tarfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,13 @@ from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.times import parse_time_ms
 from tests.brokers import corpus
 from tests.cli.conftest import Run
+from tests.field import field_stores
 from tests.forge.damage import SLOT_BYTES, flip_byte, log_files, queue_files
 from tests.forge.stores import copy_of, unpacked
+from tests.repairs.broker_lock import locked_by_a_broker
 
 NAME = "common-5.3.3"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "orders-5.3.3.tar.xz"
 #: Late enough for every half of the store to be checked: its broker's transactionTimeOut is ten minutes.
 LATER = "2026-11-21T06:00:00Z"
 
@@ -311,3 +316,29 @@ def test_a_last_slot_that_cannot_be(rmqtx: Run, tmp_path: Path) -> None:
     file.write_bytes(data[: last * SLOT_BYTES] + b"\xff" * 8 + data[last * SLOT_BYTES + 8 :])
     result = rmqtx("simulate", root, "--show", "transactions", "--format", "jsonl")
     assert (result.status, "slot-invalid" in result.err) == (exit_status.INCOMPLETE, True)
+
+
+def test_the_rounds_of_a_running_broker_whose_check_is_stopped_are_those_after_a_restart(
+    rmqtx: Run, tmp_path: Path
+) -> None:
+    with tarfile.open(EXAMPLE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    store = tmp_path / "store"
+    (store / "abort").touch()
+    with locked_by_a_broker(store):
+        result = rmqtx("simulate", store, "--rounds", "1")
+    assert "the check does not move on" in result.err
+    assert "the running broker checks nothing; the rounds are those after its restart" in result.err
+
+
+def test_a_half_that_names_no_producer_is_put_back_unasked(rmqtx: Run, tmp_path: Path) -> None:
+    """Its properties are torn: `pending` reported that, `simulate` called it checked and had status 0."""
+    root = field_stores("torn-props-middle", tmp_path) / "store"
+    settings = ("--broker-version", "4.9.7", "--format", "jsonl")
+    result = rmqtx("simulate", root, "--rounds", "1", *settings)
+    assert Counter(row["action"] for row in rows(result.out)) == {"checked": 3, "put back unasked": 1}
+    assert result.status == exit_status.INCOMPLETE
+    assert "half-unreadable" in result.err
+    assert "3 checked, 1 put back unasked" in result.err
+    [played] = rows(rmqtx("simulate", root, "--rounds", "1", "--show", "rounds", *settings).out)
+    assert (played["checked_count"], played["unasked_count"]) == (3, 1)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -36,7 +36,9 @@ class Simulated:
 
     def rounds(self) -> Iterator[Round]:
         """Play rounds without end."""
-        return play_rounds(self.window.state, self.rules, self.settings, self.begin_ms)
+        are_askable = self.window.are_askable.tolist()
+        for played in play_rounds(self.window.state, self.rules, self.settings, self.begin_ms):
+            yield replace(played, steps=tuple(_step_as_asked(step, are_askable) for step in played.steps))
 
     def words(self, row: int) -> dict[str, Any]:
         """Return the names of a stored half copy's transaction."""
@@ -81,6 +83,7 @@ class Simulated:
         return {
             "end_time_ms": played.end_ms,
             "checked_count": counts[Action.CHECKED],
+            "unasked_count": counts[Action.UNASKED],
             "immune_count": counts[Action.IMMUNE],
             "discarded_count": counts[Action.DISCARDED],
             "expired_count": counts[Action.EXPIRED],
@@ -101,6 +104,13 @@ class Simulated:
         return [_outcome_row(self.words(row), outcome) for row, outcome in found if not outcome.is_ended]
 
 
+def _step_as_asked(step: CheckStep, are_askable: Sequence[bool]) -> CheckStep:
+    """Return a step with the action `put back unasked` for a half copy that names no producer to ask."""
+    if step.action is not Action.CHECKED or step.half is None or are_askable[step.half.row]:
+        return step
+    return step._replace(action=Action.UNASKED)
+
+
 #: One check, ready to be played, of any design.
 SimulatedCheck = Simulated | BesideSimulated
 
@@ -109,9 +119,9 @@ SimulatedCheck = Simulated | BesideSimulated
 
 
 _EVENTS = {
-    Action.CHECKED: Event.ASKED, Action.IMMUNE: Event.PUT_BACK, Action.DISCARDED: Event.SPENT,
-    Action.EXPIRED: Event.EXPIRED, Action.ENDED: Event.ENDED, Action.UNREADABLE: Event.STOPPED,
-    Action.SKIPPED: Event.SKIPPED,
+    Action.CHECKED: Event.ASKED, Action.UNASKED: Event.PUT_BACK, Action.IMMUNE: Event.PUT_BACK,
+    Action.DISCARDED: Event.SPENT, Action.EXPIRED: Event.EXPIRED, Action.ENDED: Event.ENDED,
+    Action.UNREADABLE: Event.STOPPED, Action.SKIPPED: Event.SKIPPED,
 }  # fmt: skip
 
 
@@ -131,7 +141,6 @@ class Outcome:
     may_be_a_round_later: bool = False
     event: Event = Event.UNKNOWN
     event_ms: int = NEVER
-    is_askable: bool = True
 
     @property
     def is_open(self) -> bool:
@@ -142,12 +151,10 @@ class Outcome:
         """Add one step."""
         if self.event_ms == NEVER:
             self.event, self.event_ms = _EVENTS[step.action], step.time_ms
-            if self.event is Event.ASKED and not self.is_askable:
-                self.event = Event.PUT_BACK
         elif step.action is Action.SKIPPED:  # the store returned it for another slot before
             return
         self.written_bytes += step.written_bytes
-        if step.action is Action.CHECKED and self.is_askable:
+        if step.action is Action.CHECKED:
             self.next_check_ms = step.time_ms if self.next_check_ms is None else self.next_check_ms
             self.checks_to_come_count += 1
         elif step.action in (Action.DISCARDED, Action.EXPIRED, Action.SKIPPED) and self.end is None:
@@ -197,11 +204,7 @@ def _open_halves(simulated: Simulated) -> dict[int, Outcome]:
     begin = state.half_cursor if state.half_begin <= state.half_cursor <= state.half_end else state.half_begin
     copies = (state.copy_at(place) for place in range(begin, state.half_end))
     places = zip(range(begin, state.half_end), copies, strict=True)
-    are_askable = simulated.window.are_askable.tolist()
-    return {
-        half.row: Outcome(place, half.checks_count, is_askable=are_askable[half.row])
-        for place, half in places if half is not None
-    }
+    return {half.row: Outcome(place, half.checks_count) for place, half in places if half is not None}
 
 
 def _row_of(played: Round, step: CheckStep) -> int | None:

@@ -41,8 +41,8 @@ SIMULATED_CHECKS = pa.schema(
         *_WORDS,
         column(
             "action", pa.string(),
-            "checked, put back immune, discarded, expired, ended, unreadable or skipped; in designs that put no "
-            "copies back: asked, unanswerable, dropped or unreadable",
+            "checked, put back unasked, put back immune, discarded, expired, ended, unreadable or skipped; in designs "
+            "that put no copies back: asked, unanswerable, dropped or unreadable",
             values=dict.fromkeys((*Action, *Asking)),
         ),
         column("checks_count", pa.int32(), "number of checks of the transaction at that time"),
@@ -66,6 +66,7 @@ SIMULATED_ROUNDS = pa.schema(
         column("begin_time_ms", pa.int64(), "when the round begins"),
         column("end_time_ms", pa.int64(), "when it ends, counting only the waiting time"),
         column("checked_count", pa.int64(), "halves that are checked; in half topics they are put back for this"),
+        column("unasked_count", pa.int64(), "halves that are put back without asking: they name no producer to ask"),
         column("immune_count", pa.int64(), "halves that are immune and not checked; in half topics they are put back"),
         column("discarded_count", pa.int64(), "halves that are discarded, or dropped: their checks are used up"),
         column("expired_count", pa.int64(), "halves that are discarded: older than fileReservedTime"),

@@ -228,6 +228,8 @@ class _Simulation:
                 # Where the records of the time of this clock are other ones, the next commands read all records.
                 is_past = past_ms(one, self.now_ms, known_until_ms(one)) is not None
                 notes += check_lines(stops, None, at_ms=None if is_past or self.run.at is None else self.now_ms)
+            if one.in_use and any(stop.is_readable and not stop.lacks_room for stop in stops):
+                notes.append(f"{one.root}: the running broker checks nothing; the rounds are those after its restart")
             for note in notes:
                 self.voice.note(note)
             if not self.changed:
