@@ -26,6 +26,7 @@ from rmqtx_cli.words import exit_status, say
 #: Settings of each command, not only of `rmqtx`: a command that is built by itself keeps the help option it has then.
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _JSON = ["--format", "json"]
+_ONE_PLACE = ("--store", "--to")
 _COUNT_MAX = (1 << 63) - 1
 #: Names of the parameters that hold stores.
 _STORES = ("store", "paths", "more", "sides", "files")
@@ -58,6 +59,18 @@ class HelpfulGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
+def _refuse_second_places(order: list[Any]) -> None:
+    """Refuse a second store to act on, or a second place for the result: the last one would count, and the act on the
+    first would be left out without a word. `order`: the parameters as given.
+
+    Raises: BadRequest.
+    """
+    for parameter in order:
+        name = next((one for one in parameter.opts if one in _ONE_PLACE), None)
+        if name is not None and not parameter.multiple and order.count(parameter) > 1:
+            raise BadRequest(f"{name} is given {order.count(parameter)} times", advice="run the command once for each")
+
+
 class CheckedCommand(TyperCommand):
     """A command that refuses empty values and numbers that are too large."""
 
@@ -78,7 +91,8 @@ class CheckedCommand(TyperCommand):
                 than the script means.
         """
         args = self._with_store(self._with_format(args))
-        given, _, _ = self.make_parser(ctx).parse_args(list(args))
+        given, _, order = self.make_parser(ctx).parse_args(list(args))
+        _refuse_second_places(order)
         for parameter in self.params:
             value = given.get(parameter.name)
             values = value if isinstance(value, list | tuple) else [value]

@@ -60,11 +60,12 @@ def _by_kind(reasons: Iterable[str]) -> Counter[str]:
 
 
 def apply_command(plan: Plan, file: Path) -> str:
-    """The command that carries out a plan, where it was made from: on a store or on live brokers."""
-    root = plan.stores[0]["store"] if len(plan.stores) == 1 else None
-    of_files = root is not None and "@" not in root  # a live broker is NAME@HOST:PORT
+    """The command that carries out a plan, where it was made from: on live brokers, or on a store, the first of
+    several.
+    """
+    root = plan.stores[0]["store"] if plan.stores else None
     command = f"rmqtx apply {quoted(str(file))} "
-    if not of_files:
+    if root is None or "@" in root:  # a live broker is NAME@HOST:PORT
         return carried(f"{command}-n HOST:PORT")
     made_with = plan.made_from.get("options") or {}
     given = {name: made_with[key] for key, name in _OF_FILES.items() if made_with.get(key)}

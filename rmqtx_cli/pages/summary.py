@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Int64s, int64s
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import column
+from rmqtx.verdicts.model.replicas import distinct_counts
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.measures import MEASURES
@@ -91,7 +92,7 @@ def _grouped(
         groups = int64s(pa.array(groups * (codes.max() + 2) + codes + 1).dictionary_encode().indices)
     firsts = np.empty(groups.max() + 1, np.int64)
     firsts[groups[::-1]] = np.arange(batch.num_rows)[::-1]
-    copies = np.bincount(groups, int64s(pc.list_value_length(batch["half_copies"]), 0))
+    copies = np.bincount(groups, distinct_counts(batch["half_copies"]))
     flagged = np.bincount(groups, int64s(pc.list_value_length(batch["flags"]), 0) > 0)
     numbers = np.bincount(groups)
     rows = batch.select(names).take(pa.array(firsts)).to_pylist()

@@ -211,7 +211,9 @@ def lookup(
 
 def _completed(rows: pa.Table, reading: VerdictReading, facts: dict[str, StoreFacts]) -> pa.Table:
     """Add the causes to rows; the futures of stores with open rows go into the reading."""
-    roots = pc.unique(rows["store"].filter(is_open_row(rows))).to_pylist()
+    open_ones = rows.filter(is_open_row(rows))
+    copies = pc.list_flatten(open_ones["half_copies"])  # copies of one log: the broker of any of them may discard it
+    roots = {*open_ones["store"].to_pylist(), *pc.struct_field(copies, "store").to_pylist()}
     reading.predicted |= {
         root: fact.predicted for root, fact in facts.items() if root in roots or fact.predicted.passed_count
     }
@@ -239,11 +241,12 @@ def _is_damaged_after(rows: pa.Table, reading: VerdictReading, facts: dict[str, 
     If the log that the next start reads is not much longer, this is read: the start cuts off what lies after damage.
     Queues and index do not show damage in the log. A range of more than `bytes_max` is not read, with a note.
     """
+    # What is committed and has no event depends on nothing that comes later.
+    is_settled = pc.and_(pc.equal(rows["state"], State.COMMITTED), pc.equal(rows["next_event"], "none"))
+    copies = pc.list_flatten(rows.filter(pc.invert(pc.fill_null(is_settled, False)))["half_copies"])
+    stores, offsets = pc.struct_field(copies, "store"), pc.struct_field(copies, "commit_log_offset")
     for root, fact in facts.items():
-        # What is committed and has no event depends on nothing that comes later.
-        is_settled = pc.and_(pc.equal(rows["state"], State.COMMITTED), pc.equal(rows["next_event"], "none"))
-        mine = rows.filter(pc.and_(pc.equal(rows["store"], root), pc.invert(pc.fill_null(is_settled, False))))
-        begin = pc.min(pc.struct_field(pc.list_flatten(mine["half_copies"]), "commit_log_offset")).as_py()
+        begin = pc.min(offsets.filter(pc.equal(stores, root))).as_py()
         if begin is None:
             continue
         end = written_end_offset(fact.store.commit_log)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -21,6 +21,7 @@ from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, ROCKS
 from rmqtx.verdicts.check.check_rules import age_may_equal
 from rmqtx.verdicts.check.decisions import is_younger
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
+from rmqtx.verdicts.model.replicas import originals
 
 TIMELINE = pa.schema(
     [
@@ -38,6 +39,7 @@ TIMELINE = pa.schema(
 _LOG_FIELDS = {"log_kind": pa.string(), "log_file": pa.string(), "log_line": pa.int64(), "log_text": pa.string()}
 #: With lines of the broker's logs.
 LOGGED_TIMELINE = pa.schema([*TIMELINE, *(pa.field(name, kind) for name, kind in _LOG_FIELDS.items())])
+_SAME_RECORD = "the same record, in another copy of the log"
 _ROUND = "its commit, written to the half topic because a delay had diverted the half (no consumer reads it there)"
 CONSUMERS = pa.schema(
     [
@@ -161,19 +163,27 @@ def timeline(
     if born is not None:
         events.append({"time_ms": born, "event": "born", "detail": f"producer clock{_sender(transaction, names)}"})
     events.extend(_copy_events(transaction["half_copies"], names))
-    for mark in transaction["op_marks"]:
+    for mark, original in _with_originals(transaction["op_marks"]):
         number = mark["half_queue_offset"]
         named = "the half message" if number is None else f"half queue offset {number}"
-        events.append(_event(mark, "op", OP_TOPIC, f"ends {named}"))
-    for number, final in enumerate(transaction["final_records"], 1):
+        events.append(_event(mark, "op", OP_TOPIC, f"ends {named}" if original is None else _SAME_RECORD))
+    number = 0
+    for final, original in _with_originals(transaction["final_records"]):
+        number += original is None
         detail = "COMMIT record: consumers can read it" if number == 1 else f"COMMIT record number {number}"
-        events.append(_event(final, "commit", final["topic"], detail))
-    for copy in transaction["discard_copies"]:
-        events.append(_event(copy, "discard", DISCARD_TOPIC, "in the discard topic, by the broker or rmqtx discard"))
+        events.append(_event(final, "commit", final["topic"], detail if original is None else _SAME_RECORD))
+    for copy, original in _with_originals(transaction["discard_copies"]):
+        detail = "in the discard topic, by the broker or rmqtx discard" if original is None else _SAME_RECORD
+        events.append(_event(copy, "discard", DISCARD_TOPIC, detail))
     _add_names(events, names)
     events.extend(logged or ())
     events.sort(key=_place)
     return pa.Table.from_pylist(events, schema=TIMELINE if logged is None else LOGGED_TIMELINE)
+
+
+def _with_originals(entries: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Mapping[str, Any] | None]]:
+    """Return entries of evidence, each with the one of the same record in the copy of the log that comes first."""
+    return zip(entries, originals(entries), strict=True)
 
 
 def _place(event: dict[str, Any]) -> tuple[bool, int, int]:
@@ -211,15 +221,21 @@ def _copy_events(
     copies: Sequence[dict[str, Any]], names: dict[tuple[str, int], RecordName]
 ) -> Iterator[dict[str, Any]]:
     """Return an event for each half copy. Order: that of the copies."""
-    highest = 0
+    highest = number = 0
     hosts: set[str] = set()
-    for number, copy in enumerate(copies):
+    events: dict[int, str] = {}
+    for copy, original in _with_originals(copies):
+        if original is not None:
+            yield _event(copy, events[original["commit_log_offset"]], HALF_TOPIC, _SAME_RECORD)
+            continue
         name = names.get((copy["store"], copy["commit_log_offset"]), RecordName("", HALF_TOPIC))
         checks = copy["checks_count"]
         host = name.message_id[:-OFFSET_DIGITS]
         is_handed_on = bool(hosts) and host not in hosts and checks <= highest
         event, detail = _copy_event(number, checks, highest, name, is_handed_on=is_handed_on)
         yield _event(copy, event, HALF_TOPIC, detail)
+        events[copy["commit_log_offset"]] = event
+        number += 1
         highest = 0 if event == "resumed" else max(highest, checks)
         hosts.add(host)
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.identities import GRPC_MESSAGE_ID
 from rmqtx.readers.model.releases import HALF_TOPIC_DESIGN
+from rmqtx.verdicts.model.replicas import distinct_counts
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.model.store_evidence import StoreEvidence
 
@@ -129,8 +130,8 @@ class Evidence:
 
     @cached_property
     def copies_count(self) -> Int64s:
-        """The number of half copies of each transaction."""
-        return self.count_of(self.copies)
+        """The number of half copies of each transaction; copies of one record in several stores count once."""
+        return distinct_counts(self._column("half_copies"))
 
     @cached_property
     def first_copy_offset(self) -> Int64s:

@@ -23,6 +23,7 @@ from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.readers.model.tables import DISCARD_COPY, FINAL_RECORD, HALF_COPY, OP_MARK
 from rmqtx.readers.store.store import DISCARD_TOPIC, WAITING_TOPICS
 from rmqtx.verdicts.evidence.belonging import op_numbers
+from rmqtx.verdicts.model.replicas import PLACE, are_repeated
 from rmqtx.verdicts.model.witnesses import Witnesses
 
 _QUEUE_SHIFT = 47
@@ -378,13 +379,11 @@ class Chains:
 
         The reference is not compared: in a store without the half message it does not count as evidence.
         """
-        names = ("commit_log_offset", "queue_id", "queue_offset", "store_time_ms")
         replica = np.zeros(len(self.finals), np.bool_)
         rows = np.flatnonzero(self.finals.counts[self.finals.number] > 1) if len(self.stores) > 1 else replica[:0]
         if len(rows):
-            places = np.stack([self.finals.number, *(self.finals.integers(name) for name in names)], axis=1)[rows]
-            replica[rows] = True
-            replica[rows[np.unique(places, axis=0, return_index=True)[1]]] = False
+            places = np.stack([self.finals.number, *(self.finals.integers(name) for name in PLACE)], axis=1)[rows]
+            replica[rows] = are_repeated(places)
         return replica
 
     @cached_property

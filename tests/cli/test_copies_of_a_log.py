@@ -1,0 +1,77 @@
+"""Two copies of one log, as a master and its slave have them: one record in both is one event, counted once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqtx_cli.words import exit_status
+from tests.cli.conftest import Run
+from tests.forge.stores import copy_of
+
+NAME = "common-5.3.3"
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> tuple[Path, Path]:
+    """A store, and a copy of it."""
+    return copy_of(NAME, tmp_path / "a"), copy_of(NAME, tmp_path / "b")
+
+
+def rows(rmqtx: Run, *words: object) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in rmqtx(*words, "--format", "jsonl", "--quiet").out.splitlines()]
+
+
+def test_the_timeline_names_the_record_of_the_other_copy_as_the_same(rmqtx: Run, copies: tuple[Path, Path]) -> None:
+    one, two = copies
+    found = next(row for row in rows(rmqtx, "pending", one) if row["checks_count"])
+    alone = rmqtx("show", found["transaction_id"], "--store", one, "--no-pager").out
+    both = rmqtx("show", found["transaction_id"], "--store", one, "--store", two, "--no-pager").out
+    records = sum(len(found[name]) for name in ("half_copies", "op_marks", "final_records", "discard_copies"))
+    assert both.count("the same record, in another copy of the log") == records
+    assert "from an older copy" not in both
+    details = [line.split("  ")[-1].strip() for line in alone.splitlines() if line.startswith("20")]
+    assert all(detail in both for detail in details)
+
+
+def test_the_end_of_a_transaction_has_the_reason_that_one_copy_gives(rmqtx: Run, copies: tuple[Path, Path]) -> None:
+    one, two = copies
+    found = rows(rmqtx, "pending", one)[0]
+
+    def discard(*stores: Path) -> str:
+        words = [word for store in stores for word in ("--store", store)]
+        page = rmqtx("show", found["transaction_id"], *words, "--no-pager").out
+        return next(line for line in page.splitlines() if line.startswith("discard")).partition(": ")[2]
+
+    assert discard(one, two) == discard(two, one) == discard(one)
+
+
+def test_a_half_copy_in_both_is_counted_once(rmqtx: Run, copies: tuple[Path, Path]) -> None:
+    one, two = copies
+    alone, both = (rmqtx("audit", *stores, "--summary").err for stores in ([one], copies))
+    line = next(line for line in alone.splitlines() if "half copies of" in line)
+    assert line in both
+    assert [row["half_copies_count"] for row in rows(rmqtx, "diagnose", one)] == [
+        row["half_copies_count"] for row in rows(rmqtx, "diagnose", one, two)
+    ]
+
+
+@pytest.mark.parametrize("verb", ["commit", "rollback", "discard", "resume", "close"])
+def test_an_act_takes_one_store(verb: str, rmqtx: Run, copies: tuple[Path, Path], tmp_path: Path) -> None:
+    one, two = copies
+    result = rmqtx(verb, "ID", "--store", one, "--store", two, "--to", tmp_path / "c", "--reason", "test", "--yes")
+    assert result.status == exit_status.USAGE
+    assert "--store is given 2 times" in result.err
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_plan_of_two_stores_names_the_store_to_apply_it_to(
+    rmqtx: Run, copies: tuple[Path, Path], tmp_path: Path
+) -> None:
+    one, two = copies
+    plan = tmp_path / "plan.json"
+    result = rmqtx("plan", "rollback", "--store", one, "--store", two, "--reason", "test", "--all", "-o", plan)
+    assert f"rmqtx apply {plan} --store {one} --to NEW" in result.err
