@@ -262,6 +262,16 @@ def queue_bounds(store: Store, findings: list[Finding]) -> dict[tuple[str, int],
     return found
 
 
+def joined_bounds(in_files: tuple[int, int] | None, in_rocksdb: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return the queue offsets of the first slot and past the last slot of a queue; None for no queue.
+
+    A broker that was switched to queues in RocksDB leaves the files of before, which end earlier (seen on 5.5.0).
+    """
+    if in_files is None or in_rocksdb is None:
+        return in_files or in_rocksdb
+    return min(in_files[0], in_rocksdb[0]), max(in_files[1], in_rocksdb[1])
+
+
 def end_in_rocksdb(store: Store, topic: str, queue_id: int) -> int:
     """Return the queue offset past the last slot of a queue in RocksDB; 0 if no database can be read or has a slot.
 

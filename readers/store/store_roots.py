@@ -59,6 +59,8 @@ def file_is_no_store(place: str) -> NotAStore:
         advice = f"unpack it: tar xf {shlex.quote(place)}, then {advice}"
     elif name.lower().endswith(".zip"):
         advice = f"unpack it: unzip {shlex.quote(place)}, then {advice}"
+    elif _SEGMENT.fullmatch(name) and not name_of(parent_of(place)).isdecimal():  # a file of a queue is in a number
+        advice = f"a log file alone: mkdir -p NEW/commitlog; cp {shlex.quote(place)} NEW/commitlog; then give NEW"
     return NotAStore(f"{place} is a file, not a store", file=place, advice=advice)
 
 

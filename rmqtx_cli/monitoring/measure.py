@@ -10,6 +10,7 @@ from rmqtx.readers.log.commit_log import last_with_data
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.queues.consume_queue import open_queue
+from rmqtx.readers.rocksdb.rocksdb_queues import joined_bounds, queue_bounds
 from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
 from rmqtx.verdicts.causes.strengths import cause_counts
 from rmqtx.verdicts.deadlines.deadline import deadline_of
@@ -197,17 +198,21 @@ def _numbers_of_store(store: Store, settings_of: Callable[[Store], BrokerSetting
     one.log_begin_offset = store.log_begin_offset
     one.log_end_offset = _log_end_offset(store)
     ends = {HALF_TOPIC: "half_max_offset", OP_TOPIC: "op_max_offset", DISCARD_TOPIC: "discard_max_offset"}
+    in_rocksdb = queue_bounds(store, []) if store.has_rocksdb_queues else {}
     for topic, name in ends.items():
         try:
             with open_queue(store, topic, 0) as queue:
-                if queue.exists or not store.has_rocksdb_queues:
-                    setattr(one, name, queue.max_offset if queue.exists else 0)
+                in_files = (queue.min_offset, queue.max_offset) if queue.exists else None
+                bounds = joined_bounds(in_files, in_rocksdb.get((topic, 0)))
+                if bounds is not None or not store.has_rocksdb_queues:
+                    setattr(one, name, 0 if bounds is None else bounds[1])
                 if topic == HALF_TOPIC:
                     # Without a stored cursor the check begins at the queue's first entry.
-                    begin = queue.min_offset if queue.exists else None
+                    begin = None if bounds is None else bounds[0]
                     one.half_next_offset = None if cursors.half is None else cursors.half.get(0, begin)
                     last = queue.read(queue.max_offset - 1, queue.max_offset)[1].tolist()
-                    one.half_last_commit_log_offset = last[0] if last else None
+                    is_last = bounds is not None and bounds[1] == queue.max_offset
+                    one.half_last_commit_log_offset = last[0] if last and is_last else None
         except SourceError:
             continue  # the reading of pending transactions names what cannot be read
     return one

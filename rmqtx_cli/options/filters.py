@@ -221,6 +221,8 @@ def _scalar(path: Path, text: str, option: str) -> pa.Scalar:
     import pyarrow as pa
 
     kind = path.type
+    if pa.types.is_null(kind):  # a CSV file without rows, or without a value in this column, shows no type
+        raise BadRequest(f"{option}: no row has a value of {path.name}", advice="is this the right file and column?")
     try:
         if pa.types.is_integer(kind):
             is_number = re.fullmatch(r"-?[0-9]+", text) is not None

@@ -159,6 +159,8 @@ class Comparison:
         words = ", ".join(f"{self.words[word]} {word}" for word in WORDS if self.words[word])
         if words:
             yield f"in the ledger: {words}"
+        if self.words["unknown"] and not self.words["done"] + self.words["not_done"]:
+            yield "no ledger row meets --done or --not-done: compare their values with those in the ledger"
         for outcome, meaning in OUTCOMES.items():
             if self.outcomes[outcome]:
                 advised = sorted((advice, number) for (of, advice), number in self.advice.items() if of == outcome)

@@ -17,7 +17,7 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import column
 from rmqtx.readers.queues.consume_queue import open_queue
-from rmqtx.readers.rocksdb.rocksdb_queues import queue_bounds
+from rmqtx.readers.rocksdb.rocksdb_queues import joined_bounds, queue_bounds
 from rmqtx.readers.store.checkpoint import checkpoint_values
 from rmqtx.readers.store.epoch_file import FILE_NAME as EPOCH_FILE
 from rmqtx.readers.store.epoch_file import read_epochs
@@ -88,7 +88,7 @@ def store_row(store: Store, settings: BrokerSettings) -> tuple[dict[str, Any], l
     cursors = check_cursors(store)
     in_rocksdb = queue_bounds(store, findings)
     (half_min, half_max), (_, op_max), (_, discarded) = (
-        _joined(_range(store, topic, findings), in_rocksdb.get((topic, 0))) or NO_QUEUE
+        joined_bounds(_range(store, topic, findings), in_rocksdb.get((topic, 0))) or NO_QUEUE
         for topic in (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC)
     )
     half_next = None if cursors.half is None else cursors.half.get(0, half_min)
@@ -228,13 +228,6 @@ def _range(store: Store, topic: str, findings: list[Finding]) -> tuple[int, int]
     except SourceError as error:
         findings.append(Finding(store.root, "unreadable-file", error.file, actual=error.message))
         return None
-
-
-def _joined(in_files: tuple[int, int] | None, in_rocksdb: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The bounds of a queue; queue files that a broker with queues in RocksDB left end earlier than the queue."""
-    if in_files is None or in_rocksdb is None:
-        return in_files or in_rocksdb
-    return min(in_files[0], in_rocksdb[0]), max(in_files[1], in_rocksdb[1])
 
 
 def _trust(

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rmqtx.readers.model.findings import KINDS
+from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.verdicts.check.half_lag import half_lag
 from rmqtx_cli.commands.all_views import all_views
 from rmqtx_cli.pages.glossary import entries
@@ -23,6 +24,7 @@ from rmqtx_cli.words import exit_status
 from tests.brokers.corpus import unpack
 from tests.cli.conftest import Run
 from tests.cli.test_access import bare
+from tests.field import field_stores, right
 from tests.forge.damage import log_files
 
 HALVES = ("pending", "--format", "json", "--fields", "id,keys")
@@ -81,6 +83,17 @@ def test_an_archive_must_be_unpacked(rmqtx: Run, tmp_path: Path, name: str, comm
     err = rmqtx("pending", tmp_path / name).err
     assert (f"unpack it: {command} {tmp_path / name}" in err) == (command is not None)
     assert "the directory that contains commitlog/" in err
+
+
+def test_a_log_file_alone_needs_a_directory_of_its_own(rmqtx: Run, common: Path, tmp_path: Path) -> None:
+    file = common / "commitlog" / f"{0:020}"
+    err = rmqtx("decode", "commitlog", file).err
+    assert f"mkdir -p NEW/commitlog; cp {file} NEW/commitlog; then give NEW" in err
+    (tmp_path / "new" / "commitlog").mkdir(parents=True)
+    shutil.copy(file, tmp_path / "new" / "commitlog")
+    assert rmqtx("decode", "commitlog", tmp_path / "new", "--limit", "1").out
+    queue = common / "consumequeue" / HALF_TOPIC / "0" / f"{0:020}"
+    assert "the directory that contains commitlog/" in rmqtx("decode", "consumequeue", queue).err
 
 
 def test_a_changed_copy_is_not_the_work_of_the_broker(rmqtx: Run, common: Path, tmp_path: Path) -> None:
@@ -239,7 +252,10 @@ def test_half_lag(cursor: int | None, end: int | None, lag: int | None) -> None:
     assert half_lag(cursor, end) == lag
 
 
-@pytest.mark.parametrize("name", ["opslost-5.3.3", "common-4.3.0", "empty-5.3.3", "empty-3.2.6"])
+@pytest.mark.parametrize(
+    "name",
+    ["opslost-5.3.3", "common-4.3.0", "empty-5.3.3", "empty-3.2.6", "rocksdb-queues-5.5.0", "rocksdb-single-5.5.0"],
+)
 def test_check_and_stores_have_one_half_lag(rmqtx: Run, name: str, tmp_path: Path) -> None:
     root = unpack(name, tmp_path)
     for missing in (False, True):
@@ -248,6 +264,13 @@ def test_check_and_stores_have_one_half_lag(rmqtx: Run, name: str, tmp_path: Pat
         [row] = json.loads(rmqtx("stores", root, "--format", "json", "--fields", "half_lag").out)
         [store] = json.loads(rmqtx("check", root, "--format", "json").out)["stores"]
         assert row["half_lag"] == store["half_lag"]
+
+
+def test_the_half_lag_counts_the_queue_in_rocksdb_not_the_files_of_before(rmqtx: Run, tmp_path: Path) -> None:
+    root = field_stores("rocksdb-in-place", tmp_path) / "store"
+    [row] = json.loads(rmqtx("stores", root, "--format", "json", "--fields", "half_lag").out)
+    [store] = json.loads(rmqtx("check", root, "--format", "json").out)["stores"]
+    assert row["half_lag"] == store["half_lag"] == right("rocksdb-in-place")["pending"]
 
 
 def test_a_file_of_another_name_than_its_format(rmqtx: Run, common: Path, tmp_path: Path) -> None:

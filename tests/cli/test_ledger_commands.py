@@ -81,6 +81,17 @@ def test_a_match_that_fits_nothing_is_an_error(rmqtx: Run, common: Path, ledger:
     empty = rmqtx("reconcile", common, "--ledger", tmp_path / "empty.parquet", *ASKED, "--missing-is-not-done")
     assert (empty.status, empty.out) == (USAGE, "")
     assert "has no rows" in empty.err
+    (tmp_path / "empty.csv").write_text("order_id,status\n")
+    heads = rmqtx("reconcile", common, "--ledger", tmp_path / "empty.csv", *ASKED, "--missing-is-not-done")
+    assert (heads.status, heads.out) == (USAGE, "")
+    assert "no row has a value of status" in heads.err
+
+
+def test_conditions_that_no_ledger_row_meets_are_reported(rmqtx: Run, common: Path, ledger: str) -> None:
+    asked = ("reconcile", common, "--ledger", ledger, *ASKED[:2])
+    wrong = rmqtx(*asked, "--done", "status = 'PAYED'", "--not-done", "status = 'CANCELED'")
+    assert "no ledger row meets --done or --not-done" in wrong.err
+    assert "meets --done" not in rmqtx("reconcile", common, "--ledger", ledger, *ASKED).err
 
 
 def test_the_plan_holds_what_the_ledger_settles(rmqtx: Run, common: Path, ledger: str, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from rmqtx.verdicts.model.store_evidence import StoreEvidence
 _CHECK = "broker/transaction/queue/TransactionalMessageServiceImpl.java"
 #: A round ends after this time (MAX_PROCESS_TIME_LIMIT).
 _ROUND_MS_MAX = 60_000
+#: No broker starts, or takes over, and checks again in less.
+_SAME_ROUND_MS = 1_000
 _BRIDGE = "broker/transaction/queue/TransactionalMessageBridge.java"
 
 
@@ -75,13 +77,16 @@ def checks_begin_again(found: Evidence) -> Bools:
 def _was_settled_before(found: Evidence) -> Int64s:
     """The longest time from an op message to a put-back of the copy that it names; -1 where no copy came after an op.
 
+    Nor where it came within _SAME_ROUND_MS: then the round had read the op messages before.
     Units: milliseconds.
     """
     copies, marks, following = found.copies, found.marks, found.copy_after_mark
     rows = np.flatnonzero(following >= 0)
     rows = rows[copies.offset[following[rows]] > marks.offset[rows]]
+    waited_ms = copies.time_ms[following[rows]] - marks.time_ms[rows]
+    is_later = waited_ms >= _SAME_ROUND_MS
     longest = np.full(found.count, -1, np.int64)
-    np.maximum.at(longest, marks.owner[rows], copies.time_ms[following[rows]] - marks.time_ms[rows])
+    np.maximum.at(longest, marks.owner[rows[is_later]], waited_ms[is_later])
     return longest
 
 

@@ -26,7 +26,7 @@ KINDS = (
 )  # fmt: skip
 
 app = CommandTree(
-    help="Decode a kind of file: one row per structure. `rmqtx decode KIND --help` has examples.",
+    help="Decode the files of one kind in a store: one row per structure. `rmqtx decode KIND --help` has examples.",
 )
 for module in KINDS:
     app.command(module.NAME, short_help=module.SHORT, epilog=epilog(module.EXAMPLES))(with_row_options(module.command))
