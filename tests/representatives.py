@@ -102,13 +102,26 @@ def family_of(name: str) -> str:
     return re.sub(r"-\d+(\.\d+)+", "", name)
 
 
-def each_store(names: Iterable[str], *, rest_is_deep: bool = False) -> list[Any]:
-    """Parameters, one for each of these stores: those that stand for no others are marked slow, or deep.
+#: One store of each design and form of files, for tests that compare two ways of ours.
+FEW = (
+    "common-4.3.0", "common-4.9.7", "common-5.3.3", "killed-4.3.0", "killed-5.5.0", "batchcq-5.3.3", "cqext-4.9.7",
+    "delayed-5.5.0", "discards-4.9.7", "lmqhalf-5.5.0", "multipath-5.1.4", "upgraded-4.2.0-4.9.7", "statetable-3.1.4",
+    "prepared-killed-4.2.0", "rocksdb-both-5.5.0", "rocksdb-combined-5.4.0", "rocksdb-queues-5.5.0",
+    "dledger-killed-5.1.4", "empty-5.5.0",
+)  # fmt: skip
 
-    `rest_is_deep`: for a test that compares two ways of ours, and not with what a broker did.
+
+def each_store(names: Iterable[str]) -> list[Any]:
+    """Parameters, one for each of these stores: those that stand for no others are marked slow."""
+    return [pytest.param(name, marks=() if name in REPRESENTATIVES else pytest.mark.slow) for name in names]
+
+
+def in_two_ways(names: Iterable[str]) -> list[Any]:
+    """Parameters of a test that compares two ways of ours, and not with what a broker did: FEW of these stores run in
+    `make test`, the other representatives in `make test-slow`, the rest in `make test-deep`.
     """
-    rest = pytest.mark.deep if rest_is_deep else pytest.mark.slow
-    return [pytest.param(name, marks=() if name in REPRESENTATIVES else rest) for name in names]
+    marks = {name: pytest.mark.slow for name in REPRESENTATIVES if name not in FEW}
+    return [pytest.param(name, marks=() if name in FEW else marks.get(name, pytest.mark.deep)) for name in names]
 
 
 def one_of_each_design(names: Iterable[str | Any]) -> list[Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.brokers import corpus
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, has_several_segments
-from tests.representatives import REPRESENTATIVES, each_store, family_of
+from tests.representatives import FEW, REPRESENTATIVES, each_store, family_of, in_two_ways
 
 
 def design_and_releases(name: str) -> tuple[str, ...]:
@@ -36,6 +36,17 @@ def test_no_store_is_left_out_and_the_others_are_slow() -> None:
     assert [parameter.values[0] for parameter in parameters] == corpus.all_names()
     slow = {parameter.values[0] for parameter in parameters if [mark.name for mark in parameter.marks] == ["slow"]}
     assert slow == set(corpus.all_names()) - set(REPRESENTATIVES)
+
+
+def test_the_few_are_some_of_them() -> None:
+    assert set(FEW) < set(REPRESENTATIVES)
+    parameters = in_two_ways(corpus.all_names())
+    by_mark = {mark: [] for mark in ("", "slow", "deep")}  # type: dict[str, list[str]]
+    for parameter in parameters:
+        by_mark["".join(mark.name for mark in parameter.marks)].append(str(parameter.values[0]))
+    assert set(by_mark[""]) == set(FEW)
+    assert set(by_mark["slow"]) == set(REPRESENTATIVES) - set(FEW)
+    assert set(by_mark["deep"]) == set(corpus.all_names()) - set(REPRESENTATIVES)
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, unpacked
-from tests.representatives import each_store, rest_is_slow
+from tests.representatives import in_two_ways, rest_is_slow
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "orders-5.3.3.tar.xz"
 
@@ -155,7 +155,7 @@ def reader_of(bundle: Path) -> BundleSource:
     return BundleSource(open_store(bundle / "store"), dict(line.split("=", 1) for line in lines if line))
 
 
-@pytest.mark.parametrize("name", each_store([*corpus_names(), *OTHERS], rest_is_deep=True))
+@pytest.mark.parametrize("name", in_two_ways([*corpus_names(), *OTHERS]))
 def test_each_state_of_each_store_reads_the_same(name: str, tmp_path: Path) -> None:
     original = source(unpacked(name))
     rows = rows_of(original)

@@ -12,6 +12,7 @@ from rmqtx.readers.storage.file_systems import expand
 from rmqtx.readers.store.store import open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.stores import settings_of
+from tests.representatives import rest_is_slow
 from tests.s3.conftest import Copied, Run
 from tests.s3.server import S3Server
 from tests.s3.tasks import records_of
@@ -28,7 +29,7 @@ VERBS = [
 ]
 
 
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("name", rest_is_slow(STORES))
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_rows_are_the_same_but_for_their_place(
     s3: S3Server, copied: Copied, rmqtx: Run, name: str, verb: list[str]

@@ -16,6 +16,7 @@ from rmqtx.verdicts.audit.message_ids import stores_of_message_id
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource, timeline
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
+from tests.representatives import in_two_ways
 
 NAMES = [
     *(name for design in ("state_table", "prepared_records", "rocksdb") for name in corpus.corpus_names(design)),
@@ -34,7 +35,7 @@ def _names(copy: dict[str, Any]) -> tuple[int, int]:
     return copy["queue_offset"], copy["commit_log_offset"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", in_two_ways(NAMES))
 def test_every_record_is_in_the_chain_and_names_its_transaction(name: str) -> None:
     store = opened(name)
     settings = settings_of(name)

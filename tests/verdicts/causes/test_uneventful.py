@@ -12,7 +12,7 @@ from rmqtx.verdicts.causes.strengths import supports_of
 from rmqtx.verdicts.model.state import State
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
-from tests.representatives import each_store
+from tests.representatives import in_two_ways
 
 
 def evidence_of(name: str) -> Evidence:
@@ -20,7 +20,7 @@ def evidence_of(name: str) -> Evidence:
     return Evidence(reading.table(), reading.evidence)
 
 
-@pytest.mark.parametrize("name", each_store(corpus.all_names()))
+@pytest.mark.parametrize("name", in_two_ways(corpus.all_names()))
 def test_rules_find_the_same_among_all_transactions(name: str) -> None:
     found = evidence_of(name)
     supports = supports_of(found)

@@ -19,7 +19,7 @@ from rmqtx.verdicts.claims.log_claims import log_claims
 from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened, settings_of
-from tests.representatives import each_store
+from tests.representatives import in_two_ways
 from tests.verdicts.claims.test_known_ends import needs_rocksdict
 from tests.verdicts.following import Followed
 
@@ -192,7 +192,7 @@ def test_an_audit_that_follows_says_the_same(damage: str, tmp_path: Path) -> Non
 
 
 @needs_rocksdict
-@pytest.mark.parametrize("name", each_store(corpus.all_names(), rest_is_deep=True))
+@pytest.mark.parametrize("name", in_two_ways(corpus.all_names()))
 def test_an_undamaged_log_keeps_every_claim(name: str) -> None:
     store = opened(name)
     claims = log_claims(store)

@@ -15,6 +15,7 @@ from rmqtx.verdicts.follow.follower import Follower
 from rmqtx.verdicts.follow.split_reader import SplitReader
 from tests.forge import damage
 from tests.forge.stores import copy_of, settings_of
+from tests.representatives import rest_is_slow
 from tests.verdicts.following import Followed
 
 STEP_BYTES = 3_000
@@ -32,7 +33,7 @@ class Ended(SplitReader):
 
 
 @pytest.mark.parametrize("damaged_bytes", [0, 500, 9_000])
-@pytest.mark.parametrize("parts", [1, 2, 6])
+@pytest.mark.parametrize("parts", rest_is_slow([2, 1, 6], quick=1))
 @pytest.mark.parametrize("name", ["common-5.3.3", "killed-5.3.3", "common-4.3.0", "dledger-5.1.4", "rocksdb-5.5.0"])
 def test_the_next_run_goes_on(name: str, parts: int, damaged_bytes: int, tmp_path: Path) -> None:
     def reader(_total_bytes: int, _progress: Progress | None) -> SplitReader:

@@ -26,7 +26,7 @@ from tests.forge.damage import log_files, queue_files
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import contents, copy_of, opened, unpacked
-from tests.representatives import each_store, rest_is_slow
+from tests.representatives import each_store, in_two_ways, rest_is_slow
 from tests.verdicts.verifying import LEVELS, SEGMENTS, every_finding, findings, the_one, worse_than_notes
 
 # ---- sound stores
@@ -49,7 +49,7 @@ def test_a_sound_store_has_no_finding_but_notes(name: str) -> None:
             assert corpus.recipe(name)["stop"] == "kill"
 
 
-@pytest.mark.parametrize("name", each_store(corpus.corpus_names(), rest_is_deep=True))
+@pytest.mark.parametrize("name", in_two_ways(corpus.corpus_names()))
 def test_splits_change_nothing(name: str) -> None:
     whole = sorted(map(str, every_finding(unpacked(name), FULL, 1 << 30)))
     for split_bytes in (65_536, 7001):
