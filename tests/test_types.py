@@ -19,6 +19,8 @@ LINES = {
     'wait: Advice = "wait"': "Incompatible types in assignment",
     "from rmqtx.readers.finding_kinds.kind import Kind, Severity": None,
     'print(Kind(Severity.ERROR, "a", "b"))': None,
+    "from rmqtx.repairs.receipts.act_outcome import ActOutcome": None,
+    "print(ActOutcome.PROOVED)": '"type[ActOutcome]" has no attribute "PROOVED"',
     'print(Kind("eror", "a", "b"))': 'has incompatible type "str"; expected "Severity"',
 }
 

@@ -24,6 +24,7 @@ from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.acts.wait_for_effect import prove
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.saved_messages import save_message
@@ -198,7 +199,7 @@ def _look_again(acts: Sequence[CheckedAct], medium: Medium, conduct: Conduct, se
 
 def _refuse(act: CheckedAct, journal: Journal, conduct: Conduct) -> None:
     receipt = act.begin(conduct)
-    receipt.outcome = "refused_by_guard"
+    receipt.outcome = ActOutcome.REFUSED_BY_GUARD
     receipt.state_after = receipt.state_before
     receipt.notes = [str(refusal) for refusal in act.refusals]
     journal.end(receipt)
@@ -208,7 +209,7 @@ def _record_not_sent(acts: Sequence[CheckedAct], journal: Journal, conduct: Cond
     """Record that the rest was not done, because the broker could no longer be read."""
     for act in acts:
         act.begin(conduct)
-        _end(act, journal, "not_sent", f"nothing was sent: {error.message}")
+        _end(act, journal, ActOutcome.NOT_SENT, f"nothing was sent: {error.message}")
 
 
 # -- acting -----------------------------------------------------------------------------------------------------------
@@ -233,17 +234,17 @@ def _act(act: CheckedAct, medium: Medium, journal: Journal, conduct: Conduct) ->
             decision = COMMIT if action == "commit" else ROLLBACK
             answer = medium.decide(act.named, act.situation, decision, receipt)
     except Unreachable as error:
-        return _end(act, journal, "not_sent", f"nothing was sent: {error}")
+        return _end(act, journal, ActOutcome.NOT_SENT, f"nothing was sent: {error}")
     except RemotingError as error:
         receipt.notes.append(f"{error.message}; the broker may have received the request")
         return True
     except RmqtxError as error:
         if medium.is_untouched:
-            _end(act, journal, "not_sent", f"nothing was written: {error}")
+            _end(act, journal, ActOutcome.NOT_SENT, f"nothing was written: {error}")
         raise
     if not answer.is_success:
-        return _end(act, journal, "refused_by_broker", f"code {answer.code}: {answer.remark or 'no remark'}")
-    receipt.outcome = "accepted"
+        return _end(act, journal, ActOutcome.REFUSED_BY_BROKER, f"code {answer.code}: {answer.remark or 'no remark'}")
+    receipt.outcome = ActOutcome.ACCEPTED
     return True
 
 
@@ -260,7 +261,7 @@ def _finish(acted: Sequence[CheckedAct], medium: Medium, journal: Journal) -> No
     try:
         moved = medium.finish()
     except RmqtxError as error:
-        outcome = "not_sent" if medium.is_untouched else "unknown"
+        outcome = ActOutcome.NOT_SENT if medium.is_untouched else ActOutcome.UNKNOWN
         for act in acted:
             _end(act, journal, outcome, f"{'nothing was written' if medium.is_untouched else 'interrupted'}: {error}")
         raise
@@ -274,10 +275,11 @@ def _finish(acted: Sequence[CheckedAct], medium: Medium, journal: Journal) -> No
 def _record_not_written(acted: Sequence[CheckedAct], medium: Medium, journal: Journal) -> None:
     """Record that planned acts were not done, because another act of the same run failed."""
     for act in acted if medium.is_untouched else ():
-        _end(act, journal, "not_sent", "nothing was written: the act on another transaction of this run failed")
+        note = "nothing was written: the act on another transaction of this run failed"
+        _end(act, journal, ActOutcome.NOT_SENT, note)
 
 
-def _end(act: CheckedAct, journal: Journal, outcome: str, note: str) -> bool:
+def _end(act: CheckedAct, journal: Journal, outcome: ActOutcome, note: str) -> bool:
     receipt = act.begun()
     receipt.outcome = outcome
     receipt.notes.append(note)

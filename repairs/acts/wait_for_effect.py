@@ -19,6 +19,7 @@ from rmqtx.repairs.acts.orders import CheckedAct
 from rmqtx.repairs.acts.proof import Proof, Seen, proof_of
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.verdicts.model.state import State
@@ -156,14 +157,14 @@ class _Watch:
         receipt = act.begun()
         proof = act.proof or Proof(Seen.NOT_YET, "the transaction was not found")
         if proof.seen is Seen.CONTRADICTED:
-            receipt.outcome = "contradicted"
+            receipt.outcome = ActOutcome.CONTRADICTED
             receipt.notes.append(str(proof.contradiction))
         elif proof.seen is Seen.WHOLE:
-            receipt.outcome = "accepted" if act.order.request.action == "resume" else "proved"
+            receipt.outcome = ActOutcome.ACCEPTED if act.order.request.action == "resume" else ActOutcome.PROVED
             receipt.notes += _remarks(act)
         else:
-            if receipt.outcome == "accepted":
-                receipt.outcome = "unknown"
+            if receipt.outcome == ActOutcome.ACCEPTED:
+                receipt.outcome = ActOutcome.UNKNOWN
                 receipt.notes.append("the broker accepted the request, but its effect was not seen")
             receipt.notes.append(self._problem or str(proof.lacking))
             if proof.open_queue_offsets:
@@ -199,4 +200,4 @@ def _is_decided(act: CheckedAct) -> bool:
     action = act.order.request.action
     if action == "resume" or act.named is None:
         return False
-    return action != "commit" or act.begun().outcome == "accepted"
+    return action != "commit" or act.begun().outcome == ActOutcome.ACCEPTED

@@ -10,6 +10,7 @@ from rmqtx.readers.store.store import CHECK_GROUP, Store
 from rmqtx.remoting.protocol.codes import ResponseCode
 from rmqtx.repairs.changes.destinations import Destination
 from rmqtx.repairs.cursors.cursors import Move
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import CURSOR_SET, SET_CURSOR, Receipt, answered
 
@@ -34,11 +35,11 @@ def receipt_of_moves(
     try:
         yield receipt
     except RmqtxError as error:
-        receipt.outcome = "not_sent" if destination.is_untouched else "unknown"
+        receipt.outcome = ActOutcome.NOT_SENT if destination.is_untouched else ActOutcome.UNKNOWN
         receipt.notes.append(f"{'nothing was written' if destination.is_untouched else 'interrupted'}: {error}")
         journal.end(receipt)
         raise
     for entry in entries:
         answered(entry, ResponseCode.SUCCESS, "written")
-    receipt.outcome = "proved"
+    receipt.outcome = ActOutcome.PROVED
     journal.end(receipt)

@@ -12,13 +12,14 @@ from rmqtx.repairs.acts.orders import ActOrder, CheckedAct, Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
 from rmqtx.repairs.plans.plan_steps import is_live_store, staleness
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.recheck import Standing, standing_of
 
 Step = Mapping[str, Any]
 #: Outcomes of an earlier run whose effect is looked up first, so that no step is done twice.
-_NOT_SURE = ("unknown", "accepted", "contradicted")
+_NOT_SURE = (ActOutcome.UNKNOWN, ActOutcome.ACCEPTED, ActOutcome.CONTRADICTED)
 _DISPUTED = ("contradicted", "reopened")
 
 
@@ -101,7 +102,8 @@ def _is_done(receipt: Receipt) -> bool:
     """
     if receipt.is_of_files:
         return False
-    return receipt.outcome == "proved" or bool(receipt.rechecks and receipt.rechecks[-1]["standing"] == "stands")
+    is_seen_since = bool(receipt.rechecks) and receipt.rechecks[-1]["standing"] == "stands"
+    return receipt.outcome is ActOutcome.PROVED or is_seen_since
 
 
 def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, str], Receipt]:
@@ -109,7 +111,7 @@ def _earlier(receipts: Sequence[Receipt], digest: str) -> dict[tuple[str, str], 
     found = {}
     for receipt in sorted(receipts, key=lambda one: one.receipt_id):
         is_of_plan = receipt.plan is not None and receipt.plan.get("digest") == digest
-        if is_of_plan and receipt.outcome in ("proved", *_NOT_SURE):
+        if is_of_plan and receipt.outcome in (ActOutcome.PROVED, *_NOT_SURE):
             found[receipt.acted_on, receipt.action] = receipt
     return found
 

@@ -24,6 +24,7 @@ from rmqtx.readers.model.declared_json import JsonForm, needed, parsed, shown
 from rmqtx.readers.model.errors import BadText, UnreadableFile, UnwritableFile
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.units import time_text
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.receipts import RECHECK, RECHECK_FORM, STANDINGS, Receipt, receipt_of
 from rmqtx.repairs.receipts.state_directory import state_directory
 from rmqtx.verdicts.export.partition_files import on_disk
@@ -205,7 +206,7 @@ class _Merged:
         if value["line"] != ENDED:
             if receipt.receipt_id in self._receipts and self._receipts[receipt.receipt_id].has_ended:
                 return None
-            receipt.outcome, receipt.ended_time_ms = "unknown", None
+            receipt.outcome, receipt.ended_time_ms = ActOutcome.UNKNOWN, None
         self._receipts[receipt.receipt_id] = receipt
         return None
 

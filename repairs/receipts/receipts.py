@@ -21,19 +21,10 @@ import pyarrow as pa
 
 from rmqtx.readers.model.declared_json import JsonForm, needed, shown
 from rmqtx.readers.model.tables import PROPERTIES, column
+from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.plan_file import RECORD_NAMED
 from rmqtx.verdicts.audit.provenance import tool
 
-#: The outcome of an act.
-OUTCOMES: dict[str, str] = {
-    "proved": "the effect was read back: the COMMIT record, the op mark, or a new half copy",
-    "accepted": "the broker accepted the request; the effect was not verified, or is not visible yet",
-    "refused_by_guard": "a guard refused the act: nothing was sent",
-    "not_sent": "nothing was sent: the connection failed, or the command ended before",
-    "refused_by_broker": "the broker refused the request: its code and remark are in the requests",
-    "unknown": "the broker may have received the request, but no effect was seen: recheck before any other act",
-    "contradicted": "something else happened too, for example a second COMMIT record: a second delivery is possible",
-}
 #: The standing of an act on a store that was not read.
 OTHER_STORE = "other_store"
 #: The result of a recheck.
@@ -170,7 +161,7 @@ class Receipt:
     state_after: str | None = None
     flags_after: list[str] = field(default_factory=list)
     witnesses_after: list[dict[str, Any]] = field(default_factory=list)
-    outcome: str = "unknown"
+    outcome: ActOutcome = ActOutcome.UNKNOWN
     notes: list[str] = field(default_factory=list)
     saved_message: str | None = None
     rechecks: list[dict[str, Any]] = field(default_factory=list)
@@ -238,9 +229,9 @@ def receipt_of(values: Mapping[str, Any], file: str = "a line") -> Receipt:
         raise _FORM.bad(file, "transaction_id", "a text", "nothing")
     if not is_receipt_id(known["receipt_id"]):
         raise _FORM.bad(file, "receipt_id", "the id of a receipt", shown(known["receipt_id"]))
-    for name, words in (("outcome", OUTCOMES),):
-        if known.get(name, "unknown") not in words:
-            raise _FORM.bad(file, name, f"one of {', '.join(words)}", shown(known[name]))
+    if (outcome := known.get("outcome", ActOutcome.UNKNOWN)) not in OUTCOMES:
+        raise _FORM.bad(file, "outcome", f"one of {', '.join(OUTCOMES)}", shown(outcome))
+    known["outcome"] = ActOutcome(outcome)
     return Receipt(**known)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from rmqtx.readers.old_tables.beside_log import STATE_TABLE
 from rmqtx.remoting.protocol.codes import COMMIT
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import PLACE
 from rmqtx.repairs.receipts.receipts import CURSOR_SET, OTHER_STORE, SET_CURSOR, Receipt, whoever
@@ -20,7 +21,7 @@ from rmqtx.verdicts.model.state import State
 Row = Mapping[str, Any]
 Cursors = Mapping[str, int]
 #: Outcomes after which the act cannot have an effect.
-_NOTHING_SENT = ("refused_by_guard", "not_sent", "refused_by_broker")
+_NOTHING_SENT = (ActOutcome.REFUSED_BY_GUARD, ActOutcome.NOT_SENT, ActOutcome.REFUSED_BY_BROKER)
 
 
 @dataclass(frozen=True, slots=True)

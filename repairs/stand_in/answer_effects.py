@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from rmqtx.repairs.acts.proof import Seen, proof_of
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb
 from rmqtx.repairs.acts.situation import NamedRecord
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
@@ -114,12 +115,13 @@ class Effects:
         )
         if proof.seen is Seen.WHOLE:
             self._watch(task.transaction_id, task.named)
-            self.end(task, "proved", _seen_text(row, task.named))
+            self.end(task, ActOutcome.PROVED, _seen_text(row, task.named))
         elif proof.seen is Seen.CONTRADICTED:
-            self.end(task, "contradicted", proof.contradiction or "")
+            self.end(task, ActOutcome.CONTRADICTED, proof.contradiction or "")
         elif time.monotonic() > task.proof_until:
             is_known = task.decided is not None or (task.receipt.action == "commit" and row["final_records"])
-            self.end(task, "accepted" if is_known else "unknown", proof.lacking or "its effect was not seen")
+            outcome = ActOutcome.ACCEPTED if is_known else ActOutcome.UNKNOWN
+            self.end(task, outcome, proof.lacking or "its effect was not seen")
         else:
             task.outcome_reason = proof.lacking
 
@@ -132,12 +134,12 @@ class Effects:
                 "close", closing.named.place(), closing.before, row, is_in_rocksdb=is_in_rocksdb(closing.named)
             )
             if proof.seen is Seen.CONTRADICTED:
-                receipt.outcome = "contradicted"
+                receipt.outcome = ActOutcome.CONTRADICTED
                 receipt.notes.append(proof.contradiction or "")
             elif closing.named.queue_offset in {mark["half_queue_offset"] for mark in row["op_marks"]} or (
                 is_in_rocksdb(closing.named) and proof.seen is Seen.WHOLE
             ):
-                receipt.outcome = "proved"
+                receipt.outcome = ActOutcome.PROVED
             elif not is_late:
                 return False
             _look_after(receipt, row)
@@ -146,7 +148,7 @@ class Effects:
         self._journal.end(receipt)
         return True
 
-    def end(self, task: Task, outcome: str, why: str) -> None:
+    def end(self, task: Task, outcome: ActOutcome, why: str) -> None:
         """Record an outcome.
 
         Raises: UnwritableFile.
@@ -158,7 +160,7 @@ class Effects:
         _look_after(receipt, task.row)
         receipt.notes.append(why)
         self._journal.end(receipt)
-        if outcome not in ("proved", "refused_by_guard"):
+        if outcome not in (ActOutcome.PROVED, ActOutcome.REFUSED_BY_GUARD):
             self._note(f"{task.transaction_id}: {outcome}: {why}")
 
     def record_unseen(self, tasks: Iterable[Task]) -> None:
@@ -168,7 +170,7 @@ class Effects:
         """
         for task in tasks:
             if task.is_open:
-                self.end(task, task.outcome or "unknown", "the stand-in ended before the effect was visible")
+                self.end(task, task.outcome or ActOutcome.UNKNOWN, "the stand-in ended before the effect was visible")
         for closing in self._closings:
             self._journal.end(closing.receipt)
         self._closings, self._watched = [], {}

@@ -11,7 +11,8 @@ import pyarrow as pa
 from rmqtx.readers.model.tables import TRANSACTIONS, column
 from rmqtx.remoting.producer.producer import Check
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
-from rmqtx.repairs.receipts.receipts import OUTCOMES, Receipt
+from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
+from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.stand_in.answer_source import GivenAnswer
 
 #: One transaction and what a stand-in answers.
@@ -57,7 +58,7 @@ class Task:
     named: NamedRecord | None = None
     before: Mapping[str, Any] | None = None
     receipt: Receipt | None = None
-    outcome: str | None = None
+    outcome: ActOutcome | None = None
     outcome_reason: str | None = None
     decided: str | None = None
     proof_until: float | None = None
@@ -77,7 +78,7 @@ class Task:
     @property
     def is_settled(self) -> bool:
         """Whether nothing is left to do: answered and verified, or finally refused."""
-        return self.outcome not in (None, "not_sent") and not self.is_open
+        return self.outcome not in (None, ActOutcome.NOT_SENT) and not self.is_open
 
     def as_row(self) -> dict[str, Any]:
         """The task as a row of ANSWERS."""

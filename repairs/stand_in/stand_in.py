@@ -23,6 +23,7 @@ from rmqtx.repairs.acts.guard_rules import members_that_answer, rivals_that_answ
 from rmqtx.repairs.acts.guards import Refusal, refusals
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.situation import NamedRecord, Situation
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import Receipt
@@ -292,10 +293,10 @@ class StandIn:
             self._journal.end(receipt)
             return
         if not answer.is_success:
-            receipt.outcome = "refused_by_broker"
+            receipt.outcome = ActOutcome.REFUSED_BY_BROKER
             self._journal.end(receipt)
             return
-        receipt.outcome = "accepted"
+        receipt.outcome = ActOutcome.ACCEPTED
         finals = task.row["final_records"] or ([{}] if task.decided == "commit" else [])  # may not be visible yet
         self._effects.await_closing(receipt, named, {**task.row, "final_records": finals})
         self._note(f"{task.transaction_id}: closed half copy {check.queue_offset}, which the check had put back")
@@ -309,15 +310,17 @@ class StandIn:
         try:
             answer = self._medium.decide(named, situation, COMMIT if action == "commit" else ROLLBACK, receipt)
         except Unreachable as error:
-            self._effects.end(task, "not_sent", f"nothing was sent: {error.message}")
+            self._effects.end(task, ActOutcome.NOT_SENT, f"nothing was sent: {error.message}")
             return
         except RemotingError as error:
-            task.outcome, task.outcome_reason = "unknown", f"{error.message}; the broker may have received the answer"
+            task.outcome = ActOutcome.UNKNOWN
+            task.outcome_reason = f"{error.message}; the broker may have received the answer"
         else:
             if not answer.is_success:
-                self._effects.end(task, "refused_by_broker", f"code {answer.code}: {answer.remark or 'no remark'}")
+                why = f"code {answer.code}: {answer.remark or 'no remark'}"
+                self._effects.end(task, ActOutcome.REFUSED_BY_BROKER, why)
                 return
-            task.outcome, task.outcome_reason, task.decided = "accepted", None, action
+            task.outcome, task.outcome_reason, task.decided = ActOutcome.ACCEPTED, None, action
         task.proof_until = time.monotonic() + self.conduct.prove_ms / 1000
         self._note(f"{task.transaction_id}: answered {action} for half copy {named.queue_offset}")
 
@@ -332,7 +335,7 @@ class StandIn:
 
     def _refuse(self, task: Task, refusal: Refusal) -> None:
         """Report once, and record, that a check is not answered."""
-        if task.outcome == "refused_by_guard" and task.outcome_reason == str(refusal):
+        if task.outcome == ActOutcome.REFUSED_BY_GUARD and task.outcome_reason == str(refusal):
             return
         row = task.row
         task.receipt = Receipt(
@@ -341,7 +344,7 @@ class StandIn:
             overrides=list(self.conduct.overrides), state_before=row["state"], witnesses_before=witnesses_of(row),
         )  # fmt: skip
         self._note(f"{task.transaction_id}: not answered: {refusal}")
-        self._effects.end(task, "refused_by_guard", str(refusal))
+        self._effects.end(task, ActOutcome.REFUSED_BY_GUARD, str(refusal))
 
     def _trouble(self, transaction_id: str, why: str) -> None:
         """Record why a check is not answered yet."""

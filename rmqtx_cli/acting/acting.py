@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqtx.readers.model.errors import BadRequest
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.acting.acted_on import ActedOn, acted_on
 from rmqtx_cli.options import completion
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 AT_ONCE_MAX = 20
 #: Exit status by outcome. A resume is only accepted; other effects must be seen.
 _STATUS = {
-    "proved": exit_status.DONE, "refused_by_guard": exit_status.REFUSED_BY_GUARD,
-    "refused_by_broker": exit_status.REFUSED_BY_BROKER, "not_sent": exit_status.UNREACHABLE,
-    "accepted": exit_status.UNKNOWN_OUTCOME, "unknown": exit_status.UNKNOWN_OUTCOME,
-    "contradicted": exit_status.UNKNOWN_OUTCOME,
+    ActOutcome.PROVED: exit_status.DONE, ActOutcome.REFUSED_BY_GUARD: exit_status.REFUSED_BY_GUARD,
+    ActOutcome.REFUSED_BY_BROKER: exit_status.REFUSED_BY_BROKER, ActOutcome.NOT_SENT: exit_status.UNREACHABLE,
+    ActOutcome.ACCEPTED: exit_status.UNKNOWN_OUTCOME, ActOutcome.UNKNOWN: exit_status.UNKNOWN_OUTCOME,
+    ActOutcome.CONTRADICTED: exit_status.UNKNOWN_OUTCOME,
 }  # fmt: skip
 
 IdArguments = Annotated[
@@ -247,7 +248,7 @@ def _agreed(acts: Sequence[CheckedAct], warning: str) -> bool:
 
 def _say_outcome(receipt: Any) -> None:
     """Print one line on stderr for each outcome but `proved`."""
-    if receipt.outcome != "proved":
+    if receipt.outcome != ActOutcome.PROVED:
         notes = "; ".join(receipt.notes)
         say.error(f"{receipt.transaction_id}: {receipt.outcome}" + (f": {notes}" if notes else ""))
 
@@ -255,14 +256,14 @@ def _say_outcome(receipt: Any) -> None:
 def status_of(receipts: Sequence[Any], *, is_proof_wanted: bool) -> int:
     """The exit status for some receipts."""
     return exit_status.combined(
-        exit_status.DONE if receipt.outcome == "accepted" and (
+        exit_status.DONE if receipt.outcome == ActOutcome.ACCEPTED and (
             not is_proof_wanted or (receipt.action == "resume" and receipt.witnesses_after)
         ) else _STATUS[receipt.outcome]
         for receipt in receipts
     )  # fmt: skip
 
 
-def status_of_answers(outcomes: Iterable[str], *, is_late: bool) -> int:
+def status_of_answers(outcomes: Iterable[ActOutcome], *, is_late: bool) -> int:
     """The exit status for the outcomes of answers to checks. `is_late`: some were not checked in time.
 
     A refused answer makes it SOME_REFUSED, also if it is the only one: the broker checks the others later.
@@ -277,7 +278,7 @@ def receipts_view() -> View:
 
     def notes(row: dict[str, Any]) -> str:
         """The notes; of refusals, which are also printed as lines, only the names of the guards."""
-        is_refused = row["outcome"] == "refused_by_guard"
+        is_refused = row["outcome"] == ActOutcome.REFUSED_BY_GUARD
         return escaped("; ".join(note.partition(": ")[0] if is_refused else note for note in row["notes"] or ()))
 
     def response(row: dict[str, Any]) -> str:

@@ -29,8 +29,8 @@ from rmqtx.repairs.canary.probe_steps import PROBE_STEPS, SCENARIOS, STEPS
 from rmqtx.repairs.changes.undo_table import EDITS
 from rmqtx.repairs.cursors.cursors import CURSOR_EFFECTS
 from rmqtx.repairs.cursors.cursors import KINDS as CURSOR_KINDS
+from rmqtx.repairs.receipts.act_outcome import OUTCOMES as RECEIPT_OUTCOMES
 from rmqtx.repairs.receipts.plan_file import PLAN_STEPS, PLAN_STORES
-from rmqtx.repairs.receipts.receipts import OUTCOMES as RECEIPT_OUTCOMES
 from rmqtx.repairs.receipts.receipts import RECEIPTS, RECHECK, REQUEST, STANDINGS
 from rmqtx.repairs.stand_in.answer_table import ANSWERS
 from rmqtx.verdicts.causes.cause import STRENGTHS

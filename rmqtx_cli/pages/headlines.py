@@ -86,6 +86,7 @@ def pending_lines(
     lines = answer_lines(sentence, reading.check_stops, counts_of, live, None, is_one_store=is_one_store)
     yield next(lines)
     yield from refused_lines(reading.predicted)
+    yield from slave_sentences(reading.predicted)
     yield from passed_lines(reading.predicted)
     yield from harms.start_sentences()
     yield from harms.soon_sentences(reading.predicted, with_counts=False)
@@ -114,6 +115,15 @@ def refused_lines(predicted: Mapping[str, Prediction]) -> Iterator[str]:
     for root, known in predicted.items():
         if known.why == REFUSED:
             yield next_line(f"rmqtx verify {quoted(root)}", "names the file that prevents the start")
+
+
+def slave_sentences(predicted: Mapping[str, Prediction]) -> Iterator[str]:
+    """Which brokers are slaves, so that their masters check these transactions and take decisions on them."""
+    from rmqtx.verdicts.model.predicted import SLAVE
+
+    for root, known in predicted.items():
+        if known.why == SLAVE:
+            yield f"{escaped(root)}: this broker is a slave: its master checks these transactions; decide them there"
 
 
 def passed_sentences(predicted: Mapping[str, Prediction]) -> Iterator[str]:

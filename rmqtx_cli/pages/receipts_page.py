@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from rmqtx.repairs.receipts.receipts import OUTCOMES, RECHECK, REQUEST, STANDINGS, WITNESS
+from rmqtx.repairs.receipts.act_outcome import OUTCOMES
+from rmqtx.repairs.receipts.receipts import RECHECK, REQUEST, STANDINGS, WITNESS
 from rmqtx_cli.output.table import TablePort
 from rmqtx_cli.output.views import ALWAYS, Column, View, plain
 from rmqtx_cli.words.text import escaped

@@ -75,3 +75,14 @@ def test_a_plan_of_two_stores_names_the_store_to_apply_it_to(
     plan = tmp_path / "plan.json"
     result = rmqtx("plan", "rollback", "--store", one, "--store", two, "--reason", "test", "--all", "-o", plan)
     assert f"rmqtx apply {plan} --store {one} --to NEW" in result.err
+
+
+def test_the_check_of_a_slave_is_that_of_its_master(rmqtx: Run, copies: tuple[Path, Path], tmp_path: Path) -> None:
+    one, _ = copies
+    conf = tmp_path / "slave.conf"
+    conf.write_text("brokerRole=SLAVE\nbrokerId=1\n")
+    listed = rmqtx("pending", one, "--broker-conf", conf)
+    assert "this broker is a slave: its master checks these transactions; decide them there" in listed.err
+    reasons = {row["reason"] for row in rows(rmqtx, "pending", one, "--broker-conf", conf, "--at", "2027-06-01")}
+    assert any("the next round of its master's check discards it" in reason for reason in reasons)
+    assert not any("the next round of the check" in reason for reason in reasons)

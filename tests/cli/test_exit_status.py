@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx_cli import main
 from rmqtx_cli.acting.acting import status_of_answers
 from rmqtx_cli.words import exit_status
@@ -147,15 +148,15 @@ def test_nothing_is_written_into_a_store(rmqtx: Run, common: Path, verb: list[st
     ("outcomes", "status"),
     [
         ((), exit_status.DONE),
-        (("proved",), exit_status.DONE),
-        (("refused_by_guard",), exit_status.SOME_REFUSED),
-        (("proved", "not_sent"), exit_status.SOME_REFUSED),
-        (("proved", "refused_by_broker", "unknown"), exit_status.UNKNOWN_OUTCOME),
-        (("proved", "contradicted"), exit_status.UNKNOWN_OUTCOME),  # a second COMMIT record
-        (("proved", "accepted"), exit_status.UNKNOWN_OUTCOME),  # its effect was not seen
+        ((ActOutcome.PROVED,), exit_status.DONE),
+        ((ActOutcome.REFUSED_BY_GUARD,), exit_status.SOME_REFUSED),
+        ((ActOutcome.PROVED, ActOutcome.NOT_SENT), exit_status.SOME_REFUSED),
+        ((ActOutcome.PROVED, ActOutcome.REFUSED_BY_BROKER, ActOutcome.UNKNOWN), exit_status.UNKNOWN_OUTCOME),
+        ((ActOutcome.PROVED, ActOutcome.CONTRADICTED), exit_status.UNKNOWN_OUTCOME),  # a second COMMIT record
+        ((ActOutcome.PROVED, ActOutcome.ACCEPTED), exit_status.UNKNOWN_OUTCOME),  # its effect was not seen
     ],
 )
-def test_answers_end_as_other_acts_do(outcomes: tuple[str, ...], status: int) -> None:
+def test_answers_end_as_other_acts_do(outcomes: tuple[ActOutcome, ...], status: int) -> None:
     assert status_of_answers(outcomes, is_late=False) == status
     assert status_of_answers(outcomes, is_late=True) == (status or exit_status.SOME_REFUSED)
 

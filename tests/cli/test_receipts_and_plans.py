@@ -11,6 +11,7 @@ import pytest
 
 from rmqtx.readers.store.store import HALF_TOPIC
 from rmqtx.repairs.plans.apply_plan import missing_stores
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.plan_file import read_plan
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
@@ -46,7 +47,7 @@ def receipt(action: str, row: dict[str, Any], outcome: str = "proved", **more: A
     """A receipt of an act on a transaction of the corpus, as if it had been ours that decided it."""
     made = Receipt(
         action, row["transaction_id"], "broker-a@127.0.0.1:10911", producer_group="shop", topic=row["topic"],
-        keys=row["keys"], reason="OPS-1", outcome=outcome, state_before="PENDING",
+        keys=row["keys"], reason="OPS-1", outcome=ActOutcome(outcome), state_before="PENDING",
         witnesses_before=[{"kind": "half_copy", "store": "x", **_place(copy)} for copy in row["half_copies"]], **more,
     )  # fmt: skip
     answered(made.asked("END_TRANSACTION", {"commitOrRollback": 8, "AccessKey": "hunter2"}), 0, None)

@@ -8,6 +8,7 @@ from rmqtx.repairs.acts.orders import Conduct
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.plans.apply_plan import Application, application, missing_stores
 from rmqtx.repairs.plans.draft_plan import drafted, plan_of
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.plan_file import Plan
 from rmqtx.repairs.receipts.receipts import Receipt
 from tests.repairs.forge import STORE, FakeMedium, final, mark, place, row, situation
@@ -33,7 +34,7 @@ def earlier(name: str, outcome: str, digest: str = "sha256:1", action: str = "co
     facts = row()["half_copies"][0]
     witness = {"kind": "half_copy", **{key: facts[key] for key in ("store", "queue_id", "queue_offset")}}
     return Receipt(
-        action, name, STORE, producer_group="shop", topic="orders", outcome=outcome, state_before="PENDING",
+        action, name, STORE, producer_group="shop", topic="orders", outcome=ActOutcome(outcome), state_before="PENDING",
         witnesses_before=[{**witness, "commit_log_offset": facts["commit_log_offset"]}],
         plan={"file": "elsewhere.json", "digest": digest},
     )  # fmt: skip

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqtx.readers.model.errors import UnwritableFile
+from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
-from rmqtx.repairs.receipts.receipts import OUTCOMES, Receipt
+from rmqtx.repairs.receipts.receipts import Receipt
 from rmqtx.repairs.receipts.state_directory import state_directory
 
 TEXTS = st.text(max_size=30)
@@ -27,7 +28,7 @@ def written(path: Path, count: int) -> list[Receipt]:
     made = [Receipt("commit", f"ID{number}", "b", reason=f"because {number}") for number in range(count)]
     for receipt in made:
         journal.begin(receipt)
-        receipt.outcome = "proved"
+        receipt.outcome = ActOutcome.PROVED
         if receipt is not made[-1]:
             journal.end(receipt)
     return made
@@ -128,7 +129,7 @@ def test_lines_of_others_are_findings(line: bytes, tmp_path: Path) -> None:
 def test_any_text_comes_back(tmp_path_factory: pytest.TempPathFactory, reason: str, keys: str, note: str) -> None:
     journal = Journal(tmp_path_factory.mktemp("text") / "r.jsonl")
     receipt = Receipt("commit", "A", "b", reason=reason, keys=keys, notes=[note])
-    receipt.outcome = "proved"
+    receipt.outcome = ActOutcome.PROVED
     journal.end(receipt)
     assert journal.read().receipts == [receipt]
     assert journal.path.read_bytes().count(b"\n") == 1
@@ -139,7 +140,7 @@ def _write(path: Path, number: int, count: int) -> None:
     for turn in range(count):
         receipt = Receipt("commit", f"ID-{number}-{turn}", "b", reason="x" * (turn * 97 % 20_000))
         journal.begin(receipt)
-        receipt.outcome = "proved"
+        receipt.outcome = ActOutcome.PROVED
         journal.end(receipt)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from rmqtx.readers.model.errors import BadText
 from rmqtx.repairs.receipts import receipts
+from rmqtx.repairs.receipts.act_outcome import OUTCOMES, ActOutcome
 from rmqtx.repairs.receipts.journal import Journal
 from rmqtx.repairs.receipts.receipts import (
-    OUTCOMES,
     RECEIPTS,
     Receipt,
     answered,
@@ -36,7 +36,7 @@ def whole() -> Receipt:
     answered(entry, 0, None)
     receipt.state_after, receipt.flags_after = "COMMITTED", ["resumed"]
     receipt.witnesses_after = [{"kind": "final_record", **PLACE}]
-    receipt.outcome, receipt.notes, receipt.saved_message = "proved", ["a note"], "/x.json"
+    receipt.outcome, receipt.notes, receipt.saved_message = ActOutcome.PROVED, ["a note"], "/x.json"
     return receipt
 
 

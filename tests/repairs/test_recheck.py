@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmqtx.repairs.receipts.act_outcome import ActOutcome
 from rmqtx.repairs.receipts.plan_rows import witnesses_of
 from rmqtx.repairs.receipts.receipts import STANDINGS, Receipt
 from rmqtx.repairs.receipts.recheck import rechecked, standing_of
@@ -21,8 +22,9 @@ DISCARDED = row("DISCARDED", discard_copies=[place(0, 999)])
 def receipt(action: str, before: dict[str, Any], after: dict[str, Any] | None, outcome: str = "proved") -> Receipt:
     """A receipt of an act between two looks."""
     return Receipt(
-        action, "T1", STORE, producer_group="shop", topic="orders", outcome=outcome, state_before=before["state"],
-        witnesses_before=witnesses_of(before), witnesses_after=[] if after is None else witnesses_of(after),
+        action, "T1", STORE, producer_group="shop", topic="orders", outcome=ActOutcome(outcome),
+        state_before=before["state"], witnesses_before=witnesses_of(before),
+        witnesses_after=[] if after is None else witnesses_of(after),
     )  # fmt: skip
 
 

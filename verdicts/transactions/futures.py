@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools, Int64s, int64s
 from rmqtx.verdicts.check.decisions import is_expired
-from rmqtx.verdicts.model.predicted import NEVER, NO_CURSOR, REFUSED, UNASKED_ENDS, WORDS, Event, Why
+from rmqtx.verdicts.model.predicted import NEVER, NO_CURSOR, REFUSED, SLAVE, UNASKED_ENDS, WORDS, Event, Why
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.judgement import Judgement
 
@@ -35,7 +35,8 @@ class Futures:
            `is_stopped`: the check of its store is stopped, and `places` has the place as text. `is_never_asked`: it has
            open copies, and the check reaches none of them. `is_refused`: its broker does not start. `is_too_old`: older
            than fileReservedTime when the next round begins, so the check discards it after a resume too. `discard_ms`:
-           when the last of its open copies is discarded. All are empty for prepared records, which have other loops.
+           when the last of its open copies is discarded. `is_of_slave`: the broker of its store is a slave, so that of
+           its master checks it. All are empty for prepared records, which have other loops.
     """
 
     def __init__(self, judged: Judgement) -> None:
@@ -47,6 +48,7 @@ class Futures:
         is_pending = judged.state.are(State.PENDING)
         is_open = judged.is_open_per_copy & ~others.is_prepared
         is_behind = self._behind_stops()
+        self.is_of_slave: Bools = self._are_of(SLAVE)
         self.is_refused: Bools = self._are_of(REFUSED) & halves.any_of(is_open & ~others.is_rocksdb)
         unreached = is_open & is_behind
         self.is_never_asked: Bools = (

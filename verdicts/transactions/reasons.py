@@ -35,7 +35,7 @@ _OF_FLAGS = {
     "number_taken": "; the slot with its half queue offset belongs, or will belong, to another half message",
     "poison": "; the check cannot ask its producer",
     "expires_soon": "; it is close to fileReservedTime",
-    "expired": "; it is older than fileReservedTime ({reserved_hours} h): the next round of the check discards it "
+    "expired": "; it is older than fileReservedTime ({reserved_hours} h): the next round of {check} discards it "
     "without asking",
     "may_be_decided": "{lost_ops}",
 }
@@ -76,7 +76,7 @@ def _clauses(
     yield is_pending & (judged.marks_count > 0), "; another of its half messages was rolled back"
     yield (
         is_pending & futures.is_spent,
-        "; its {checks_count} checks reach transactionCheckMax {check_max}: the next round of the check {discards} it "
+        "; its {checks_count} checks reach transactionCheckMax {check_max}: the next round of {check} {discards} it "
         "without asking",
     )
     yield is_pending & futures.is_cut, "; the next start of its broker cuts it off the log at {cut}"
@@ -137,6 +137,11 @@ class Values:
     def what(self) -> pa.Array:
         """What is missing or in doubt for an UNDECIDABLE transaction."""
         return pa.array(self._judged.undecidable_what[self._rows].tolist(), pa.string())
+
+    @property
+    def check(self) -> pa.Array:
+        """Whose check reaches it next; a slave has none."""
+        return pc.if_else(pa.array(self._futures.is_of_slave[self._rows]), "its master's check", "the check")
 
     # -- the half copy that the verdict is about ----------------------------------------------------------------------
 
