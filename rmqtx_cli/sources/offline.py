@@ -15,7 +15,7 @@ from rmqtx.readers.model.errors import BadRequest, FormatError, RmqtxError, Unre
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx_cli.options.identities import identities
 from rmqtx_cli.options.live import LiveOptions
-from rmqtx_cli.options.options import BrokerConfOption, BrokerVersionOption, CommitLogOption, StoreOptions
+from rmqtx_cli.options.options import BrokerConfOption, CommitLogOption, StoreOptions
 from rmqtx_cli.words.say import Voice
 
 if TYPE_CHECKING:
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from rmqtx.verdicts.evidence.store_facts import SettingsOf
     from rmqtx_cli.sources.opening import Opened
 
+#: Without the note of readers that another release is assumed: an act is refused.
+ReleaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--broker-version", metavar="X.Y.Z", help="The broker's version; default: detected from the store's files"
+    ),
+]
 StoreOption = Annotated[
     str | None,
     typer.Option("--store", metavar="STORE", help="Root of a stopped broker's store: act on its files."),
@@ -53,7 +60,7 @@ class OfflineOptions:
     undo: UndoOption = None
     commit_log: CommitLogOption = None
     broker_conf: BrokerConfOption = None
-    broker_version: BrokerVersionOption = None
+    broker_version: ReleaseOption = None
 
     def acts_on_files(self, live: LiveOptions, unfit: Mapping[str, Any]) -> bool:
         """Whether the options name files and not a live broker; one of the two is required.
@@ -72,7 +79,20 @@ class OfflineOptions:
             if value not in (None, False):
                 raise BadRequest(f"{name} is for live brokers only")
         self._check_destination()
+        self._check_release()
         return True
+
+    def _check_release(self) -> None:
+        """Refuse a release that is not known: an act writes records by the rules of one."""
+        from rmqtx.readers.model.releases import dotted, parse_version, release_before
+
+        given = None if self.broker_version is None else parse_version(self.broker_version)
+        if given is None or (known := release_before(given)) in (None, given):
+            return
+        raise BadRequest(
+            f"--broker-version: {dotted(given)} is not a known release, and releases write records differently",
+            advice=f"is it a typing error? The nearest known release before it is {dotted(known)}",
+        )
 
     def _check_destination(self) -> None:
         if self.in_place == (self.to is not None):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rmqtx_cli.words import exit_status
+from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.forge.stores import copy_of
 
@@ -86,3 +88,28 @@ def test_the_check_of_a_slave_is_that_of_its_master(rmqtx: Run, copies: tuple[Pa
     reasons = {row["reason"] for row in rows(rmqtx, "pending", one, "--broker-conf", conf, "--at", "2027-06-01")}
     assert any("the next round of its master's check discards it" in reason for reason in reasons)
     assert not any("the next round of the check" in reason for reason in reasons)
+
+
+def test_a_row_names_the_store_whose_check_reaches_the_transaction(rmqtx: Run, tmp_path: Path) -> None:
+    """A slave acted as master and passed copies on: its own check has passed them, that of the other broker has not."""
+    passed = copy_of("acting-5.3.3", tmp_path)
+    with tarfile.open(corpus.CORPUS / "acting-5.3.3" / "beside.tar.xz") as archive:
+        archive.extractall(tmp_path / "b", filter="data")
+    other = tmp_path / "b" / "store"
+    alone = rows(rmqtx, "pending", other)
+    assert len(alone) == 6
+    for stores in ((passed, other), (other, passed)):
+        found = rows(rmqtx, "pending", *stores)
+        for name in ("store", "transaction_id", "state", "flags", "advice"):
+            assert [row[name] for row in found] == [row[name] for row in alone], name
+
+
+def test_an_act_refuses_a_release_that_is_not_known(rmqtx: Run, copies: tuple[Path, Path], tmp_path: Path) -> None:
+    one, _ = copies
+    act = ("--store", one, "--to", tmp_path / "c", "--reason", "test", "--yes")
+    for release in ("5.33", "5.9.9", "53.3.0"):
+        result = rmqtx("commit", "ID", *act, "--broker-version", release)
+        assert result.status == exit_status.USAGE
+        assert "is not a known release, and releases write records differently" in result.err
+        assert "treated as" not in result.err
+    assert "treated as" in rmqtx("pending", one, "--broker-version", "5.33").err

@@ -138,9 +138,24 @@ class FoundStates(JudgedCopies):
 
     def _store_of_transaction(self) -> pa.Array:
         return coalesced(
-            group.at("store", group.first)
+            group.at("store", self._first_open() if group is self.halves else group.first)
             for group in (self.halves, self.discards, self.finals, self.chains.offset_marks)
         )
+
+    def _first_open(self) -> Int64s:
+        """Return the first half copy of each transaction; if the check of its store reaches none, but that of another
+        store does, the first of these.
+
+        A slave that acted as master, or a copy of the log that went on, has a check of its own.
+        """
+        halves, is_open = self.halves, self.is_open_per_copy
+        if len(self.chains.stores) < 2 or not is_open.any():
+            return halves.first
+        stores = int64s(halves.table["store"].combine_chunks().dictionary_encode().indices)
+        is_of_first = stores == stores[halves.first[halves.number]]
+        others = halves.lowest(np.arange(len(halves)), len(halves), is_open)
+        is_elsewhere = halves.any_of(is_open) & ~halves.any_of(is_open & is_of_first)
+        return np.where(is_elsewhere, others, halves.first)
 
     def _find_states(self) -> None:
         halves, finals, discards = self.halves, self.finals, self.discards
