@@ -67,7 +67,8 @@ KINDS: dict[str, Kind] = {
         "records that would still have no slot in their consume queue after the next start of the broker",
         "no consumer receives them; half messages among them are never checked, op messages are never read",
         "rmqtx rebuild queues writes the queues again, in a copy of the store; a half message whose slot another "
-        "record has: rmqtx resume appends it again",
+        "record has: rmqtx resume appends it again (with -n HOST:PORT, on the running broker, where the numbers of the "
+        "half queue began again)",
     ),
     "start-shifts": Kind(
         Severity.ERROR,

@@ -50,7 +50,8 @@ KINDS: dict[str, Kind] = {
         "the check reads slots and compares their numbers with op messages: it reads only one of the half messages "
         "with a number, and an op message settles that one, whichever it was written for",
         "rmqtx audit lists the transactions with the flags number_shared and number_taken; rmqtx resume appends "
-        "a lost half message again, in a slot of its own",
+        "a lost half message again, in a slot of its own (with -n HOST:PORT, on the running broker, where the numbers "
+        "of the half queue began again)",
     ),
     "logs-differ": Kind(
         Severity.ERROR,

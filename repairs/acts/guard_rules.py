@@ -24,6 +24,7 @@ from rmqtx.remoting.protocol.answers import PROXY_PRODUCER
 from rmqtx.repairs.acts.request import ActRequest
 from rmqtx.repairs.acts.rocksdb_halves import is_in_rocksdb, offset_marks
 from rmqtx.repairs.acts.situation import Situation
+from rmqtx.repairs.records.record_writer import NO_DESTINATION
 from rmqtx.verdicts.check.decisions import is_expired
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.state import State
@@ -254,6 +255,10 @@ def not_a_half(situation: Situation, request: ActRequest) -> Found:
     )
 
 
+#: Files whose queue began again at 0 take no half message: the next one would get a number that the log has.
+_ON_RUNNING_BROKER = " (with -n, on the running broker, where the numbers of the half queue began again)"
+
+
 def number_taken(situation: Situation, request: ActRequest) -> Found:
     """Another half message has, or will have, the slot with its half queue offset; a resume writes no op message."""
     named = situation.named
@@ -263,12 +268,30 @@ def number_taken(situation: Situation, request: ActRequest) -> Found:
         "nothing to do: its state does not change"
         if situation.state in (State.COMMITTED, State.ROLLED_BACK)
         else "append it again, in a slot of its own, and have the check of that copy answered: rmqtx resume "
-        f"{situation.transaction_id}, then rmqtx answer"
+        f"{situation.transaction_id}, then rmqtx answer{_ON_RUNNING_BROKER}"
     )
     return (
         f"another half message has, or will have, slot {named.queue_offset} of the half queue: the op message "
         "of this decision would name that number, and the check would skip the other half message",
         late,
+    )
+
+
+def number_shared(situation: Situation, request: ActRequest) -> Found:
+    """Another half message has its half queue offset, and only an op message would be written. A COMMIT record names
+    its half message by the commit-log offset; a copy that was put back has a number of its own.
+    """
+    named = situation.named
+    is_ambiguous = request.action in ("rollback", "discard") and "number_shared" in situation.row["flags"]
+    if named is None or not is_ambiguous or len(situation.row["half_copies"]) > 1:
+        return None
+    if "number_taken" in situation.row["flags"]:
+        return None  # refused for that
+    return (
+        f"another half message has half queue offset {named.queue_offset} too: the op message of this decision could "
+        "mean either, so both would be UNDECIDABLE afterwards",
+        f"append it again, with a number of its own, and decide that copy: rmqtx resume {situation.transaction_id}"
+        f"{_ON_RUNNING_BROKER}; or let its producer answer the check",
     )
 
 
@@ -296,6 +319,8 @@ def cannot_be_written(situation: Situation, request: ActRequest) -> Found:
     why = situation.conditions.unwritable.get(request.action)
     if why is None:
         return None
+    if why == NO_DESTINATION:
+        return f"no COMMIT record can be made of it: {why}", "send the message again from its application"
     return f"the records cannot be appended to the files of a stopped broker: {why}", "start the broker and act live"
 
 

@@ -98,6 +98,10 @@ GUARDS: tuple[Guard, ...] = (
         "the broker silently stops checking another transaction", guard_rules.number_taken,
     ),
     Guard(
+        "number-shared", "an op message that may mean two half messages: another one has its half queue offset too",
+        "no later reading can tell which of the two was rolled back", guard_rules.number_shared,
+    ),
+    Guard(
         "cannot-be-written", "appending a record that the broker would have written differently, or to another topic",
         "no consumer gets the message, or gets it too early", guard_rules.cannot_be_written,
     ),

@@ -9,6 +9,7 @@ from typing import Any
 
 from rmqtx.repairs.acts.rocksdb_halves import fresh_offset_marks
 from rmqtx.repairs.receipts.row_copies import copies_without_op
+from rmqtx.verdicts.model.state import State
 
 #: Flags that an act must not cause: decided more than once, or on the number of another half message.
 _CONTRADICTIONS = {
@@ -71,6 +72,8 @@ def proof_of(
     if is_in_rocksdb:
         return Proof(Seen.NOT_YET, f"no op message with TRANS_OFFSET {named['commit_log_offset']} yet")
     left = _open_copies(named, after, half_cursor)
+    if after["state"] == State.UNDECIDABLE and before["state"] != State.UNDECIDABLE:
+        return Proof(Seen.NOT_YET, f"it is UNDECIDABLE now: {after['reason']}")
     if named["queue_offset"] not in {mark["half_queue_offset"] for mark in after["op_marks"]}:
         lacking = f"no op message with half queue offset {named['queue_offset']} yet"
         return Proof(Seen.NOT_YET, lacking, open_queue_offsets=left)

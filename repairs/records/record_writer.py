@@ -183,6 +183,10 @@ def has_readable_body(record: bytes) -> bool:
     return inflate(draft.body, draft.sys_flag) is not None
 
 
+#: Why a half message cannot be committed, by a running broker either: it does not know where to.
+NO_DESTINATION = "it has no real topic or no real queue (REAL_TOPIC, REAL_QID)"
+
+
 def final_of(half: bytes, rules: WritingRules) -> RecordDraft:
     """Return the COMMIT record of a half copy.
 
@@ -193,7 +197,7 @@ def final_of(half: bytes, rules: WritingRules) -> RecordDraft:
     properties = property_values(draft.properties)
     topic, queue_id = properties.get(REAL_TOPIC.encode()), properties.get(REAL_QUEUE_ID.encode(), b"")
     if not topic or not queue_id.isdigit():
-        raise FormatError("it has no real topic or no real queue (REAL_TOPIC, REAL_QID)")
+        raise FormatError(NO_DESTINATION)
     area = draft.properties
     if not rules.finals_name_destination:
         area = _without(_without(area, REAL_TOPIC.encode()), REAL_QUEUE_ID.encode())

@@ -24,6 +24,7 @@ from rmqtx_cli.pages.headlines import passed_sentences, refused_sentences
 from rmqtx_cli.pages.order_of_harm import Harms
 from rmqtx_cli.sources.brokers import BrokerSource
 from rmqtx_cli.sources.files import FileSource
+from rmqtx_cli.words.text import of_group
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +109,7 @@ def _measured(
         _count_group(numbers, row, age)
         if numbers.oldest_id is None:
             numbers.oldest_id = row["transaction_id"]
-            numbers.oldest_of = f"group {row['producer_group']}, topic {row['topic']}"
+            numbers.oldest_of = of_group(row["producer_group"], row["topic"])
             numbers.oldest_of += f", store {one.store}" if len(stores) > 1 else ""
         numbers.pending_ids.add(row["transaction_id"])
         _count_deadline(numbers, one, row, reading.predicted)

@@ -11,7 +11,7 @@ from rmqtx.verdicts.model.state import State
 from rmqtx_cli.pages.check_alive import check_lines, check_sentence, next_lines
 from rmqtx_cli.pages.deadlines import deadline_lines
 from rmqtx_cli.words.durations import duration_text
-from rmqtx_cli.words.text import count, escaped
+from rmqtx_cli.words.text import count, escaped, group_text, of_group
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,16 +59,12 @@ def _whose(pending: pa.Table) -> str:
     groups = {group for group, _ in pairs}
     (most_group, most_topic), most_count = pairs.most_common(1)[0]
     if len(pairs) == 1:
-        return f"{_group(most_group)}, topic {most_topic}"
+        return of_group(most_group, most_topic)
     if len(groups) > 1:
-        return f"in {len(groups)} groups, most in {_group(most_group)}, topic {most_topic} ({most_count})"
-    named = ", ".join(f"{topic} ({number})" for (_, topic), number in pairs.most_common(_NAMED_MAX))
+        return f"in {len(groups)} groups, most in {of_group(most_group, most_topic)} ({most_count})"
+    named = ", ".join(f"{topic or 'unknown'} ({number})" for (_, topic), number in pairs.most_common(_NAMED_MAX))
     more = f" and {count(len(pairs) - _NAMED_MAX, 'more topic')}" if len(pairs) > _NAMED_MAX else ""
-    return f"{_group(most_group)}, topics {named}{more}"
-
-
-def _group(name: str | None) -> str:
-    return "unknown group" if name is None else f"group {name}"
+    return f"{group_text(most_group)}, topics {named}{more}"
 
 
 def pending_lines(

@@ -88,3 +88,18 @@ def size(count_bytes: int) -> str:
             return f"{count_bytes} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     raise AssertionError
+
+
+def group_text(name: str | None) -> str:
+    """Return a producer group in words."""
+    return "unknown group" if name is None else f"group {name}"
+
+
+def of_group(group: str | None, topic: str | None) -> str:
+    """Return the producer group and the topic of a transaction in words."""
+    return f"{group_text(group)}, {topic_words(topic)}"
+
+
+def topic_words(name: str | None) -> str:
+    """Return a topic in words."""
+    return "unknown topic" if name is None else f"topic {name}"

@@ -74,6 +74,9 @@ CASES: dict[str, list[tuple[Situation, ActRequest]]] = {
             ("LOST", "commit"), ("LOST", "rollback"), ("PENDING", "discard"), ("ROLLED_BACK", "close")
         )
     ],
+    "number-shared": [
+        (situation(row(flags=["number_shared"])), ActRequest(action)) for action in ("rollback", "discard")
+    ],
     "cannot-be-written": [
         (situation(surroundings=around(unwritable={"commit": "it is put off"})), ActRequest("commit")),
     ],
@@ -136,7 +139,8 @@ ALLOWED: list[tuple[Situation, str]] = [
     (situation(row("LOST")), "commit"),
     (situation(row("LOST")), "resume"),
     (situation(row("LOST", flags=["number_taken", "number_shared"])), "resume"),
-    (situation(row(flags=["number_shared"])), "rollback"),
+    (situation(row(flags=["number_shared"])), "commit"),
+    (situation(row(half_copies=[place(7, 700), place(9, 900)], flags=["number_shared"])), "rollback"),
     (situation({**DISCARDED, "half_copies": []}), "commit"),
     (situation(row(flags=["masked"])), "resume"),
     (situation(row(flags=["may_be_decided"])), "rollback"),

@@ -57,7 +57,7 @@ FLAGS: dict[str, str] = {
     "producer; decide it before that round, or raise fileReservedTime (first: rmqtx simulate STORE --with "
     "fileReservedTime=HOURS shows what the check does then)",
     "orphan_op": "an op message refers to it, but the half record itself cannot be read",
-    "poison": "pending, and the check cannot ask its producer: its body, group or real topic is unusable",
+    "poison": "pending, and the check cannot ask its producer: its body, group, real topic or real queue is unusable",
     "masked": "an op mark that belongs to another record names the half queue offset of a copy of this transaction: "
     "the check skips that copy as settled, and will not check the transaction",
     "number_shared": "another half message of its queue has the half queue offset of one of its copies: op messages do "

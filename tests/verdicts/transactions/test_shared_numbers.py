@@ -259,12 +259,24 @@ def test_an_act_that_would_hide_another_half_is_refused(
     assert not (tmp_path / "new").exists()
 
 
-def test_the_half_with_the_slot_can_be_decided(rmqtx: Run, restarted: Path, tmp_path: Path) -> None:
+def test_the_half_with_the_slot_can_be_committed(rmqtx: Run, restarted: Path, tmp_path: Path) -> None:
+    act = ("--store", restarted, "--to", tmp_path / "new", "--broker-version", "5.3.3", "--reason", "x", "--yes")
+    assert rmqtx("commit", NEW_HALF, *act).status == 0
+    assert audited(tmp_path / "new")[5608]["state"] == "COMMITTED"
+
+
+def test_a_rollback_that_could_mean_two_halves_is_refused_and_never_proved(
+    rmqtx: Run, restarted: Path, tmp_path: Path
+) -> None:
     to = tmp_path / "new"
-    result = rmqtx(
-        "rollback", NEW_HALF, "--store", restarted, "--to", to, "--broker-version", "5.3.3", "--reason", "x", "--yes"
-    )
-    assert result.status == 0, result.err
+    act = ("--store", restarted, "--to", to, "--broker-version", "5.3.3", "--reason", "x", "--yes")
+    for verb in ("rollback", "discard"):
+        refused = rmqtx(verb, NEW_HALF, *act)
+        assert (refused.status, to.exists()) == (12, False)
+        assert "refused by number-shared" in refused.err
+    result = rmqtx("rollback", NEW_HALF, *act, "--override", "number-shared")
+    assert result.status == 18, result.err
+    assert "it is UNDECIDABLE now" in result.err
     rows = audited(to)
     assert (rows[5608]["state"], rows[5608]["reason_code"]) == ("UNDECIDABLE", "op_of_several")
     assert "half queue offset 3" in rows[5608]["reason"]
