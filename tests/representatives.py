@@ -107,7 +107,7 @@ FEW = (
     "common-4.3.0", "common-4.9.7", "common-5.3.3", "killed-4.3.0", "killed-5.5.0", "batchcq-5.3.3", "cqext-4.9.7",
     "delayed-5.5.0", "discards-4.9.7", "lmqhalf-5.5.0", "multipath-5.1.4", "upgraded-4.2.0-4.9.7", "statetable-3.1.4",
     "prepared-killed-4.2.0", "rocksdb-both-5.5.0", "rocksdb-combined-5.4.0", "rocksdb-queues-5.5.0",
-    "dledger-killed-5.1.4", "empty-5.5.0",
+    "dledger-killed-5.1.4", "controller-5.1.4", "empty-5.5.0",
 )  # fmt: skip
 
 
@@ -118,10 +118,9 @@ def each_store(names: Iterable[str]) -> list[Any]:
 
 def in_two_ways(names: Iterable[str]) -> list[Any]:
     """Parameters of a test that compares two ways of ours, and not with what a broker did: FEW of these stores run in
-    `make test`, the other representatives in `make test-slow`, the rest in `make test-deep`.
+    `make test`, the rest in `make test-deep`.
     """
-    marks = {name: pytest.mark.slow for name in REPRESENTATIVES if name not in FEW}
-    return [pytest.param(name, marks=() if name in FEW else marks.get(name, pytest.mark.deep)) for name in names]
+    return [pytest.param(name, marks=() if name in FEW else pytest.mark.deep) for name in names]
 
 
 def one_of_each_design(names: Iterable[str | Any]) -> list[Any]:

@@ -40,13 +40,12 @@ def test_no_store_is_left_out_and_the_others_are_slow() -> None:
 
 def test_the_few_are_some_of_them() -> None:
     assert set(FEW) < set(REPRESENTATIVES)
+    designs = {corpus.recipe(name).get("design") for name in FEW}
+    assert designs == {corpus.recipe(name).get("design") for name in corpus.all_names()}
     parameters = in_two_ways(corpus.all_names())
-    by_mark = {mark: [] for mark in ("", "slow", "deep")}  # type: dict[str, list[str]]
-    for parameter in parameters:
-        by_mark["".join(mark.name for mark in parameter.marks)].append(str(parameter.values[0]))
-    assert set(by_mark[""]) == set(FEW)
-    assert set(by_mark["slow"]) == set(REPRESENTATIVES) - set(FEW)
-    assert set(by_mark["deep"]) == set(corpus.all_names()) - set(REPRESENTATIVES)
+    assert [parameter.values[0] for parameter in parameters] == corpus.all_names()
+    deep = {parameter.values[0] for parameter in parameters if [mark.name for mark in parameter.marks] == ["deep"]}
+    assert deep == set(corpus.all_names()) - set(FEW)
 
 
 @pytest.mark.slow

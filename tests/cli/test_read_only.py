@@ -105,7 +105,7 @@ def test_every_verb_is_either_tried_here_or_decides_something() -> None:
 
 
 @pytest.mark.parametrize("verb", READS | ACTS)
-@pytest.mark.parametrize("name", rest_is_slow(["killed-5.1.4", "fifteen-5.3.3", "common-4.3.0"], quick=1))
+@pytest.mark.parametrize("name", rest_is_slow(["killed-5.1.4", "fifteen-5.3.3", "common-4.3.0"], quick=1, slow=0))
 def test_the_source_is_untouched(
     rmqtx: Run, corpus_store: Callable[[str], Path], tmp_path: Path, name: str, verb: str
 ) -> None:

@@ -29,7 +29,7 @@ VERBS = [
 ]
 
 
-@pytest.mark.parametrize("name", rest_is_slow(STORES))
+@pytest.mark.parametrize("name", rest_is_slow(STORES, slow=0))
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_rows_are_the_same_but_for_their_place(
     s3: S3Server, copied: Copied, rmqtx: Run, name: str, verb: list[str]

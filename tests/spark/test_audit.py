@@ -289,8 +289,7 @@ def test_causes_of_several_stores(spark: SparkSession) -> None:
     assert causes[1] == causes[0]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BIG)
+@pytest.mark.parametrize("name", rest_is_slow(BIG, quick=0, slow=1))
 def test_causes_of_many_transactions_are_those_of_the_plan(spark: SparkSession, name: str, tmp_path: Path) -> None:
     version, plan, wanted = PLANS[name]
     store = open_store(str(build(tmp_path, plan)))
