@@ -223,10 +223,10 @@ def _copy_events(
     """Return an event for each half copy. Order: that of the copies."""
     highest = number = 0
     hosts: set[str] = set()
-    events: dict[int, str] = {}
+    events: dict[tuple[str, int], str] = {}
     for copy, original in _with_originals(copies):
         if original is not None:
-            yield _event(copy, events[original["commit_log_offset"]], HALF_TOPIC, _SAME_RECORD)
+            yield _event(copy, events[original["store"], original["commit_log_offset"]], HALF_TOPIC, _SAME_RECORD)
             continue
         name = names.get((copy["store"], copy["commit_log_offset"]), RecordName("", HALF_TOPIC))
         checks = copy["checks_count"]
@@ -234,7 +234,7 @@ def _copy_events(
         is_handed_on = bool(hosts) and host not in hosts and checks <= highest
         event, detail = _copy_event(number, checks, highest, name, is_handed_on=is_handed_on)
         yield _event(copy, event, HALF_TOPIC, detail)
-        events[copy["commit_log_offset"]] = event
+        events[copy["store"], copy["commit_log_offset"]] = event
         number += 1
         highest = 0 if event == "resumed" else max(highest, checks)
         hosts.add(host)

@@ -100,7 +100,7 @@ def slot_reads(
     which slots have a known value; the others have no answer.
     """
     are_at_places = log.are_readable(offsets, lengths)
-    are_readable = are_at_places & (lengths > 0)
+    are_readable = are_at_places & (lengths != 0)
     found: dict[int, SlotRead] = {}
     stored_end = begin + len(offsets)
     for row in np.flatnonzero(~are_readable & are_known).tolist():
