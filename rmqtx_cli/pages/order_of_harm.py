@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools
 from rmqtx.verdicts.model.predicted import ASSUMED_SETTINGS
+from rmqtx.verdicts.model.replicas import are_in_several_stores
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.futures import UNASKED_WORDS
 from rmqtx_cli.words.durations import duration_text
@@ -166,10 +167,12 @@ class _OfStore:
     """Transactions of one store by the time at which its broker discards them.
 
     Shape: `times`: the pending ones that it discards soon; of them `unasked` are discarded in the next round, without
-           asking, and `unaskable` later, and no producer is asked about them either.
+           asking, and `unaskable` later, and no producer is asked about them either. `has_copies`: some of the pending
+           ones are in other stores too, which are copies of its log, and count here alone.
     """
 
     pending_count: int = 0
+    has_copies: bool = False
     times: Counter[int] = field(default_factory=Counter)
     unasked: Counter[int] = field(default_factory=Counter)
     unaskable: Counter[int] = field(default_factory=Counter)
@@ -214,9 +217,12 @@ class Harms:
     def _count_by_store(self, batch: pa.RecordBatch, rows: _Rows, ranks: np.ndarray[Any, np.dtype[np.int64]]) -> None:
         stores, pending = batch["store"], rows.state(State.PENDING)
         are_soon = ranks == list(KINDS).index(SOON)
+        has_evidence = "half_copies" in batch.schema.names  # the columns of a large audit leave it out
+        shared = are_in_several_stores(batch["half_copies"]) if has_evidence else np.zeros(batch.num_rows, np.bool_)
         for root in pc.unique(stores.filter(pa.array(pending))).to_pylist():
             of, here = self._stores.setdefault(root, _OfStore()), np.asarray(pc.equal(stores, root)).astype(np.bool_)
             of.pending_count += int((here & pending).sum())
+            of.has_copies |= bool((here & pending & shared).any())
             soon = are_soon & here
             for counts, chosen in (
                 (of.times, soon), (of.unasked, soon & rows.are_unasked),
@@ -265,7 +271,8 @@ class Harms:
         harmed = sorted((min(of.times), root) for root, of in self._stores.items() if of.times)
         for _, root in harmed[:_STORES_MAX]:
             of = self._stores[root]
-            whose = [escaped(root)] if len(self._stores) > 1 else []
+            name = f"{escaped(root)} and the copies of its log" if of.has_copies else escaped(root)
+            whose = [name] if len(self._stores) > 1 or of.has_copies else []
             whose += [f"{grouped(of.pending_count)} PENDING"] if with_counts else []
             yield ": ".join([*whose, self._when(of, predicted.get(root))])
         if len(harmed) > _STORES_MAX:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rmqtx.readers.model.columns import Int64s, int64s
 from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.model.tables import column
-from rmqtx.verdicts.model.replicas import distinct_counts
+from rmqtx.verdicts.model.replicas import are_in_several_stores, distinct_counts
 from rmqtx.verdicts.model.state import State
 from rmqtx.verdicts.transactions.flags import FLAGS
 from rmqtx.verdicts.transactions.measures import MEASURES
@@ -116,6 +116,7 @@ class Summary:
     _found_in: dict[str, Counter[tuple[str, str | None]]] = field(
         default_factory=lambda: {state: Counter() for state in (State.PENDING, State.LOST)}
     )
+    _with_copies: set[str] = field(default_factory=set)
     _never_asked: Counter[str] = field(default_factory=Counter)
     _oldest_pending_ms: int | None = None
 
@@ -172,6 +173,9 @@ class Summary:
             rows = batch.select(["topic", "half_copies"]).filter(pc.equal(batch["state"], state))
             for topic, copies in zip(*(values.to_pylist() for values in rows.columns), strict=True):
                 counted.update((root, topic) for root in {copy["store"] for copy in copies})
+        copies = batch["half_copies"]
+        shared = copies.filter(pa.array(are_in_several_stores(copies)))
+        self._with_copies.update(pc.unique(pc.struct_field(pc.list_flatten(shared), "store")).to_pylist())
 
     def _find_examples(self, batch: pa.RecordBatch) -> None:
         for entry in pc.value_counts(pc.list_flatten(batch["flags"])).to_pylist():
@@ -272,7 +276,8 @@ class Summary:
     def store_lines(self, stores: Sequence[Store], damaged: Collection[str | None]) -> Iterator[str]:
         """The broker's own counter and the sizes of the check's queues, of each store. `damaged`: see `damaged`."""
         for store in stores:
-            yield from self._drift(store, is_whole=store.root not in damaged)
+            if store.root not in self._with_copies:  # what only another copy of the log decides is open in this one
+                yield from self._drift(store, is_whole=store.root not in damaged)
             yield from self._cost(store)
 
     def _drift(self, store: Store, *, is_whole: bool) -> Iterator[str]:

@@ -15,12 +15,21 @@ from tests.cli.conftest import Run
 from tests.forge.stores import copy_of
 
 NAME = "common-5.3.3"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "orders-5.3.3.tar.xz"
 
 
 @pytest.fixture
 def copies(tmp_path: Path) -> tuple[Path, Path]:
     """A store, and a copy of it."""
     return copy_of(NAME, tmp_path / "a"), copy_of(NAME, tmp_path / "b")
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    """The store of the example."""
+    with tarfile.open(EXAMPLE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "store"
 
 
 def rows(rmqtx: Run, *words: object) -> list[dict[str, Any]]:
@@ -113,3 +122,16 @@ def test_an_act_refuses_a_release_that_is_not_known(rmqtx: Run, copies: tuple[Pa
         assert "is not a known release, and releases write records differently" in result.err
         assert "treated as" not in result.err
     assert "treated as" in rmqtx("pending", one, "--broker-version", "5.33").err
+
+
+def test_the_headline_and_the_counter_are_those_of_all_copies(rmqtx: Run, example: Path, tmp_path: Path) -> None:
+    """What a copy decides is open in the other one, so neither a number nor a counter is that of one copy alone."""
+    changed = tmp_path / "changed"
+    act = ("--to", changed, "--broker-version", "5.3.3", "--reason", "test", "--yes")
+    assert rmqtx("rollback", "payment-71030", "--store", example, *act).status == exit_status.DONE
+    listed = rmqtx("pending", example, changed).err
+    assert "6 pending transactions" in listed
+    assert f"{example} and the copies of its log: the broker discards" in listed
+    assert f"{changed}: the broker discards" not in listed
+    assert "the counter is wrong" in rmqtx("audit", example, "--limit", "0").err
+    assert "the counter is wrong" not in rmqtx("audit", example, changed, "--limit", "0").err

@@ -44,6 +44,18 @@ def distinct_counts(records: pa.ListArray) -> Int64s:
     return np.bincount(int64s(pc.list_parent_indices(records))[is_first], minlength=len(records)).astype(np.int64)
 
 
+def are_in_several_stores(records: pa.ListArray) -> Bools:
+    """Return which lists of evidence have records of several stores."""
+    stores = pc.struct_field(pc.list_flatten(records), "store").dictionary_encode()
+    found: Bools = np.zeros(len(records), np.bool_)
+    if len(stores.dictionary) > 1:
+        owners, numbers = int64s(pc.list_parent_indices(records)), int64s(stores.indices)
+        firsts = np.full(len(records), -1, np.int64)
+        firsts[owners[::-1]] = numbers[::-1]
+        found[owners[numbers != firsts[owners]]] = True
+    return found
+
+
 def originals(entries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any] | None]:
     """Return for each entry of evidence the earlier entry of the same record, in another store; None for the first."""
     firsts: dict[tuple[Any, ...], Mapping[str, Any]] = {}
