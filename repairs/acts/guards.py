@@ -99,7 +99,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "number-shared", "an op message that may mean two half messages: another one has its half queue offset too",
-        "no later reading can tell which of the two was rolled back", guard_rules.number_shared,
+        "no later reading shows which of the two was rolled back", guard_rules.number_shared,
     ),
     Guard(
         "cannot-be-written", "appending a record that the broker would have written differently, or to another topic",

@@ -17,7 +17,7 @@ class ActOutcome(StrEnum):
     CONTRADICTED = "contradicted"
 
 
-#: What each means.
+#: The meaning of each outcome.
 OUTCOMES: dict[str, str] = {
     ActOutcome.PROVED: "the effect was read back: the COMMIT record, the op mark, or a new half copy",
     ActOutcome.ACCEPTED: "the broker accepted the request; the effect was not verified, or is not visible yet",

@@ -183,7 +183,7 @@ def has_readable_body(record: bytes) -> bool:
     return inflate(draft.body, draft.sys_flag) is not None
 
 
-#: Why a half message cannot be committed, by a running broker either: it does not know where to.
+#: Why a half message cannot be committed, by a running broker either: it has no destination.
 NO_DESTINATION = "it has no real topic or no real queue (REAL_TOPIC, REAL_QID)"
 
 

@@ -32,7 +32,7 @@ FLAGS: dict[str, str] = {
     "discarded_though_decided": "the broker discarded a copy although a commit or rollback was already recorded",
     "open_after_decision": "decided or discarded, but the broker checks it again: the check will still reach a copy "
     "without a valid op mark, or reaches it again because the cursor was set back; or (3.1) its slot of the state "
-    "table is still open",
+    "table is still open. A committed one without any op mark has commit_without_op instead",
     "conflict": "it was both committed and rolled back: a committed copy has more op marks than COMMIT records, or "
     "(designs before 4.3) both records exist; consumers received the message",
     "unanswerable": "its number in the state table differs from the record's, or will differ after a start that "
