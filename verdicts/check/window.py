@@ -16,7 +16,7 @@ from rmqtx.readers.model.columns import Bools, Int32s, Int64s
 from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.releases import dotted
 from rmqtx.readers.queues.consume_queue import PRE_BLANK_LENGTH, Queue, open_queue
-from rmqtx.readers.store.broker_settings import broker_settings
+from rmqtx.readers.store.broker_settings import BrokerSettings, broker_settings
 from rmqtx.readers.store.bundles import is_bundle
 from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, Store
 from rmqtx.verdicts.check.check_rules import CheckRules
@@ -30,7 +30,7 @@ from rmqtx.verdicts.check.slots import (
     unqueued,
 )
 from rmqtx.verdicts.check.state import CheckState, FirstFile, Undispatched
-from rmqtx.verdicts.check.stored_records import are_askable, halves_of_records, ops_of_records
+from rmqtx.verdicts.check.stored_records import StoredHalves, are_askable, halves_of_records, ops_of_records
 from rmqtx.verdicts.startup.started_queues import StartedQueue, scanned_end, started_queues
 
 #: Records up to this length are kept for the next reader.
@@ -69,6 +69,21 @@ class CheckWindow:
         The check puts back and counts the others too, but no producer is asked (seen on 4.4.0 and 4.5.0).
         """
         return are_askable(self.words)
+
+
+def refuted_check_max(window: CheckWindow, settings: BrokerSettings) -> str | None:
+    """Return why a transactionCheckMax that was not given cannot be the broker's: a copy in the window has more checks.
+
+    The check discards a half copy that has this number, and does not put it back.
+    """
+    halves = window.state.halves
+    most = int(halves.numbers["checks_count"].max(initial=0)) if isinstance(halves, StoredHalves) else 0
+    if settings.check_max_is_configured or most <= settings.transaction_check_max:
+        return None
+    return (
+        f"a half copy has {most} checks, more than transactionCheckMax {settings.transaction_check_max}, which is the "
+        "default: give the broker's configuration (--broker-conf)"
+    )
 
 
 class CheckWindows:

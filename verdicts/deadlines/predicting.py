@@ -35,7 +35,7 @@ from rmqtx.verdicts.check.slots import half_queues
 from rmqtx.verdicts.check.state import PROPERTIES_BYTES_MAX, CheckSettings, check_settings
 from rmqtx.verdicts.check.steps import Stop
 from rmqtx.verdicts.check.stored_records import ABSENT, StoredHalves, StoredOps
-from rmqtx.verdicts.check.window import CheckWindow, CheckWindows
+from rmqtx.verdicts.check.window import CheckWindow, CheckWindows, refuted_check_max
 from rmqtx.verdicts.deadlines.discard_rounds import Discards, OpenHalves, discards_by_round
 from rmqtx.verdicts.deadlines.possible_starts import differing_starts, refused_by_all
 from rmqtx.verdicts.model.check_stop import CheckStop
@@ -226,7 +226,21 @@ def predict_window(
     hidden_until = None if new is None or new.maximum < new.log_end else (new.log_end, new.maximum)
     found = replace(found, fillers={state.queue_id: window.fillers}, hidden_until=hidden_until, cuts=window.cuts)
     found = _with_unreadable(found, np.setdiff1d(window.slot_offsets, [*offsets, *found.offsets]))
+    if (why := refuted_check_max(window, settings)) is not None:
+        found = _without_check_max(found, Why(why, is_known=False))
     return _standing(found) if is_standing else found
+
+
+def _without_check_max(found: Prediction, why: Why) -> Prediction:
+    """Return the prediction where transactionCheckMax is not known: nothing is discarded because of its checks."""
+    is_spent = found.events == Event.SPENT
+    is_left = (found.times_ms != NEVER) & ~found.are_expired
+    return replace(
+        found, events=np.where(is_spent, Event.UNKNOWN, found.events),
+        event_times_ms=np.where(is_spent, NEVER, found.event_times_ms),
+        times_ms=np.where(is_left, NEVER, found.times_ms),
+        whys={**found.whys, **dict.fromkeys(found.offsets[is_left].tolist(), why)},
+    )
 
 
 def _without_questions(found: Prediction, offsets: Int64s) -> Prediction:
