@@ -18,11 +18,12 @@ from rmqtx.readers.old_tables.state_table import STATE_SLOT
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.store.store import HALF_TOPIC, open_store
 from rmqtx_cli.words import exit_status
-from rmqtx_cli.words.times import parse_time_ms
+from rmqtx_cli.words.times import parse_time_ms, time_text
 from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.field import field_stores
 from tests.forge.damage import SLOT_BYTES, flip_byte, log_files, queue_files
+from tests.forge.logs import FIRST_MS, Forge
 from tests.forge.stores import copy_of, unpacked
 from tests.repairs.broker_lock import locked_by_a_broker
 
@@ -342,3 +343,22 @@ def test_a_half_that_names_no_producer_is_put_back_unasked(rmqtx: Run, tmp_path:
     assert "3 checked, 1 put back unasked" in result.err
     [played] = rows(rmqtx("simulate", root, "--rounds", "1", "--show", "rounds", *settings).out)
     assert (played["checked_count"], played["unasked_count"]) == (3, 1)
+
+
+def test_a_default_maximum_of_checks_that_a_copy_refutes_discards_nothing(rmqtx: Run, tmp_path: Path) -> None:
+    """A copy with 18 checks: with transactionCheckMax=15 the check had discarded it and not put it back."""
+    forge = Forge(tmp_path / "store")
+    forge.half("A", checks=18)
+    forge.half("B", checks=3)
+    root = forge.write()
+    at = ("--at", time_text(FIRST_MS + 600_000))
+    listed = rows(rmqtx("pending", root, *at, "--format", "jsonl").out)
+    found = {row["transaction_id"]: (row["advice"], row["discard_at_ms"], row["next_event"]) for row in listed}
+    assert found == {"A": ("wait", None, "unknown"), "B": ("wait", None, "asked")}
+    assert "a half copy has 18 checks, more than transactionCheckMax 15" in rmqtx("show", "A", "--store", root, *at).out
+    simulated = rmqtx("simulate", root, "--rounds", "1", *at)
+    assert (simulated.status, "give the broker's configuration" in simulated.err) == (exit_status.INCOMPLETE, True)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("transactionCheckMax=20\n")
+    known = rows(rmqtx("pending", root, *at, "--broker-conf", conf, "--format", "jsonl").out)
+    assert all(row["discard_at_ms"] is not None for row in known)
