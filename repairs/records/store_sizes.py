@@ -36,7 +36,8 @@ class StoreSizes:
     """Lengths of a store's files, and further values that only a broker's configuration contains.
 
     Units: bytes; `delay_levels_ms`: the delay of level 1, 2, ... `index_entries_count`: maxIndexNum, one more than the
-           entries of a file.
+           entries of a file. `has_default_queues`: neither a file nor the configuration gives the length of the files
+           of consume queues.
     """
 
     log_file_bytes: int
@@ -44,6 +45,17 @@ class StoreSizes:
     index_slots_count: int
     index_entries_count: int
     delay_levels_ms: tuple[int, ...]
+    has_default_queues: bool = False
+
+    @property
+    def assumption(self) -> str | None:
+        """What is assumed about the length of the files of consume queues, as a sentence; None if it is known."""
+        if not self.has_default_queues:
+            return None
+        return (
+            f"new consume queue files have {self.queue_file_bytes[SIMPLE]} bytes, the default, as no file of a queue "
+            "is left: a broker with another mappedFileSizeConsumeQueue does not start on them; add --broker-conf FILE"
+        )
 
 
 def store_sizes(store: Store | None, conf: Mapping[str, str] | None = None) -> StoreSizes:
@@ -73,6 +85,7 @@ def store_sizes(store: Store | None, conf: Mapping[str, str] | None = None) -> S
         number_of(given, "maxHashSlotNum") or slots or newest_default("maxHashSlotNum"),
         number_of(given, "maxIndexNum") or entries or newest_default("maxIndexNum"),
         _delays(given.get("messageDelayLevel", _DELAY_LEVELS)),
+        has_default_queues=not (number_of(given, *QUEUE_LENGTH_KEYS) or _usual(queues[SIMPLE])),
     )  # fmt: skip
 
 

@@ -90,9 +90,11 @@ def command(
     settings = opened.settings_of(source)
     voice.note(f"{source.root}: {consistency(source)}; broker {settings.broker}")
     with_tags = index_has_tags(source, settings)
+    parts, sizes = _parts(part, source), store_sizes(source, conf)
+    if "queues" in parts and sizes.assumption is not None:
+        voice.note(sizes.assumption)
     with shown("rebuilding", voice) as progress:
-        parts = _parts(part, source)
-        made = rebuild(parts, source, to, store_sizes(source, conf), with_tags=with_tags, conf=conf, progress=progress)
+        made = rebuild(parts, source, to, sizes, with_tags=with_tags, conf=conf, progress=progress)
     return _say_made(made, parts, store, to, voice)
 
 

@@ -82,6 +82,8 @@ def command(
     if config is None:
         voice.note("no config/ found: the new store has no topics and no cursors; add them with --config DIR")
     sizes, is_guess = _sizes(files, store, conf, segment_bytes)
+    if sizes.assumption is not None:
+        voice.note(sizes.assumption)
     with shown("salvaging", voice) as progress:
         result = salvage(
             files, to, sizes, config=config, with_tags=_has_tags(store, conf), old_store=store,
