@@ -18,7 +18,7 @@ from rmqtx.readers.cursors.cursors import check_cursors
 from rmqtx.readers.model.errors import RmqtxError, SourceError
 from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.model.releases import PREPARED_NOT_CHECKED
-from rmqtx.readers.store.store import HALF_TOPIC, OWN_ABORT, Store
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, OWN_ABORT, Store
 from rmqtx.remoting.producer.unique_keys import UniqueKeys
 from rmqtx.remoting.protocol.answers import Answer
 from rmqtx.remoting.protocol.codes import COMMIT, ROLLBACK, ResponseCode
@@ -151,12 +151,13 @@ class FileMedium:
             situation.conditions, now_ms=_now_ms(), is_stopped=True, unwritable=refused,
             unread_op=self._unread_op() if named is not None and has_ops else None,
             hides_new=self._hides_new() if has_ops else frozenset(),
+            takes_halves=self._tail.next_offset(HALF_TOPIC) is not None,
         )
         return replace(situation, conditions=around)
 
     def _unread_op(self) -> tuple[int, int] | None:
         """Return the op cursor and the number of the next op message, if the check would not read this message."""
-        cursor, number = (check_cursors(self._store).op or {}).get(0), self._tail.next_op_offset()
+        cursor, number = (check_cursors(self._store).op or {}).get(0), self._tail.next_offset(OP_TOPIC)
         return None if cursor is None or number is None or cursor <= number else (cursor, number)
 
     def _hides_new(self) -> frozenset[str]:

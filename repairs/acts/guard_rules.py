@@ -255,8 +255,14 @@ def not_a_half(situation: Situation, request: ActRequest) -> Found:
     )
 
 
-#: Files whose queue began again at 0 take no half message: the next one would get a number that the log has.
-_ON_RUNNING_BROKER = " (with -n, on the running broker, where the numbers of the half queue began again)"
+def _resumed(situation: Situation) -> str:
+    """Return the command that appends a half message again. Files whose queue began again at 0 take none: the next one
+    would get a number that the log has.
+    """
+    command = f"rmqtx resume {situation.transaction_id}"
+    if situation.conditions.takes_halves:
+        return command
+    return f"start the broker, because the numbers of its half queue began again, then {command} -n HOST:PORT"
 
 
 def number_taken(situation: Situation, request: ActRequest) -> Found:
@@ -267,8 +273,8 @@ def number_taken(situation: Situation, request: ActRequest) -> Found:
     late = (
         "nothing to do: its state does not change"
         if situation.state in (State.COMMITTED, State.ROLLED_BACK)
-        else "append it again, in a slot of its own, and have the check of that copy answered: rmqtx resume "
-        f"{situation.transaction_id}, then rmqtx answer{_ON_RUNNING_BROKER}"
+        else "append it again, in a slot of its own, and have the check of that copy answered: "
+        f"{_resumed(situation)}, then rmqtx answer"
     )
     return (
         f"another half message has, or will have, slot {named.queue_offset} of the half queue: the op message "
@@ -287,11 +293,14 @@ def number_shared(situation: Situation, request: ActRequest) -> Found:
         return None
     if "number_taken" in situation.row["flags"]:
         return None  # refused for that
+    decided = f"rmqtx {request.action} {situation.transaction_id} -n HOST:PORT"
     return (
         f"another half message has half queue offset {named.queue_offset} too: the op message of this decision could "
         "mean either, so both would be UNDECIDABLE afterwards",
-        f"append it again, with a number of its own, and decide that copy: rmqtx resume {situation.transaction_id}"
-        f"{_ON_RUNNING_BROKER}; or let its producer answer the check",
+        f"let the check of a running broker put it back with a number of its own, then {decided}; or let its producer "
+        "answer that check"
+        if situation.state is State.PENDING
+        else f"append it again, with a number of its own, and decide that copy: {_resumed(situation)}",
     )
 
 

@@ -23,7 +23,7 @@ from rmqtx.readers.model.shell_words import quoted
 from rmqtx.readers.queues.consume_queue import open_queue
 from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.checkpoint import checkpoint_values
-from rmqtx.readers.store.store import OP_TOPIC, Store
+from rmqtx.readers.store.store import Store
 from rmqtx.repairs.changes.change_sets import Barrier, ChangeSet, CreateFile, ReplaceFile, Step, WriteAt
 from rmqtx.repairs.changes.clones import COMMIT_LOG
 from rmqtx.repairs.records.record_writer import PROPERTY_CRC, RecordDraft, WritingRules, blank_head, draft_of
@@ -240,10 +240,10 @@ class LogTail:
         piece += data
         self._position += len(data)
 
-    def next_op_offset(self) -> int | None:
-        """Return the queue offset that the next op message gets; None where the op queue contradicts the log."""
+    def next_offset(self, topic: str) -> int | None:
+        """Return the queue offset that the next half or op message gets; None where its queue contradicts the log."""
         try:
-            return self._next_queue_offset(OP_TOPIC, 0)
+            return self._next_queue_offset(topic, 0)
         except UnsafeStore:
             return None  # the act is refused when it is planned
 

@@ -78,8 +78,9 @@ class ActConditions:
            run, and its files are changed. `is_of_files`: only files were read, no broker was asked. `unwritable`:
            actions whose records cannot be appended to the files, with the reason. `unread_op`: the op cursor, and the
            number of the op message of a decision, where the check would not read this message. `hides_new`: the topics,
-           half or op, whose next record gets no slot, or one that the check passes. `stopped_time_ms`: when the broker
-           stopped, where files were read.
+           half or op, whose next record gets no slot, or one that the check passes. `takes_halves`: the numbers of the
+           half queue are those of the log, so a half message can be appended to the files. `stopped_time_ms`: when the
+           broker stopped, where files were read.
     Units: `settle_ms`: how long a decision made before now may take to become visible; `settled_ms`: time waited.
     """
 
@@ -100,6 +101,7 @@ class ActConditions:
     unwritable: Mapping[str, str] = field(default_factory=dict)
     unread_op: tuple[int, int] | None = None
     hides_new: frozenset[str] = frozenset()
+    takes_halves: bool = True
     stopped_time_ms: int | None = None
 
 

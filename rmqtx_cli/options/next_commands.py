@@ -27,8 +27,8 @@ PLACES = (
     "store", "namesrv", "broker", "cluster", "namespace", "credentials", "tls", "tls_ca", "tls_cert", "tls_key",
     "tls_server_name", "tls_insecure",
 )  # fmt: skip
-#: Commands on one transaction, as the sentences of guards name them: without a place.
-_IN_PROSE = re.compile(r"\brmqtx (show|commit|rollback|resume|close|discard) ([^\s;,)]+)")
+#: Commands on one transaction, as the sentences of guards name them: without a place, unless it is a running broker.
+_IN_PROSE = re.compile(r"\brmqtx (show|commit|rollback|resume|close|discard) ([^\s;,)]++)(?! -n )")
 _CHANGES_FILES = frozenset({"commit", "rollback", "resume", "close", "discard"})
 #: Of these commands --at is the time of the state; of `simulate` it is the clock.
 _WITH_PAST_STATES = ("show", "pending", "audit", "diagnose")

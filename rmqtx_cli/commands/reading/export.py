@@ -279,4 +279,4 @@ class _FilesWritten:
         """Summary line."""
         if not self.files_count:
             return "nothing new"
-        return f"{count(self.rows_count, 'row')} added in {count(self.files_count, 'file')} of {size(self.size_bytes)}"
+        return f"{count(self.rows_count, 'row')} written in {count(self.files_count, 'file')} of {size(self.size_bytes)}"

@@ -32,10 +32,11 @@ from rmqtx_cli.words.text import count
 from rmqtx_cli.words.times import asked_time_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
+    from rmqtx.readers.store.store import Store
     from rmqtx.verdicts.model.reading import VerdictReading
     from rmqtx_cli.sources.source import Source
 
@@ -113,6 +114,7 @@ def command(
     listing = Listing(opener.schema, view, output, asked.where, fail_on, asked.limit, voice, now_ms=times.now_ms)
     with opener.opened(output.output) as opened:
         opened.add_provenance(context, listing)
+        times.refuse_past(opened.stores)
         reading = opened.pending(at_ms=times.at_ms, scan=asked.scan)
         rows = reading.table()
     chosen = _chosen(rows, asked, times)
@@ -151,15 +153,25 @@ class _Times:
         now_ms = at_ms if at_ms is not None else time.time_ns() // 1_000_000
         within_ms = None if asked.deadline_within is None else parse_duration_ms(asked.deadline_within)
         with_deadline = within_ms is not None or not _DEADLINE_NAMES.isdisjoint(names_of(SORT.get()))
-        if with_deadline and at_ms is not None:
-            raise BadRequest(
-                "deadlines are predicted from now on: --at does not go with --deadline-within or --sort deadline"
-            )
         age_ms = None if asked.older_than is None else parse_duration_ms(asked.older_than)
         return cls(
             at_ms, now_ms, None if age_ms is None else now_ms - age_ms,
             None if within_ms is None else now_ms + within_ms, with_deadline,
         )
+
+    def refuse_past(self, stores: Sequence[Store]) -> None:
+        """Refuse a deadline where the time is before the end of a store: what came next is in the store itself.
+
+        Raises: BadRequest.
+        """
+        from rmqtx.verdicts.evidence.store_facts import known_until_ms, past_ms
+
+        for store in stores if self.with_deadline and self.at_ms is not None else ():
+            if past_ms(store, self.at_ms, known_until_ms(store)) is not None:
+                raise BadRequest(
+                    f"{store.root}: --at is before its end, and deadlines are not predicted for a past time",
+                    advice="leave out --deadline-within and --sort deadline",
+                )
 
 
 def _lines(

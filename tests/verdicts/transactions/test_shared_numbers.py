@@ -280,3 +280,23 @@ def test_a_rollback_that_could_mean_two_halves_is_refused_and_never_proved(
     rows = audited(to)
     assert (rows[5608]["state"], rows[5608]["reason_code"]) == ("UNDECIDABLE", "op_of_several")
     assert "half queue offset 3" in rows[5608]["reason"]
+
+
+def test_a_refusal_names_the_place_where_the_half_message_can_be_appended(
+    rmqtx: Run, restarted: Path, tmp_path: Path
+) -> None:
+    """The files of a half queue that began again take none; those in which two halves have one number do."""
+    act = ("--to", tmp_path / "new", "--broker-version", "5.3.3", "--reason", "x", "--yes")
+    began_again = rmqtx("rollback", OLD_HALF, "--store", restarted, *act).err
+    assert f"start the broker, because the numbers of its half queue began again, then rmqtx resume {OLD_HALF} -n " in (
+        began_again
+    )
+    assert f"rmqtx resume {OLD_HALF} --store" not in began_again
+    root = field_stores("two-halves-one-number", tmp_path) / "store"
+    pending_half = "8B5DC344512906E32F076157A01F7C22"
+    refused = rmqtx("rollback", pending_half, "--store", root, *act).err
+    assert f"put it back with a number of its own, then rmqtx rollback {pending_half} -n HOST:PORT" in refused
+    lost_half = next(row["transaction_id"] for row in audited(root).values() if row["state"] == "LOST")
+    advised = rmqtx("rollback", lost_half, "--store", root, *act).err
+    assert f"rmqtx resume {lost_half} --store {root}" in advised
+    assert rmqtx("resume", lost_half, "--store", root, *act).status == 0
