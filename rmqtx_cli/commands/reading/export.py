@@ -279,4 +279,5 @@ class _FilesWritten:
         """Summary line."""
         if not self.files_count:
             return "nothing new"
-        return f"{count(self.rows_count, 'row')} written in {count(self.files_count, 'file')} of {size(self.size_bytes)}"
+        files = count(self.files_count, "file")
+        return f"{count(self.rows_count, 'row')} written in {files} of {size(self.size_bytes)}"
