@@ -23,7 +23,8 @@ from tests.brokers import corpus
 from tests.cli.conftest import Run
 from tests.field import field_stores
 from tests.forge.damage import SLOT_BYTES, flip_byte, log_files, queue_files
-from tests.forge.logs import FIRST_MS, Forge
+from tests.forge.logs import Forge
+from tests.forge.records import FIRST_MS
 from tests.forge.stores import copy_of, unpacked
 from tests.repairs.broker_lock import locked_by_a_broker
 
