@@ -77,14 +77,15 @@ def checks_begin_again(found: Evidence) -> Bools:
 def _was_settled_before(found: Evidence) -> Int64s:
     """The longest time from an op message to a put-back of the copy that it names; -1 where no copy came after an op.
 
-    Nor where it came within _SAME_ROUND_MS: then the round had read the op messages before.
+    Nor where it came within _SAME_ROUND_MS and did no harm: then the round had read the op messages before.
     Units: milliseconds.
     """
     copies, marks, following = found.copies, found.marks, found.copy_after_mark
     rows = np.flatnonzero(following >= 0)
     rows = rows[copies.offset[following[rows]] > marks.offset[rows]]
     waited_ms = copies.time_ms[following[rows]] - marks.time_ms[rows]
-    is_later = waited_ms >= _SAME_ROUND_MS
+    is_harmed = found.flag("duplicate_commit") | found.flag("discarded_though_decided") | found.flag("conflict")
+    is_later = (waited_ms >= _SAME_ROUND_MS) | is_harmed[marks.owner[rows]]
     longest = np.full(found.count, -1, np.int64)
     np.maximum.at(longest, marks.owner[rows[is_later]], waited_ms[is_later])
     return longest
