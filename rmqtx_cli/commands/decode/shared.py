@@ -221,8 +221,12 @@ class _Rows:
                 seen.say("no row has it", voice)
                 say_unknown_name("--topic", topic, topics, "no queue here has this topic", voice)
         if (amounts := accounting(whole)) is not None:
-            voice.note(amounts)
+            is_cut = not self.instead and listing.limit is not None and listing.rows_count >= listing.limit
+            voice.note(f"{amounts}{_CUT if is_cut else ''}")
         return listing.conclude(whole)
+
+
+_CUT = "; reading ended at --limit, so later files are not counted"
 
 
 def _seen_by(seen: NamesSeen, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
