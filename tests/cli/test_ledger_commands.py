@@ -289,7 +289,7 @@ def test_export_in_every_format(kind: str, rmqtx: Run, common: Path, tmp_path: P
     table = ds.dataset(to, format={"jsonl": "json"}.get(kind, kind)).to_table()
     offsets = sorted(table["commit_log_offset"].to_pylist())
     records = rmqtx("decode", "commitlog", common, "--format", "csv", "--fields", "commit_log_offset", "--quiet").out
-    assert f"{len(offsets)} rows added" in first.err
+    assert f"{len(offsets)} rows written" in first.err
     assert offsets == sorted(int(line) for line in records.splitlines()[1:])
     assert set(table.schema.names) >= {"commit_log_offset", "topic", "keys"}
 
