@@ -68,7 +68,7 @@ COUNTS_VIEW = View(
 )
 SUMMARY_VIEW = replace(COUNTS_VIEW, columns=(*COUNTS_VIEW.columns, *LATENCY_COLUMNS))
 #: The columns of TRANSACTIONS that are counted, and with the measures those of a summary.
-COUNTED_COLUMNS = (*HARM_COLUMNS, *_KEYS, "half_copies")
+COUNTED_COLUMNS = (*HARM_COLUMNS, *_KEYS, "half_copies", "op_marks", "final_records", "discard_copies")
 SUMMARY_COLUMNS = (*COUNTED_COLUMNS, *MEASURES.names)
 
 _Cell = tuple[str | None, str | None]
@@ -116,7 +116,7 @@ class Summary:
     _found_in: dict[str, Counter[tuple[str, str | None]]] = field(
         default_factory=lambda: {state: Counter() for state in (State.PENDING, State.LOST)}
     )
-    _with_copies: set[str] = field(default_factory=set)
+    _decided_elsewhere: set[str] = field(default_factory=set)
     _never_asked: Counter[str] = field(default_factory=Counter)
     _oldest_pending_ms: int | None = None
 
@@ -173,9 +173,18 @@ class Summary:
             rows = batch.select(["topic", "half_copies"]).filter(pc.equal(batch["state"], state))
             for topic, copies in zip(*(values.to_pylist() for values in rows.columns), strict=True):
                 counted.update((root, topic) for root in {copy["store"] for copy in copies})
-        copies = batch["half_copies"]
-        shared = copies.filter(pa.array(are_in_several_stores(copies)))
-        self._with_copies.update(pc.unique(pc.struct_field(pc.list_flatten(shared), "store")).to_pylist())
+        self._count_decided_elsewhere(batch)
+
+    def _count_decided_elsewhere(self, batch: pa.RecordBatch) -> None:
+        """Find the stores in which a transaction is open, by their log, that another copy of the log decides."""
+        is_open = pc.is_in(batch["state"], pa.array([State.PENDING, State.LOST], pa.string()))
+        shared = batch.filter(pa.array(are_in_several_stores(batch["half_copies"]) & ~np.asarray(is_open)))
+        decisions = [name for name in ("op_marks", "final_records", "discard_copies") if name in shared.schema.names]
+        for row in shared.select(["half_copies", *decisions]).to_pylist() if shared.num_rows else ():
+            own, decided = (
+                {one["store"] for name in names for one in row[name]} for names in (["half_copies"], decisions)
+            )
+            self._decided_elsewhere |= own - decided
 
     def _find_examples(self, batch: pa.RecordBatch) -> None:
         for entry in pc.value_counts(pc.list_flatten(batch["flags"])).to_pylist():
@@ -276,7 +285,7 @@ class Summary:
     def store_lines(self, stores: Sequence[Store], damaged: Collection[str | None]) -> Iterator[str]:
         """The broker's own counter and the sizes of the check's queues, of each store. `damaged`: see `damaged`."""
         for store in stores:
-            if store.root not in self._with_copies:  # what only another copy of the log decides is open in this one
+            if store.root not in self._decided_elsewhere:
                 yield from self._drift(store, is_whole=store.root not in damaged)
             yield from self._cost(store)
 
