@@ -43,7 +43,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "export": "write a table as files by topic and day",
         "diff": "compare two stores, two audit files or two times",
         "reconcile": "compare transactions with the application's ledger",
-        "decode": "print the files of one kind in a store, structure by structure",
+        "decode": "print files of a store, structure by structure",
         "bundle": "pack a few transactions into a small store, to share them",
     },
     "Installation": {

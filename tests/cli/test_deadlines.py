@@ -54,9 +54,18 @@ def test_pending_by_deadline(rmqtx: Run, corpus_store: Stores, conf: Path) -> No
 def test_a_deadline_is_no_question_about_the_past(rmqtx: Run, corpus_store: Stores) -> None:
     store = corpus_store("common-5.3.3")
     for words in (["--sort", "deadline"], ["--deadline-within", "10m"]):
-        result = rmqtx("pending", store, "--at", "-1h", *words)
+        result = rmqtx("pending", store, "--at", "2026-11-20T00:00:00Z", *words)
         assert result.status == 2
-        assert "predicted from now on" in result.err
+        assert "deadlines are not predicted for a past time" in result.err
+
+
+def test_a_deadline_at_a_later_time_counts_from_that_time(rmqtx: Run, corpus_store: Stores, conf: Path) -> None:
+    settings = ("--broker-conf", conf, "--at", "2026-11-22T00:00:00Z", "--format", "jsonl")
+    asked = ("pending", corpus_store("common-5.3.3"), *settings)
+    times = [json.loads(line)["discard_at_ms"] for line in rmqtx(*asked).out.splitlines()]
+    near = rmqtx(*asked, "--deadline-within", "1000h", "--sort", "deadline").out.splitlines()
+    assert sorted(time for time in times if time is not None) == [json.loads(line)["discard_at_ms"] for line in near]
+    assert rmqtx(*asked, "--deadline-within", "1ms").out == ""
 
 
 def test_show_says_when_and_why_not(rmqtx: Run, corpus_store: Stores, conf: Path) -> None:
