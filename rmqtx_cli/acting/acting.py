@@ -22,7 +22,7 @@ from rmqtx_cli.sources.offline import OfflineOptions
 from rmqtx_cli.words import exit_status, say
 from rmqtx_cli.words.durations import age_text, parse_duration_ms
 from rmqtx_cli.words.say import Voice
-from rmqtx_cli.words.text import count, escaped, group_text, stored_text, topic_words
+from rmqtx_cli.words.text import count, escaped, group_words, stored_text, topic_words
 
 if TYPE_CHECKING:
     from rmqtx.repairs.acts.orders import CheckedAct, Conduct
@@ -217,7 +217,7 @@ def print_act(checked_act: CheckedAct, voice: Voice) -> None:
     checks = "checks not counted" if row["checks_count"] is None else count(row["checks_count"], "check")
     facts = [
         str(row["state"]), f"age {age}", checks, topic_words(row["topic"]),
-        group_text(row["producer_group"]), *([f"keys {row['keys']}"] if row["keys"] else []),
+        group_words(row["producer_group"]), *([f"keys {row['keys']}"] if row["keys"] else []),
     ]  # fmt: skip
     action = checked_act.order.request.action
     voice.note(f"{action} {row['transaction_id']} ({', '.join(facts)})")

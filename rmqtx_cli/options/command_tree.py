@@ -26,6 +26,7 @@ from rmqtx_cli.words import exit_status, say
 #: Settings of each command, not only of `rmqtx`: a command that is built by itself keeps the help option it has then.
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _JSON = ["--format", "json"]
+#: Options that name the one store of an act, and the one place of its result.
 _ONE_PLACE = ("--store", "--to")
 _COUNT_MAX = (1 << 63) - 1
 #: Names of the parameters that hold stores.

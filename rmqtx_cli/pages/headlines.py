@@ -11,7 +11,7 @@ from rmqtx.verdicts.model.state import State
 from rmqtx_cli.pages.check_alive import check_lines, check_sentence, next_lines
 from rmqtx_cli.pages.deadlines import deadline_lines
 from rmqtx_cli.words.durations import duration_text
-from rmqtx_cli.words.text import count, escaped, group_text, of_group
+from rmqtx_cli.words.text import count, escaped, group_words, of_group
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ def _whose(pending: pa.Table) -> str:
         return f"in {len(groups)} groups, most in {of_group(most_group, most_topic)} ({most_count})"
     named = ", ".join(f"{topic or 'unknown'} ({number})" for (_, topic), number in pairs.most_common(_NAMED_MAX))
     more = f" and {count(len(pairs) - _NAMED_MAX, 'more topic')}" if len(pairs) > _NAMED_MAX else ""
-    return f"{group_text(most_group)}, topics {named}{more}"
+    return f"{group_words(most_group)}, topics {named}{more}"
 
 
 def pending_lines(

@@ -68,7 +68,7 @@ COUNTS_VIEW = View(
 )
 SUMMARY_VIEW = replace(COUNTS_VIEW, columns=(*COUNTS_VIEW.columns, *LATENCY_COLUMNS))
 #: The columns of TRANSACTIONS that are counted, and with the measures those of a summary.
-COUNTED_COLUMNS = (*HARM_COLUMNS, *_KEYS, "half_copies", "op_marks", "final_records", "discard_copies")
+COUNTED_COLUMNS = (*HARM_COLUMNS, *_KEYS, "half_copies")
 SUMMARY_COLUMNS = (*COUNTED_COLUMNS, *MEASURES.names)
 
 _Cell = tuple[str | None, str | None]
@@ -176,15 +176,11 @@ class Summary:
         self._count_decided_elsewhere(batch)
 
     def _count_decided_elsewhere(self, batch: pa.RecordBatch) -> None:
-        """Find the stores in which a transaction is open, by their log, that another copy of the log decides."""
+        """Find the stores in which a transaction may be open, by their log, that another copy of the log decides."""
         is_open = pc.is_in(batch["state"], pa.array([State.PENDING, State.LOST], pa.string()))
-        shared = batch.filter(pa.array(are_in_several_stores(batch["half_copies"]) & ~np.asarray(is_open)))
-        decisions = [name for name in ("op_marks", "final_records", "discard_copies") if name in shared.schema.names]
-        for row in shared.select(["half_copies", *decisions]).to_pylist() if shared.num_rows else ():
-            own, decided = (
-                {one["store"] for name in names for one in row[name]} for names in (["half_copies"], decisions)
-            )
-            self._decided_elsewhere |= own - decided
+        copies = batch["half_copies"]
+        shared = copies.filter(pa.array(are_in_several_stores(copies) & ~np.asarray(is_open)))
+        self._decided_elsewhere.update(pc.unique(pc.struct_field(pc.list_flatten(shared), "store")).to_pylist())
 
     def _find_examples(self, batch: pa.RecordBatch) -> None:
         for entry in pc.value_counts(pc.list_flatten(batch["flags"])).to_pylist():

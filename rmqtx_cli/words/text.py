@@ -90,14 +90,14 @@ def size(count_bytes: int) -> str:
     raise AssertionError
 
 
-def group_text(name: str | None) -> str:
+def group_words(name: str | None) -> str:
     """Return a producer group in words."""
     return "unknown group" if name is None else f"group {name}"
 
 
 def of_group(group: str | None, topic: str | None) -> str:
     """Return the producer group and the topic of a transaction in words."""
-    return f"{group_text(group)}, {topic_words(topic)}"
+    return f"{group_words(group)}, {topic_words(topic)}"
 
 
 def topic_words(name: str | None) -> str:

@@ -173,7 +173,7 @@ def expected_row(sent: Event, truth: Truth) -> Row:
     last_copy = max(halves, key=lambda copy: int(copy["queue_offset"]), default=sent)
     checks_count = int(last_copy.get("properties", {}).get("TRANSACTION_CHECK_TIMES", 0))
     if truth.check_max is not None and checks_count >= truth.check_max:
-        # A slow machine gives it one check more before the stop: the next round discards it, and asks nobody.
+        # A slow machine gives it one check more before the stop: the next round discards it without asking.
         flags -= {"open_after_decision"}
     if state == "PENDING" and discard_copies and not delayed:
         flags.add("resumed" if resumes else "checked_again_after_restart")

@@ -57,6 +57,10 @@ def equals(column: str, value: str | None) -> str | None:
 _NOTHING: Mapping[str, tuple[str, str | None]] = {}
 
 
+#: What an account of bytes leaves out.
+_CUT = "; reading ended at --limit, so later files are not counted"
+
+
 @dataclass(frozen=True, slots=True)
 class RangeOptions:
     """The range to read, as commit-log offsets or times."""
@@ -224,9 +228,6 @@ class _Rows:
             is_cut = not self.instead and listing.limit is not None and listing.rows_count >= listing.limit
             voice.note(f"{amounts}{_CUT if is_cut else ''}")
         return listing.conclude(whole)
-
-
-_CUT = "; reading ended at --limit, so later files are not counted"
 
 
 def _seen_by(seen: NamesSeen, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
