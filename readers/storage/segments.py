@@ -24,7 +24,8 @@ from rmqtx.readers.storage.places import DirectoryEntry, FileSystem, is_uri, joi
 from rmqtx.readers.storage.runs import LOCAL, Limits
 
 Int64s = npt.NDArray[np.int64]
-_SEGMENT_NAME = re.compile(r"\d{20}")
+#: Name of a log or queue file: the offset of its first byte.
+SEGMENT_NAME = re.compile(r"\d{20}")
 _DLEDGER_DIRECTORY = re.compile(r"(.*/)?dledger-[^/]+/data/?")
 #: The header of a DLedger entry, in front of each record (4.5.0+, enableDLegerCommitLog).
 DLEDGER_FRAME_BYTES = 48
@@ -200,7 +201,7 @@ def list_segments(
     found: list[Segment] = []
     for directory in directories:
         for entry in _entries(files_of(directory), directory, store, findings):
-            if not _SEGMENT_NAME.fullmatch(entry.name) or int(entry.name) > _OFFSET_MAX or not entry.is_file:
+            if not SEGMENT_NAME.fullmatch(entry.name) or int(entry.name) > _OFFSET_MAX or not entry.is_file:
                 if not entry.is_directory:  # sub-directories are skipped by brokers from 5.1.0
                     findings.append(Finding(store, _FOREIGN, as_text(entry.path)))
                 continue

@@ -9,14 +9,13 @@ from collections.abc import Iterable
 from rmqtx.readers.model.errors import NotAStore
 from rmqtx.readers.storage.places import FileSystem, joined, name_of, parent_of
 from rmqtx.readers.storage.refused import unreadable
-from rmqtx.readers.storage.segments import is_dledger
+from rmqtx.readers.storage.segments import SEGMENT_NAME, is_dledger
 
 #: Directories and files that identify a store's root if its commit log is elsewhere or lost.
 _MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config", "transaction", "rocksdbstore")
 #: Directories of a store whose files have names like those of a log.
 _OWN = (*_MARKS, "consumequeue_ext", "timerlog", "compaction", "kvStore")
 _TAR = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
-_SEGMENT = re.compile(r"\d{20}")
 #: Number of subdirectories that are searched for stores if the given directory is not one.
 _SUBDIRECTORIES_MAX = 64
 _NAMED_MAX = 5
@@ -59,7 +58,7 @@ def file_is_no_store(place: str) -> NotAStore:
         advice = f"unpack it: tar xf {shlex.quote(place)}, then {advice}"
     elif name.lower().endswith(".zip"):
         advice = f"unpack it: unzip {shlex.quote(place)}, then {advice}"
-    elif _SEGMENT.fullmatch(name) and not name_of(parent_of(place)).isdecimal():  # a file of a queue is in a number
+    elif SEGMENT_NAME.fullmatch(name) and not name_of(parent_of(place)).isdecimal():  # a file of a queue is in a number
         advice = f"a log file alone: mkdir -p NEW/commitlog; cp {shlex.quote(place)} NEW/commitlog; then give NEW"
     return NotAStore(f"{place} is a file, not a store", file=place, advice=advice)
 
@@ -76,7 +75,7 @@ def _why_not(files: FileSystem, place: str) -> tuple[str, str | None]:
         return "the directory is empty", None
     if "data" in folders and is_dledger(joined(place, "data")):
         return f"the directory belongs to a DLedger member; give the store's root: {parent_of(place)}", None
-    if any(map(_SEGMENT.fullmatch, plain)):
+    if any(map(SEGMENT_NAME.fullmatch, plain)):
         root = parent_of(parent_of(place)) if is_dledger(place) else parent_of(place)
         if _is_store(files, root):
             return f"the directory contains segment files; give the store's root: {root}", None
@@ -100,7 +99,7 @@ def unnamed_logs(files: FileSystem, root: str) -> str | None:
 
 
 def _logs(files: FileSystem, directories: Iterable[str]) -> list[str]:
-    return [one for one in directories if any(map(_SEGMENT.fullmatch, _names(files, one, directories=False)))]
+    return [one for one in directories if any(map(SEGMENT_NAME.fullmatch, _names(files, one, directories=False)))]
 
 
 def _option(directory: str) -> str:

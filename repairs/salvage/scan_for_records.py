@@ -35,6 +35,7 @@ from rmqtx.readers.model.findings import Finding, as_text
 from rmqtx.readers.model.reading import Coverage
 from rmqtx.readers.storage.open_file import OpenFile
 from rmqtx.readers.storage.opening import open_file
+from rmqtx.readers.storage.segments import SEGMENT_NAME
 
 _WINDOW_BYTES = 8 << 20
 #: No broker accepts a larger message (maxMessageSize is 4 MiB by default).
@@ -161,7 +162,8 @@ class FoundRuns:
                     # the head of a record may straddle the window's end
                     position += max(1, len(data) - HEAD_BYTES) if position + len(data) < file.size_bytes else len(data)
                     continue
-                self._account(file, accounted, found, end_offset)
+                is_log = self._continues(file, accounted, found, end_offset)
+                self._account(file, accounted, found, end_offset, is_log=is_log)
                 accounted, position = found, found + 1  # a record with unreadable bytes is in no run
                 for run, is_filler in self._runs_from(file, found):
                     accounted = position = run.position_bytes + run.length_bytes
@@ -269,16 +271,30 @@ class FoundRuns:
     def _unread_between(self, begin: int, end: int) -> int:
         return sum(max(0, min(at + length, end) - max(at, begin)) for at, length in self._unread)
 
-    def _account(self, file: OpenFile, begin: int, end: int, offset: int | None) -> None:
+    def _continues(self, file: OpenFile, begin: int, found: int, end_offset: int | None) -> bool:
+        """Return whether a record is as far behind the one before it, or behind the segment's begin, as in the log."""
+        _, _, offset = head_of(self._read(file, found, HEAD_BYTES))
+        if end_offset is None:
+            name = Path(self.source.file).name
+            end_offset = int(name) if SEGMENT_NAME.fullmatch(name) and not begin else None
+        return end_offset is not None and offset - end_offset == found - begin
+
+    def _account(self, file: OpenFile, begin: int, end: int, offset: int | None, *, is_log: bool = False) -> None:
         """Count the bytes between runs: zeros and blank records are filler, other bytes are damaged.
 
-        `offset`: end in the log of the record before them.
+        `offset`: end in the log of the record before them. `is_log`: these bytes were records, because the log goes on
+        behind them at the right distance; then zeros are damaged too, except behind a blank record.
         """
         coverage, first = self.coverage, begin
         while begin < end:
             data_begin = min(end, max(begin, file.next_data(begin)))
-            coverage.filler_bytes += data_begin - begin
             data = self._read(file, data_begin, min(_WINDOW_BYTES, end - data_begin))
+            if data_begin == first and data[span_of("magic")] == BLANK_MAGIC:
+                is_log = False  # the rest of a segment
+            if is_log:
+                coverage.damaged_bytes += data_begin - begin
+            else:
+                coverage.filler_bytes += data_begin - begin
             if data[span_of("magic")] == BLANK_MAGIC:
                 if offset is not None and data_begin == first:
                     self.borders.add(offset + number_at(data, "length_bytes"))
@@ -287,7 +303,7 @@ class FoundRuns:
             unread = self._unread_between(data_begin, data_begin + len(data))
             edges = range(-(data_begin % _SECTOR_BYTES), len(data), _SECTOR_BYTES)
             sectors = (data[max(0, at) : at + _SECTOR_BYTES] for at in edges)
-            zeros = sum(len(sector) for sector in sectors if sector.count(0) == len(sector))
+            zeros = 0 if is_log else sum(len(sector) for sector in sectors if sector.count(0) == len(sector))
             coverage.filler_bytes += zeros - min(unread, zeros)
-            coverage.damaged_bytes += len(data) - zeros
+            coverage.damaged_bytes += len(data) - zeros - max(0, unread - zeros)
             begin = data_begin + len(data)

@@ -357,6 +357,23 @@ def test_sectors_that_cannot_be_read_are_unread(tmp_path: Path, monkeypatch: pyt
     assert [finding.code for finding in scan.findings] == ["unreadable-file"]
 
 
+@pytest.mark.parametrize("page", [0, 2])
+def test_zeros_in_place_of_records_are_damaged(page: int, tmp_path: Path) -> None:
+    """At the begin of a segment and between two records; the zeros behind the last record are unused."""
+    root = corpus.unpack("common-5.3.3", tmp_path)
+    (log,) = damage.log_files(root)
+    data = bytearray(log.read_bytes())
+    sound = FoundRuns(0, SalvageSource(str(log), len(data)))
+    list(sound)
+    data[4096 * page : 4096 * (page + 1)] = bytes(4096)
+    log.write_bytes(data)
+    scan = FoundRuns(0, SalvageSource(str(log), len(data)))
+    list(scan)
+    assert sound.coverage.damaged_bytes == 0 == scan.coverage.unread_bytes
+    assert scan.coverage.damaged_bytes == sound.coverage.decoded_bytes - scan.coverage.decoded_bytes >= 4096
+    assert scan.coverage.filler_bytes == sound.coverage.filler_bytes
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     root = corpus.unpack("common-5.3.3", tmp_path)
     with pytest.raises(BadRequest, match="is inside"):
