@@ -76,6 +76,10 @@ test: compiled ## the tests, in up to 4 processes; needs neither broker nor netw
 test-slow: compiled ## what `make test` leaves out: other stores of the corpus, more seeds, JVMs, brokers where Maven is
 	@$(BIN)/python -m pytest tests -m "(slow or broker) and not deep" --numprocesses $(TEST_PROCESSES) --dist loadfile
 
+.PHONY: test-started
+test-started: compiled ## the tests that start a broker of one release (Maven and a JDK), part of .ci/run; test-brokers starts all releases
+	@$(BIN)/python -m pytest tests -m "broker and not deep" --numprocesses $(TEST_PROCESSES) --dist loadfile
+
 .PHONY: test-deep
 test-deep: compiled ## more of the same: damage of every byte, kills at every moment, every store with every table (half an hour)
 	@$(BIN)/python -m pytest tests -m deep --numprocesses $(TEST_PROCESSES) --dist loadfile

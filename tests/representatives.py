@@ -102,7 +102,7 @@ def family_of(name: str) -> str:
     return re.sub(r"-\d+(\.\d+)+", "", name)
 
 
-#: One store of each design and form of files, for tests that compare two ways of ours.
+#: One store of each design and form of files, for tests that compare two ways of ours or take long for each store.
 FEW = (
     "common-4.3.0", "common-4.9.7", "common-5.3.3", "killed-4.3.0", "killed-5.5.0", "batchcq-5.3.3", "cqext-4.9.7",
     "delayed-5.5.0", "discards-4.9.7", "lmqhalf-5.5.0", "multipath-5.1.4", "upgraded-4.2.0-4.9.7", "statetable-3.1.4",
@@ -121,6 +121,11 @@ def in_two_ways(names: Iterable[str]) -> list[Any]:
     `make test`, the rest in `make test-deep`.
     """
     return [pytest.param(name, marks=() if name in FEW else pytest.mark.deep) for name in names]
+
+
+def few_quick(names: Iterable[str]) -> list[Any]:
+    """Parameters, one for each of these stores: FEW of them run in `make test`, the rest in `make test-slow`."""
+    return [pytest.param(name, marks=() if name in FEW else pytest.mark.slow) for name in names]
 
 
 def one_of_each_design(names: Iterable[str | Any]) -> list[Any]:

@@ -59,7 +59,7 @@ def denied(place: Path) -> str:
     return f"rmqtx: cannot read {place}: permission denied - run as the broker's user\n"
 
 
-@pytest.mark.parametrize("place", rest_is_slow(PLACES, quick=4))
+@pytest.mark.parametrize("place", rest_is_slow(PLACES, quick=2))
 def test_the_place_is_named_first_and_nothing_follows_from_it(store: Path, place: str) -> None:
     closed = store / place
     if place == "lock":
@@ -72,7 +72,7 @@ def test_the_place_is_named_first_and_nothing_follows_from_it(store: Path, place
     assert done.stdout == f"RMQTX UNKNOWN - cannot read {closed}: permission denied - run as the broker's user\n"
 
 
-@pytest.mark.parametrize("words", rest_is_slow(COMMANDS, quick=3), ids=lambda words: " ".join(words[:2]))
+@pytest.mark.parametrize("words", rest_is_slow(COMMANDS, quick=2), ids=lambda words: " ".join(words[:2]))
 def test_every_command_that_opens_stores(store: Path, common: Path, words: list[str]) -> None:
     shutil.copytree(common, store.parent.parent / "other")
     closed = store / "config"

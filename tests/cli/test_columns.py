@@ -13,6 +13,7 @@ from rmqtx_cli.words.text import width, wrapped
 from tests.cli.conftest import Run
 from tests.cli.program import RMQTX
 from tests.cli.terminal import on_terminal
+from tests.representatives import rest_is_slow
 
 Stores = Callable[[str], Path]
 
@@ -24,7 +25,9 @@ def shown(words: list[object], columns: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["common-5.3.3", "killed-5.3.3", "poison-4.5.0", "prepared-3.2.6", "statetable-3.1.4", "rocksdb-5.5.0"]
+    "name", rest_is_slow(
+        ["common-5.3.3", "prepared-3.2.6", "rocksdb-5.5.0", "killed-5.3.3", "poison-4.5.0", "statetable-3.1.4"], quick=3
+    ),
 )
 def test_at_80_columns_pending_has_what_tells_one_from_another(rmqtx: Run, corpus_store: Stores, name: str) -> None:
     store = corpus_store(name)
@@ -45,7 +48,7 @@ def test_at_80_columns_pending_has_what_tells_one_from_another(rmqtx: Run, corpu
     assert (page.status, page.out.split()[0]) == (status, whole)
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+@pytest.mark.parametrize("columns", rest_is_slow([80, 40, 60, 100]))
 def test_the_time_that_is_left_is_the_last_to_go(corpus_store: Stores, columns: int) -> None:
     head = shown(["pending", corpus_store("common-5.3.3")], columns)[0].split()
     assert {"id", "age", "discard_in"} <= set(head)
@@ -71,7 +74,7 @@ def test_more_columns_show_more_and_wide_or_a_pipe_all(rmqtx: Run, common: Path)
         ["diff", "--limit", "9", "POISON"], ["show", "K-9976-poison_before.2", "--store"],
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", rest_is_slow([80, 120], quick=1))
 def test_no_line_of_a_table_is_longer_than_the_terminal(corpus_store: Stores, words: list[str], columns: int) -> None:
     poison = corpus_store("poison-4.5.0")
     other = corpus_store("common-5.3.3") if "POISON" in words else poison
@@ -80,7 +83,7 @@ def test_no_line_of_a_table_is_longer_than_the_terminal(corpus_store: Stores, wo
     assert max(width(line) for line in lines) <= columns
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("columns", rest_is_slow([80, 60, 120], quick=1))
 def test_what_verify_and_show_say_is_never_cut(rmqtx: Run, corpus_store: Stores, columns: int) -> None:
     store = corpus_store("poison-4.5.0")
     lines = shown(["verify", store], columns)

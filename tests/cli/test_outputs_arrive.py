@@ -42,7 +42,7 @@ def limiting(size_bytes: int) -> Callable[[], None]:
 
 
 @WAYS
-@pytest.mark.parametrize("form", rest_is_slow(FORMATS, quick=3))
+@pytest.mark.parametrize("form", rest_is_slow(FORMATS, quick=1))
 def test_a_file_that_takes_a_part_is_10(common: Path, tmp_path: Path, form: str, unbuffered: str) -> None:
     words, whole, cut = ["audit", "STORE", "-q", "--format", form], tmp_path / "whole", tmp_path / "cut"
     assert run([*words, "-o", str(whole)], common, unbuffered).returncode == 0

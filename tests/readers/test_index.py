@@ -20,7 +20,7 @@ from rmqtx.readers.storage.runs import LOCAL
 from rmqtx.readers.store.store import Store, open_store
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
-from tests.representatives import each_store
+from tests.representatives import each_store, few_quick
 
 Wanted = list[tuple[bytes, int]]
 
@@ -99,7 +99,7 @@ def test_the_chains_of_a_few_keys_lead_to_the_same_records_as_a_sweep(name: str)
         assert [offset for _, offset in found(store, [key])] == sorted({o for k, o in wanted if k == key})
 
 
-@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
+@pytest.mark.parametrize("name", few_quick(corpus.corpus_names()))
 def test_every_byte_of_a_real_index_is_explained(name: str) -> None:
     store = opened(name)
     reading = scan_entries(store)

@@ -26,7 +26,7 @@ from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, opened
-from tests.representatives import each_store
+from tests.representatives import each_store, rest_is_slow
 
 Row = dict[str, Any]
 NAMES = (
@@ -89,7 +89,7 @@ def asked(rows: list[Row]) -> list[tuple[SearchConditions, Callable[[Row], bool]
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", rest_is_slow(NAMES, quick=3))
 def test_a_search_finds_what_a_slow_reading_finds(name: str) -> None:
     store = opened(name)
     rows = scan_records(store, with_body=True, decompress=True).table().to_pylist()

@@ -31,6 +31,7 @@ from rmqtx.readers.store.store import Store, open_store
 from rmqtx.verdicts.verify.verify import DEFAULT, FULL, QUICK, Verify
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened, unpacked
+from tests.representatives import rest_is_slow
 
 STORES = corpus.corpus_names(design="state_table")
 CLEAN, KILLED = "statetable-3.1.4", "statetable-killed-3.1.4"
@@ -202,7 +203,7 @@ def used_bytes(path: Path) -> int:
     return len(path.read_bytes().rstrip(b"\0"))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_is_slow(range(6)))
 def test_every_flipped_byte_of_a_slot_or_an_entry_is_found(tmp_path: Path, seed: int) -> None:
     root = copy_of(CLEAN, tmp_path)
     chosen = random.Random(seed)

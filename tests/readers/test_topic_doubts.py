@@ -24,6 +24,7 @@ from rmqtx.readers.store.store import (
 from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.comparing import COLUMNS, Row, parts_of
 from tests.forge.stores import copy_of, settings_of
+from tests.representatives import rest_is_slow
 from tests.verdicts.following import Followed
 from tests.verdicts.verifying import findings
 
@@ -68,7 +69,7 @@ def with_topic(record: Row, *, is_bit: bool) -> tuple[Path, bytes, bytes]:
 
 
 @pytest.mark.parametrize("is_bit", [True, False])
-@pytest.mark.parametrize(("name", "topic"), CASES)
+@pytest.mark.parametrize(("name", "topic"), rest_is_slow(CASES, quick=3))
 def test_nothing_is_said_for_certain_that_was_not_so(name: str, topic: str, is_bit: bool, tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
     before, sound = read(root, name)

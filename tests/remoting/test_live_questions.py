@@ -28,6 +28,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from tests.brokers import corpus
 from tests.remoting.fake import FakeServer, response
 from tests.remoting.store_broker import StoreBroker
+from tests.representatives import rest_is_slow
 
 NAMES = (
     "common-5.3.3", "common-4.9.7", "common-5.5.0", "killed-5.1.4", "masked-4.9.7", "masked-5.3.3", "masked-5.5.0",
@@ -92,7 +93,7 @@ def client() -> Iterator[Client]:
         yield opened
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", rest_is_slow(NAMES, quick=6))
 def test_the_rows_are_those_of_the_files(name: str, tmp_path: Path, client: Client) -> None:
     one = Served(name, tmp_path, client)
     with one.server:

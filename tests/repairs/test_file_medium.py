@@ -29,6 +29,7 @@ from tests.repairs.acting import act, content, medium_of, rows_of
 from tests.repairs.broker_lock import locked_by_a_broker
 from tests.repairs.crash_story import Story
 from tests.repairs.log_records import records
+from tests.representatives import rest_is_slow
 
 VERSIONS = ("4.3.0", "4.4.0", "4.9.7", "5.1.4", "5.3.3", "5.5.0")
 
@@ -44,7 +45,7 @@ def one_of_each(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
     return orders | dict.fromkeys(asked_again[:1], "close")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", rest_is_slow(VERSIONS, quick=3))
 def test_each_action_does_what_it_says_and_nothing_else(version: str, tmp_path: Path, journal: Journal) -> None:
     source = unpack(f"common-{version}", tmp_path / "source")
     before, bytes_before = rows_of(source, version), content(source)
@@ -77,7 +78,7 @@ def _settled(row: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "flags": sorted(set(row["flags"]) - aging)}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", rest_is_slow(VERSIONS, quick=3))
 def test_what_is_appended_stands_where_it_says_and_undo_takes_it_back(
     version: str, tmp_path: Path, journal: Journal
 ) -> None:

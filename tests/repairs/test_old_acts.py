@@ -30,6 +30,7 @@ from rmqtx.verdicts.verify.verify import Verify
 from tests.brokers.corpus import unpack
 from tests.repairs.acting import act, content, medium_of, rows_of
 from tests.repairs.log_records import number, records
+from tests.representatives import rest_is_slow
 
 #: Store of the corpus → the broker that is to open it.
 STORES = {
@@ -57,7 +58,7 @@ def graver(root: Path, version: str) -> list[tuple[str, int | None]]:
     return [(row["code"], row["commit_log_offset"]) for row in rows if row["severity"] != "note"]
 
 
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("name", rest_is_slow(STORES, quick=4))
 def test_each_action_ends_one_prepared_record_and_nothing_else(name: str, tmp_path: Path, journal: Journal) -> None:
     version = STORES[name]
     source = unpack(name, tmp_path / "source")

@@ -18,7 +18,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx_cli.main import status_of
 from tests.brokers import corpus
 from tests.forge import damage
-from tests.representatives import each_store
+from tests.representatives import few_quick
 
 DERIVED = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 #: Until 4.9 a header counted every entry as a used slot.
@@ -45,7 +45,7 @@ def files_below(root: Path, *names: str) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
+@pytest.mark.parametrize("name", few_quick(corpus.corpus_names()))
 def test_queues_are_byte_for_byte_the_brokers(name: str, tmp_path: Path) -> None:
     root = corpus.unpack(name, tmp_path)
     built = made(root, tmp_path / "new", "queues")
@@ -64,7 +64,7 @@ OTHER_INDEX = ("killed-4.4", "downgraded", "parallel")
 ONE_INDEX = [name for name in corpus.corpus_names() if not name.startswith(OTHER_INDEX)]
 
 
-@pytest.mark.parametrize("name", each_store(ONE_INDEX))
+@pytest.mark.parametrize("name", few_quick(ONE_INDEX))
 def test_the_index_is_byte_for_byte_the_brokers(name: str, tmp_path: Path) -> None:
     root = corpus.unpack(name, tmp_path)
     made(root, tmp_path / "new", "index", "checkpoint")

@@ -23,6 +23,7 @@ from tests.brokers import corpus
 from tests.forge import damage
 from tests.forge.stores import contents, settings_of, unpacked
 from tests.repairs.test_rebuild import files_below
+from tests.representatives import rest_is_slow
 
 BLANK = b"\xcb\xd4\x31\x94"
 SEGMENT = 1 << 18
@@ -67,7 +68,9 @@ def assert_walked(root: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["common-4.3.0", "killed-4.9.7", "common-5.3.3", "killed-5.5.0", "batchcq-5.3.3", "ipv6-5.1.4", "propcrc-5.3.3"],
+    rest_is_slow([
+        "common-4.3.0", "killed-5.5.0", "batchcq-5.3.3", "ipv6-5.1.4", "killed-4.9.7", "common-5.3.3", "propcrc-5.3.3",
+    ], quick=4),
 )
 def test_a_whole_store_comes_out_as_it_was(name: str, tmp_path: Path) -> None:
     root = corpus.unpack(name, tmp_path)

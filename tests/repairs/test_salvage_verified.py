@@ -16,6 +16,7 @@ from tests.forge import damage
 from tests.forge.damage import log_files, records_in
 from tests.forge.stores import copy_of
 from tests.repairs.test_salvage import salvaged
+from tests.representatives import rest_is_slow
 from tests.verdicts.verifying import every_finding
 
 #: An impossible time, one of the year 2300, and one before 1970.
@@ -27,7 +28,7 @@ def errors(root: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("time_ms", TIMES)
-@pytest.mark.parametrize("number", [0, 40, -1])
+@pytest.mark.parametrize("number", rest_is_slow([0, -1, 40]))
 def test_an_impossible_store_time_is_named_and_not_passed_on(time_ms: int, number: int, tmp_path: Path) -> None:
     root = copy_of("common-5.3.3", tmp_path / "source")
     file = log_files(root)[0]
@@ -80,7 +81,7 @@ def test_the_status_is_3_and_the_record_is_printed(tmp_path: Path, capsys: pytes
     assert ".unfinished" not in text
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_is_slow(range(6), quick=3))
 def test_a_new_store_verifies_no_worse_than_its_source(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     root = copy_of(chance.choice(["killed-4.9.7", "common-5.3.3", "killed-5.1.4"]), tmp_path / "source")

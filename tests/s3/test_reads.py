@@ -18,6 +18,7 @@ from rmqtx.readers.storage.segments import Segment, SegmentedLog
 from rmqtx.readers.store.store import open_store
 from tests.forge.logs import in_one_file
 from tests.forge.records import Message
+from tests.representatives import rest_is_slow
 from tests.s3.server import S3Server
 
 SIZE_BYTES = 21 << 20
@@ -42,7 +43,7 @@ def segment(s3: S3Server, content: bytes, tmp_path: Path) -> Segment:
     return segment
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rest_is_slow(range(3), quick=1))
 def test_any_order_of_reads_gives_the_bytes(segment: Segment, content: bytes, seed: int) -> None:
     chance = random.Random(seed)
     with segment.open() as file:

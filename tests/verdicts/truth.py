@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending
 from tests.brokers import corpus
@@ -22,9 +24,15 @@ EVIDENCE = {
 
 
 @functools.cache
+def judged(name: str) -> pa.Table:
+    """The audit of a store of the corpus, read once in this process."""
+    return audit([opened(name)], settings_of(name)).table()
+
+
+@functools.cache
 def audited(name: str) -> list[Row]:
     """Every verdict on a store of the corpus."""
-    rows: list[Row] = audit([opened(name)], settings_of(name)).table().to_pylist()
+    rows: list[Row] = judged(name).to_pylist()
     return rows
 
 

@@ -16,7 +16,7 @@ from rmqtx.verdicts.audit.message_ids import stores_of_message_id
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource, timeline
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
-from tests.representatives import in_two_ways
+from tests.representatives import in_two_ways, rest_is_slow
 
 NAMES = [
     *(name for design in ("state_table", "prepared_records", "rocksdb") for name in corpus.corpus_names(design)),
@@ -73,7 +73,7 @@ def test_a_timeline_shows_which_copies_the_producer_was_asked_about() -> None:
     assert sum("immunity time" in (event["detail"] or "") for event in events) == 20
 
 
-@pytest.mark.parametrize("name", LOOKED_UP)
+@pytest.mark.parametrize("name", rest_is_slow(LOOKED_UP, quick=4))
 def test_show_takes_the_original_and_the_newest_id(name: str) -> None:
     """The richest transaction of each state, looked up afresh by its id, its oldest and its newest record."""
     store, settings = opened(name), settings_of(name)

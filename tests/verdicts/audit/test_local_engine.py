@@ -17,6 +17,7 @@ from rmqtx.verdicts.audit import local_audit
 from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge import damage
 from tests.forge.stores import copy_of, opened, settings_of
+from tests.representatives import rest_is_slow
 
 Row = dict[str, Any]
 STORES = ("common-5.3.3", "killed-4.9.7", "masked-4.9.7", "common-4.3.0")
@@ -76,7 +77,7 @@ def test_the_accelerator_gives_the_same(monkeypatch: pytest.MonkeyPatch, request
     use_accelerator(False)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_is_slow(range(6)))
 def test_the_same_on_damaged_stores(seed: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """A record's place, not its name, brings a final to its half: flips of single header bytes keep the rows equal."""
     name = STORES[seed % len(STORES)]

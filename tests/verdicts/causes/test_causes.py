@@ -26,7 +26,7 @@ from rmqtx.verdicts.evidence.store_facts import known_until_ms, store_facts
 from rmqtx.verdicts.model.store_evidence import BROKER_LOG, StoreEvidence
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
-from tests.representatives import each_store
+from tests.representatives import few_quick
 from tests.verdicts.causes.__main__ import filled
 from tests.verdicts.causes.diagnosed import diagnosed, proven, strengths, version_of
 
@@ -102,7 +102,7 @@ def test_stores_with_the_cause_show_it(word: str) -> None:
     assert any("explains" in one for one in found) or word in open_ones
 
 
-@pytest.mark.parametrize("name", each_store(corpus.all_names()))
+@pytest.mark.parametrize("name", few_quick(corpus.all_names()))
 def test_no_cause_explains_what_did_not_happen(name: str) -> None:
     found, rows = diagnosed(name, version_of(name))
     explained = {row["cause"]: row["transactions_count"] for row in rows if row["strength"] == "explains"}

@@ -18,12 +18,15 @@ from rmqtx.verdicts.causes.strengths import cause_words
 from rmqtx.verdicts.evidence.store_facts import store_facts
 from rmqtx_cli.main import status_of
 from tests.forge.stores import opened
+from tests.representatives import rest_is_slow
 from tests.verdicts.causes.diagnosed import diagnosed, settings_of, strengths
 
 NAME, WORD = "parallel-5.3.3", "decided-only-at-checks"
 
 
-@pytest.mark.parametrize("name", ["ignored-4.3.1", "parallel-5.3.3", "common-4.3.0", "proxy-5.3.3", "common-5.3.3"])
+@pytest.mark.parametrize(
+    "name", rest_is_slow(["ignored-4.3.1", "proxy-5.3.3", "common-5.3.3", "parallel-5.3.3", "common-4.3.0"], quick=3)
+)
 @pytest.mark.parametrize("split_bytes", [None, 1 << 14])
 def test_audit_counts_the_groups_that_diagnose_names(
     name: str, split_bytes: int | None, monkeypatch: pytest.MonkeyPatch

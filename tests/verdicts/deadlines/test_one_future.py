@@ -59,7 +59,9 @@ def damaged(name: str, how: str, to: Path) -> str:
 
 
 @pytest.mark.parametrize("how", ["hole", "half slots", "op slots"])
-@pytest.mark.parametrize("name", rest_is_slow(["killed-5.3.3", "common-4.9.7", "common-5.5.0", "killed-5.1.4"], 2))
+@pytest.mark.parametrize(
+    "name", rest_is_slow(["killed-5.3.3", "common-4.9.7", "common-5.5.0", "killed-5.1.4"], quick=1)
+)
 def test_answers_about_damaged_stores_are_what_the_simulation_plays(name: str, how: str, tmp_path: Path) -> None:
     place = damaged(name, how, tmp_path)
     for clock in CLOCKS:

@@ -20,6 +20,7 @@ from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, open_store
 from rmqtx.verdicts.audit.local_audit import audit
 from tests.forge.comparing import COLUMNS, flipped
 from tests.forge.stores import copy_of, settings_of
+from tests.representatives import rest_is_slow
 from tests.verdicts.following import Followed
 
 Row = dict[str, Any]
@@ -77,7 +78,7 @@ def wrong_states(before: dict[str, Row], after: dict[str, Row], touched: int) ->
 
 
 @pytest.mark.parametrize("of_name", [False, True])
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("name", rest_is_slow(STORES))
 def test_an_id_that_others_contradict_is_found(name: str, of_name: bool, tmp_path: Path) -> None:
     root = copy_of(name, tmp_path)
     before, sound = read(root, name)

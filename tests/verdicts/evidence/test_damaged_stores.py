@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import re
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from rmqtx.readers.log.commit_log import scan_records
@@ -23,6 +25,7 @@ from tests.forge import damage
 from tests.forge.comparing import cited, parts_of, recorded
 from tests.forge.damage import log_files, queue_files, records_in
 from tests.forge.stores import copy_of, opened, settings_of
+from tests.representatives import rest_is_slow
 
 Row = dict[str, Any]
 STORE = "killed-5.1.4"
@@ -31,12 +34,19 @@ CLEAN = "common-4.9.7"
 """Stopped cleanly: nothing in it is undecidable."""
 
 
+@functools.cache
+def undamaged(name: str) -> tuple[pa.Table, list[int]]:
+    """The verdicts on an undamaged store, and where its records are."""
+    records = scan_records(opened(name)).table()["commit_log_offset"].to_pylist()
+    return audit([opened(name)], settings_of(name)).table(), records
+
+
 class Damaged:
     """A copy of a store after a damage, and the undamaged store's verdicts."""
 
     def __init__(self, name: str, root: Path, wound: Callable[[Path], object]) -> None:
-        self.before = by_id(audit([opened(name)], settings_of(name)).table().to_pylist())
-        self.whole = [row["commit_log_offset"] for row in scan_records(opened(name)).table().to_pylist()]
+        table, self.whole = undamaged(name)
+        self.before = by_id(table.to_pylist())
         wound(root)
         self.name, self.root = name, root
         self.store = open_store(root)
@@ -102,7 +112,7 @@ def clean(tmp_path: Path) -> Path:
 # ---- the commit log
 
 
-@pytest.mark.parametrize("number", [0, 3, 7])
+@pytest.mark.parametrize("number", rest_is_slow([0, 7, 3]))
 @pytest.mark.parametrize("page", [0, 1, 3])
 def test_a_page_of_zeros(copy: Path, number: int, page: int) -> None:
     file = log_files(copy)[number]
@@ -290,7 +300,7 @@ def test_a_derived_part_is_gone(clean: Path, part: str) -> None:
 
 
 @pytest.mark.parametrize("topic", [HALF_TOPIC, OP_TOPIC])
-@pytest.mark.parametrize("byte", [2, 6, 7, 9, 11, 15])
+@pytest.mark.parametrize("byte", rest_is_slow([2, 7, 11, 6, 9, 15]))
 @pytest.mark.parametrize("slot", [0, 20, 40])
 def test_a_flipped_slot_is_not_believed(clean: Path, topic: str, byte: int, slot: int) -> None:
     """Queues are derived: the log is intact, so is every verdict."""
@@ -331,12 +341,13 @@ def what_is_recorded(reading: Reading) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("topic", [HALF_TOPIC, OP_TOPIC])
-def test_a_flipped_slot_is_no_reason_to_lose_a_transaction(clean: Path, topic: str) -> None:
+@pytest.mark.parametrize("seed", rest_is_slow([6, 7, 8], quick=1))
+def test_a_flipped_slot_is_no_reason_to_lose_a_transaction(clean: Path, topic: str, seed: int) -> None:
     (file,) = queue_files(clean, topic)
-    chance = random.Random(6)
+    chance = random.Random(seed)
     written = len(file.read_bytes().rstrip(b"\0"))
     wanted = what_is_recorded(pending([open_store(clean)], settings_of(CLEAN), scan=True))
-    for position in [chance.randrange(written * 2 // 3, written) for _ in range(40)]:
+    for position in [chance.randrange(written * 2 // 3, written) for _ in range(14)]:
         mask = 1 << chance.randrange(8)
         damage.flip_byte(file, position, mask)
         assert what_is_recorded(pending([open_store(clean)], settings_of(CLEAN))) == wanted, (position, mask)

@@ -22,6 +22,7 @@ from rmqtx.verdicts.claims.segment_joins import broken_join
 from tests.forge.damage import flip_byte, log_files, queue_files
 from tests.forge.stores import WITH_SEVERAL_SEGMENTS, copy_of, opened, settings_of
 from tests.representatives import rest_is_slow
+from tests.verdicts.truth import judged
 
 Damage = Callable[[bytes], bytes]
 
@@ -60,7 +61,7 @@ def test_whole_files(tmp_path: Path, name: str, place: int, damage: str) -> None
     hanging = pending([open_store(root)], settings_of(name))
     assert hanging.table().to_pylist() == open_rows(rows).to_pylist()
     assert errors(hanging)
-    for row in audit([opened(name)], settings_of(name)).table().to_pylist()[::8]:
+    for row in judged(name).to_pylist()[::8]:
         identity = row["transaction_id"]
         try:
             [shown] = show([open_store(root)], settings_of(name), identity).table().to_pylist()
@@ -80,7 +81,7 @@ def test_a_record_that_the_index_knows_by_another_key(tmp_path: Path) -> None:
     """One byte of the UNIQ_KEY of a COMMIT record: by the index it named no transaction, and that was ROLLED_BACK."""
     name = "busystop-4.9.7"
     root = copy_of(name, tmp_path)
-    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist() if row["final_records"])
+    row = next(row for row in judged(name).to_pylist() if row["final_records"])
     final = row["final_records"][0]["commit_log_offset"]
     file = log_files(root)[0]
     at = file.read_bytes().index(row["transaction_id"].encode(), final)
@@ -109,7 +110,7 @@ def test_a_half_copy_with_another_number_than_its_slot(tmp_path: Path) -> None:
     """A half copy's own number, changed in one byte: an op of another half seemed to end it."""
     name = "busystop-4.9.7"
     root = copy_of(name, tmp_path)
-    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist() if row["half_copies"])
+    row = next(row for row in judged(name).to_pylist() if row["half_copies"])
     flip_byte(log_files(root)[0], row["half_copies"][0]["commit_log_offset"] + AT["queue_offset"] + 7, 1)
     require_a_scan_where_it_is_asked_for(root, name, row["transaction_id"])
 
@@ -132,7 +133,7 @@ def test_an_op_slot_that_seems_older_than_what_is_read(tmp_path: Path) -> None:
     require_a_scan_where_it_is_asked_for(root, name, None)
     hanging = pending([open_store(root)], settings_of(name))
     states = hanging.table()["state"].to_pylist()
-    truth = open_rows(audit([opened(name)], settings_of(name)).table())["state"].to_pylist()
+    truth = open_rows(judged(name))["state"].to_pylist()
     assert states == truth or errors(hanging)
     assert any("does not point to its record" in note.text for note in hanging.notes)
 
@@ -143,7 +144,7 @@ def test_an_op_queue_that_ends_before_the_cursor_of_the_check(tmp_path: Path) ->
     root = copy_of(name, tmp_path)
     shutil.rmtree(root / "consumequeue" / OP_TOPIC)
     hanging = pending([open_store(root)], settings_of(name))
-    found, rows = hanging.table(), open_rows(audit([opened(name)], settings_of(name)).table())
+    found, rows = hanging.table(), open_rows(judged(name))
     states, true_states = (
         dict(zip(table["transaction_id"].to_pylist(), table["state"].to_pylist(), strict=True))
         for table in (found, rows)
@@ -156,7 +157,7 @@ def test_a_half_copy_that_contradicts_its_property_crc(tmp_path: Path) -> None:
     """One byte of a group: the copy was of another transaction with the same id, which was LOST with status 0."""
     name = "propcrc-5.3.3"
     root = copy_of(name, tmp_path)
-    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist() if row["discard_copies"])
+    row = next(row for row in judged(name).to_pylist() if row["discard_copies"])
     file = log_files(root)[0]
     at = file.read_bytes().index(b"PGROUP\x01", row["half_copies"][-1]["commit_log_offset"])
     flip_byte(file, at + len(b"PGROUP\x01"), 1)
@@ -171,7 +172,7 @@ def test_an_op_message_that_cannot_be_read(tmp_path: Path) -> None:
     """What it ended was PENDING for `pending` and `show`, and UNDECIDABLE for an audit."""
     name = "cursorback-4.3.0"
     root = copy_of(name, tmp_path)
-    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist()
+    row = next(row for row in judged(name).to_pylist()
                if row["state"] == "ROLLED_BACK" and len(row["op_marks"]) == 1)
     flip_byte(log_files(root)[0], row["op_marks"][0]["commit_log_offset"] + AT["body_crc"], 1)
     require_a_scan_where_it_is_asked_for(root, name, row["transaction_id"])
@@ -193,7 +194,7 @@ def test_a_commit_record_that_seems_prepared(tmp_path: Path) -> None:
     """By the index it was one more half copy, of another design, and the transaction was ROLLED_BACK."""
     name = "busystop-4.3.0"
     root = copy_of(name, tmp_path)
-    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist()
+    row = next(row for row in judged(name).to_pylist()
                if row["final_records"] and not row["half_copies"][0]["commit_log_offset"])
     flip_byte(log_files(root)[0], row["final_records"][0]["commit_log_offset"] + AT["sys_flag"] + 3, 0x0F)
     require_a_scan_where_it_is_asked_for(root, name, row["transaction_id"])
@@ -207,7 +208,7 @@ def test_an_index_entry_with_another_hash(tmp_path: Path) -> None:
     index = open_index_file(open_store(root).index_files[0])
     with index.segment.open() as opened_file:
         entries = entries_at(opened_file, index, np.arange(1, index.entries_count + 1))
-    rows = audit([opened(name)], settings_of(name)).table().to_pylist()
+    rows = judged(name).to_pylist()
     finals = {record["commit_log_offset"] for row in rows for record in row["final_records"] if row["op_marks"]}
     hurt = [number for number, entry in enumerate(entries.tolist(), 1)
             if entry[1] in finals and not entry[3] and number not in entries["previous_entry_number"]]
@@ -226,7 +227,7 @@ def test_an_index_that_seems_to_begin_later(tmp_path: Path) -> None:
     [file, *_] = sorted((root / "index").iterdir())
     flip_byte(file, INDEX_HEADER.offsets["begin_offset"] + 7, 0x3C)
     require_a_scan_where_it_is_asked_for(root, name, None)
-    truth = open_rows(audit([opened(name)], settings_of(name)).table())
+    truth = open_rows(judged(name))
     columns = ["transaction_id", "half_store_time_ms"]
     assert pending([open_store(root)], settings_of(name)).table().select(columns) == truth.select(columns)
 
@@ -242,7 +243,7 @@ def _cursor_beyond_the_end(root: Path) -> None:
 def test_a_cursor_beyond_the_end_decides_nothing(tmp_path: Path, name: str) -> None:
     """All that it seemed to have passed was LOST, and the broker resets it and asks for all of them."""
     root = copy_of(name, tmp_path)
-    before = audit([opened(name)], settings_of(name)).table()
+    before = judged(name)
     _cursor_beyond_the_end(root)
     reading = audit([open_store(root)], settings_of(name))
     states = reading.table()["state"].to_pylist()
@@ -255,7 +256,7 @@ def test_a_cursor_beyond_the_end_decides_nothing(tmp_path: Path, name: str) -> N
 def test_a_cursor_beyond_the_end_is_no_premise_of_show(tmp_path: Path) -> None:
     name = "busystop-4.9.7"
     root = copy_of(name, tmp_path)
-    [row, *_] = audit([opened(name)], settings_of(name)).table().to_pylist()
+    [row, *_] = judged(name).to_pylist()
     _cursor_beyond_the_end(root)
     reading = show([open_store(root)], settings_of(name), row["transaction_id"])
     reading.table()
@@ -268,7 +269,7 @@ def test_a_half_copy_of_another_queue(tmp_path: Path, name: str, is_discarded: b
     """A queue_id that the half topic has not: no op ended the copy, and the row was PENDING or DISCARDED."""
     root = copy_of(name, tmp_path)
     row = next(
-        row for row in audit([opened(name)], settings_of(name)).table().to_pylist()
+        row for row in judged(name).to_pylist()
         if row["state"] == "ROLLED_BACK" and bool(row["discard_copies"]) == is_discarded
     )
     flip_byte(log_files(root)[0], row["half_copies"][0]["commit_log_offset"] + AT["queue_id"], number)
@@ -284,7 +285,7 @@ def test_a_half_copy_of_another_queue_in_rocksdb(tmp_path: Path, number: int, co
     name = "rocksdb-single-5.5.0"
     root = copy_of(name, tmp_path)
     [*_, row] = (
-        row for row in audit([opened(name)], settings_of(name)).table().to_pylist()
+        row for row in judged(name).to_pylist()
         if row["state"] == "COMMITTED" and row["half_copies"]
     )
     flip_byte(log_files(root)[0], row["half_copies"][0]["commit_log_offset"] + AT["queue_id"], number)
@@ -302,7 +303,7 @@ def test_the_last_op_slot_cannot_be(tmp_path: Path) -> None:
     begin = (_used(data) - 1) // 20 * 20 + 8
     file.write_bytes(data[:begin] + bytes(4) + data[begin + 4 :])  # record_length_bytes
     require_a_scan_where_it_is_asked_for(root, name, None)
-    truth = open_rows(audit([opened(name)], settings_of(name)).table())
+    truth = open_rows(judged(name))
     hanging = pending([open_store(root)], settings_of(name))
     assert hanging.table()["state"].to_pylist() == truth["state"].to_pylist()
     assert any("slots after" in note.text for note in hanging.notes)
@@ -313,7 +314,7 @@ def test_a_group_that_goes_on_into_the_next_property(tmp_path: Path, kind: str) 
     """The end of the group of one copy, changed in one bit: it seemed to be of another transaction with the same id."""
     name = "fifteen-4.9.7"
     root = copy_of(name, tmp_path)
-    row = next(row for row in audit([opened(name)], settings_of(name)).table().to_pylist() if row["discard_copies"])
+    row = next(row for row in judged(name).to_pylist() if row["discard_copies"])
     file = log_files(root)[0]
     at = file.read_bytes().index(b"PGROUP\x01", row[kind][-1]["commit_log_offset"])
     flip_byte(file, file.read_bytes().index(b"\x02", at), 1)
@@ -346,4 +347,4 @@ def test_a_queue_that_lost_its_newest_slots_in_a_kill(name: str, topic: str, tmp
     file.write_bytes(data[: end - 60] + bytes(len(data) - end + 60))
     rows = audit([open_store(root)], settings_of(name)).table()
     assert pending([open_store(root)], settings_of(name)).table().to_pylist() == open_rows(rows).to_pylist()
-    assert len(open_rows(rows)) == len(open_rows(audit([opened(name)], settings_of(name)).table()))
+    assert len(open_rows(rows)) == len(open_rows(judged(name)))

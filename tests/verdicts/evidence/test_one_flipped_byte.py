@@ -64,7 +64,7 @@ def chosen(damaged: Damaged, kind: str) -> Iterator[tuple[Row, dict[str, range],
         yield record, parts_of(damaged.bytes_of(record)), chance
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", rest_is_slow(KINDS, quick=3))
 def test_a_flip_in_header_body_or_topic_never_makes_a_wrong_state(damaged: Damaged, kind: str) -> None:
     violations: list[str] = []
     for record, parts, chance in chosen(damaged, kind):

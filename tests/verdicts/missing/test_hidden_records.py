@@ -75,7 +75,9 @@ def test_a_part_of_the_log_is_gone(name: str, tmp_path: Path) -> None:
                 assert row["state"] == "UNDECIDABLE", f"part {number}: {identity}: {row['state']}: {row['reason']}"
 
 
-@pytest.mark.parametrize("name", [CLEAN, "killed-5.1.4", "masked-4.4.0", "rocksdb-5.5.0", "statetable-3.1.4"])
+@pytest.mark.parametrize(
+    "name", rest_is_slow([CLEAN, "killed-5.1.4", "statetable-3.1.4", "masked-4.4.0", "rocksdb-5.5.0"], quick=3)
+)
 def test_the_records_that_decided_a_transaction_are_gone(name: str, tmp_path: Path) -> None:
     """The attack on every proof: the decision was in the hole, alone or beside its neighbours."""
     root = copy_of(name, tmp_path)

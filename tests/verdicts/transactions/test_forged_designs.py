@@ -26,6 +26,7 @@ from tests.forge import damage
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import copy_of, opened, settings_of
+from tests.representatives import one_of_each_design
 
 Row = dict[str, Any]
 #: Forged records are years old.
@@ -293,7 +294,7 @@ def test_without_the_rocksdb_table_files_prove_nothing_to_be_open(tmp_path: Path
         assert "RocksDB table" in rows["NEW1"]["reason"]
 
 
-@pytest.mark.parametrize("name", OLD)
+@pytest.mark.parametrize("name", one_of_each_design(OLD))
 def test_partitions_in_files_give_what_memory_gives(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

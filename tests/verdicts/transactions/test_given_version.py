@@ -11,7 +11,7 @@ from rmqtx.readers.model.releases import LAST_OF_LINES, dotted, parse_version, r
 from rmqtx.readers.store.broker_settings import broker_settings
 from rmqtx.readers.store.store import open_store
 from tests.brokers import corpus
-from tests.representatives import each_store
+from tests.representatives import few_quick
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     assert "the last broker was 4.9.8 or earlier" in settings.describe()
 
 
-@pytest.mark.parametrize("name", each_store(corpus.all_names()))
+@pytest.mark.parametrize("name", few_quick(corpus.all_names()))
 def test_the_version_that_wrote_a_store_is_believed_without_a_word(name: str, tmp_path: Path) -> None:
     recipe = corpus.recipe(name)
     version = str(recipe.get("upgrade", recipe["version"]))

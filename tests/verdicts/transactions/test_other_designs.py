@@ -22,7 +22,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.lookups import pending, show
 from tests.brokers import corpus
 from tests.forge.stores import contents, opened, settings_of, unpacked
-from tests.representatives import one_of_each_design
+from tests.representatives import few_quick, one_of_each_design, rest_is_slow
 from tests.verdicts.truth import Row, audited, is_asked, require_truth
 
 OLD = [*corpus.corpus_names(design="state_table"), *corpus.corpus_names(design="prepared_records")]
@@ -117,7 +117,7 @@ def test_pending_and_show_scan_and_say_so(name: str) -> None:
         assert row in show([opened(name)], settings_of(name), row["transaction_id"]).table().to_pylist()
 
 
-@pytest.mark.parametrize("name", OLD)
+@pytest.mark.parametrize("name", few_quick(OLD))
 def test_show_finds_a_prepared_record_by_its_offset_message_id(name: str) -> None:
     ids = {row["commit_log_offset"]: row["message_id"] for row in scan_records(opened(name)).table().to_pylist()}
     for row in audited(name)[::9]:
@@ -139,13 +139,13 @@ def test_half_copies_of_every_design_are_halves(name: str) -> None:
         assert (row["real_topic"], row["real_queue_id"]) == (row["topic"], row["queue_id"])
 
 
-@pytest.mark.parametrize("name", [*OLD, *ROCKSDB])
+@pytest.mark.parametrize("name", [*few_quick(OLD), *rest_is_slow(ROCKSDB)])
 def test_small_splits_give_the_same_rows(name: str) -> None:
     rows = audit([opened(name)], settings_of(name), split_bytes=7_000).table().to_pylist()
     assert sorted(rows, key=str) == sorted(audited(name), key=str)
 
 
-@pytest.mark.parametrize("name", [*OLD, *ROCKSDB])
+@pytest.mark.parametrize("name", [*few_quick(OLD), *rest_is_slow(ROCKSDB)])
 def test_reading_changes_nothing(name: str) -> None:
     before = contents(unpacked(name))
     list(audit([opened(name)], settings_of(name)))

@@ -12,6 +12,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.audit.timeline import StoreTimelineSource, timeline
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
+from tests.representatives import rest_is_slow
 from tests.verdicts.truth import audited
 
 FAILOVER = ("failover-4.9.7", "failover-5.3.3")
@@ -27,7 +28,7 @@ def _by_case(name: str) -> dict[str, dict[str, Any]]:
     return {row["case"]: rows[row["transaction_id"]] for row in corpus.expected(name)}
 
 
-@pytest.mark.parametrize("name", [*PARALLEL, *ONE_LINE])
+@pytest.mark.parametrize("name", rest_is_slow([*PARALLEL, *ONE_LINE], quick=5))
 def test_what_the_producer_was_asked_is_shown_as_asked(name: str) -> None:
     """Each copy that a producer heard of is a check, and each check counts one more than a copy before it."""
     asked: dict[str, set[int]] = {}

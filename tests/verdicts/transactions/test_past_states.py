@@ -14,6 +14,7 @@ from rmqtx.verdicts.audit.local_audit import audit
 from rmqtx.verdicts.evidence.store_facts import known_until_ms
 from tests.brokers import corpus
 from tests.forge.stores import opened, settings_of
+from tests.representatives import rest_is_slow
 
 
 def rows_at(store: Store, at_ms: int | None) -> dict[str, dict[str, Any]]:
@@ -108,7 +109,7 @@ def test_a_kill_loses_no_ops_of_long_before(name: str) -> None:
     assert doubted(store, name, end_ms - held_ms)
 
 
-@pytest.mark.parametrize("name", ["killed-5.1.4", "killed-5.3.3", "killed-5.5.0", "opslost-5.3.3"])
+@pytest.mark.parametrize("name", rest_is_slow(["killed-5.1.4", "opslost-5.3.3", "killed-5.3.3", "killed-5.5.0"]))
 def test_what_was_committed_later_had_not_been_rolled_back(name: str) -> None:
     """These brokers kept ops for 60 s, longer than they ran: what has no decision in the log may have been decided."""
     store = opened(name)

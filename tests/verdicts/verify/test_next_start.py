@@ -15,7 +15,7 @@ from rmqtx.verdicts.verify.next_start import next_start_findings, next_stop_find
 from tests.brokers import corpus
 from tests.forge.stores import copy_of, opened
 from tests.forge.volume import Plan, build, committed, op_lost, pending
-from tests.representatives import each_store
+from tests.representatives import few_quick
 
 
 def found(store: Store, version: str | None = None) -> list[tuple[str, str | None]]:
@@ -38,7 +38,7 @@ def reached_again(name: str) -> Counter[str]:
 NAMES = [name for name in corpus.corpus_names() if not name.startswith("poison-")]
 
 
-@pytest.mark.parametrize("name", each_store(NAMES))
+@pytest.mark.parametrize("name", few_quick(NAMES))
 def test_the_decided_ones_that_are_checked_again_are_counted(name: str) -> None:
     rows = found(opened(name))
     assert {code for code, _ in rows} <= {"start-checks-again"}

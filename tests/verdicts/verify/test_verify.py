@@ -26,13 +26,13 @@ from tests.forge.damage import log_files, queue_files
 from tests.forge.logs import Forge
 from tests.forge.records import Message
 from tests.forge.stores import contents, copy_of, opened, unpacked
-from tests.representatives import each_store, in_two_ways, rest_is_slow
+from tests.representatives import few_quick, in_two_ways, rest_is_slow
 from tests.verdicts.verifying import LEVELS, SEGMENTS, every_finding, findings, the_one, worse_than_notes
 
 # ---- sound stores
 
 
-@pytest.mark.parametrize("name", each_store(corpus.corpus_names()))
+@pytest.mark.parametrize("name", few_quick(corpus.corpus_names()))
 def test_a_sound_store_has_no_finding_but_notes(name: str) -> None:
     for level in LEVELS:
         rows = every_finding(unpacked(name), level)
