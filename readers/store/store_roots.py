@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
+from itertools import islice
 
-from rmqtx.readers.model.errors import NotAStore
+from rmqtx.readers.model.errors import NotAStore, SourceError
 from rmqtx.readers.storage.places import FileSystem, joined, name_of, parent_of
 from rmqtx.readers.storage.refused import unreadable
 from rmqtx.readers.storage.segments import SEGMENT_NAME, is_dledger
@@ -81,11 +82,15 @@ def _why_not(files: FileSystem, place: str) -> tuple[str, str | None]:
             return f"the directory contains segment files; give the store's root: {root}", None
         return "the directory contains segment files, without the rest of a store", f"add {_option(place)}"
     below = [joined(place, name) for name in folders[:_SUBDIRECTORIES_MAX]]
-    if stores := [one for one in below if _is_store(files, one)]:
+    deeper = (joined(one, name) for one in below for name in _names(files, one))  # evidence/BROKER/store
+    for directories in (below, islice(deeper, _SUBDIRECTORIES_MAX)):
+        stores = [one for one in directories if _is_store(files, one)]
         if len(stores) == 1:
             return f"did you mean {stores[0]}?", None
-        names = [name_of(one) for one in stores[:_NAMED_MAX]] + ["…"] * (len(stores) > _NAMED_MAX)
-        return f"it contains {len(stores)} stores: {', '.join(names)}", f"rmqtx stores {shlex.quote(place)}"
+        if stores:
+            names = [one.removeprefix(place).strip("/") for one in stores[:_NAMED_MAX]]
+            names += ["…"] * (len(stores) > _NAMED_MAX)
+            return f"it contains {len(stores)} stores: {', '.join(names)}", f"rmqtx stores {shlex.quote(place)}"
     if logs := _logs(files, below):
         return "it contains directories of segment files", f"add {' '.join(map(_option, logs))}"
     return "it contains no commitlog/, consumequeue/, index/, checkpoint, config/, transaction/ or rocksdbstore/", None
@@ -107,7 +112,10 @@ def _option(directory: str) -> str:
 
 
 def _is_store(files: FileSystem, place: str) -> bool:
-    return any(re.fullmatch(r"commitlog[-_\w]*|dledger-.+", name) for name in _names(files, place))
+    try:
+        return bool(log_directories(files, place, _names(files, place)))
+    except SourceError:  # it may not be read: it is only searched for advice
+        return False
 
 
 def _names(files: FileSystem, directory: str, *, directories: bool = True) -> list[str]:

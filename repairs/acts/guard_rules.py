@@ -484,7 +484,7 @@ def resume_too_old(situation: Situation, request: ActRequest) -> Found:
     conditions, born_ms = situation.conditions, situation.row["born_time_ms"]
     if not _resumes(situation, request) or request.action == "commit" or born_ms is None:
         return None
-    if is_in_rocksdb(situation.half_copy):  # the check of RocksDB halves does not have this rule
+    if is_in_rocksdb(situation.half_copy) or situation.is_prepared:  # their checks do not have this rule
         return None
     age_ms, reserved_hours = conditions.now_ms - born_ms, conditions.file_reserved_time_hours
     if not is_expired(age_ms, reserved_time_ms(reserved_hours)):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Run
+from tests.conftest import READ_AT_MS
+from tests.forge.stores import unpacked
+from tests.verdicts.truth import audited
 
 
 def test_fifteen_checks_are_found_by_any_of_their_ids(rmqtx: Run, fifteen: Path) -> None:
@@ -66,3 +70,12 @@ def test_the_page_goes_into_a_file(rmqtx: Run, fifteen: Path, tmp_path: Path) ->
     shown = rmqtx("show", "ORDER-1", "--store", fifteen)
     assert rmqtx("show", "ORDER-1", "--store", fifteen, "-o", tmp_path / "page.txt").out == ""
     assert (tmp_path / "page.txt").read_text() == shown.out
+
+
+def test_a_start_now_has_all_of_its_time_before_it(rmqtx: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the reading takes: the condition is "if the broker starts now"."""
+    root = unpacked("common-5.3.3")
+    (row, *_) = [one for one in audited("common-5.3.3") if one["next_event"] == "asked"]
+    monkeypatch.setattr("rmqtx_cli.commands.reading.show.time.time_ns", lambda: (READ_AT_MS + 20_000) * 1_000_000)
+    page = rmqtx("show", row["transaction_id"], "--store", str(root)).out
+    assert re.search(r"^next .* in 30s if the broker starts now", page, re.MULTILINE), page

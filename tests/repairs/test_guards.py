@@ -209,3 +209,9 @@ def test_actions_and_guards_are_explained() -> None:
     for guard in GUARDS:
         assert guard.prevents
         assert guard.risk
+
+
+def test_a_prepared_record_is_never_too_old_to_be_checked() -> None:
+    """Brokers before 4.3 have no rule about the age, so a longer fileReservedTime changes nothing."""
+    case = situation({**DISCARDED, "born_time_ms": NOW_MS - 73 * 3_600_000}, half_copy=PREPARED)
+    assert "resume-too-old" not in {refusal.guard for refusal in refusals(case, ActRequest("resume"))}

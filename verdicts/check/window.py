@@ -104,7 +104,7 @@ class CheckWindows:
         self._kept: dict[tuple[CheckRules, int, int | None, int | None], CheckWindow] = {}
         self._with_records = with_records and not store.in_use
         self._records: list[Block] = []
-        self._log_cut = log_cut
+        self.log_cut = log_cut
 
     def __reduce__(self) -> tuple[type[CheckWindows], tuple[Store, dict[str, str]]]:
         return CheckWindows, (self._store, self._conf)
@@ -132,7 +132,7 @@ class CheckWindows:
         records: list[Block] | None = None,
     ) -> CheckWindow:
         return check_window(
-            self._store, rules, queue_id, half_cursor, op_cursor, records, conf=self._conf, log_cut=self._log_cut
+            self._store, rules, queue_id, half_cursor, op_cursor, records, conf=self._conf, log_cut=self.log_cut
         )
 
     def take_records(self, offsets: Int64s) -> list[Block] | None:

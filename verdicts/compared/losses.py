@@ -17,13 +17,20 @@ from rmqtx.readers.model.findings import Finding
 from rmqtx.readers.queues.consume_queue import are_sound
 from rmqtx.readers.queues.slot_files import BATCH, SIMPLE, pointed_boundary, slot_files
 from rmqtx.readers.queues.unit_files import BLOCK_UNITS
-from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.readers.store.store import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    Store,
+)
 from rmqtx.verdicts.startup.losses import amount
 
 #: Codes of findings about lost bytes of the log.
 LOSS_CODES = ("record-damaged", "segment-gap", "tail-torn", "tail-foreign", "unreadable-file", "log-missing")
 _KINDS = ("half", "op", "discard copy", "other message")
-_TOPICS = {HALF_TOPIC: 0, OP_TOPIC: 1, DISCARD_TOPIC: 2}
+_TOPICS = {HALF_TOPIC: 0, ROCKSDB_HALF_TOPIC: 0, OP_TOPIC: 1, ROCKSDB_OP_TOPIC: 1, DISCARD_TOPIC: 2}
 _OTHER = 3
 
 

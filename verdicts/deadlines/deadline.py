@@ -12,11 +12,14 @@ import pyarrow.compute as pc
 
 from rmqtx.verdicts.model.advice import Advice
 from rmqtx.verdicts.model.predicted import (
+    CUT_OFF,
     NEVER_ASKED,
     NEVER_DISCARDED,
     NO_SLOT,
     NOT_BEFORE,
     OUT_OF_REACH,
+    WORDS,
+    Event,
     Prediction,
     Why,
 )
@@ -57,6 +60,9 @@ def deadline_of(transaction: Mapping[str, Any], predicted: Mapping[str, Predicti
     if transaction["state"] != State.PENDING and transaction["advice"] not in _ASKED_ADVICE:
         return None
     known = predicted.get(transaction["store"])
+    if transaction.get("next_event") == WORDS[Event.CUT]:
+        assumed = () if known is None else known.assumed
+        return Deadline(None, is_running=known is not None and known.is_running, why=CUT_OFF, assumed=assumed)
     if NEVER_ASKED_FLAG in transaction["flags"] and transaction["discard_at_ms"] is None:
         of_table = {NEVER_DISCARDED: NO_SLOT, NEVER_ASKED: NEVER_ASKED}
         return Deadline(

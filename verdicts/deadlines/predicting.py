@@ -57,6 +57,7 @@ from rmqtx.verdicts.model.predicted import (
     READ_EVENTS,
     REFUSED,
     ROCKSDB_QUEUES,
+    ROUNDS_MAX,
     SLAVE,
     TOO_MANY,
     UNREAD_LOG,
@@ -68,6 +69,7 @@ from rmqtx.verdicts.model.predicted import (
 from rmqtx.verdicts.simulation.starting_cursors import starting_cursors
 
 if TYPE_CHECKING:
+    from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
     from rmqtx.verdicts.simulation.simulation import Outcome, SimulatedCheck
 
 #: What the check may add to the properties of a copy.
@@ -145,11 +147,17 @@ def _predict(
         asks = STATE_TABLE in designs and not PREPARED_NOT_CHECKED.holds(settings.version_low or ALWAYS)
         why = NEVER_DISCARDED if asks else NEVER_ASKED
     parts: list[Prediction] = []
-    if ROCKSDB in designs:
+    if ROCKSDB in designs or STATE_TABLE in designs:
         from rmqtx.verdicts.simulation.simulation_without_queue import beside_tables
 
-        checks = beside_tables(store, settings, {}).simulated("as is", settings, {}, now_ms)
-        parts += [played(one, store.in_use) for one in checks if one.file is None]
+        conf, is_slave = settings.given or {}, settings.broker_role == "SLAVE"
+        checks = beside_tables(store, settings, conf).simulated(
+            "as is", settings, conf, now_ms, log_cut=windows.log_cut
+        )
+        parts += [
+            played(one, store.in_use) if one.file is None else _of_timer(one, store.in_use) for one in checks
+            if one.file is None or not is_slave  # a slave's timers check nothing
+        ]
     if HALF_TOPIC_DESIGN not in designs:
         pass
     elif store.has_rocksdb_queues:
@@ -413,6 +421,21 @@ def _of_rows(rows: list[dict[str, Any]], is_running: bool, begin_ms: int) -> Pre
         np.where(asked != NEVER, asked, ended), ended, times("checks_to_come_count"),
         np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_),
         {row["commit_log_offset"]: ENDLESS for row in rows if row["end_time_ms"] is None},
+    )  # fmt: skip
+
+
+def _of_timer(simulated: BesideSimulated, is_running: bool) -> Prediction:
+    """Return the prediction of a timer of 3.0 and 3.1: each run asks about each open record, without an end."""
+    records = sorted(simulated.records, key=lambda one: one.commit_log_offset)
+    offsets = np.array([one.commit_log_offset for one in records], np.int64)
+    are_read = np.array([one.is_readable for one in records], np.bool_)
+    are_asked, none = are_read & simulated.is_enabled, np.zeros(len(records), np.bool_)
+    never = np.full(len(records), NEVER, np.int64)
+    return Prediction(
+        is_running, simulated.begin_ms, offsets,
+        np.where(are_asked, Event.ASKED, np.where(are_read, Event.STOPPED, Event.UNREAD)).astype(np.int64),
+        np.where(are_asked, simulated.begin_ms, never), never, np.where(are_asked, ROUNDS_MAX, 0).astype(np.int64),
+        none, none, dict.fromkeys(offsets.tolist(), NEVER_DISCARDED),
     )  # fmt: skip
 
 

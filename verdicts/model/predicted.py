@@ -32,6 +32,7 @@ NEVER_DISCARDED = Why("brokers 3.0 and 3.1 check it without a limit and never di
 NO_SLOT = Why("it has no slot of its own in the state table: the broker neither checks nor discards it")
 NEVER_ASKED = Why("brokers from 3.2 on have no check for prepared records: they neither check nor discard it")
 SLAVE = Why("this broker is a slave: its master checks it, and may discard it", is_known=False)
+CUT_OFF = Why("the next start of its broker cuts it off the log first")
 ENDLESS = Why(f"the check would put it back at least {ROUNDS_MAX} times")
 PASSED = Why("the check passes its slot of the half queue without reading it")
 REFUSED = Why(

@@ -12,6 +12,7 @@ from rmqtx.readers.cursors.cursors import CheckCursors, check_cursors
 from rmqtx.readers.log.designs import HALF_TOPIC_DESIGN, designs_of
 from rmqtx.readers.model.errors import NotAStore
 from rmqtx.readers.model.findings import Finding
+from rmqtx.readers.model.releases import Version
 from rmqtx.readers.store.broker_settings import BrokerSettings
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.check.check_rules import CheckRules, check_rules, supposed_version
@@ -64,11 +65,40 @@ def simulated_checks(
         tables = beside_tables(store, configurations[0].settings, configurations[0].conf)
         findings += tables.findings
         notes = tables.notes
-        for configuration in configurations:
-            found += tables.simulated(configuration.name, configuration.settings, configuration.conf, now_ms)
+        cuts = _LogCuts(store, findings, notes)
+        for configuration in configurations if tables.is_checked else []:
+            cut = cuts.of(configuration, supposed_version(configuration.settings)[0])
+            found += tables.simulated(
+                configuration.name, configuration.settings, configuration.conf, now_ms, log_cut=cut
+            )
         if cursors is not None:
-            found += _half_topic_checks(store, configurations, cursors, now_ms, findings, notes, stops)
+            found += _half_topic_checks(store, configurations, cursors, now_ms, cuts, stops)
     return found, findings, list(dict.fromkeys(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class _LogCuts:
+    """Where the next start cuts off the log, by release and settings: each is a note, and the first one a finding."""
+
+    store: Store
+    findings: list[Finding]
+    notes: list[str]
+    _known: dict[tuple[Version, frozenset[tuple[str, str]]], int | None] = field(default_factory=dict)
+
+    def of(self, configuration: SimulatedConfiguration, version: Version) -> int | None:
+        key = version, frozenset(configuration.conf.items())
+        if key not in self._known:
+            self._known[key] = scanned_cut(self.store, version, configuration.conf, _SCANNED_BYTES_MAX)
+        cut = self._known[key]
+        if cut is not None:
+            where = f"at commit-log offset {cut}"
+            self.notes.append(f"{self.store.root}: the start cuts the log off {where} (rmqtx verify)")
+            if not any(one.code == "start-cuts-log" for one in self.findings):
+                self.findings.append(Finding(
+                    self.store.root, "start-cuts-log", commit_log_offset=cut, expected="all records of the log",
+                    actual=f"the start ends the log {where}",
+                ))  # fmt: skip
+        return cut
 
 
 def has_half_queue(store: Store) -> bool:
@@ -79,8 +109,9 @@ def has_half_queue(store: Store) -> bool:
 
 def _half_topic_checks(
     store: Store, configurations: list[SimulatedConfiguration], cursors: CheckCursors, now_ms: int,
-    findings: list[Finding], notes: list[str], found_stops: list[CheckStop] | None,
+    cuts: _LogCuts, found_stops: list[CheckStop] | None,
 ) -> Iterator[Simulated]:
+    findings, notes = cuts.findings, cuts.notes
     if store.has_rocksdb_queues:
         raise NotAStore(
             f"{store.root}: its half queue is in RocksDB, and the check of these queues is not simulated",
@@ -100,13 +131,7 @@ def _half_topic_checks(
         if not store.in_use:
             started, why = starting_cursors(store, cursors, version, configuration.conf)
         notes += [] if why is None else [f"{store.root}: {why}"]
-        cut = scanned_cut(store, version, configuration.conf, _SCANNED_BYTES_MAX)
-        if cut is not None:
-            notes.append(f"{store.root}: the start cuts the log off at commit-log offset {cut} (rmqtx verify)")
-            findings += [] if number else [Finding(
-                store.root, "start-cuts-log", commit_log_offset=cut, expected="all records of the log",
-                actual=f"the start ends the log at commit-log offset {cut}",
-            )]  # fmt: skip
+        cut = cuts.of(configuration, version)
         for queue_id in half_queues(store):
             half, op = (started.half or {}).get(queue_id), (started.op or {}).get(queue_id)
             window = windows.get((rules, queue_id, half, op))

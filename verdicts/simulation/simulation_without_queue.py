@@ -58,20 +58,25 @@ class BesideTables:
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether a check reads one of the tables."""
+        return bool(self.timers) or self.keys is not None
+
     def simulated(
-        self, name: str, settings: BrokerSettings, conf: Mapping[str, str], now_ms: int
+        self, name: str, settings: BrokerSettings, conf: Mapping[str, str], now_ms: int, *, log_cut: int | None = None
     ) -> list[BesideSimulated]:
         """Return the checks under one configuration. Order: table files, then RocksDB.
 
         `now_ms`: when a stopped broker is assumed to start. Its timers of 3.0 and 3.1 run one interval later, its check
-        of RocksDB at once.
+        of RocksDB at once. `log_cut`: where the next start cuts off the log; it finds no record behind that place.
         """
         root = self.store.root
         interval_ms = conf_integer(conf, TIMER_INTERVAL_KEY, TIMER_INTERVAL_MS, 64)
         first_ms = now_ms if self.store.in_use else now_ms + interval_ms
         found = [
             BesideSimulated(
-                root, name, STATE_TABLE, records, self.timer_words, first_ms, file, is_full,
+                root, name, STATE_TABLE, _left(records, log_cut), self.timer_words, first_ms, file, is_full,
                 conf.get(ENABLE_KEY, "true").lower() == "true", interval_ms,
             )
             for file, records, is_full in self.timers
@@ -81,9 +86,18 @@ class BesideTables:
                 settings.transaction_time_out_ms, settings.transaction_check_max, settings.transaction_check_interval_ms
             )
             found.append(
-                BesideSimulated(root, name, ROCKSDB, self.keys, self.key_words, now_ms, settings=asking)
+                BesideSimulated(
+                    root, name, ROCKSDB, _left(self.keys, log_cut), self.key_words, now_ms, settings=asking
+                )
             )
         return found
+
+
+def _left(records: tuple[OpenRecord, ...], log_cut: int | None) -> tuple[OpenRecord, ...]:
+    """Return the open records of a table after a start: those that it cut off the log cannot be read."""
+    if log_cut is None:
+        return records
+    return tuple(one if one.commit_log_offset < log_cut else one._replace(row=-1) for one in records)
 
 
 def beside_tables(store: Store, settings: BrokerSettings, conf: Mapping[str, str]) -> BesideTables:

@@ -8,26 +8,33 @@ from collections.abc import Iterator
 import numpy as np
 
 from rmqtx.readers.cursors.cursors import check_cursors
+from rmqtx.readers.log.prepared_records import is_prepared, is_rollback
 from rmqtx.readers.log.properties import UNIQ_KEY
 from rmqtx.readers.log.record_at import blocks_at
 from rmqtx.readers.log.record_block import Block
 from rmqtx.readers.log.record_layout import COMMIT, TRANSACTION_MASK
 from rmqtx.readers.log.splits import plan_splits
+from rmqtx.readers.log.transaction_records import are_halves, are_ops
 from rmqtx.readers.model.columns import Int64s
 from rmqtx.readers.model.errors import SourceError
 from rmqtx.readers.queues.slot_files import QueueName, topic_text
 from rmqtx.readers.storage.segments import SegmentedLog
-from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, Store
+from rmqtx.readers.store.store import DISCARD_TOPIC, HALF_TOPIC, Store
 
 _NAMED_MAX = 3
-_NOUNS = {"half": "half message", "op": "op message", "final": "COMMIT record"}
+_NOUNS = {
+    "half": "half message", "op": "op message", "final": "COMMIT record", "prepared": "prepared record",
+    "rollback": "ROLLBACK record",
+}
 _EXAMINED_MAX = 10_000
 #: Kind of record → the effect of its loss.
 _MEANINGS = {
     "half": "their transactions are never checked again, unless another copy is left",
+    "prepared": "their broker can no longer commit them",
     "op": "what they ended is checked again, and may be delivered again, unless the check has passed it",
     "final": "consumers that have not read them yet never receive them; their transactions are checked again if no "
     "op is left",
+    "rollback": "the log no longer shows what they rolled back",
     "discard copy": "the copies of discarded messages are lost",
     "other message": "consumers that have not read them yet never receive them",
 }
@@ -77,8 +84,10 @@ def _blocks(log: SegmentedLog, offsets: list[int]) -> Iterator[Block]:
 def _count(block: Block, counts: Counter[str], ids: list[str]) -> None:
     is_final = (block.sys_flag & TRANSACTION_MASK) == COMMIT
     left = np.ones(len(block), np.bool_)
-    for kind, topic in (("half", HALF_TOPIC), ("op", OP_TOPIC), ("discard copy", DISCARD_TOPIC)):
-        rows = block.topic_is(topic)
+    kinds = {"discard copy": block.topic_is(DISCARD_TOPIC), "rollback": is_rollback(block)}
+    kinds["prepared"] = is_prepared(block)
+    kinds["half"], kinds["op"] = are_halves(block) & ~kinds["prepared"], are_ops(block)
+    for kind, rows in kinds.items():
         counts[kind] += int(rows.sum())
         left &= ~rows
         if kind == "half" and rows.any() and len(ids) <= _NAMED_MAX:

@@ -38,8 +38,9 @@ class OtherDesigns:
            what it cannot check, independently of its master (seen on 5.5.0); `is_unindexed`: it never was in the table;
            `is_unreadable_key`: it is there, and the check cannot read it. `checks`: its count in the table, −1 unknown.
            `open_slot`: number of its open slot of the state table, or of its slot in the table after a rebuild, −1
-           none; `decided_slot`: number of a slot with COMMIT or ROLLBACK; `was_asked`: that slot was open at the given
-           past time, if nothing had ended the record then; `has_tables`: whether that table, or the redo log of its
+           none; `is_table_unread`: a broker may check it, and its table is missing or damaged; `decided_slot`: number
+           of a slot with COMMIT or ROLLBACK; `was_asked`: that slot was open at the given past time, if nothing had
+           ended the record then; `has_tables`: whether that table, or the redo log of its
            broker, existed (for a half in RocksDB, its table); `is_rebuilt`: a broker that finds `abort` will rebuild
            the state table; `is_predicted`: the content after the rebuild is known; `is_table_damaged`: because of this
            it is unknown whether it has a slot; `is_uncounted`: a broker may have checked it, and nothing counts the
@@ -64,8 +65,8 @@ class OtherDesigns:
         self.never_asks, self.refuses_commit, self.is_unanswerable, self.is_rebuilt, self.may_ask, self.was_asked = (
             np.zeros(count, np.bool_) for _ in range(6)
         )
-        self.is_predicted, self.is_table_damaged, self.is_uncounted, self.is_ended_beside = (
-            np.zeros(count, np.bool_) for _ in range(4)
+        self.is_predicted, self.is_table_damaged, self.is_uncounted, self.is_ended_beside, self.is_table_unread = (
+            np.zeros(count, np.bool_) for _ in range(5)
         )
         if not self.is_other.any():
             return
@@ -80,6 +81,7 @@ class OtherDesigns:
         self.is_asked = (self.open_slot != NONE) & ~self.never_asks
         # A broker that did not stop cleanly rebuilds its table: then the present numbers no longer count.
         counts = ~self.is_rebuilt | self.is_predicted
+        self.is_table_unread = self.may_ask & (~self.has_tables | (self.is_table_damaged & (self.open_slot == NONE)))
         self.is_unanswerable = self.is_asked & counts & (self.open_slot != halves.integers("queue_offset"))
         self.is_uncounted |= self.is_prepared & (self.may_ask | (halves.integers("queue_offset") > 0))
 

@@ -36,7 +36,7 @@ class Futures:
            open copies, and the check reaches none of them. `is_refused`: its broker does not start. `is_too_old`: older
            than fileReservedTime when the next round begins, so the check discards it after a resume too. `discard_ms`:
            when the last of its open copies is discarded. `is_of_slave`: the broker of its store is a slave, so that of
-           its master checks it. All are empty for prepared records, which have other loops.
+           its master checks it.
     """
 
     def __init__(self, judged: Judgement) -> None:
@@ -46,7 +46,7 @@ class Futures:
         self.places: npt.NDArray[np.object_] = np.full(count, "", np.object_)
         halves, others = judged.halves, judged.others
         is_pending = judged.state.are(State.PENDING)
-        is_open = judged.is_open_per_copy & ~others.is_prepared
+        is_open = judged.is_open_per_copy
         is_behind = self._behind_stops()
         self.is_of_slave: Bools = self._are_of(SLAVE)
         self.is_refused: Bools = self._are_of(REFUSED) & halves.any_of(is_open & ~others.is_rocksdb)
@@ -150,8 +150,7 @@ class Futures:
         judged = self._judged
         skipped = judged.halves.any_of((judged.event_per_copy == Event.SKIPPED) & judged.is_numbered_ahead_per_copy)
         events = np.where(judged.state.are(State.LOST) & skipped, Event.SKIPPED, events)
-        # The loops that check prepared records are not played.
-        is_unplayed = judged.state.are(State.PENDING) & judged.newest_is(judged.others.is_prepared)
+        is_unplayed = judged.state.are(State.PENDING) & judged.newest_is(judged.others.is_table_unread)
         events = np.where(is_unplayed & (events == Event.ENDED), Event.UNKNOWN, events)
         # Without a cursor the next start may begin at the first half message, and meet what has its end.
         is_left_open = self._are_of(NO_CURSOR) & ~judged.newest_is(judged.others.is_other)
@@ -167,4 +166,6 @@ class Futures:
         """The column `answer_effect`: what the answer COMMIT of a producer that is asked does."""
         is_delivered = self._judged.state.are(State.COMMITTED)
         words = pa.array(["deliver", "deliver_again"]).take(pa.array(is_delivered.astype(np.int64)))
-        return pc.if_else(pc.and_(pa.array(self.is_asked), self._is_played), words, None)
+        # The broker refuses an answer with another number than that of the record.
+        is_answered = self.is_asked & ~self._judged.newest_is(self._judged.others.is_unanswerable)
+        return pc.if_else(pc.and_(pa.array(is_answered), self._is_played), words, None)

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from rmqtx.readers.model.columns import Bools
 from rmqtx.readers.model.tables import TRANSACTIONS
-from rmqtx.readers.old_tables.beside_log import NONE
 from rmqtx.readers.store.store import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 from rmqtx.verdicts.ends.doubtful_ends import without_doubtful
 from rmqtx.verdicts.model.advice import Advice
@@ -89,13 +88,11 @@ def _flag_lists(flags: dict[str, Bools]) -> pa.Array:
 
 def _advice(judged: Judgement, futures: Futures, is_masked: Bools) -> pa.Array:
     others = judged.others
-    # a broker before 3.2 checks most of them
-    unread = others.may_ask & (~others.has_tables | (others.is_table_damaged & (others.open_slot == NONE)))
     is_pending = judged.state.are(State.PENDING)
     is_asked_again = judged.is_asked_still & ~futures.is_unasked
     is_resumable = is_pending & is_masked | judged.state.are(State.DISCARDED, State.LOST)
     is_resumable &= ~is_asked_again
-    is_asked = judged.newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | unread)
+    is_asked = judged.newest_is((others.is_asked & ~others.is_unanswerable) | others.was_asked | others.is_table_unread)
     choices = [
         (judged.is_closable & ~futures.is_cut, Advice.CLOSE),
         (is_pending & judged.newest_is(judged.others.is_prepared) & ~is_asked, Advice.DECIDE),

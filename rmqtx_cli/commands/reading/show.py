@@ -117,7 +117,9 @@ class _TransactionPage:
         causes = self._causes(rows, reading, logs)
         logged = [logs.events_of(number) for number in range(len(found))]
         table = rows if is_page else with_events(found, places, schema, reading.predicted, causes, logged)
-        now_ms = self.at_ms if self.at_ms is not None else time.time_ns() // 1_000_000
+        # "if the broker starts now" is the moment that the prediction begins with: reading takes no time away from it
+        starts = [one.start_ms for one in reading.predicted.values() if one.start_ms]
+        now_ms = min(starts, default=time.time_ns() // 1_000_000) if self.at_ms is None else self.at_ms
         view = transactions_view(now_ms, with_state=True, with_store=len(places) > 1)
         listing = Listing(
             table.schema, view, OutputOptions(output_format=self.format, output=self.output), voice=self.voice

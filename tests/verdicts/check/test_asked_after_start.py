@@ -33,6 +33,8 @@ def test_each_open_one_is_checked_and_answered_as_predicted(name: str) -> None:
         if told != (seen if wanted["asked_after_restart"] else ["never_asked"]):
             wrong.append((wanted["plan"], told, row["reason"]))
         assert row["advice"] == ("decide" if told else "wait")
+        assert row["next_event"] == ("asked" if wanted["asked_after_restart"] else "none")
+        assert row["answer_effect"] == ("deliver" if wanted["answered_after_restart"] else None)
         assert row["checks_count"] is None
     assert wrong == []
 

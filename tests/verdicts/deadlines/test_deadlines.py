@@ -33,6 +33,7 @@ from rmqtx.verdicts.model.predicted import (
     PAST,
     ROCKSDB_QUEUES,
     SLAVE,
+    Event,
     Prediction,
     Why,
 )
@@ -177,7 +178,7 @@ def test_every_question_gives_the_same_deadline() -> None:
 @pytest.mark.parametrize(
     ("name", "conf", "why"),
     [
-        ("statetable-3.1.4", {}, NEVER_DISCARDED),
+        ("statetable-slave-3.1.4", {}, NEVER_DISCARDED),
         ("prepared-4.2.0", {}, NEVER_ASKED),
         ("rocksdb-queues-5.5.0", {}, ROCKSDB_QUEUES),
         ("common-5.3.3", {"brokerRole": "SLAVE"}, SLAVE),
@@ -186,6 +187,14 @@ def test_every_question_gives_the_same_deadline() -> None:
 def test_why_nothing_is_discarded(name: str, conf: dict[str, str], why: object) -> None:
     _, found = predicted(name, conf)
     assert (len(found.offsets), found.why) == (0, why)
+
+
+def test_a_timer_of_3_1_asks_about_each_open_slot_and_discards_nothing() -> None:
+    _, found = predicted("statetable-3.1.4", {})
+    assert len(found.offsets) == 16
+    assert set(found.events.tolist()) == {Event.ASKED}
+    assert set(found.times_ms.tolist()) == {NEVER}
+    assert set(found.whys.values()) == {NEVER_DISCARDED}
 
 
 def test_a_page_gives_the_reason_of_each_transaction_and_not_of_its_store() -> None:

@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC
+from rmqtx.readers.store.store import HALF_TOPIC, OP_TOPIC, open_store
+from rmqtx.verdicts.audit.local_audit import audit
+from rmqtx.verdicts.check.timers_without_copies import Asking
+from rmqtx.verdicts.simulation.beside_simulated import BesideSimulated
+from rmqtx.verdicts.simulation.simulation_setup import SimulatedConfiguration, simulated_checks
 from tests.brokers import corpus
 from tests.forge.damage import log_files, queue_files, write_bytes, zero_bytes
-from tests.forge.stores import copy_of
+from tests.forge.stores import copy_of, settings_of
 from tests.representatives import rest_is_slow
 from tests.verdicts.deadlines.one_future import CLOCKS, SETTINGS, Case, cases, compared
 
@@ -56,6 +61,29 @@ def damaged(name: str, how: str, to: Path) -> str:
         end = len(file.read_bytes().rstrip(b"\0")) // 20 * 20
         zero_bytes(file, end - 60, 60)
     return f"{root}={corpus.recipe(name)['version']}"
+
+
+@pytest.mark.parametrize(
+    "name", ["statetable-3.1.4", "statetable-killed-3.1.4", "rocksdb-5.5.0", "rocksdb-killed-5.5.0"]
+)
+def test_a_start_that_cuts_the_log_takes_its_records_from_every_table(name: str, tmp_path: Path) -> None:
+    """`simulate` asked about records that `pending` and `verify` had behind the cut, and `pending` of 3.1 said wait."""
+    root = copy_of(name, tmp_path)
+    file = max(log_files(root), key=lambda one: len(one.read_bytes().rstrip(b"\0")))
+    write_bytes(file, len(file.read_bytes().rstrip(b"\0")) // 3 // 4096 * 4096, bytes(4096))
+    rows = audit([open_store(root)], settings_of(name)).table().to_pylist()
+    cut = [row for row in rows if row["next_event"] == "cut" and row["state"] == "PENDING"]
+    assert cut
+    assert {row["advice"] for row in cut} == {"decide"}
+    settings = settings_of(name)(open_store(root))
+    checks, findings, _ = simulated_checks(open_store(root), [SimulatedConfiguration("as is", settings)], None, 1 << 41)
+    assert "start-cuts-log" in {finding.code for finding in findings}
+    asked = {
+        one.check_row(step)["transaction_id"] for one in checks if isinstance(one, BesideSimulated)
+        for played in islice(one.rounds(), 1) for step in played.steps
+        if step.action in (Asking.ASKED, Asking.UNANSWERABLE)
+    }
+    assert asked == {row["transaction_id"] for row in rows if row["next_event"] == "asked"}
 
 
 @pytest.mark.parametrize("how", ["hole", "half slots", "op slots"])

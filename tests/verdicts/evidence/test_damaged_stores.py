@@ -373,6 +373,17 @@ def test_what_is_no_store_says_why(tmp_path: Path, clean: Path) -> None:
             open_store(path)
 
 
+def test_a_directory_of_directories_names_only_stores(tmp_path: Path, clean: Path) -> None:
+    """A directory `dledger-a` without `data` is no log, and stores are also found one directory further down."""
+    shutil.copytree(clean, tmp_path / "named" / "dledger-a" / "store")
+    with pytest.raises(NotAStore, match=re.escape(f"did you mean {tmp_path}/named/dledger-a/store?")):
+        open_store(tmp_path / "named")
+    for host in ("hostA", "hostB"):
+        shutil.copytree(clean, tmp_path / "hosts" / host / "store")
+    with pytest.raises(NotAStore, match="it contains 2 stores: hostA/store, hostB/store"):
+        open_store(tmp_path / "hosts")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_root(clean: Path) -> None:
     clean.chmod(0)

@@ -319,3 +319,20 @@ def test_torn_properties_end_the_log_only_where_their_crc_is_tested(
     assert ("start-cuts-log" in rows) == is_cut
     if is_cut:
         assert rows["start-cuts-log"]["commit_log_offset"] == int(file.name) + place
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("rocksdb-5.5.0", ("half messages are lost", "op messages are lost", "COMMIT records are lost")),
+        ("statetable-3.1.4", ("prepared records are lost", "ROLLBACK records are lost", "COMMIT records are lost")),
+    ],
+)
+def test_what_a_cut_takes_from_the_other_designs_is_named(name: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    """They were "other messages", which consumers "never receive"."""
+    root = copy_of(name, tmp_path)
+    file = max(log_files(root), key=lambda one: len(one.read_bytes().rstrip(b"\0")))
+    damage.zero_bytes(file, len(file.read_bytes().rstrip(b"\0")) // 8, 4096)
+    row = foreseen(root)["start-cuts-log"]
+    for part in words:
+        assert re.search(rf"\d+ {part}", row["meaning"]), row["meaning"]
