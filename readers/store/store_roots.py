@@ -14,6 +14,9 @@ from rmqtx.readers.storage.segments import SEGMENT_NAME, is_dledger
 
 #: Directories and files that identify a store's root if its commit log is elsewhere or lost.
 _MARKS = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config", "transaction", "rocksdbstore")
+#: Directories in a store's root, and how many of its own directories can be below one of them.
+_PARTS = (*_MARKS, "consumequeue_ext", "timerlog", "timerwheel", "compaction", "kvStore", "abort")
+_PARENTS_MAX = 4
 #: Directories of a store whose files have names like those of a log.
 _OWN = (*_MARKS, "consumequeue_ext", "timerlog", "compaction", "kvStore")
 _TAR = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
@@ -76,6 +79,11 @@ def _why_not(files: FileSystem, place: str) -> tuple[str, str | None]:
         return "the directory is empty", None
     if "data" in folders and is_dledger(joined(place, "data")):
         return f"the directory belongs to a DLedger member; give the store's root: {parent_of(place)}", None
+    above = [place]
+    for _ in range(_PARENTS_MAX):
+        above.append(parent_of(above[-1]))
+        if above[-1] != above[-2] and _is_store(files, above[-1]) and name_of(above[-2]) in _PARTS:
+            return f"the directory is a part of a store; give the store's root: {above[-1]}", None
     if any(map(SEGMENT_NAME.fullmatch, plain)):
         root = parent_of(parent_of(place)) if is_dledger(place) else parent_of(place)
         if _is_store(files, root):

@@ -12,12 +12,15 @@ import io
 import os
 import select
 import sys
+import time
 from typing import TYPE_CHECKING, TextIO, cast
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
+#: How often a command that waits looks whether stdout still has a reader.
+_READER_EVERY_SECONDS = 1.0
 
 
 class WholeFile(io.FileIO):
@@ -106,6 +109,32 @@ def end_of_stdout() -> None:
         if raw.failure is not None:
             raise raw.failure
         os.close(os.dup(raw.fileno()))  # some network file systems report a full disk only then
+
+
+def require_reader() -> None:
+    """Require that what reads stdout is still there, for commands that print only when something changes.
+
+    Raises: BrokenPipeError if stdout is a pipe without a reader.
+    """
+    try:
+        descriptor = sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):
+        return  # no descriptor: not a pipe
+    waiting = select.poll()
+    waiting.register(descriptor, 0)
+    if any(event & (select.POLLERR | select.POLLHUP) for _, event in waiting.poll(0)):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+def pause(seconds: float) -> None:
+    """Wait, as long as stdout has a reader.
+
+    Raises: BrokenPipeError as `require_reader`.
+    """
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        require_reader()
+        time.sleep(min(left, _READER_EVERY_SECONDS))
 
 
 def leave_stdout() -> None:

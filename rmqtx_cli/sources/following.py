@@ -13,6 +13,7 @@ from rmqtx.readers.model.errors import BadRequest, SourceError
 from rmqtx.verdicts.model.state import State
 from rmqtx_cli.options.engine import EngineName
 from rmqtx_cli.options.options import OutputFormat
+from rmqtx_cli.output.standard_streams import pause
 from rmqtx_cli.words import exit_status
 from rmqtx_cli.words.text import count, size
 from rmqtx_cli.words.times import time_text
@@ -170,7 +171,7 @@ class Following:
             is_new = step.has_grown or step.new_count or step.changed_count
             if self.until_idle and not (is_new and any(store.in_use for store in opened.stores)):
                 return
-            time.sleep(self.interval_ms / 1000)
+            pause(self.interval_ms / 1000)
             opened = self._open()
 
     def _say_settings(self, opened: Opened) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rmqtx.readers.model.errors import RmqtxError
+from rmqtx_cli.output.standard_streams import require_reader
 from rmqtx_cli.watching.drawing import View, change_text, screen
 from rmqtx_cli.watching.keys import Key
 from rmqtx_cli.watching.model import Change, Model
@@ -198,22 +199,28 @@ def print_changes(
     opener: SourceOpener, title: str, model: Model, interval_seconds: float, say: Callable[[str], None],
     ended: threading.Event,
 ) -> None:
-    """Print one line for each change, and one for each new failure, until `ended` is set."""
+    """Print one line for each change, and one for each new failure, until `ended` is set.
+
+    Raises: BrokenPipeError when stdout no longer has a reader.
+    """
     woken = threading.Event()
     readings = Readings(opener, model, interval_seconds, woken.set)
     readings.start()
     is_first, failure = True, ""
-    while not ended.is_set():
-        if not woken.wait(0.2):
-            continue
-        woken.clear()
-        changes = readings.into_model()
-        if model.failure != failure:
-            failure = model.failure
-            say(f"reading failed: {failure}" if failure else "reading succeeds again")
-        if is_first and model.last is not None:
-            is_first = False
-            say(f"watching {title}: {len(model.last.pending)} pending")
-        for change in changes:
-            say(change_text(change))
-    readings.stop()
+    try:
+        while not ended.is_set():
+            if not woken.wait(0.2):
+                require_reader()
+                continue
+            woken.clear()
+            changes = readings.into_model()
+            if model.failure != failure:
+                failure = model.failure
+                say(f"reading failed: {failure}" if failure else "reading succeeds again")
+            if is_first and model.last is not None:
+                is_first = False
+                say(f"watching {title}: {len(model.last.pending)} pending")
+            for change in changes:
+                say(change_text(change))
+    finally:
+        readings.stop()

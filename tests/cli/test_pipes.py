@@ -103,3 +103,19 @@ def test_completion_offers_commands(tmp_path: Path) -> None:
     done = subprocess.run(RMQTX, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["pending"]
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words", [("watch", "--interval", "1s"), ("audit", "--follow", "--interval", "1s", "-q", "--format", "jsonl")]
+)
+def test_a_command_that_waits_for_changes_ends_without_a_reader(common: Path, words: tuple[str, ...]) -> None:
+    """As `tail -f FILE | head` does with the next line: here no line comes, because nothing changes."""
+    arguments = [*RMQTX, words[0], str(common), *words[1:]]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(arguments, stdout=pipe, stdin=nothing, stderr=pipe) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(300) == 0
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()

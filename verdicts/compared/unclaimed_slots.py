@@ -36,6 +36,7 @@ from rmqtx.readers.rocksdb.rocksdb_queues import queue_bounds
 from rmqtx.readers.store.store import HALF_TOPIC, Store
 from rmqtx.verdicts.compared.losses import meaning_of_mismatch
 from rmqtx.verdicts.compared.queue_claims import QueueParts
+from rmqtx.verdicts.startup.losses import amount
 from rmqtx.verdicts.startup.queues import QueueFacts
 
 _FINE, _INVALID, _EXPIRED, _DANGLING, _MISMATCH = range(5)
@@ -331,7 +332,7 @@ class QueueComparison:
         records, row = queue.records, int(rows[0])
         offset = int(records.offsets[row])
         segment = self._log.segment_at(offset)
-        more = f", and of {len(rows) - 1} more records" if len(rows) > 1 else ""
+        more = f", and of {amount('more record', len(rows) - 1)}" if len(rows) > 1 else ""
         pointed, claimed = int(records.slot_offsets[row]), int(records.numbers[row])
         slot = "a slot" if claimed < 0 else f"slot {claimed}"  # batch slots are found by their offset alone
         is_taken = pointed >= 0 and claimed >= 0 and bool(inside(records.runs, np.array([claimed]))[0])

@@ -20,7 +20,7 @@ from rmqtx.readers.store.implementation import rust_mark
 from rmqtx.readers.store.store import Store
 from rmqtx.verdicts.startup.dledger_findings import dledger_findings
 from rmqtx.verdicts.startup.log_findings import log_findings
-from rmqtx.verdicts.startup.losses import skipped_meaning
+from rmqtx.verdicts.startup.losses import amount, skipped_meaning
 from rmqtx.verdicts.startup.queues import QueueFacts, QueueFate
 from rmqtx.verdicts.startup.recovery import LogFacts, PredictedStart, predict_start
 from rmqtx.verdicts.startup.rules import possible_rules
@@ -220,7 +220,7 @@ def _records_finding(
     log = store.log()
     segment = log.segment_at(offset)
     log.close()
-    more = f", and those of {len(rows) - 1} more records" if len(rows) > 1 else ""
+    more = f", and those of {amount('more record', len(rows) - 1)}" if len(rows) > 1 else ""
     return Finding(
         store.root, code, None if segment is None else segment.file,
         None if segment is None else offset - segment.base_offset, length, offset,

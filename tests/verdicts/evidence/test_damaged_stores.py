@@ -378,6 +378,9 @@ def test_a_directory_of_directories_names_only_stores(tmp_path: Path, clean: Pat
     shutil.copytree(clean, tmp_path / "named" / "dledger-a" / "store")
     with pytest.raises(NotAStore, match=re.escape(f"did you mean {tmp_path}/named/dledger-a/store?")):
         open_store(tmp_path / "named")
+    for part in ("consumequeue", f"consumequeue/{HALF_TOPIC}/0", "config"):
+        with pytest.raises(NotAStore, match=f"a part of a store; give the store's root: {clean}$"):
+            open_store(clean / part)
     for host in ("hostA", "hostB"):
         shutil.copytree(clean, tmp_path / "hosts" / host / "store")
     with pytest.raises(NotAStore, match="it contains 2 stores: hostA/store, hostB/store"):
