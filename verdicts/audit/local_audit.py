@@ -32,6 +32,7 @@ from rmqtx.verdicts.causes.groups import habits_of
 from rmqtx.verdicts.causes.store_evidence import store_evidence
 from rmqtx.verdicts.causes.strengths import with_causes
 from rmqtx.verdicts.evidence.belonging import tied_groups
+from rmqtx.verdicts.evidence.copied_ranges import views_of
 from rmqtx.verdicts.evidence.store_conclusion import Conclusion, conclude, without_stale
 from rmqtx.verdicts.evidence.store_facts import SettingsOf, StoreFacts, store_facts
 from rmqtx.verdicts.evidence.witness_scan import IDENTIFIED, SplitFacts, scan_witnesses
@@ -190,7 +191,8 @@ def _audit(
             for part in parts:
                 spool.merge(part.spool)
             ties = _concluded(reading, facts, parts, spool)
-            views = {root: fact.view() for root, fact in facts.items()}
+            views = views_of(facts)
+            reading.missing.extend(one for view in views.values() for one in view.missing)
             reading.predicted |= {root: fact.predicted for root, fact in facts.items()}
             reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items() if fact.past_ms is None}
             tasks = [
@@ -229,7 +231,6 @@ def _concluded(
         reading.coverage.extend(conclusion.coverage)
         facts[root] = conclusion.facts
         reading.findings.extend(conclusion.facts.findings)
-        reading.missing.extend(conclusion.facts.missing)
         ties.extend(conclusion.ties)
         damaged = _damaged_halves(conclusion, mine[0].stem, spool) if mine else []
         places = HalfPlaces.joined([*(part.places for part in mine), *damaged])
