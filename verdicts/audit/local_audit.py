@@ -25,7 +25,7 @@ from rmqtx.readers.model.reading import Note, NoteKind
 from rmqtx.readers.model.tables import MARKS, TRANSACTIONS
 from rmqtx.readers.storage.temporary import RunFolder
 from rmqtx.readers.store.store import Store
-from rmqtx.verdicts.audit.log_copies import with_log_copies
+from rmqtx.verdicts.audit.log_copies import NEEDED_OF_SHARED, with_log_copies
 from rmqtx.verdicts.audit.mark_partitions import HalfPlaces, spread_marks, store_marks
 from rmqtx.verdicts.causes.evidence import NEEDED_COLUMNS
 from rmqtx.verdicts.causes.groups import habits_of
@@ -160,7 +160,7 @@ def audit(
     plan = plan_splits(stores, split_bytes=split_bytes or SPLIT_BYTES)
     # The schema is passed on: a caller can set another one in the reading before the batches are made.
     batches = _audit(reading, schema, plan, settings_of, at_ms, processes, temporary_directory, progress)
-    reading.batches = with_log_copies(batches, stores, reading)
+    reading.batches = with_log_copies(batches, stores, reading, columns=schema.names)
     return reading
 
 
@@ -192,6 +192,8 @@ def _audit(
                 spool.merge(part.spool)
             ties = _concluded(reading, facts, parts, spool)
             views = views_of(facts)
+            if any(view.log is not None for view in views.values()):
+                schema = chosen_schema({*schema.names, *NEEDED_OF_SHARED})
             reading.missing.extend(one for view in views.values() for one in view.missing)
             reading.predicted |= {root: fact.predicted for root, fact in facts.items()}
             reading.evidence |= {root: store_evidence(fact) for root, fact in facts.items() if fact.past_ms is None}

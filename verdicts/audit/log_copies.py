@@ -7,7 +7,7 @@ to no record in one of the copies are damage there, or the filler of a salvage, 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -38,6 +38,9 @@ _RUN_GAP_BYTES, _RUNS_MAX = 64, 10_000
 #: The runs of which the records are compared, and the fields that are equal in copies of one record.
 _SAME_TRIED, _SAME = 16, ("queue_id", "queue_offset", "store_time_ms", "born_time_ms")
 _DAMAGED = "one of the two copies is damaged there: no checksum covers all bytes of a record, so unknown is which"
+#: The reason of a transaction with records in unrelated logs, the columns with its records, and all that are needed.
+_SHARED_ID, _EVIDENCE = "id_of_several_logs", ("half_copies", "op_marks", "final_records")
+NEEDED_OF_SHARED = ("reason_code", *_EVIDENCE)
 #: The columns of TRANSACTIONS that `OpenInCopies` needs.
 NEEDED = ("state", "half_copies")
 
@@ -265,22 +268,48 @@ def _record_begin(store: Store, offset: int) -> int:
 
 def with_log_copies(
     batches: Iterator[pa.RecordBatch], stores: Sequence[Store], reading: VerdictReading,
-    newest_bytes: int | None = None,
+    newest_bytes: int | None = None, columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an audit; at its end add the findings about copies of one log to the reading.
 
-    `newest_bytes`: as in `log_copies`.
+    `newest_bytes`: as in `log_copies`. `columns`: those of the rows to yield; None: all that they have.
     """
     if len(stores) < 2:
         yield from batches
         return
-    counted = OpenInCopies(groups := log_copies(stores, newest_bytes))
+    counted, shared = OpenInCopies(groups := log_copies(stores, newest_bytes)), _SharedIds()
     for batch in batches:
         counted.add(batch)
-        yield batch
+        shared.add(batch)
+        yield batch if columns is None else batch.select(columns)
     reading.findings.extend(finding for group in groups for finding in group.findings())
     reading.notes.extend(Note(NoteKind.WHY, group.note) for group in groups if group.note is not None)
     reading.findings.extend(counted.findings())
+    reading.findings.extend(shared.findings())
+
+
+class _SharedIds:
+    """Counts the transactions with records in several unrelated logs, row by row."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, ...]] = Counter()
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Count those among some rows of TRANSACTIONS, by their stores."""
+        if not set(NEEDED_OF_SHARED) <= set(rows.schema.names):
+            return
+        for row in rows.filter(pc.equal(rows["reason_code"], _SHARED_ID)).select(_EVIDENCE).to_pylist():
+            self._counts[tuple(sorted({one["store"] for name in _EVIDENCE for one in row[name]}))] += 1
+
+    def findings(self) -> Iterator[Finding]:
+        """Return a finding for each group of stores with records of one id. Order: that of their names."""
+        for roots, count in sorted(self._counts.items()):
+            commands = " and ".join(f"rmqtx audit {quoted(root)}" for root in roots)
+            yield Finding(
+                roots[0], "logs-share-ids", expected=f"no id that a record in {' or '.join(roots[1:])} has too",
+                actual=f"{count} transaction{'s' if count > 1 else ''} with records in {' and '.join(roots)}",
+                advice=f"{commands}, each alone",
+            )
 
 
 class OpenInCopies:
