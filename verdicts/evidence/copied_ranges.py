@@ -66,8 +66,13 @@ def _still_missing(
             other for other, view in others
             if not any(_overlap(one, range_of_other) for range_of_other in view.missing)
         ]  # fmt: skip
-        if not whole or not _is_in_any(store, whole, one):
+        if not whole or _has_unknown_end(one) or not _is_in_any(store, whole, one):
             yield one
+
+
+def _has_unknown_end(missing: MissingRange) -> bool:
+    """Whether more may be missing behind a range: the end of a log, of which only the least length is known."""
+    return missing.hidden is not None and any(gap.end_offset > missing.end_offset for gap in missing.hidden.gaps)
 
 
 def _overlap(one: MissingRange, other: MissingRange) -> bool:
